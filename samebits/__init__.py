@@ -1,0 +1,1 @@
+"""Does a model compute the same bits under every transformers release?"""

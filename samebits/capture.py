@@ -1,0 +1,248 @@
+"""What a probe left on disk about one run of one cell: facts, and tensors by hash.
+
+The probes write this JSON by hand (they import nothing of samebits); this module is its
+schema and the only place where the host reads it. Lists are in the order observed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from samebits.record import Record
+from samebits.tensor import TensorRef
+from samebits.words import CellId
+
+FORMAT_VERSION: Literal[1] = 1
+# History of FORMAT_VERSION:
+# 1: first.
+
+Origin = Literal["loaded", "derived", "reinitialised", "unwritten", "unexplained"]
+"""Where the bytes of a tensor come from.
+
+loaded: the checkpoint, perhaps through a known layout change. derived: equal to the same
+tensor of a model made fresh from the config. reinitialised: another load with another seed
+gives other bytes. unwritten: holds the pattern that the heap was filled with before the load.
+unexplained: none of these.
+"""
+
+
+class Frame(Record):
+    """One line of a traceback."""
+
+    file: str
+    line: int
+    function: str
+    code: str = ""
+
+
+class Failure(Record):
+    """An exception inside a stack, as data."""
+
+    phase: str
+    """What was being done: ``config``, ``load``, ``tokenize``, ``forward short``, ``greedy`` …"""
+    type: str
+    message: str
+    traceback: str
+    frames: tuple[Frame, ...] = ()
+
+
+class Skip(Record):
+    """Something that was not observed, and why."""
+
+    what: str
+    reason: str
+
+
+class LoadFacts(Record):
+    """What loading said and did."""
+
+    model_class: str
+    missing_keys: tuple[str, ...] = ()
+    unexpected_keys: tuple[str, ...] = ()
+    mismatched_keys: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+    """Warnings and log records of level WARNING and above, paths removed."""
+    requested_dtype: str
+    parameter_dtypes: dict[str, int] = Field(default_factory=dict)
+    """dtype -> number of parameter tensors."""
+    activation_dtypes: dict[str, int] = Field(default_factory=dict)
+    """dtype -> number of layer outputs, over all forwards."""
+    seconds: float = 0.0
+
+
+class Piece(Record):
+    """The part of one checkpoint tensor that a tensor in memory carries."""
+
+    tensor: str
+    """Name in the checkpoint."""
+    part: str = ""
+    """'' for all of it, else the slice, such as ``[0:64]`` or ``[:, 3]``."""
+    transposed: bool = False
+
+
+class WeightFacts(Record):
+    """One parameter or persistent buffer in memory."""
+
+    ref: TensorRef
+    kind: Literal["parameter", "buffer"]
+    origin: Origin
+    layout: str = ""
+    """How the pieces make the tensor: '' (as it is), ``transpose``, ``concat dim 0``, ``stack`` …"""
+    pieces: tuple[Piece, ...] = ()
+    aliases: tuple[str, ...] = ()
+    """Other names of the same memory: a tied pair is one tensor."""
+
+
+class WeightsSignal(Record):
+    """Every parameter and persistent buffer by content."""
+
+    tensors: dict[str, WeightFacts]
+    checkpoint_tensors: int
+    """Number of tensors in the checkpoint files."""
+    unused: tuple[str, ...] = ()
+    """Tensors of the checkpoint that no tensor in memory carries."""
+
+
+class BufferFacts(Record):
+    """One buffer, persistent or not, right after the load."""
+
+    ref: TensorRef
+    persistent: bool
+    fresh: Literal["equal", "differs", "absent", "not compared"]
+    """Against the same buffer of a model made fresh from the config."""
+    unwritten: bool = False
+    """True if it holds the pattern that the heap was filled with before the load."""
+
+
+class FormulaFacts(Record):
+    """An inv_freq against the closed formula of its rope type."""
+
+    rope_type: str
+    max_ulp: float | None
+    """Largest distance from the float64 formula, in float32 units in the last place."""
+    bound_ulp: float | None
+    """How far a float32 evaluation of that formula can honestly be off."""
+    note: str = ""
+
+
+class InvFreqFacts(Record):
+    """One rotary embedding's frequencies and scaling."""
+
+    ref: TensorRef
+    module: str
+    rope_type: str
+    attention_scaling: float | None
+    fresh: Literal["equal", "differs", "absent", "not compared"]
+    formula: FormulaFacts | None = None
+
+
+class SdpaCall(Record):
+    """The arguments of one call of torch's scaled_dot_product_attention."""
+
+    enable_gqa: bool
+    is_causal: bool
+    mask: str | None
+    """dtype and shape, such as ``bool[2, 1, 37, 37]``, or None."""
+    scale: float | None
+    dropout_p: float = 0.0
+    query: str
+    """dtype, shape and strides."""
+    key: str
+    value: str
+
+
+class AttentionCall(Record):
+    """One attention computation of one layer."""
+
+    module: str
+    module_class: str
+    function: str
+    """Qualified name of the Python function that computed it."""
+    source: str
+    """File inside the package, and line."""
+    sdpa: SdpaCall | None = None
+    aten: tuple[str, ...] = ()
+    """The ATen kernels that ran for it, read from dispatch."""
+
+
+class AttentionSignal(Record):
+    """Which attention was asked for, resolved, and ran, per prompt and layer."""
+
+    requested: str
+    resolved: str | None
+    calls: dict[str, tuple[AttentionCall, ...]] = Field(default_factory=dict)
+    """prompt -> calls, in order of execution."""
+
+
+class Layer(Record):
+    """The output of one layer."""
+
+    name: str
+    ref: TensorRef
+
+
+class ForwardFacts(Record):
+    """One forward over one prompt."""
+
+    inputs: dict[str, TensorRef]
+    """What was fed: input_ids, attention_mask, pixel_values …"""
+    text: str | None = None
+    real_rows: tuple[tuple[int, int], ...] | None = None
+    """Per batch row the half-open range of positions that are no padding; None: no padding."""
+    logits: TensorRef | None = None
+    hidden_states: tuple[Layer, ...] = ()
+    padded_axis: bool = True
+    """False if the layers' outputs have no token axis at dimension 1 to cut padding from."""
+    tokens: dict[str, str] = Field(default_factory=dict)
+    """token id -> text, for ids worth naming, where the model has a tokenizer."""
+
+
+class GreedyFacts(Record):
+    """Greedy decoding of one prompt."""
+
+    ids: tuple[int, ...]
+    """The generated ids alone."""
+    top2: tuple[tuple[tuple[int, float], tuple[int, float]], ...] = ()
+    """Per step the two largest logits with their ids."""
+    text: str | None = None
+
+
+class Signals(Record):
+    """Everything observed; None where nothing was, with a reason in :attr:`Capture.skips`."""
+
+    load: LoadFacts | None = None
+    config: dict[str, Any] | None = None
+    """The effective config, normalised across versions."""
+    weights: WeightsSignal | None = None
+    buffers: dict[str, BufferFacts] | None = None
+    inv_freq: dict[str, InvFreqFacts] | None = None
+    attention: AttentionSignal | None = None
+    forward: dict[str, ForwardFacts] | None = None
+    """prompt -> facts; carries the signals inputs, hidden_states and logits."""
+    greedy: dict[str, GreedyFacts] | None = None
+
+
+class Capture(Record):
+    """One run of one cell."""
+
+    format: Literal["samebits-capture"] = "samebits-capture"
+    format_version: Literal[1] = FORMAT_VERSION
+    cell: CellId
+    run: Literal["a", "b"]
+    """The two runs differ only in the pattern that fills unwritten memory."""
+    status: Literal["complete", "failed", "absent"]
+    failure: Failure | None = None
+    absent: str | None = None
+    """Why this stack does not know the model."""
+    heap: str = ""
+    """How unwritten memory was filled, and whether that was seen to work."""
+    probe_effect: Literal["none", "changed the bits", "not checked"] = "not checked"
+    """Whether watching the forward changed its logits."""
+    forks: dict[str, str] = Field(default_factory=dict)
+    """Version fork -> branch taken."""
+    skips: tuple[Skip, ...] = ()
+    signals: Signals = Signals()
+    seconds: dict[str, float] = Field(default_factory=dict)
+    """Phase -> seconds."""

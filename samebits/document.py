@@ -1,0 +1,115 @@
+"""The whole result of a run, as one record: report.json is this, report.md is written from it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from samebits.capture import AttentionSignal
+from samebits.comparison import CellResult
+from samebits.record import Record
+from samebits.words import Verdict
+
+SCHEMA_VERSION: Literal[1] = 1
+# History of SCHEMA_VERSION:
+# 1: first.
+
+
+class StackReport(Record):
+    """One stack as it was resolved and built, or why it was not."""
+
+    id: str
+    transformers: str | None = None
+    """The release it resolved to."""
+    torch: str | None = None
+    python: str | None = None
+    packages: dict[str, str] = Field(default_factory=dict)
+    """Everything installed: name -> version."""
+    lock: str | None = None
+    """Path of the lock file, relative to the report."""
+    lock_digest: str | None = None
+    failure: str | None = None
+    """Why it could not be resolved or built."""
+
+
+class CheckpointReport(Record):
+    """What the cells of one model loaded."""
+
+    model: str
+    source: str
+    """``build llama seed 0 by 4.48``, ``hub org/name@revision``, ``path …``."""
+    digest: str | None = None
+    """Of config and weights together; equal for every stack."""
+    parameters: int | None = None
+
+
+class Row(Record):
+    """One model in one variant: a line of the summary table."""
+
+    model: str
+    variant: str
+    group: str | None = None
+    reference: str | None
+    """Stack that the others are compared with: the matrix's, or the oldest that ran."""
+    cells: tuple[CellResult, ...]
+    """In the order of the stacks."""
+    attention: dict[str, AttentionSignal] = Field(default_factory=dict)
+    """stack -> what attention was resolved to and ran."""
+
+
+class ExpectedReport(Record):
+    """One entry of matrix.yaml's ``expected`` and whether it still occurs."""
+
+    line: int
+    text: str
+    """model, variant, stack and signal patterns in one line."""
+    reason: str
+    reference: str = ""
+    cells: tuple[str, ...] = ()
+    """Cells it covered in this run."""
+    fixed: tuple[str, ...] = ()
+    """Its names or patterns that no longer occur; not empty: the run fails until they are removed."""
+    evaluated: bool = True
+    """False if this run's filters left out every cell that it speaks of."""
+
+
+class MachineReport(Record):
+    """Where the cells ran."""
+
+    platform: str
+    cpu: str
+    cpu_capability: str
+    """torch.backends.cpu.get_cpu_capability(): which kernels ATen chose."""
+    cores: int
+    threads: int
+    """Threads per cell."""
+    flags: dict[str, str] = Field(default_factory=dict)
+    environment: dict[str, str] = Field(default_factory=dict)
+    """Variables that the probes saw, secrets left out."""
+
+
+class Report(Record):
+    """Everything that a run found."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    samebits: str
+    """Version of samebits."""
+    matrix: str
+    """Name of the matrix file."""
+    matrix_digest: str
+    started: str
+    """UTC, RFC 3339."""
+    seconds: float
+    command: str
+    reference: str
+    stacks: tuple[StackReport, ...]
+    checkpoints: tuple[CheckpointReport, ...]
+    rows: tuple[Row, ...]
+    expected: tuple[ExpectedReport, ...] = ()
+    machine: MachineReport | None = None
+    counts: dict[Verdict, int] = Field(default_factory=dict)
+    """Cells by verdict, reference cells left out."""
+    exit_code: int
+    reasons: tuple[str, ...] = ()
+    """Why the exit code is not 0, one line each."""
