@@ -181,6 +181,8 @@ class Layer(Record):
 
     name: str
     ref: TensorRef
+    padded: bool = True
+    """False if dimension 1 is not the axis that the prompt's padding lies on."""
 
 
 class ForwardFacts(Record):
@@ -192,6 +194,8 @@ class ForwardFacts(Record):
     real_rows: tuple[tuple[int, int], ...] | None = None
     """Per batch row the half-open range of positions that are no padding; None: no padding."""
     logits: TensorRef | None = None
+    logits_padded: bool = True
+    """False if dimension 1 of the logits is not the axis that the prompt's padding lies on."""
     hidden_states: tuple[Layer, ...] = ()
     padded_axis: bool = True
     """False if the layers' outputs have no token axis at dimension 1 to cut padding from."""

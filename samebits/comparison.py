@@ -73,6 +73,8 @@ class ItemComparison(Record):
     """Padding rows, which count for no verdict."""
     pad_metrics: Metrics | None = None
     note: str = ""
+    excused: bool = False
+    """True if it counts for no verdict; :attr:`note` says why."""
 
 
 class SignalComparison(Record):
@@ -86,6 +88,8 @@ class SignalComparison(Record):
     items: tuple[ItemComparison, ...] = ()
     """Those that are worth showing: all that differ, all layers of hidden_states."""
     note: str = ""
+    excused: bool = False
+    """True if it is not compared for a reason that was recorded; without one the cell fails."""
 
 
 class FactChange(Record):

@@ -5,6 +5,14 @@ catches :class:`SamebitsError` alone and prints it without a traceback; anything
 escapes is a defect of samebits.
 """
 
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class SamebitsError(Exception):
     """Base of every error that a user can cause or mend."""
@@ -34,3 +42,31 @@ class CaptureError(SamebitsError):
     """A file that a probe left is missing, torn or not of this format version."""
 
     exit_code = 1
+
+
+def shown(text: str) -> str:
+    """Return text in quotes on one line, with all that a terminal or a page acts on escaped."""
+    cut = text if len(text) <= 60 else f"{text[:59]}…"
+    return '"' + "".join(map(_escaped, cut)) + '"'
+
+
+def nearest(word: str, names: Iterable[str]) -> str:
+    """Return the end of a message: the name that was likely meant, or the names there are."""
+    known = {name[:80].casefold(): name for name in names}
+    close = difflib.get_close_matches(word[:80].strip("*?").casefold(), known, n=1)
+    if close:
+        return f"did you mean {shown(known[close[0]])}?"
+    if not known:
+        return "there is none"
+    listed = ", ".join(map(shown, list(known.values())[:12]))
+    return f"choose from {listed}{' …' if len(known) > 12 else ''}"
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    if character in "<>":
+        return f"\\x{ord(character):02x}"
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,92 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = [
+#   "ml-dtypes>=0.5",
+#   "nox>=2026.8",
+#   "numpy>=2.0",
+#   "packaging>=25.0",
+#   "pydantic>=2.11",
+#   "pyyaml>=6.0.2",
+#   "rich>=14.0",
+#   "tabulate>=0.9",
+#   "uv>=0.9",
+# ]
+# ///
+"""Sessions of samebits; ``nox -l`` lists them, ``nox -s matrix`` is the main one.
+
+nox installs the script dependencies above into an environment of its own, so that
+``pip install nox`` is all that a machine needs. No logic lives here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT))
+
+from samebits.cli import stack_ids  # noqa: E402  the checkout itself is the package
+
+nox.needs_version = ">=2026.8"
+nox.options.default_venv_backend = "uv|virtualenv"
+nox.options.sessions = ["lint", "tests"]
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+
+
+def samebits(session: nox.Session, *arguments: str) -> None:
+    """Run samebits from this checkout; a mistake of the user ends nox with 2 and not with 1."""
+    command = [sys.executable, "-m", "samebits", *arguments]
+    code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    if code == 2:
+        raise SystemExit(code)
+    if code:
+        session.error(f"samebits {arguments[0]} ended with {code}")
+
+
+def install(session: nox.Session, group: str) -> None:
+    """Install this checkout and a dependency group; pip's find-links reach uv as well."""
+    env = {"UV_FIND_LINKS": os.environ.get("UV_FIND_LINKS", os.environ.get("PIP_FIND_LINKS", ""))}
+    session.install("-e", ".", *nox.project.dependency_groups(PROJECT, group), env=env)
+
+
+@nox.session(venv_backend="none")
+def matrix(session: nox.Session) -> None:
+    """Run the matrix and write reports/latest/; options: nox -s matrix -- --help."""
+    samebits(session, "matrix", *session.posargs)
+
+
+@nox.session(venv_backend="none", default=False, allow_parallel=True)
+@nox.parametrize("stack", [nox.param(id_, id=id_) for id_ in stack_ids(sys.argv)])
+def probe(session: nox.Session, stack: str) -> None:
+    """Build one stack and run the probes in it; `matrix` then finds the captures."""
+    samebits(session, "probe", "--stacks", stack, *session.posargs)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run the tests, those over real stacks included; -m "not stacks" leaves those out."""
+    install(session, "tests")
+    session.run("pytest", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, types, spelling."""
+    install(session, "lint")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    session.run("mypy")
+    session.run("codespell")
+
+
+@nox.session(default=False)
+def schemas(session: nox.Session) -> None:
+    """Write samebits/schemas/ from the records that define the files."""
+    install(session, "tests")
+    session.run("python", "-m", "samebits.schemas")

@@ -1,0 +1,64 @@
+"""Which architectures does the installed transformers know.
+
+``python probe_architectures.py`` prints ``{"architectures": [model_type …]}``. Reading the text
+of the table takes milliseconds; importing it takes seconds, because torch comes with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+from pathlib import Path
+
+_CONFIG_TABLE = "CONFIG_MAPPING_NAMES"
+
+
+def architectures() -> list[str]:
+    """Return every model_type that the installed transformers knows, without importing it.
+
+    The table stands in models/auto/configuration_auto.py, in late 5.x mostly in
+    auto_mappings.py beside it.
+    """
+    spec = importlib.util.find_spec("transformers")
+    if spec is None or not spec.submodule_search_locations:
+        return []
+    folder = Path(spec.submodule_search_locations[0]) / "models" / "auto"
+    known: set[str] = set()
+    for name in ("configuration_auto.py", "auto_mappings.py"):
+        if (folder / name).exists():
+            known |= _table_keys(folder / name)
+    return sorted(known)
+
+
+def _table_keys(path: Path) -> set[str]:
+    keys: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if _fills_table(node):
+            for part in ast.walk(node):
+                keys |= _pair_keys(part)
+    return keys
+
+
+def _fills_table(node: ast.AST) -> bool:
+    """Return True for ``TABLE = …`` and ``TABLE.update(…)``."""
+    if isinstance(node, ast.Assign):
+        return any(isinstance(t, ast.Name) and t.id == _CONFIG_TABLE for t in node.targets)
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    owner = node.func.value
+    return node.func.attr == "update" and isinstance(owner, ast.Name) and owner.id == _CONFIG_TABLE
+
+
+def _pair_keys(node: ast.AST) -> set[str]:
+    """Return the key of an ``("llama", "LlamaConfig")`` pair, or the keys of a dict literal."""
+    if isinstance(node, ast.Tuple) and len(node.elts) == 2:
+        first = node.elts[0]
+        return {first.value} if isinstance(first, ast.Constant) else set()
+    if isinstance(node, ast.Dict):
+        return {key.value for key in node.keys if isinstance(key, ast.Constant)}
+    return set()
+
+
+if __name__ == "__main__":
+    print(json.dumps({"architectures": architectures()}))

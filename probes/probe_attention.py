@@ -1,0 +1,193 @@
+"""Which attention really ran: the Python function, its arguments, and the ATen kernel.
+
+Nothing is guessed from the config: calls of torch's scaled_dot_product_attention are seen by
+a TorchFunctionMode, however they were imported, and the kernels under them, or the softmax
+of a hand-written attention, by a TorchDispatchMode.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from probe_tensor import dtype_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_SDPA = torch.nn.functional.scaled_dot_product_attention
+_SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+_EAGER_OPS = frozenset({"bmm", "baddbmm", "_softmax", "_safe_softmax"})
+
+
+class Watch:
+    """Watches one forward; :attr:`calls` then holds the attention calls in order."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self._names = {id(module): name for name, module in model.named_modules()}
+        self._stack: list[torch.nn.Module] = []
+        self._in_sdpa: dict[str, Any] | None = None
+        self._pending: dict[int, list[str]] = {}
+
+    def __enter__(self) -> Watch:  # noqa: PYI034  no subclass; 3.10 has no Self
+        register = torch.nn.modules.module
+        self._hooks = [
+            register.register_module_forward_pre_hook(self._enter_module),
+            register.register_module_forward_hook(self._leave_module, always_call=True),
+        ]
+        self._modes = [_Functions(self), _Dispatch(self)]
+        for mode in self._modes:
+            mode.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for mode in reversed(self._modes):
+            mode.__exit__(*exc)
+        for hook in self._hooks:
+            hook.remove()
+
+    def sdpa(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run scaled_dot_product_attention and note how it was called and what it ran."""
+        call = self._call(_sdpa_facts(args, kwargs))
+        self.calls.append(call)
+        self._in_sdpa = call
+        try:
+            return _SDPA(*args, **kwargs)
+        finally:
+            self._in_sdpa = None
+
+    def aten(self, name: str) -> None:
+        """Note one ATen op: as part of the running sdpa call, or as an attention of its own."""
+        if self._in_sdpa is not None:
+            _append_once(
+                self._in_sdpa["aten"], f"aten::{name}", "attention" in name or _eager(name)
+            )
+            return
+        owner = self._owner()
+        if owner is None or not _is_attention(owner):
+            return
+        seen = self._pending.setdefault(id(owner), [])
+        _append_once(seen, f"aten::{name}", _eager(name))
+        if name in {"_softmax", "_safe_softmax"} or "flash_attn" in name:
+            self.calls.append(self._call(None) | {"aten": seen})
+
+    def _call(self, sdpa: dict[str, Any] | None) -> dict[str, Any]:
+        function, source = _calling_function()
+        module = self._owner()
+        return {
+            "module": self._names.get(id(module), "") if module is not None else "",
+            "module_class": type(module).__name__ if module is not None else "",
+            "function": function,
+            "source": source,
+            "sdpa": sdpa,
+            "aten": [],
+        }
+
+    def _owner(self) -> torch.nn.Module | None:
+        """Return the innermost running module that is the model's own and not torch's."""
+        own = (m for m in reversed(self._stack) if not type(m).__module__.startswith("torch.nn"))
+        return next(own, None)
+
+    def _enter_module(self, module: torch.nn.Module, _args: Any) -> None:
+        self._stack.append(module)
+
+    def _leave_module(self, module: torch.nn.Module, _args: Any, _output: Any) -> None:
+        self._pending.pop(id(module), None)
+        if self._stack and self._stack[-1] is module:
+            self._stack.pop()
+
+
+class _Functions(TorchFunctionMode):
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func is _SDPA:
+            return self._watch.sdpa(args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+class _Dispatch(TorchDispatchMode):
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        self._watch.aten(func.name().removeprefix("aten::").split(".")[0])
+        return func(*args, **(kwargs or {}))
+
+
+def _eager(name: str) -> bool:
+    return name in _EAGER_OPS
+
+
+def _append_once(ops: list[str], op: str, wanted: bool) -> None:
+    if wanted and op not in ops:
+        ops.append(op)
+
+
+def _is_attention(module: torch.nn.Module) -> bool:
+    name = type(module).__name__.lower()
+    return "attention" in name or "attn" in name
+
+
+def _sdpa_facts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    given = dict(zip(_SDPA_ARGUMENTS, args, strict=False)) | kwargs
+    mask, scale = given.get("attn_mask"), given.get("scale")
+    return {
+        "enable_gqa": bool(given.get("enable_gqa", False)),
+        "is_causal": bool(given.get("is_causal", False)),
+        "mask": None if mask is None else f"{dtype_name(mask.dtype)}{list(mask.shape)}",
+        "scale": None if scale is None else float(scale),
+        "dropout_p": float(given.get("dropout_p", 0.0)),
+        **{part: _layout(given[part]) for part in ("query", "key", "value")},
+    }
+
+
+def _layout(tensor: torch.Tensor) -> str:
+    shape, strides = list(tensor.shape), list(tensor.stride())
+    return f"{dtype_name(tensor.dtype)}{shape} strides {strides}"
+
+
+def _calling_function() -> tuple[str, str]:
+    """Return the innermost function outside torch and the probes, and its file and line."""
+    for frame in _frames():
+        path = frame.f_code.co_filename.replace("\\", "/")
+        if "/torch/" in path or "/probes/" in path or path.startswith("<"):
+            continue
+        name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+        return name, f"{package_path(path)}:{frame.f_lineno}"
+    return "", ""
+
+
+def _frames() -> Iterator[Any]:
+    frame = sys._getframe(2)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back  # type: ignore[assignment]  # the loop ends on None
+
+
+def package_path(path: str) -> str:
+    """Return a file's path from its package on, without the folders of this machine."""
+    for marker in ("/site-packages/", "/transformers_modules/"):
+        if marker in path:
+            return path.rsplit(marker, 1)[1]
+    return path.rsplit("/", 1)[-1]

@@ -1,0 +1,313 @@
+"""What does one cell compute: everything that is observed of one model on one stack.
+
+Expects a job: cell, run (``a`` or ``b``), model (source, prompts, greedy), store (root, limit,
+wanted hashes) and the capture's path. Writes ``capture.json`` there, whole or not at all, in
+the format of samebits/capture.py. An exception of the model is a fact of the capture.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import probe_attention
+import probe_forks as forks
+import probe_heap
+import probe_inputs
+import probe_layers
+import probe_load
+import probe_rope
+import probe_weights
+from probe_checkpoint import Checkpoint, NoCheckpoint
+from probe_failure import PhaseFailed, describe, phase
+from probe_tensor import Keeper, dtype_name, tensor_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FORMAT_VERSION = 1
+_TWIN_LIMIT = 4 << 30
+"""Bytes of parameters above which no second model is made beside the first."""
+
+
+def run(job: dict[str, Any]) -> None:
+    """Run one cell once and write its capture."""
+    torch.set_num_threads(int(job["threads"]))
+    heap = probe_heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
+    cell = Cell(job)
+    outcome = cell.observe()
+    write_capture(Path(job["capture"]), job, outcome | {"heap": heap, "forks": forks.TAKEN})
+
+
+def write_capture(path: Path, job: dict[str, Any], outcome: dict[str, Any]) -> None:
+    """Write a capture aside, flush it and rename it into place."""
+    capture = {
+        "format": "samebits-capture",
+        "format_version": FORMAT_VERSION,
+        "cell": job["cell"],
+        "run": job["run"],
+        **outcome,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(f".{os.getpid()}.tmp")
+    with aside.open("w", encoding="utf-8") as file:
+        json.dump(capture, file, ensure_ascii=True)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+
+
+class Cell:
+    """One model on one stack, loaded once and observed signal by signal."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self.job = job
+        variant = job["cell"]["variant"]
+        self.source = probe_load.Source(
+            where=job["model"]["source"],
+            revision=job["model"].get("revision"),
+            trust_remote_code=bool(job["model"]["trust_remote_code"]),
+            dtype=variant["dtype"],
+            attention=variant["attention"],
+            device=variant["device"],
+        )
+        store = job["store"]
+        self.keeper = Keeper(store["root"], store["limit"], store["wanted"])
+        self.signals: dict[str, Any] = {}
+        self.skips: list[dict[str, str]] = []
+        self.seconds: dict[str, float] = {}
+        self.effect = "not checked"
+
+    def observe(self) -> dict[str, Any]:
+        """Return what the capture says, whether the model worked or not."""
+        try:
+            self._observe()
+        except probe_load.Unknown as reason:
+            return self._outcome("absent", absent=str(reason))
+        except PhaseFailed as failed:
+            return self._outcome("failed", failure=failed.failure)
+        return self._outcome("complete")
+
+    def _observe(self) -> None:
+        with self._timed("load"):
+            self.loaded = probe_load.load(self.source)
+        self.signals["load"] = self.loaded.facts
+        self.signals["config"] = probe_load.effective_config(self.loaded.model.config)
+        with self._timed("weights"), torch.no_grad():
+            self._weights()
+            self._buffers()
+        with self._timed("forward"), torch.no_grad():
+            self._forwards()
+        with self._timed("greedy"), torch.no_grad():
+            self._greedy()
+
+    def _outcome(self, status: str, **more: Any) -> dict[str, Any]:
+        return {
+            "status": status,
+            "probe_effect": self.effect,
+            "skips": self.skips,
+            "signals": self.signals,
+            "seconds": self.seconds,
+            **more,
+        }
+
+    def _weights(self) -> None:
+        with phase("trace weights"):
+            try:
+                checkpoint = Checkpoint.find(self.source.where, self.source.revision)
+            except NoCheckpoint as reason:
+                checkpoint = None
+                self._skip("weights: origin", str(reason))
+            self.signals["weights"] = probe_weights.weights(
+                self.loaded.model,
+                checkpoint,
+                self.keeper,
+                self.job["run"],
+                lambda: self.twin,
+                lambda: self.reloaded,
+            )
+
+    def _buffers(self) -> None:
+        model = self.loaded.model
+        persistent = set(model.state_dict(keep_vars=True))
+        with phase("buffers"):
+            self.signals["buffers"] = {
+                name: {
+                    "ref": self.keeper.ref(buffer),
+                    "persistent": name in persistent,
+                    "fresh": probe_rope.against_fresh(name, buffer, self.twin),
+                    "unwritten": probe_heap.holds_pattern(buffer, self.job["run"]),
+                }
+                for name, buffer in model.named_buffers()
+                if not buffer.is_meta
+            }
+            self.signals["inv_freq"] = probe_rope.inv_freq(model, self.keeper, self.twin)
+
+    @cached_property
+    def twin(self) -> dict[str, torch.Tensor] | None:
+        """Parameters and buffers of a fresh model from the same config; None with a reason."""
+        model = self.loaded.model
+        size = sum(p.numel() * p.element_size() for p in model.parameters())
+        if size > _TWIN_LIMIT:
+            self._skip("fresh model", f"it would need another {size / 2**30:.1f} GiB")
+            return None
+        try:
+            return probe_load.fresh_twin(model, self.loaded.config, self.source)
+        except Exception as error:  # noqa: BLE001  a class that cannot be made fresh is a fact
+            self._skip("fresh model", f"{type(error).__name__}: {error}")
+            return None
+
+    @cached_property
+    def reloaded(self) -> dict[str, str]:
+        """Hashes by name after another load under another seed."""
+        model, _ = probe_load.from_pretrained(type(self.loaded.model), self.source, seed=20)
+        state = probe_weights.named_state(model)
+        return {name: tensor_hash(tensor) for name, (_, tensor, _) in state.items()}
+
+    def _forwards(self) -> None:
+        facts = self.signals["forward"] = {}
+        dtypes: dict[str, int] = self.signals["load"]["activation_dtypes"]
+        for name, prompt in self.job["model"]["prompts"].items():
+            with phase(f"forward {name}"):
+                try:
+                    inputs = self._inputs(name, prompt)
+                except probe_inputs.DoesNotApply as reason:
+                    self._skip(f"prompt {name}", str(reason))
+                    continue
+                facts[name] = self._forward(inputs, dtypes)
+                if self.job["run"] == "a":
+                    self._attention(name, inputs, facts[name])
+
+    def _inputs(self, name: str, prompt: dict[str, Any]) -> probe_inputs.Inputs:
+        inputs = probe_inputs.make(
+            name,
+            prompt,
+            self.loaded.model,
+            self.loaded.tokenizer,
+            self.loaded.head,
+            getattr(torch, self.source.dtype),
+        )
+        kwargs = {key: value.to(self.source.device) for key, value in inputs.kwargs.items()}
+        return inputs._replace(kwargs=kwargs)
+
+    def _forward(self, inputs: probe_inputs.Inputs, dtypes: dict[str, int]) -> dict[str, Any]:
+        with probe_layers.recorded(self.loaded.model) as outputs:
+            result = self.loaded.model(**inputs.kwargs)
+        for _, tensor in outputs:
+            dtypes[dtype_name(tensor.dtype)] = dtypes.get(dtype_name(tensor.dtype), 0) + 1
+        logits = getattr(result, "logits", None)
+        logits = logits if logits is not None else probe_layers.first_tensor(result)
+        width = inputs.kwargs["input_ids"].shape[1] if inputs.real_rows else None
+        return {
+            "inputs": {key: self.keeper.ref(value) for key, value in inputs.kwargs.items()},
+            "text": inputs.text,
+            "real_rows": inputs.real_rows,
+            "logits": None if logits is None else self.keeper.ref(logits),
+            "logits_padded": logits is not None and _on_axis(logits, width),
+            "hidden_states": [
+                {"name": name, "ref": self.keeper.ref(tensor), "padded": _on_axis(tensor, width)}
+                for name, tensor in outputs
+            ],
+        }
+
+    def _attention(self, name: str, inputs: probe_inputs.Inputs, facts: dict[str, Any]) -> None:
+        """Watch the same forward once more; say whether watching changed its bits."""
+        model = self.loaded.model
+        signal = self.signals.setdefault("attention", self._attention_facts())
+        try:
+            with probe_attention.Watch(model) as watch:
+                result = model(**inputs.kwargs)
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._skip(f"attention.kernel {name}", f"{type(error).__name__}: {error}")
+            return
+        signal["calls"][name] = watch.calls
+        logits = getattr(result, "logits", None)
+        logits = logits if logits is not None else probe_layers.first_tensor(result)
+        if logits is None or facts["logits"] is None:
+            return
+        same = tensor_hash(logits) == facts["logits"]["hash"]
+        self.effect = "none" if same and self.effect != "changed the bits" else "changed the bits"
+
+    def _attention_facts(self) -> dict[str, Any]:
+        resolved = getattr(self.loaded.model.config, "_attn_implementation", None)
+        return {
+            "requested": self.source.attention,
+            "resolved": resolved if isinstance(resolved, str) else None,
+            "calls": {},
+        }
+
+    def _greedy(self) -> None:
+        steps, model = int(self.job["model"]["greedy"]), self.loaded.model
+        if steps <= 0:
+            return self._skip("greedy", "no tokens were asked for")
+        if not getattr(model, "can_generate", lambda: False)():
+            return self._skip("greedy", f"{type(model).__name__} does not generate")
+        facts = self.signals["greedy"] = {}
+        for name, prompt in self.job["model"]["prompts"].items():
+            with phase(f"greedy {name}"):
+                try:
+                    inputs = self._inputs(name, prompt)
+                except probe_inputs.DoesNotApply:
+                    continue  # the forward has said why
+                facts.update(self._generate(name, inputs, steps))
+        return None
+
+    def _generate(self, name: str, inputs: probe_inputs.Inputs, steps: int) -> dict[str, Any]:
+        kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
+        output = self.loaded.model.generate(
+            **kwargs,
+            max_new_tokens=steps,
+            do_sample=False,
+            num_beams=1,
+            output_scores=True,
+            return_dict_in_generate=True,
+        )
+        count = len(output.scores)
+        rows = output.sequences.shape[0]
+        found = {}
+        for row in range(rows):
+            ids = output.sequences[row, output.sequences.shape[1] - count :].tolist()
+            found[name if rows == 1 else f"{name}[{row}]"] = {
+                "ids": ids,
+                "top2": [_top2(scores[row]) for scores in output.scores],
+                "text": self._text(ids),
+            }
+        return found
+
+    def _text(self, ids: list[int]) -> str | None:
+        tokenizer = self.loaded.tokenizer
+        return None if tokenizer is None else str(tokenizer.decode(ids))
+
+    def _skip(self, what: str, reason: str) -> None:
+        self.skips.append({"what": what, "reason": reason})
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.perf_counter() - started, 4)
+
+
+def _on_axis(tensor: torch.Tensor, width: int | None) -> bool:
+    """Return True if dimension 1 is the padded token axis of ``width`` positions."""
+    return width is not None and tensor.ndim >= 2 and tensor.shape[1] == width
+
+
+def _top2(scores: torch.Tensor) -> list[list[float]]:
+    values, ids = torch.topk(scores.float(), 2)
+    return [[int(i), float(v)] for i, v in zip(ids, values, strict=True)]
+
+
+def died(job: dict[str, Any], error: BaseException) -> None:
+    """Write the capture of a cell whose probe itself raised."""
+    outcome = {"status": "failed", "failure": describe("probe", error)}
+    write_capture(Path(job["capture"]), job, outcome)

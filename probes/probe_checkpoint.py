@@ -1,0 +1,102 @@
+"""Which tensors lie in a checkpoint's files, and what are their bytes.
+
+Reads safetensors (one file or sharded) and, weights-only, pickled ``pytorch_model.bin``.
+Tensors are read one at a time; nothing is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import safe_open
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LAYOUTS = (
+    ("model.safetensors", False),
+    ("model.safetensors.index.json", True),
+    ("pytorch_model.bin", False),
+    ("pytorch_model.bin.index.json", True),
+)
+
+
+class NoCheckpoint(Exception):  # noqa: N818  "nothing to trace to" is a result, not an error
+    """No checkpoint files were found; the message names what was looked for."""
+
+
+class Checkpoint:
+    """The tensors of one checkpoint by name."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._file_of: dict[str, Path] = {}
+        self._pickled: dict[str, torch.Tensor] = {}
+        self._open: dict[Path, Any] = {}
+        for file in files:
+            for name in self._names_in(file):
+                self._file_of[name] = file
+
+    @classmethod
+    def find(cls, source: str, revision: str | None) -> Checkpoint:
+        """Return the checkpoint of a folder or of a hub id that is in the local cache.
+
+        Raises:
+            NoCheckpoint: neither safetensors nor a pickled state dict is there.
+
+        """
+        for name, sharded in _LAYOUTS:
+            path = _locate(source, name, revision)
+            if path is None:
+                continue
+            if not sharded:
+                return cls([path])
+            shards = sorted(set(json.loads(path.read_text("utf-8"))["weight_map"].values()))
+            located = [_locate(source, shard, revision) for shard in shards]
+            return cls([file for file in located if file is not None])
+        looked = ", ".join(name for name, _ in _LAYOUTS)
+        msg = f"none of {looked} in {source}"
+        raise NoCheckpoint(msg)
+
+    def __len__(self) -> int:
+        return len(self._file_of)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file_of)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._file_of
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a tensor without reading it."""
+        if name in self._pickled:
+            return tuple(self._pickled[name].shape)
+        return tuple(self._open[self._file_of[name]].get_slice(name).get_shape())
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """Return a tensor as the file has it."""
+        if name in self._pickled:
+            return self._pickled[name]
+        found: torch.Tensor = self._open[self._file_of[name]].get_tensor(name)
+        return found
+
+    def _names_in(self, file: Path) -> list[str]:
+        if file.suffix == ".safetensors":
+            self._open[file] = safe_open(str(file), framework="pt")
+            return list(self._open[file].keys())
+        state = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        self._pickled.update(state)
+        return list(state)
+
+
+def _locate(source: str, name: str, revision: str | None) -> Path | None:
+    """Return the path of one file of a folder, or of the hub's local cache; None if absent."""
+    if Path(source).is_dir():
+        path = Path(source) / name
+        return path if path.exists() else None
+    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415  folders need no hub
+
+    found = try_to_load_from_cache(source, name, revision=revision)
+    return Path(found) if isinstance(found, str) else None

@@ -1,0 +1,243 @@
+"""How is a checkpoint loaded in this release: config, model class, model, tokenizer, twin.
+
+A model that the release does not know is :class:`Unknown`, which is a result; anything else
+that goes wrong is a failure of the phase it happened in.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import math
+import time
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import transformers
+
+import probe_forks as forks
+from probe_failure import phase, without_folders
+from probe_tensor import dtype_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+
+_HEADS = (
+    ("ForCausalLM", "causal-lm"),
+    ("LMHeadModel", "causal-lm"),
+    ("ForMaskedLM", "masked-lm"),
+    ("ForSeq2SeqLM", "seq2seq-lm"),
+    ("ForConditionalGeneration", "seq2seq-lm"),
+    ("ForImageClassification", "image-classification"),
+    ("ForCTC", "ctc"),
+)
+
+
+class Unknown(Exception):  # noqa: N818  a release that does not know a model is a result
+    """Raised where a transformers release does not know the model; the message is the reason."""
+
+
+class Loaded(NamedTuple):
+    """A model in evaluation mode, and what its loading said."""
+
+    model: Any
+    config: Any
+    tokenizer: Any
+    head: str
+    facts: dict[str, Any]
+
+
+class Source(NamedTuple):
+    """What to load and how; the same for both runs and for every later load of a cell."""
+
+    where: str
+    revision: str | None
+    trust_remote_code: bool
+    dtype: str
+    attention: str
+    device: str
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments that config, model and tokenizer share."""
+        arguments: dict[str, Any] = {"trust_remote_code": self.trust_remote_code}
+        if self.revision is not None:
+            arguments["revision"] = self.revision
+        return arguments
+
+
+def load(source: Source, seed: int = 0) -> Loaded:
+    """Load the model of ``source``.
+
+    Raises:
+        Unknown: the release has no such architecture.
+        PhaseFailed: config, load or tokenizer raised.
+
+    """
+    _refuse_unknown(source)
+    with phase("config"):
+        config = transformers.AutoConfig.from_pretrained(source.where, **source.arguments())
+    pristine = copy.deepcopy(config)
+    started = time.perf_counter()
+    with phase("load"), _messages() as messages:
+        model_class = _model_class(config, source)
+        model, info = from_pretrained(model_class, source, seed)
+    facts = {
+        "model_class": type(model).__name__,
+        **forks.loading_info(info),
+        "messages": [m.replace(source.where, "<checkpoint>") for m in messages],
+        "requested_dtype": source.dtype,
+        "parameter_dtypes": _dtypes(model),
+        "activation_dtypes": {},
+        "seconds": round(time.perf_counter() - started, 4),
+    }
+    with phase("tokenizer"):
+        tokenizer = _tokenizer(source)
+    return Loaded(model, pristine, tokenizer, head_of(type(model).__name__), facts)
+
+
+def from_pretrained(model_class: Any, source: Source, seed: int) -> tuple[Any, dict[str, Any]]:
+    """Return a loaded model in evaluation mode and transformers' loading info."""
+    arguments = source.arguments() | {forks.dtype_keyword(): getattr(torch, source.dtype)}
+    if source.attention != "default":
+        arguments["attn_implementation"] = source.attention
+    torch.manual_seed(seed)
+    model, info = model_class.from_pretrained(source.where, output_loading_info=True, **arguments)
+    return model.to(source.device).eval(), info
+
+
+def fresh_twin(model: Any, config: Any, source: Source) -> dict[str, torch.Tensor]:
+    """Return the parameters and buffers of the same class made from the config alone."""
+    torch.manual_seed(1)
+    arguments: dict[str, Any] = {forks.dtype_keyword(): getattr(torch, source.dtype)}
+    if source.attention != "default":
+        arguments["attn_implementation"] = source.attention
+    twin = type(model)._from_config(copy.deepcopy(config), **arguments)
+    twin = twin.to(source.device)
+    return dict(twin.named_parameters(remove_duplicate=False)) | dict(
+        twin.named_buffers(remove_duplicate=False)
+    )
+
+
+def effective_config(config: Any) -> dict[str, Any]:
+    """Return the config as plain data, with what only spells the release left out."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        values = _plain(config.to_dict())
+    assert isinstance(values, dict)
+    for name in ("transformers_version", "_name_or_path", "_attn_implementation_autoset"):
+        values.pop(name, None)
+    if "torch_dtype" in values:
+        values.setdefault("dtype", values.pop("torch_dtype"))
+    if "rope_parameters" not in values and {"rope_theta", "rope_scaling"} & set(values):
+        values["rope_parameters"] = _rope_parameters(values)
+    return values
+
+
+def _rope_parameters(values: dict[str, Any]) -> dict[str, Any]:
+    """Return 4.x's rope_theta and rope_scaling in the form that 5.x gives them."""
+    scaling = dict(values.pop("rope_scaling", None) or {})
+    kind = scaling.pop("type", None)
+    theta = values.pop("rope_theta", None)
+    return {"rope_theta": theta, "rope_type": kind or "default", **scaling}
+
+
+def head_of(class_name: str) -> str:
+    """Return what a model class is for: ``causal-lm``, ``masked-lm`` … or ``base``."""
+    return next((head for suffix, head in _HEADS if class_name.endswith(suffix)), "base")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [_plain(item) for item in value]
+    if isinstance(value, torch.dtype):
+        return dtype_name(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    return str(value)
+
+
+def _refuse_unknown(source: Source) -> None:
+    """Raise Unknown for a local checkpoint whose architecture this release does not have."""
+    path = Path(source.where) / "config.json"
+    if not path.exists():
+        return
+    with phase("config"):
+        written = json.loads(path.read_text("utf-8"))
+    if source.trust_remote_code and written.get("auto_map"):
+        return
+    model_type = written.get("model_type")
+    if model_type not in transformers.CONFIG_MAPPING:
+        msg = f"transformers {transformers.__version__} does not know model_type {model_type!r}"
+        raise Unknown(msg)
+
+
+def _model_class(config: Any, source: Source) -> Any:
+    """Return the class to load with: the remote code's auto class, or the one config names."""
+    auto_map = getattr(config, "auto_map", None) or {}
+    if source.trust_remote_code and auto_map:
+        names = [name for name in auto_map if name.startswith("AutoModel")]
+        preferred = "AutoModelForCausalLM"
+        chosen = preferred if preferred in names else next(iter(names), "AutoModel")
+        return getattr(transformers, chosen)
+    names = getattr(config, "architectures", None) or []
+    if not names:
+        return transformers.AutoModel
+    found = getattr(transformers, names[0], None)
+    if found is None:
+        msg = f"transformers {transformers.__version__} has no class {names[0]}"
+        raise Unknown(msg)
+    return found
+
+
+def _tokenizer(source: Source) -> Any:
+    folder = Path(source.where)
+    if folder.is_dir() and not any((folder / name).exists() for name in _TOKENIZER_FILES):
+        return None
+    try:
+        return transformers.AutoTokenizer.from_pretrained(source.where, **source.arguments())
+    except (OSError, ValueError):
+        if folder.is_dir():
+            raise
+        return None  # a hub model without a tokenizer gets token ids
+
+
+def _dtypes(model: torch.nn.Module) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for parameter in model.parameters():
+        name = dtype_name(parameter.dtype)
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+class _Collector(logging.Handler):
+    def __init__(self, messages: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self.messages = messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(without_folders(record.getMessage()))
+
+
+@contextmanager
+def _messages() -> Iterator[list[str]]:
+    """Collect Python warnings and transformers' log records of level WARNING and above."""
+    messages: list[str] = []
+    logger, handler = logging.getLogger("transformers"), _Collector(messages)
+    logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield messages
+        messages += [f"{w.category.__name__}: {without_folders(str(w.message))}" for w in caught]
+    finally:
+        logger.removeHandler(handler)

@@ -1,0 +1,66 @@
+"""Where do the cells of this stack run: packages, CPU capability, threads, flags.
+
+``python probe_machine.py`` prints it as one JSON object.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+def facts() -> dict[str, Any]:
+    """Return everything outside the model that its bits can depend on."""
+    return {
+        "python": platform.python_version(),
+        "packages": {
+            dist.metadata["Name"]: dist.version for dist in importlib.metadata.distributions()
+        },
+        "platform": platform.platform(),
+        "cpu": _cpu_name(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "cores": os.cpu_count() or 1,
+        "accelerator": _accelerator(),
+        "flags": _flags(),
+    }
+
+
+def _flags() -> dict[str, str]:
+    return {
+        "torch.backends.mkldnn.enabled": str(torch.backends.mkldnn.enabled),
+        "torch.backends.mkl.is_available()": str(torch.backends.mkl.is_available()),
+        "torch.are_deterministic_algorithms_enabled()": str(
+            torch.are_deterministic_algorithms_enabled()
+        ),
+        "torch.get_float32_matmul_precision()": torch.get_float32_matmul_precision(),
+        "torch.backends.cuda.matmul.allow_tf32": str(torch.backends.cuda.matmul.allow_tf32),
+        "torch.get_default_dtype()": str(torch.get_default_dtype()),
+        "sys.byteorder": sys.byteorder,
+    }
+
+
+def _accelerator() -> str:
+    # asking for the name would initialise CUDA, after which the process cannot fork
+    return f"CUDA {torch.version.cuda}" if torch.version.cuda else ""
+
+
+def _cpu_name() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
+
+
+if __name__ == "__main__":
+    print(json.dumps(facts()))

@@ -1,0 +1,98 @@
+"""Which bits does a tensor hold: its hash, and its bytes on disk when they are wanted.
+
+Writes ``<root>/tensors/<first two hex digits>/<sha256>.bin``: raw contiguous little-endian
+bytes. The hash covers dtype, shape and bytes as in samebits/tensor.py; a test keeps the two
+equal, because a probe may not import the host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+HASH_HEADER = b"samebits-tensor-1"
+
+Ref = dict[str, Any]
+
+
+class NotHashable(Exception):  # noqa: N818  "this tensor has no bytes" is a result, not an error
+    """The tensor holds no plain bytes here: it is on the meta device, sparse or packed."""
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return torch's name of a dtype without the module, such as ``bfloat16``."""
+    return str(dtype).removeprefix("torch.")
+
+
+def raw_bytes(tensor: torch.Tensor) -> memoryview:
+    """Return the bytes of ``tensor`` in row-major order; a copy only if it is strided or away.
+
+    Raises:
+        NotHashable: it has no plain bytes.
+
+    """
+    if tensor.is_meta or tensor.layout != torch.strided or tensor.is_quantized:
+        msg = f"{'on the meta device' if tensor.is_meta else tensor.layout} and without bytes"
+        raise NotHashable(msg)
+    flat = tensor.detach().to("cpu").contiguous().reshape(-1)
+    if flat.is_complex():
+        flat = torch.view_as_real(flat).reshape(-1)
+    # a 0-d tensor cannot be viewed as bytes; a flat one can
+    return memoryview(flat.view(torch.uint8).numpy())
+
+
+def tensor_hash(tensor: torch.Tensor) -> str:
+    """Return the hex SHA-256 over dtype, shape and bytes.
+
+    Raises:
+        NotHashable: see :func:`raw_bytes`.
+
+    """
+    dims = ",".join(str(n) for n in tensor.shape)
+    header = b"\0".join((HASH_HEADER, dtype_name(tensor.dtype).encode(), dims.encode(), b""))
+    digest = hashlib.sha256(header)
+    digest.update(raw_bytes(tensor))
+    return digest.hexdigest()
+
+
+class Keeper:
+    """Turns tensors into references and stores the values that are wanted, each once.
+
+    Values are kept if a caller asks and they are no larger than ``limit`` bytes, or if their
+    hash is in ``wanted``: a second look at a cell asks for what turned out to differ.
+    """
+
+    def __init__(self, root: str, limit: int, wanted: list[str]) -> None:
+        self.root = Path(root) / "tensors"
+        self.limit = limit
+        self.wanted = frozenset(wanted)
+
+    def ref(self, tensor: torch.Tensor, *, keep: bool = True) -> Ref:
+        """Return the reference of ``tensor`` as a capture spells it, storing it if wanted."""
+        digest = tensor_hash(tensor)
+        nbytes = tensor.numel() * tensor.element_size()
+        stored = (keep and nbytes <= self.limit) or digest in self.wanted
+        if stored:
+            self._store(digest, tensor)
+        return {
+            "hash": digest,
+            "dtype": dtype_name(tensor.dtype),
+            "shape": list(tensor.shape),
+            "stored": stored,
+        }
+
+    def _store(self, digest: str, tensor: torch.Tensor) -> None:
+        path = self.root / digest[:2] / f"{digest}.bin"
+        if path.exists():
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside = path.with_suffix(f".{os.getpid()}.tmp")
+        with aside.open("wb") as file:
+            file.write(raw_bytes(tensor))
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)

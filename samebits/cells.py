@@ -1,0 +1,157 @@
+"""What did each cell compute: its two captures, made now or kept from an earlier run.
+
+A capture is kept under the digest of all that its bits follow from: stack lock, checkpoint
+content, variant, prompts, the probes' source and this machine. Captures of other probes or
+of another machine therefore never meet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from samebits.capture import Capture, Failure
+from samebits.errors import CaptureError
+from samebits.fingerprint import digest_of
+from samebits.probing import Ended, StackProcess, tail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from samebits.checkpoints import Checkpoint
+    from samebits.matrix import ModelSpec
+    from samebits.stacks import Stack
+    from samebits.store import Store
+    from samebits.words import CellId
+
+RunName = Literal["a", "b"]
+RUNS: tuple[RunName, RunName] = ("a", "b")
+VALUES_LIMIT = 16 << 20
+"""Bytes up to which a tensor's values are kept at once; larger ones are fetched if they differ."""
+THREADS = 1
+
+
+class CellRunner:
+    """Runs cells and reads what they left."""
+
+    def __init__(
+        self, root: Path, store: Store, probes: str, machine: str, *, fresh: bool = False
+    ) -> None:
+        self._root = root
+        self._store = store
+        self._probes = probes
+        self._machine = machine
+        self._fresh = fresh
+
+    async def observe(
+        self,
+        cell: CellId,
+        model: ModelSpec,
+        checkpoint: Checkpoint,
+        stack: Stack,
+        process: StackProcess,
+        wanted: Iterable[str] = (),
+    ) -> tuple[Capture, Capture]:
+        """Return the captures of both runs of ``cell``.
+
+        ``wanted`` are hashes whose values a second look is to keep; it always runs anew.
+        """
+        folder = self._folder(cell, model, checkpoint, stack)
+        if not wanted and checkpoint.pinned and (kept := self._kept(folder)) is not None:
+            return kept
+        jobs = [self._job(cell, model, checkpoint, folder, run, list(wanted)) for run in RUNS]
+        for job in jobs:
+            Path(job["capture"]).unlink(missing_ok=True)
+        ended = await asyncio.gather(*(process.run(job) for job in jobs))
+        first, second = (self._read(cell, job, end) for job, end in zip(jobs, ended, strict=True))
+        return first, second
+
+    def reused(
+        self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
+    ) -> bool:
+        """Return True if :meth:`observe` would run nothing."""
+        return checkpoint.pinned and self._kept(self._folder(cell, model, checkpoint, stack)) is not None
+
+    def _folder(
+        self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
+    ) -> Path:
+        prompts = {name: prompt.model_dump() for name, prompt in model.prompts.items()}
+        key = digest_of(
+            {
+                "cell": str(cell),
+                "stack": stack.lock_digest,
+                "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
+                "trust_remote_code": model.trust_remote_code,
+                "prompts": prompts,
+                "greedy": model.greedy,
+                "probes": self._probes,
+                "machine": self._machine,
+                "threads": THREADS,
+            }
+        )
+        return self._root / "captures" / model.name / str(cell.variant) / cell.stack / key[:16]
+
+    def _kept(self, folder: Path) -> tuple[Capture, Capture] | None:
+        """Return the captures of an earlier run if both are whole and the model itself answered.
+
+        Failures are run again: what broke may have been the machine and not the model.
+        """
+        if self._fresh:
+            return None
+        try:
+            first, second = (self._store.read_capture(folder / f"{run}.json") for run in RUNS)
+        except CaptureError:
+            return None
+        if "failed" in {first.status, second.status}:
+            return None
+        return first, second
+
+    def _job(
+        self,
+        cell: CellId,
+        model: ModelSpec,
+        checkpoint: Checkpoint,
+        folder: Path,
+        run: RunName,
+        wanted: list[str],
+    ) -> dict[str, Any]:
+        return {
+            "kind": "cell",
+            "cell": cell.model_dump(mode="json"),
+            "run": run,
+            "threads": THREADS,
+            "timeout": model.timeout,
+            "log": str(folder / f"{run}.log"),
+            "capture": str(folder / f"{run}.json"),
+            "model": {
+                "source": checkpoint.source,
+                "revision": checkpoint.revision,
+                "trust_remote_code": model.trust_remote_code,
+                "greedy": model.greedy,
+                "prompts": {
+                    name: prompt.model_dump(mode="json", exclude_none=True)
+                    for name, prompt in model.prompts.items()
+                },
+            },
+            "store": {"root": str(self._root), "limit": VALUES_LIMIT, "wanted": wanted},
+        }
+
+    def _read(self, cell: CellId, job: dict[str, Any], ended: Ended) -> Capture:
+        """Return what the run left, or a failed capture that says why it left nothing."""
+        try:
+            return self._store.read_capture(Path(job["capture"]))
+        except CaptureError as error:
+            reason = ended.reason or str(error)
+        log = tail(Path(job["log"]))
+        failure = Failure(phase="process", type="no result", message=reason, traceback=log)
+        return Capture(cell=cell, run=job["run"], status="failed", failure=failure)
+
+
+def failed(cell: CellId, phase: str, message: str, log: str = "") -> tuple[Capture, Capture]:
+    """Return the captures of a cell that could not even be started."""
+    failure = Failure(phase=phase, type="not started", message=message, traceback=log)
+    first, second = (
+        Capture(cell=cell, run=run, status="failed", failure=failure) for run in RUNS
+    )
+    return first, second

@@ -1,0 +1,109 @@
+"""Which files do the cells of a model load, and are they the same for every stack."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from samebits.fingerprint import digest_of, digest_of_folder
+from samebits.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from samebits.matrix import ModelSpec
+    from samebits.stacks import Stack
+
+_COMMIT = re.compile(r"^[0-9a-f]{40}$")
+
+
+class Checkpoint(Record):
+    """Where the stacks load a model from."""
+
+    model: str
+    source: str
+    """A folder, or a hub id."""
+    said: str
+    """The source as the report says it, without this machine's folders."""
+    revision: str | None = None
+    digest: str | None = None
+    """Of all its files; None for a hub id, whose files are not ours to read."""
+    parameters: int | None = None
+    builder: str | None = None
+    """Id of the stack that makes it, or made it."""
+
+    @property
+    def pinned(self) -> bool:
+        """True if the same source cannot stand for other bytes tomorrow."""
+        return self.digest is not None or bool(_COMMIT.match(self.revision or ""))
+
+
+def builder_of(model: ModelSpec, stacks: Sequence[Stack]) -> Stack | None:
+    """Return the stack that makes the model's checkpoint: the one named, or the oldest that knows.
+
+    ``stacks`` are those that could be built, oldest first; None if none of them knows it.
+    """
+    assert model.build is not None
+    if model.build.stack is not None:
+        return next((stack for stack in stacks if stack.id == model.build.stack), None)
+    knowing = (stack for stack in stacks if model.build.architecture in stack.architectures)
+    return next(knowing, None)
+
+
+class Checkpoints:
+    """The checkpoints of a matrix, those that are made kept under one folder."""
+
+    def __init__(self, root: Path, matrix_folder: Path, probes: str) -> None:
+        self._root = root / "checkpoints"
+        self._matrix_folder = matrix_folder
+        self._cache = root / "file-hashes.json"
+        self._probes = probes
+
+    def folder(self, model: ModelSpec, builder: Stack) -> Path:
+        """Return where a made checkpoint lies: named after all that its bytes follow from."""
+        assert model.build is not None
+        recipe = model.build.model_dump(mode="json")
+        key = digest_of([recipe, builder.transformers, builder.lock_digest, self._probes])
+        return self._root / f"{model.name}-{key[:12]}"
+
+    def made(self, model: ModelSpec, builder: Stack) -> Checkpoint | None:
+        """Return the checkpoint that ``builder`` made, or None if it is not there yet."""
+        folder = self.folder(model, builder)
+        facts = read_facts(folder)
+        if facts is None:
+            return None
+        assert model.build is not None
+        said = f"build {model.build.architecture}, seed {model.build.seed}, by {builder.id}"
+        return Checkpoint(
+            model=model.name,
+            source=str(folder),
+            said=said,
+            digest=digest_of_folder(folder, self._cache),
+            parameters=facts.get("n_parameters"),
+            builder=builder.id,
+        )
+
+    def given(self, model: ModelSpec) -> Checkpoint:
+        """Return the checkpoint of a model that names a folder or a hub id."""
+        if model.hub is not None:
+            said = f"hub {model.hub}" + (f"@{model.revision}" if model.revision else "")
+            return Checkpoint(
+                model=model.name, source=model.hub, said=said, revision=model.revision
+            )
+        assert model.path is not None
+        folder = (self._matrix_folder / model.path).resolve()
+        digest = digest_of_folder(folder, self._cache)
+        return Checkpoint(
+            model=model.name, source=str(folder), said=f"path {model.path}", digest=digest
+        )
+
+
+def read_facts(folder: Path) -> dict[str, Any] | None:
+    """Return what a made checkpoint says of itself; None if it is not whole."""
+    try:
+        facts = json.loads((folder / "checkpoint.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return facts if isinstance(facts, dict) else None

@@ -1,0 +1,1 @@
+"""The signals, one module for each kind, that samebits/compare.py compares."""

@@ -1,0 +1,91 @@
+"""Two runs side by side, where their values come from, and why something is not there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from samebits.capture import Capture, ForwardFacts
+    from samebits.tensor import TensorRef
+    from samebits.words import Signal
+
+
+class TensorSource(Protocol):
+    """Where values are had from: samebits.store.Store, or a dict in a test."""
+
+    def has(self, ref: TensorRef) -> bool:
+        """Return True if :meth:`tensor` can give the values."""
+
+    def tensor(self, ref: TensorRef) -> NDArray[Any]:
+        """Return the values, in the ref's dtype and shape."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A complete run of the reference cell and one of the candidate cell."""
+
+    reference: Capture
+    candidate: Capture
+    values: TensorSource
+
+    @property
+    def prompts(self) -> tuple[str, ...]:
+        """Every prompt that either side ran a forward over, in the reference's order."""
+        return union(self.reference.signals.forward or {}, self.candidate.signals.forward or {})
+
+    def forwards(self, prompt: str) -> tuple[ForwardFacts | None, ForwardFacts | None]:
+        """Return both sides' forward over ``prompt``, None where there was none."""
+        reference = (self.reference.signals.forward or {}).get(prompt)
+        return reference, (self.candidate.signals.forward or {}).get(prompt)
+
+    def missing(
+        self, signal: Signal, prompt: str | None, *, reference: bool, candidate: bool
+    ) -> tuple[str, bool]:
+        """Return why something is not observed on the sides that are True, and if all say so."""
+        sides = []
+        if reference:
+            sides.append(("in the reference", reason(self.reference, signal, prompt)))
+        if candidate:
+            sides.append(("here", reason(self.candidate, signal, prompt)))
+        told = [f"not observed {where}: {why or 'no reason was recorded'}" for where, why in sides]
+        return "; ".join(told), all(why for _, why in sides)
+
+
+FORWARD: frozenset[Signal] = frozenset({"inputs", "hidden_states", "logits"})
+"""The signals that a forward carries."""
+
+
+def reason(capture: Capture, signal: Signal, prompt: str | None = None) -> str:
+    """Return why ``capture`` lacks ``signal`` (for ``prompt``), '' if no skip says.
+
+    A skip speaks of a signal (``greedy``), of all that a forward carries (``forward``), or of
+    a prompt (``prompt long``); a signal's or forward's may name the prompt too (``logits long``).
+    """
+    for skip in capture.skips:
+        word, _, of = skip.what.replace(":", " ").partition(" ")
+        if _speaks_of(word, signal) and _names(of.strip(), signal, prompt):
+            return skip.reason.strip()
+    return ""
+
+
+def _speaks_of(word: str, signal: Signal) -> bool:
+    if word == signal:
+        return True
+    return (word == "forward" and signal in FORWARD) or (
+        word == "prompt" and (signal in FORWARD or signal == "greedy")
+    )
+
+
+def _names(of: str, signal: Signal, prompt: str | None) -> bool:
+    if prompt is not None:
+        return of in ("", prompt)
+    # Of weights and buffers a longer skip speaks of a detail, such as "weights: origin".
+    return not of or signal in FORWARD or signal == "greedy"
+
+
+def union(a: dict[str, Any], b: dict[str, Any]) -> tuple[str, ...]:
+    """Return the names of both, those of ``a`` first, each once."""
+    return tuple(dict.fromkeys((*a, *b)))

@@ -1,0 +1,98 @@
+"""Do two tensors of logits still choose the same tokens, and how far do they shift belief?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+CHUNK = 1 << 16
+"""Elements looked at together, unless a single position has more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decisions:
+    """What logits decide, over the positions that count; None where there is no vocabulary."""
+
+    n_argmax: int | None = None
+    """Positions whose argmax changed; as in torch, NaN is larger than every number."""
+    n_positions: int | None = None
+    kl_max: float | None = None
+    """Over the positions where it is defined, in nats; None if there is none."""
+    kl_mean: float | None = None
+
+
+def decisions(
+    reference: NDArray[Any], candidate: NDArray[Any], rows: NDArray[np.bool_] | None
+) -> Decisions:
+    """Return what the logits [..., vocabulary] decide where the mask ``rows`` is True.
+
+    KL is not defined at a position that holds NaN or +inf, or nothing but -inf, on either
+    side; such positions are left out of its maximum and mean. A -inf is a probability of 0.
+    """
+    if not reference.ndim or not reference.shape[-1]:
+        return Decisions()
+    n_argmax = n_positions = 0
+    divergences: list[NDArray[np.float64]] = []
+    for a, b in _blocks(reference, candidate, rows):
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        n_positions += len(x)
+        n_argmax += int(np.count_nonzero(x.argmax(-1) != y.argmax(-1)))
+        divergences.append(_divergence(x, y))
+    defined = np.concatenate(divergences) if divergences else np.empty(0)
+    return Decisions(
+        n_argmax=n_argmax,
+        n_positions=n_positions,
+        kl_max=float(defined.max()) if defined.size else None,
+        kl_mean=float(defined.mean()) if defined.size else None,
+    )
+
+
+def _blocks(
+    reference: NDArray[Any], candidate: NDArray[Any], rows: NDArray[np.bool_] | None
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yield both sides as [positions, vocabulary], a bounded number of positions at a time."""
+    vocabulary = reference.shape[-1]
+    a, b = reference.reshape(-1, vocabulary), candidate.reshape(-1, vocabulary)
+    counted = _positions(reference.shape, rows)
+    step = max(1, CHUNK // vocabulary)
+    for start in range(0, len(counted), step):
+        places = counted[start : start + step]
+        yield a[places], b[places]
+
+
+def _positions(shape: tuple[int, ...], rows: NDArray[np.bool_] | None) -> NDArray[np.intp]:
+    if rows is None:
+        return np.arange(prod(shape[:-1]))
+    return np.flatnonzero(np.repeat(rows.reshape(-1), prod(shape[rows.ndim : -1])))
+
+
+def _divergence(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return KL(x || y) of the positions [n, vocabulary] where it is defined."""
+    defined = np.isfinite(x.max(-1)) & np.isfinite(y.max(-1))
+    same = (x == y).all(-1)
+    result = np.zeros(np.count_nonzero(defined))
+    work = defined & ~same
+    result[~same[defined]] = _kl(x[work], y[work])
+    return result
+
+
+def _kl(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float64]:
+    log_p, log_q = _log_softmax(x), _log_softmax(y)
+    p = np.exp(log_p)
+    terms = np.where(p > 0, p * (log_p - log_q), 0.0)
+    total: NDArray[np.float64] = np.maximum(terms.sum(-1), 0.0)  # rounding may leave it just below
+    return total
+
+
+def _log_softmax(x: NDArray[np.float64]) -> NDArray[np.float64]:
+    shifted = x - x.max(-1, keepdims=True)
+    normed: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return normed

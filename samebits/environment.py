@@ -1,0 +1,83 @@
+"""What a probe may see of the environment: a short list, so that two machines agree.
+
+Everything else is left out, because a variable such as ``ATEN_CPU_CAPABILITY`` or
+``ONEDNN_MAX_CPU_ISA`` changes bits. What is passed on stands in the report.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PASSED_ON = (
+    "PATH",
+    "HOME",
+    "USER",
+    "TMPDIR",
+    "LANG",
+    "LC_ALL",
+    "SYSTEMROOT",
+    "LD_LIBRARY_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "HF_ENDPOINT",
+    "HF_TOKEN",
+    "HF_TOKEN_PATH",
+    "HF_HUB_OFFLINE",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+)
+"""Where programs and caches are, how the hub is reached, which devices there are."""
+
+_SHOWN = (
+    "CUDA_VISIBLE_DEVICES",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "HF_HUB_OFFLINE",
+)
+
+FIXED = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONNOUSERSITE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    # kernels fetched from the hub would replace the release's own code
+    "USE_HUB_KERNELS": "NO",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+}
+"""Set for every probe."""
+
+
+def probe_environment(
+    environ: Mapping[str, str], *, needs_hub: bool, modules_cache: str
+) -> dict[str, str]:
+    """Return the environment of a stack's process.
+
+    Without a hub model in the plan the hub is switched off, so that nothing can wait for a
+    network. ``modules_cache`` is where this stack copies remote code: shared between stacks,
+    one could import the other's copy.
+    """
+    passed = {name: environ[name] for name in PASSED_ON if name in environ}
+    offline = {} if needs_hub else {"HF_HUB_OFFLINE": "1"}
+    return passed | FIXED | offline | {"HF_MODULES_CACHE": modules_cache}
+
+
+def shown(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what a report may say of an environment: no token, no folder of this machine."""
+    names = (*FIXED, *_SHOWN)
+    return {name: environment[name] for name in names if name in environment}

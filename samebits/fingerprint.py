@@ -1,0 +1,80 @@
+"""What identifies a folder of files, the probes and this machine, as short hex digests."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+_CHUNK = 1 << 20
+
+
+def digest_of(value: Any) -> str:  # noqa: ANN401  any JSON value
+    """Return the SHA-256 of a JSON value, independent of the order of keys."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def digest_of_file(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def digest_of_folder(folder: Path, cache: Path, pattern: str = "*") -> str:
+    """Return the digest of the files of a folder by name and content.
+
+    A file is read once per machine: ``cache`` remembers its hash by path, size, time of
+    change and inode.
+    """
+    known = _read_cache(cache)
+    before = dict(known)
+    files = sorted(path for path in folder.rglob(pattern) if path.is_file())
+    named = {str(path.relative_to(folder)): _cached(path, known) for path in files}
+    if known != before:
+        _write_cache(cache, known)
+    return digest_of(named)
+
+
+def machine_fingerprint() -> str:
+    """Return the digest of what the bits of a CPU run depend on outside the packages."""
+    return digest_of([platform.system(), platform.machine(), platform.libc_ver(), _cpu_lines()])
+
+
+def _cpu_lines() -> list[str]:
+    """Return model and instruction sets: which kernels are chosen follows from them."""
+    try:
+        text = Path("/proc/cpuinfo").read_text("utf-8")
+    except OSError:
+        return [platform.processor()]
+    wanted = ("vendor_id", "model name", "flags", "Features", "cpu family", "model\t")
+    return sorted({line for line in text.splitlines() if line.startswith(wanted)})
+
+
+def _cached(path: Path, known: dict[str, str]) -> str:
+    stat = path.stat()
+    key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ino}"
+    if key not in known:
+        known[key] = digest_of_file(path)
+    return known[key]
+
+
+def _read_cache(cache: Path) -> dict[str, str]:
+    try:
+        read = json.loads(cache.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return read if isinstance(read, dict) else {}
+
+
+def _write_cache(cache: Path, known: dict[str, str]) -> None:
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    aside = cache.with_suffix(f".{os.getpid()}.tmp")
+    aside.write_text(json.dumps(known, indent=0), "utf-8")
+    aside.replace(cache)

@@ -1,0 +1,233 @@
+"""How are cells run: one process per stack that imports once, and forks a child per job.
+
+The processes run probes/probe_stack.py and are told their jobs line by line. Slots keep as
+many children (and imports) busy as there are cores; a cell has one thread, so that its bits
+do not depend on what runs beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from samebits.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROBES = Path(__file__).parent.parent / "probes"
+_GRACE = 30.0
+"""Seconds beyond a job's own timeout after which its stack process is held to hang."""
+_LINE_LIMIT = 1 << 24
+"""Longest answer line in bytes; the machine facts list every installed package."""
+
+
+class Ended(Record):
+    """How a job ended, seen from outside; what it computed lies in its files."""
+
+    exit: int | None = None
+    signal: int | None = None
+    timed_out: bool = False
+    seconds: float = 0.0
+    lost: str = ""
+    """Why there is no answer at all: the stack's process died or never came up."""
+
+    @property
+    def reason(self) -> str:
+        """One line on why the job left nothing; '' if it ended as it should."""
+        if self.lost:
+            return self.lost
+        if self.timed_out:
+            return f"ended after {self.seconds:.0f} s without a result (the model's timeout)"
+        if self.signal is not None:
+            return f"killed by signal {self.signal} ({_signal_name(self.signal)})"
+        return f"exited with {self.exit}" if self.exit else ""
+
+
+class Process(Protocol):
+    """A running stack process, spoken to line by line."""
+
+    async def write(self, line: str) -> None:
+        """Send one line."""
+        ...
+
+    async def read(self) -> str:
+        """Return the next line, '' at the end."""
+        ...
+
+    async def end(self) -> None:
+        """Close its input, and end it if it does not end by itself."""
+        ...
+
+    def log_tail(self) -> str:
+        """Return the last lines that it wrote to its log."""
+        ...
+
+
+class Starter(Protocol):
+    """Starts the process of a stack; tests pass a fake."""
+
+    async def __call__(self, python: str, environment: Mapping[str, str], log: Path) -> Process:
+        """Start the process with its standard error in ``log``."""
+        ...
+
+
+class StackProcess:
+    """The process of one stack: started when first needed, jobs matched to their answers."""
+
+    def __init__(
+        self,
+        stack_id: str,
+        python: str,
+        environment: Mapping[str, str],
+        log: Path,
+        slots: asyncio.Semaphore,
+        starter: Starter,
+    ) -> None:
+        self.stack_id = stack_id
+        self.machine: dict[str, Any] | None = None
+        self._python = python
+        self._environment = environment
+        self._log = log
+        self._slots = slots
+        self._starter = starter
+        self._process: Process | None = None
+        self._starting = asyncio.Lock()
+        self._waiting: dict[str, asyncio.Future[Ended]] = {}
+        self._reader: asyncio.Task[None] | None = None
+        self._failed = ""
+        self._count = 0
+
+    async def run(self, job: Mapping[str, Any]) -> Ended:
+        """Run one job in a child of the stack's process and return how it ended."""
+        async with self._slots:
+            process = await self._started()
+            if process is None:
+                return Ended(lost=self._failed)
+            self._count += 1
+            identity = f"{self.stack_id}#{self._count}"
+            future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+            self._waiting[identity] = future
+            try:
+                await process.write(json.dumps({**job, "id": identity}))
+                return await asyncio.wait_for(future, float(job["timeout"]) + _GRACE)
+            except TimeoutError:
+                await self.close()
+                return Ended(timed_out=True, lost="the stack's process stopped answering")
+            except OSError as error:
+                return Ended(lost=f"the stack's process is gone: {error}")
+            finally:
+                self._waiting.pop(identity, None)
+
+    async def close(self) -> None:
+        """End the process; a later job starts it again."""
+        process, self._process = self._process, None
+        if process is not None:
+            await process.end()
+        if self._reader is not None:
+            self._reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reader
+            self._reader = None
+
+    async def _started(self) -> Process | None:
+        async with self._starting:
+            if self._process is None and not self._failed:
+                await self._start()
+            return self._process
+
+    async def _start(self) -> None:
+        process = await self._starter(self._python, self._environment, self._log)
+        line = await process.read()
+        try:
+            self.machine = json.loads(line)["ready"]
+        except (ValueError, KeyError):
+            await process.end()
+            self._failed = f"the stack could not import its packages:\n{process.log_tail()}"
+            return
+        self._process = process
+        self._reader = asyncio.create_task(self._read_answers(process))
+
+    async def _read_answers(self, process: Process) -> None:
+        while line := await process.read():
+            answer = json.loads(line)
+            future = self._waiting.get(str(answer.pop("id")))
+            if future is not None and not future.done():
+                future.set_result(Ended.model_validate(answer))
+        self._lose(f"the stack's process died:\n{process.log_tail()}")
+
+    def _lose(self, reason: str) -> None:
+        self._process = None
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_result(Ended(lost=reason))
+
+
+class _PipedProcess:
+    """A real process with pipes."""
+
+    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    async def write(self, line: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(line.encode() + b"\n")
+        await self._process.stdin.drain()
+
+    async def read(self) -> str:
+        assert self._process.stdout is not None
+        return (await self._process.stdout.readline()).decode("utf-8", "replace")
+
+    async def end(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), 5)
+        except TimeoutError:
+            self._process.kill()
+            await self._process.wait()
+
+    def log_tail(self) -> str:
+        return tail(self._log)
+
+
+async def start_process(python: str, environment: Mapping[str, str], log: Path) -> Process:
+    """Start probes/probe_stack.py with a stack's interpreter."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as errors:
+        process = await asyncio.create_subprocess_exec(
+            python,
+            str(PROBES / "probe_stack.py"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            env=dict(environment),
+            limit=_LINE_LIMIT,
+            # a Ctrl-C reaches the host, which ends its children in order
+            start_new_session=sys.platform != "win32",
+        )
+    return _PipedProcess(process, log)
+
+
+def tail(log: Path, lines: int = 15) -> str:
+    """Return the last lines of a log; '' if there is none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - (1 << 14)))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

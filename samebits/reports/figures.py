@@ -1,0 +1,61 @@
+"""Numbers as the whole report writes them, and never rounded into a claim."""
+
+from __future__ import annotations
+
+import math
+
+
+def number(value: float, digits: int = 2) -> str:
+    """Return a distance with that many digits, such as ``7.9e-07``; ``0`` is truly zero."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}".replace("-0", "0")
+    return f"{value:.{digits - 1}e}"
+
+
+def exact(value: float) -> str:
+    """Return a distance in full, such as ``1.953125e-03``, so that powers of two show."""
+    return number(value, digits=7)
+
+
+def pair(left: float, right: float) -> tuple[str, str]:
+    """Return two values with as many digits as it takes to tell them apart."""
+    short = f"{left:.9g}", f"{right:.9g}"
+    return short if short[0] != short[1] else (repr(left), repr(right))
+
+
+def count(n: int) -> str:
+    """Return ``1,234``."""
+    return f"{n:,}"
+
+
+def share(n: int, total: int) -> str:
+    """Return a percentage that is 0 % or 100 % only if truly none or all."""
+    if total == 0:
+        return "none compared"
+    if n in (0, total):
+        return "100 %" if n else "0 %"
+    percent = 100 * n / total
+    if percent < 0.1:
+        return "<0.1 %"
+    return ">99.9 %" if percent > 99.9 else f"{percent:.1f} %"
+
+
+def part(n: int, total: int) -> str:
+    """Return ``12 of 4,096 (0.3 %)``."""
+    return f"{count(n)} of {count(total)} ({share(n, total)})"
+
+
+def plural(n: int, noun: str, nouns: str = "") -> str:
+    """Return ``1 cell`` or ``2 cells``."""
+    return f"{count(n)} {noun if n == 1 else nouns or noun + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """Return ``0.4 s``, ``12 s``, ``3 min 5 s`` or ``2 h 10 min``."""
+    if seconds < 9.95:
+        return f"{max(seconds, 0):.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

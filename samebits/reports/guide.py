@@ -1,0 +1,47 @@
+"""How to read report.md: fixed words, the same in every report."""
+
+from __future__ import annotations
+
+from samebits.reports.blocks import bullets, heading, page, table
+from samebits.reports.text import Markdown, code
+
+VERDICTS = {
+    "reference": "the cell that the others of its row are compared with",
+    "identical": "every compared tensor holds the same bytes",
+    "rounding": "bytes differ, and the difference goes away as the arithmetic gets more precise "
+    "(the variant's dtype, then float32, then promoted float64)",
+    "diverged": "it does not go away: the two releases compute different functions, however small "
+    "the difference is",
+    "differs": "bytes differ, and the precision ladder has not been climbed",
+    "unstable": "the cell does not agree with itself: a second run or load gives other bits, or it "
+    "reads memory that nothing ever wrote",
+    "failed": "it did not load or run; the phase and the exception are given",
+    "absent": "this release does not know this architecture or feature",
+    "expected": "the difference is one that the matrix file names",
+    "fixed": "the matrix file names a difference that is gone: the run fails until the entry is removed",
+}
+
+FIGURES = (
+    "Each row has its own reference: the reference stack, or the oldest that ran the model.",
+    "Every figure is relative to that row's reference cell: same checkpoint, same inputs.",
+    "max abs and mean abs are over the elements that are finite on both sides, equal ones too.",
+    "NaN and infinities are counted apart: `NaN: 0 → 3` is none in the reference, 3 here.",
+    "max rel is relative to the reference's element, where that is not zero.",
+    "max ULP is in units in the last place of the coarser dtype of the two.",
+    "Padding rows are judged apart and count for no verdict.",
+    "A percentage is 0 % or 100 % only if it is none or all.",
+    "`config`, `load` and `attention.kernel` explain a verdict and never make one.",
+    "The largest differences name the index in the tensor; its last number is the token id.",
+)
+
+
+def how_to_read() -> Markdown:
+    """Return what the words mean and what each figure is relative to."""
+    verdicts = [[code(word), meaning] for word, meaning in VERDICTS.items()]
+    return page(
+        [
+            heading(2, "How to read this report"),
+            table(["verdict", "means"], verdicts),
+            bullets(map(Markdown, FIGURES)),
+        ]
+    )

@@ -1,0 +1,252 @@
+"""The tables of what differs inside one cell: signals, layers, tensors, logits, tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.reports.blocks import bullets, folded, page, table, titled
+from samebits.reports.figures import count, exact, number, pair, part
+from samebits.reports.names import numbered
+from samebits.reports.text import EMPTY, Markdown, code, fill, join
+from samebits.words import EXPLANATORY
+
+if TYPE_CHECKING:
+    from samebits.comparison import (
+        CellResult,
+        Extreme,
+        ItemComparison,
+        Metrics,
+        SignalComparison,
+        TokenSplit,
+    )
+    from samebits.tensor import TensorRef
+
+NUMBERS = (
+    "max abs",
+    "mean abs",
+    "max rel",
+    "max ULP",
+    "cosine",
+    "items",
+    "differ",
+    "elements that differ",
+    "step",
+    "margin",
+)
+"""Headers of the columns that are set to the right."""
+
+MOST_ITEMS = 200
+"""Tensors that a table shows at most; report.json has them all."""
+
+
+def signal_table(cell: CellResult) -> Markdown:
+    """Return every signal that was compared, and how it came out."""
+    if not cell.signals:
+        return EMPTY
+    if all(signal.outcome == "identical" for signal in cell.signals):
+        return fill("All {} signals are identical.", count(len(cell.signals)))
+    headers = ["signal", "outcome", "items", "differ", "note"]
+    return table(headers, map(_signal, cell.signals), right=NUMBERS)
+
+
+def _signal(signal: SignalComparison) -> list[str]:
+    return [
+        code(signal.signal),
+        signal.outcome,
+        count(signal.n_items),
+        count(signal.n_differ),
+        _signal_note(signal),
+    ]
+
+
+def _signal_note(signal: SignalComparison) -> str:
+    explains = "explains, makes no verdict" if signal.signal in EXPLANATORY else ""
+    return "; ".join(filter(None, [signal.note, explains if signal.n_differ else ""]))
+
+
+def tensor_tables(cell: CellResult) -> Markdown:
+    """Return a table of tensors for every signal that differs and makes a verdict."""
+    signals = [
+        signal
+        for signal in cell.signals
+        if signal.items and signal.outcome != "identical" and signal.signal not in EXPLANATORY
+    ]
+    return page(_signal_items(signal) for signal in signals)
+
+
+def _signal_items(signal: SignalComparison) -> Markdown:
+    if signal.signal == "hidden_states":
+        return _layers(signal.items)
+    differing = [item for item in signal.items if item.outcome != "identical"]
+    parts = [_items(f"{signal.signal}: what differs", differing)]
+    if signal.signal == "logits":
+        parts += [_logits(item) for item in differing if item.metrics]
+    return page(parts)
+
+
+def _layers(items: tuple[ItemComparison, ...]) -> Markdown:
+    headers = ["layer", "max abs", "mean abs", "max ULP", "elements that differ", "note"]
+    rows = [_layer(item) for item in items]
+    name = "hidden_states: growth from layer to layer"
+    return folded(name, table(headers, rows, right=NUMBERS), longest=60)
+
+
+def _layer(item: ItemComparison) -> list[str]:
+    metrics = item.metrics
+    if metrics is None:
+        same = item.outcome == "identical"
+        figures = ["0", "0", "0", "0 %"] if same else [item.outcome, "", "", ""]
+        return [code(item.name), *figures, _remark(item)]
+    return [
+        code(item.name),
+        exact(metrics.max_abs),
+        exact(metrics.mean_abs),
+        _ulp(metrics),
+        part(metrics.n_differ, metrics.n),
+        _remark(item),
+    ]
+
+
+def _items(name: str, items: list[ItemComparison]) -> Markdown:
+    headers = [
+        "tensor",
+        "outcome",
+        "dtype and shape",
+        "max abs",
+        "mean abs",
+        "max rel",
+        "max ULP",
+        "elements that differ",
+        "cosine",
+        "note",
+    ]
+    measured = [_item(item, item.metrics) for item in items if item.metrics is not None]
+    rows = [*measured, *_unmeasured(items)]
+    shown = table(headers, rows[:MOST_ITEMS], right=NUMBERS)
+    rest = len(rows) - MOST_ITEMS
+    more = fill("… and {} more in report.json.", count(rest)) if rest > 0 else EMPTY
+    return folded(name, page([shown, more]))
+
+
+def _unmeasured(items: list[ItemComparison]) -> list[list[str]]:
+    """Return the items without figures; those of which the same is said share a line."""
+    names: dict[tuple[str, Markdown, str], list[str]] = {}
+    for item in items:
+        if item.metrics is None:
+            said = (item.outcome, _shapes(item), _remark(item))
+            names.setdefault(said, []).append(item.name)
+    return [
+        [code(name), outcome, shapes, *[""] * 6, remark]
+        for (outcome, shapes, remark), same in names.items()
+        for name in numbered(same)
+    ]
+
+
+def _item(item: ItemComparison, metrics: Metrics) -> list[str]:
+    return [
+        code(item.name),
+        item.outcome,
+        _shapes(item),
+        exact(metrics.max_abs),
+        exact(metrics.mean_abs),
+        number(metrics.max_rel),
+        _ulp(metrics),
+        part(metrics.n_differ, metrics.n),
+        "" if metrics.cosine is None else f"{metrics.cosine:.9g}",
+        _remark(item),
+    ]
+
+
+def _ulp(metrics: Metrics) -> str:
+    return "" if metrics.max_ulp is None else count(metrics.max_ulp)
+
+
+def _shapes(item: ItemComparison) -> Markdown:
+    sides = dict.fromkeys(_shape(ref) for ref in (item.reference, item.candidate) if ref)
+    return join(map(code, sides), " → ")
+
+
+def _shape(ref: TensorRef) -> str:
+    return f"{ref.dtype}[{', '.join(map(str, ref.shape))}]"
+
+
+def _remark(item: ItemComparison) -> str:
+    return "; ".join(filter(None, [item.note, *_not_finite(item.metrics), _pads(item)]))
+
+
+def _not_finite(metrics: Metrics | None) -> list[str]:
+    if metrics is None:
+        return []
+    kinds = (("NaN", metrics.n_nan), ("infinite", metrics.n_inf))
+    return [f"{kind}: {a:,} → {b:,}" for kind, (a, b) in kinds if a or b]
+
+
+def _pads(item: ItemComparison) -> str:
+    """Return what the padding rows did, which count for no verdict."""
+    if item.pad_rows != "differ":
+        return ""
+    metrics = item.pad_metrics
+    figure = f" by up to {number(metrics.max_abs)}" if metrics else ""
+    return f"padding rows, which do not count, differ{figure}"
+
+
+def _logits(item: ItemComparison) -> Markdown:
+    metrics = item.metrics
+    if metrics is None:
+        return EMPTY
+    return page([bullets(_logits_facts(metrics)), _extremes(item.name, metrics.top)])
+
+
+def _logits_facts(metrics: Metrics) -> list[str]:
+    facts = []
+    if metrics.n_argmax is not None and metrics.n_positions:
+        changed = part(metrics.n_argmax, metrics.n_positions)
+        facts.append(f"argmax changes at {changed} positions")
+    if metrics.kl_max is not None:
+        mean = "" if metrics.kl_mean is None else f", on average {number(metrics.kl_mean)}"
+        facts.append(f"KL(reference || candidate): at most {number(metrics.kl_max)} nats{mean}")
+    return facts
+
+
+def _extremes(name: str, top: tuple[Extreme, ...]) -> Markdown:
+    if not top:
+        return EMPTY
+    headers = ["index", "reference", "candidate", "abs diff", "token"]
+    title = fill("The {} between the logits of {}:", _largest(len(top)), code(name))
+    return page([title, table(headers, map(_extreme, top), right=headers[1:4])])
+
+
+def _largest(n: int) -> str:
+    return "largest difference" if n == 1 else f"{n} largest differences"
+
+
+def _extreme(extreme: Extreme) -> list[str]:
+    left, right = pair(extreme.reference, extreme.candidate)
+    return [
+        code(str(list(extreme.index))),
+        left,
+        right,
+        exact(abs(extreme.reference - extreme.candidate)),
+        code(extreme.token) if extreme.token is not None else EMPTY,
+    ]
+
+
+def split_table(splits: tuple[TokenSplit, ...]) -> Markdown:
+    """Return where greedy decoding parts, with the two largest logits of both sides."""
+    if not splits:
+        return EMPTY
+    headers = ["prompt", "step", "reference", "margin", "candidate", "margin"]
+    rows = [
+        [code(split.prompt), str(split.step), *_choice(split.reference), *_choice(split.candidate)]
+        for split in splits
+    ]
+    title = titled("Greedy decoding chooses another token (id and logit of the best two)")
+    return page([title, table(headers, rows, right=NUMBERS)])
+
+
+def _choice(top2: tuple[tuple[int, float], tuple[int, float]] | None) -> list[str]:
+    if top2 is None:
+        return ["not recorded", ""]
+    (best, high), (second, low) = top2
+    left, right = pair(high, low)
+    return [f"{best} ({left}), then {second} ({right})", number(high - low)]

@@ -1,0 +1,236 @@
+"""How does a stack get its interpreter: resolved to a lock, and built from it, by uv.
+
+An environment is named after its lock and never changed afterwards, so two runs at once, or
+a run beside an upgrade, cannot disturb each other; packages are hard links into uv's cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field, ValidationError
+from uv import find_uv_bin
+
+from samebits.errors import StackError
+from samebits.fingerprint import digest_of, digest_of_file
+from samebits.record import Record
+
+if TYPE_CHECKING:
+    from samebits.matrix import StackSpec
+
+Run = Callable[[list[str], str, Mapping[str, str]], "subprocess.CompletedProcess[str]"]
+"""Runs a command with text on its standard input in an environment, and waits."""
+
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
+_STAMP = "samebits-stack.json"
+_ARCHITECTURES = Path(__file__).parent.parent / "probes" / "probe_architectures.py"
+
+
+class Stack(Record):
+    """A stack as it was resolved and built; lies in its environment as ``samebits-stack.json``."""
+
+    format: Literal["samebits-stack"] = "samebits-stack"
+    format_version: Literal[1] = 1
+    id: str
+    python: str
+    """Path of the interpreter."""
+    lock: str
+    """The whole resolution, one ``name==version`` a line."""
+    lock_digest: str
+    packages: dict[str, str]
+    architectures: tuple[str, ...] = Field(repr=False)
+    """Every model_type that its transformers knows."""
+
+    @property
+    def transformers(self) -> str:
+        """The release it resolved to."""
+        return self.packages["transformers"]
+
+
+def run_command(
+    command: list[str], text: str, env: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; the only place where a stack is built by another program."""
+    return subprocess.run(
+        command, input=text, env=dict(env), capture_output=True, text=True, check=False
+    )
+
+
+class StackBuilder:
+    """Resolves and builds stacks under one folder."""
+
+    def __init__(
+        self,
+        root: Path,
+        environ: Mapping[str, str],
+        *,
+        exclude_newer: str | None = None,
+        upgrade: bool = False,
+        run: Run = run_command,
+    ) -> None:
+        self._root = root
+        self._environ = uv_environment(environ)
+        self._exclude_newer = exclude_newer
+        self._upgrade = upgrade
+        self._run = run
+
+    def build(self, spec: StackSpec) -> Stack:
+        """Return the stack, resolved now or as it was before, with its environment in place.
+
+        Raises:
+            StackError: nothing fits the spec, or the installation failed.
+
+        """
+        lock = self.resolve(spec)
+        folder = self._root / "stacks" / f"{spec.id}-{digest_of([lock, spec.python])[:12]}"
+        return _read_stamp(folder / _STAMP, spec.id) or self._install(spec, lock, folder)
+
+    def resolve(self, spec: StackSpec) -> str:
+        """Return the lock of ``spec``: the newest releases that fit, or the ones chosen before.
+
+        A resolution is kept until the spec, ``exclude-newer`` or the machine changes, or an
+        upgrade is asked for; a matrix does not move under its user between two runs.
+
+        Raises:
+            StackError: nothing fits.
+
+        """
+        path = self._root / "locks" / f"{spec.id}-{self._question(spec)[:12]}.txt"
+        if path.exists() and not self._upgrade:
+            return path.read_text("utf-8")
+        command = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--no-header"]
+        command += ["--no-annotate", "--python-version", spec.python]
+        if self._exclude_newer:
+            command += ["--exclude-newer", self._exclude_newer]
+        lock = self._uv(command, "\n".join(requirements(spec)), f"stack {spec.id}: no resolution")
+        _write_aside(path, lock)
+        return lock
+
+    def _question(self, spec: StackSpec) -> str:
+        links = self._environ.get("UV_FIND_LINKS", "")
+        return digest_of(
+            [requirements(spec), spec.python, self._exclude_newer, links, sys.platform]
+        )
+
+    def _install(self, spec: StackSpec, lock: str, folder: Path) -> Stack:
+        aside = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
+        shutil.rmtree(aside, ignore_errors=True)
+        what = f"stack {spec.id}: could not be built"
+        self._uv(
+            [
+                find_uv_bin(),
+                "venv",
+                "--quiet",
+                "--relocatable",
+                "--python",
+                spec.python,
+                str(aside),
+            ],
+            "",
+            what,
+        )
+        python = _interpreter(aside)
+        lock_file = aside / "requirements.txt"
+        lock_file.write_text(lock, "utf-8")
+        sync = [find_uv_bin(), "pip", "sync", "--quiet", "--python", str(python), str(lock_file)]
+        self._uv(sync, "", what)
+        architectures = self._uv([str(python), str(_ARCHITECTURES)], "", what)
+        stack = Stack(
+            id=spec.id,
+            python=str(_interpreter(folder)),
+            lock=lock,
+            lock_digest=digest_of([lock, spec.python]),
+            packages=dict(_PINNED.findall(lock)),
+            architectures=tuple(json.loads(architectures)["architectures"]),
+        )
+        (aside / _STAMP).write_text(stack.model_dump_json(indent=1), "utf-8")
+        return _move_into_place(aside, folder, stack)
+
+    def _uv(self, command: list[str], text: str, what: str) -> str:
+        done = self._run(command, text, self._environ)
+        if done.returncode == 0:
+            return done.stdout
+        said = _plain(done.stderr or done.stdout)
+        msg = (
+            f"{what}:\n{said}\nThis usually means that the version does not exist, that its "
+            "requirements exclude each other, or that the package index is out of reach. "
+            "Change the stack in matrix.yaml, or run again."
+        )
+        raise StackError(msg)
+
+
+def requirements(spec: StackSpec) -> list[str]:
+    """Return what a stack asks for: ``4.48`` and ``5.x`` are families, ``4.48.0`` is itself."""
+    return [
+        f"torch=={spec.torch}",
+        f"transformers=={release_pattern(spec.transformers)}",
+        *spec.packages,
+    ]
+
+
+def release_pattern(version: str) -> str:
+    """Return a version as a requirement says it: three numbers are exact, fewer are a family."""
+    if version.endswith(".x"):
+        return f"{version[:-2]}.*"
+    return version if version.count(".") >= 2 else f"{version}.*"
+
+
+def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment uv runs in: pip's find-links passed on, no foreign environment."""
+    env = {k: v for k, v in environ.items() if k not in {"VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME"}}
+    if "PIP_FIND_LINKS" in env:
+        # uv reads none of pip's settings, and a CPU build of torch is often found only there
+        env.setdefault("UV_FIND_LINKS", env["PIP_FIND_LINKS"])
+    return env
+
+
+def _interpreter(folder: Path) -> Path:
+    if os.name == "nt":
+        return folder / "Scripts" / "python.exe"
+    return folder / "bin" / "python"
+
+
+def _read_stamp(path: Path, stack_id: str) -> Stack | None:
+    """Return the stack that a stamp describes; None if there is none that can be used."""
+    try:
+        stack = Stack.model_validate_json(path.read_text("utf-8"))
+    except (OSError, ValidationError):
+        return None
+    return stack if stack.id == stack_id and Path(stack.python).exists() else None
+
+
+def _move_into_place(aside: Path, folder: Path, stack: Stack) -> Stack:
+    try:
+        aside.rename(folder)
+    except OSError:
+        # another run has just built the same lock, or left a torn folder behind
+        if (there := _read_stamp(folder / _STAMP, stack.id)) is not None:
+            shutil.rmtree(aside, ignore_errors=True)
+            return there
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.rename(folder)
+    return stack
+
+
+def _write_aside(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(f".{os.getpid()}.tmp")
+    aside.write_text(text, "utf-8")
+    aside.replace(path)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m", "", text).strip()
+
+
+def probes_digest(folder: Path) -> str:
+    """Return the digest of the probes' source: captures of other probes are not compared."""
+    return digest_of({p.name: digest_of_file(p) for p in sorted(folder.glob("probe_*.py"))})

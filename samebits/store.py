@@ -1,0 +1,153 @@
+"""Where are the tensors and captures that the probes left, and are they whole?
+
+Layout below one root folder: tensors at ``tensors/<first 2 hex>/<sha256 hex>.bin``, raw
+contiguous little-endian bytes; captures at ``captures/<...>/capture.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from samebits.capture import FORMAT_VERSION, Capture
+from samebits.errors import CaptureError
+from samebits.tensor import NUMPY_DTYPES, TensorRef, tensor_hash
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+CAPTURE_FORMAT = "samebits-capture"
+AGAIN = "Run the cell again to write it anew."
+
+
+class Store:
+    """The files below one root folder; reading verifies, writing is atomic."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._verified: set[str] = set()
+
+    def tensor_path(self, ref: TensorRef) -> Path:
+        """Return where the bytes of ``ref`` lie, or would lie."""
+        return self.root / "tensors" / ref.hash[:2] / f"{ref.hash}.bin"
+
+    def has(self, ref: TensorRef) -> bool:
+        """Return True if the values can be read: the file is there and its dtype is known."""
+        return ref.dtype in NUMPY_DTYPES and self.tensor_path(ref).is_file()
+
+    def tensor(self, ref: TensorRef) -> NDArray[Any]:
+        """Return the values of ``ref``, mapped and read-only.
+
+        The bytes are hashed at the first reading in this process. Raises CaptureError, with
+        the file's path, if they are missing, of the wrong length or not those of the hash.
+        """
+        path = self.tensor_path(ref)
+        data = _mapped(path, _expected_bytes(ref, path))
+        if ref.hash not in self._verified:
+            _verify(ref, path, data)
+            self._verified.add(ref.hash)
+        return data.view(NUMPY_DTYPES[ref.dtype]).reshape(ref.shape)
+
+    def read_capture(self, path: Path) -> Capture:
+        """Return the capture at ``path``, which is absolute or relative to the root.
+
+        Raises CaptureError if it is missing, torn or not of this format version.
+        """
+        full = self.root / path
+        data = _json_object(full)
+        _check_format(full, data)
+        try:
+            return Capture.model_validate(data)
+        except ValidationError as error:
+            msg = f"{full} is no valid capture: {_first_problems(error)}. {AGAIN}"
+            raise CaptureError(msg) from None
+
+    def write_json(self, path: Path, text: str) -> None:
+        """Write ``text`` to ``path`` so that a reader sees all of it or nothing."""
+        full = self.root / path
+        full.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, aside = tempfile.mkstemp(dir=full.parent, prefix=f".{full.name}.")
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(aside).chmod(0o644)  # mkstemp's 0600 would hide a report from its readers
+            Path(aside).replace(full)
+        finally:
+            Path(aside).unlink(missing_ok=True)
+
+
+def _expected_bytes(ref: TensorRef, path: Path) -> int:
+    if ref.dtype not in NUMPY_DTYPES:
+        msg = f"{path}: this samebits cannot read values of dtype {ref.dtype}; a newer one may."
+        raise CaptureError(msg)
+    return ref.nbytes
+
+
+def _mapped(path: Path, expected: int) -> NDArray[np.uint8]:
+    try:
+        size = path.stat().st_size
+        if size == expected:
+            # An empty file cannot be mapped.
+            return np.memmap(path, np.uint8, "r") if size else np.empty(0, np.uint8)
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror or error}. {AGAIN}"
+        raise CaptureError(msg) from None
+    msg = f"{path} has {size:,} bytes and should have {expected:,}: it is torn. {AGAIN}"
+    raise CaptureError(msg)
+
+
+def _verify(ref: TensorRef, path: Path, data: NDArray[np.uint8]) -> None:
+    if tensor_hash(ref.dtype, ref.shape, data.data) == ref.hash:
+        return
+    msg = (
+        f"{path} does not hold the bytes of its hash as {ref.dtype}{list(ref.shape)}: "
+        f"it was changed or damaged. Remove it, then run the cell again."
+    )
+    raise CaptureError(msg)
+
+
+def _json_object(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        msg = f"{path} is not there: the probe ended before it wrote it. {AGAIN}"
+        raise CaptureError(msg) from None
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror or error}. {AGAIN}"
+        raise CaptureError(msg) from None
+    except (ValueError, RecursionError) as error:
+        msg = f"{path} is no JSON ({type(error).__name__}: {error}): it is torn. {AGAIN}"
+        raise CaptureError(msg) from None
+    if isinstance(data, dict):
+        return data
+    msg = f"{path} is no capture: it holds a JSON {type(data).__name__}, not an object. {AGAIN}"
+    raise CaptureError(msg)
+
+
+def _check_format(path: Path, data: dict[str, Any]) -> None:
+    found, version = data.get("format"), data.get("format_version")
+    if found != CAPTURE_FORMAT:
+        msg = f"{path} is no capture: its format is {found!r}, not {CAPTURE_FORMAT!r}. {AGAIN}"
+        raise CaptureError(msg)
+    # True == 1 in Python, and 1.0 too; neither is a version that a probe writes.
+    if type(version) is not int or version != FORMAT_VERSION:
+        msg = (
+            f"{path} has format version {version!r} and this samebits reads {FORMAT_VERSION}: "
+            f"it was left by another samebits. {AGAIN}"
+        )
+        raise CaptureError(msg)
+
+
+def _first_problems(error: ValidationError, limit: int = 3) -> str:
+    problems = error.errors(include_url=False, include_context=False, include_input=False)
+    shown = [f"{'.'.join(map(str, p['loc'])) or 'file'}: {p['msg']}" for p in problems[:limit]]
+    more = len(problems) - len(shown)
+    return "; ".join(shown) + (f"; and {more} more" if more else "")

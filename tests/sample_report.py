@@ -1,0 +1,458 @@
+"""A report with every verdict and every section; the gold files are written from it."""
+
+from samebits.capture import AttentionCall, AttentionSignal, Failure, Frame, SdpaCall, Skip
+from samebits.comparison import (
+    CellResult,
+    Extreme,
+    FactChange,
+    FirstDifference,
+    ItemComparison,
+    Metrics,
+    SignalComparison,
+    TokenSplit,
+)
+from samebits.document import (
+    CheckpointReport,
+    ExpectedReport,
+    MachineReport,
+    Report,
+    Row,
+    StackReport,
+)
+from samebits.tensor import TensorRef
+from samebits.words import SIGNALS, CellId, Variant, Verdict
+
+STACKS = ("4.48", "4.57", "5.0", "5.9", "5.23")
+
+
+def sample_report(text: str = "", message: str = "", token: str = "") -> Report:
+    """Return the report; the arguments go wherever names, messages and tokens stand."""
+    rows = (
+        *(same_everywhere("llama", dtype) for dtype in ("float32", "bfloat16")),
+        late_model("qwen3", "float32"),
+        changed_kernel(f"gemma2{text}", token, text),
+        non_monotone("opensci-ref", message),
+        failing("falcon", message),
+        known("mamba", text),
+        gone("bert"),
+        padded("whisper", message),
+    )
+    cells = [cell for row in rows for cell in row.cells]
+    compared = [cell.verdict for cell in cells if cell.verdict != Verdict.REFERENCE]
+    return Report(
+        samebits="0.1.0",
+        matrix="matrix.yaml",
+        matrix_digest="3f" * 32,
+        started="2026-11-20T10:00:00Z",
+        seconds=754.2,
+        command=f"nox -s matrix{text}",
+        reference="4.48",
+        stacks=stacks(message),
+        checkpoints=(
+            CheckpointReport(model="llama", source="build llama seed 0 by 4.48", digest="ab" * 32, parameters=106_816),
+            CheckpointReport(model="opensci-ref", source=f"path models/opensci-ref{text}", digest="cd" * 32),
+        ),
+        rows=rows,
+        expected=(
+            ExpectedReport(
+                line=88,
+                text=f"mamba */* @5.* logits{text}",
+                reason=f"the scan was rewritten{message}",
+                reference="https://github.com/huggingface/transformers/pull/45513",
+                cells=tuple(f"mamba/float32-eager@{stack}" for stack in STACKS[2:]),
+            ),
+            ExpectedReport(line=93, text="bert * @5.* *", reason="new mask", cells=(), fixed=("bert",)),
+            ExpectedReport(line=97, text="gpt2 * @5.* *", reason="not run here", evaluated=False),
+        ),
+        machine=MachineReport(
+            platform="Linux-6.1-x86_64",
+            cpu=f"AMD EPYC{text}",
+            cpu_capability="AVX512",
+            cores=2,
+            threads=1,
+            flags={"deterministic algorithms": "on", "default dtype": "float32"},
+            environment={"OMP_NUM_THREADS": "1", "ATEN_CPU_CAPABILITY": f"avx512{text}"},
+        ),
+        counts={verdict: compared.count(verdict) for verdict in Verdict if verdict in compared},
+        exit_code=1,
+        reasons=(
+            "3 new differences: gemma2/float32-sdpa@5.0, @5.9, @5.23",
+            f"2 cells failed{message}",
+            "stack 5.15 could not be built",
+        ),
+    )
+
+
+def stacks(message: str = "") -> tuple[StackReport, ...]:
+    torch = {"4.48": "2.13.0", "4.57": "2.13.0"}
+    built = tuple(
+        StackReport(
+            id=id,
+            transformers=f"{id}.0",
+            torch=torch.get(id, "2.13.0"),
+            python="3.11.7",
+            packages={
+                "torch": "2.13.0",
+                "transformers": f"{id}.0",
+                "numpy": "2.3.1",
+                "tokenizers": "0.21.4" if id < "5" else "0.23.1",
+                **({"typer": "0.20.0"} if id >= "5" else {}),
+            },
+            lock=f"locks/{id}.txt",
+            lock_digest="0123456789abcdef" * 4,
+        )
+        for id in STACKS
+    )
+    failure = f"No solution found when resolving:\n  transformers==5.15 needs python>=3.12{message}"
+    return (*built, StackReport(id="5.15", failure=failure))
+
+
+def ref(seed: str, *shape: int, dtype: str = "float32") -> TensorRef:
+    return TensorRef(hash=(seed * 64)[:64], dtype=dtype, shape=shape)
+
+
+def cell(model: str, variant: Variant, stack: str, verdict: Verdict, **fields) -> CellResult:
+    name = CellId(model=model, variant=variant, stack=stack)
+    reference = CellId(model=model, variant=variant, stack="4.48")
+    return CellResult(
+        cell=name,
+        reference=None if verdict == Verdict.REFERENCE else fields.pop("reference", reference),
+        verdict=verdict,
+        judged=fields.pop("judged", verdict),
+        figure=fields.pop("figure", ""),
+        headline=fields.pop("headline", ""),
+        reproduce=f"nox -s matrix -- --cell {name}",
+        **fields,
+    )
+
+
+def row(model: str, variant: Variant, verdicts: dict[str, CellResult], **fields) -> Row:
+    reference = next((s for s, c in verdicts.items() if c.verdict == Verdict.REFERENCE), None)
+    return Row(
+        model=model,
+        variant=str(variant),
+        reference=reference,
+        cells=tuple(verdicts.values()),
+        **fields,
+    )
+
+
+def compared(*differing: SignalComparison) -> tuple[SignalComparison, ...]:
+    """Every signal in order, identical but for those given."""
+    given = {signal.signal: signal for signal in differing}
+    return tuple(
+        given.get(name, SignalComparison(signal=name, outcome="identical", n_items=4, n_differ=0))
+        for name in SIGNALS
+    )
+
+
+def metrics(max_abs: float, **fields) -> Metrics:
+    values = {
+        "n": 4096,
+        "n_differ": 1234,
+        "max_abs": max_abs,
+        "mean_abs": max_abs / 14,
+        "max_rel": max_abs * 3,
+        "max_ulp": round(max_abs * 2**23),
+        "cosine": 0.999999,
+    }
+    return Metrics(**(values | fields))
+
+
+def same_everywhere(model: str, dtype: str) -> Row:
+    variant = Variant(dtype=dtype, attention="sdpa")
+    moved = {"config": (FactChange(what="rope_theta", reference=10000.0, candidate=None),)}
+    cells = {
+        stack: cell(
+            model,
+            variant,
+            stack,
+            Verdict.IDENTICAL if stack != "4.48" else Verdict.REFERENCE,
+            signals=compared(),
+            changes=moved if stack >= "5" else {},
+        )
+        for stack in STACKS
+    }
+    return row(
+        model,
+        variant,
+        cells,
+        group="Decoders",
+        attention={stack: attention(gqa=False) for stack in STACKS},
+    )
+
+
+def attention(gqa: bool, layers: int = 4, kernel: str = "aten::_scaled_dot_product_flash_attention_for_cpu") -> AttentionSignal:
+    call = AttentionCall(
+        module="",
+        module_class="Attention",
+        function="transformers.integrations.sdpa_attention.sdpa_attention_forward",
+        source="integrations/sdpa_attention.py:40",
+        sdpa=SdpaCall(
+            enable_gqa=gqa,
+            is_causal=True,
+            mask=None,
+            scale=0.25,
+            query="float32[1, 4, 9, 16]",
+            key="float32[1, 4, 9, 16]",
+            value="float32[1, 4, 9, 16]",
+        ),
+        aten=(kernel,),
+    )
+    names = [f"model.layers.{i}.self_attn" for i in range(layers)]
+    calls = tuple(call.model_copy(update={"module": name}) for name in names)
+    return AttentionSignal(requested="sdpa", resolved="sdpa", calls={"short": calls, "long": calls})
+
+
+def late_model(model: str, dtype: str) -> Row:
+    variant = Variant(dtype=dtype, attention="sdpa")
+    why = "transformers 4.48.0 does not know model_type 'qwen3'"
+    reference = CellId(model=model, variant=variant, stack="4.57")
+    cells = {
+        "4.48": cell(model, variant, "4.48", Verdict.ABSENT, absent=why, headline=why, reference=None),
+        "4.57": cell(model, variant, "4.57", Verdict.REFERENCE),
+    }
+    for stack in STACKS[2:]:
+        cells[stack] = cell(model, variant, stack, Verdict.IDENTICAL, reference=reference)
+    return row(model, variant, cells, group="Decoders")
+
+
+def layer_items() -> tuple[ItemComparison, ...]:
+    sizes = [0, 0, 1.953125e-03, 3.90625e-03, 0.25]
+    return tuple(
+        ItemComparison(
+            name=f"short: layer {i}",
+            outcome="differs" if size else "identical",
+            metrics=metrics(size) if size else None,
+        )
+        for i, size in enumerate(sizes)
+    )
+
+
+def logits_item(token: str) -> ItemComparison:
+    tokens = ["6927 'oles'", "28100 'ois'", f"124639 {token}" if token else "124639 '|'", "16697"]
+    top = tuple(
+        Extreme(
+            index=(0, 8, int(name.split()[0])),
+            reference=-6.34375,
+            candidate=-6.34375 + 0.125 / (i + 1),
+            token=name,
+        )
+        for i, name in enumerate(tokens)
+    )
+    return ItemComparison(
+        name="short",
+        outcome="differs",
+        reference=ref("a", 1, 9, 152_064),
+        candidate=ref("b", 1, 9, 152_064),
+        metrics=metrics(
+            0.125, top=top, n_argmax=2, n_positions=9, kl_max=3.1e-3, kl_mean=4.4e-4, n_nan=(0, 3)
+        ),
+        pad_rows="differ",
+        pad_metrics=metrics(0.09),
+    )
+
+
+def changed_kernel(model: str, token: str, text: str) -> Row:
+    variant = Variant(dtype="float32", attention="sdpa")
+    signals = compared(
+        SignalComparison(signal="config", outcome="differs", n_items=40, n_differ=2),
+        SignalComparison(signal="attention.kernel", outcome="differs", n_items=8, n_differ=8),
+        SignalComparison(
+            signal="hidden_states", outcome="differs", n_items=5, n_differ=3, items=layer_items()
+        ),
+        SignalComparison(
+            signal="logits", outcome="differs", n_items=2, n_differ=1, items=(logits_item(token),)
+        ),
+        SignalComparison(
+            signal="greedy",
+            outcome="differs",
+            n_items=1,
+            n_differ=1,
+            items=(ItemComparison(name="short", outcome="differs", note="ids part at step 1"),),
+        ),
+    )
+    changes = {
+        "config": (
+            FactChange(what="_attn_implementation_autoset", reference=True, candidate=None),
+            FactChange(what=f"final_logit_softcapping{text}", reference=30.0, candidate=None),
+        ),
+        "attention.kernel": (
+            FactChange(what=f"enable_gqa, layers 0-3{text}", reference=False, candidate=True),
+        ),
+    }
+    common = {
+        "figure": "logits 1.2e-01",
+        "signals": signals,
+        "changes": changes,
+        "first": FirstDifference(
+            signal="hidden_states",
+            item="short: layer 2",
+            what=f"layer 2 of prompt short is up to 2.0e-03 apart{text}",
+        ),
+        "splits": (
+            TokenSplit(
+                prompt=f"short{text}",
+                step=1,
+                reference=((6927, 12.25), (28100, 12.249999)),
+                candidate=((28100, 12.25), (6927, 12.2421875)),
+            ),
+            TokenSplit(prompt="long", step=0, reference=None, candidate=None),
+        ),
+    }
+    cells = {
+        "4.48": cell(model, variant, "4.48", Verdict.REFERENCE),
+        "4.57": cell(model, variant, "4.57", Verdict.IDENTICAL, signals=compared()),
+        "5.0": cell(model, variant, "5.0", Verdict.DIFFERS, headline="logits part from layer 2 on", **common),
+        "5.9": cell(model, variant, "5.9", Verdict.DIFFERS, headline="logits part from layer 2 on", **common),
+        "5.23": cell(
+            model,
+            variant,
+            "5.23",
+            Verdict.ROUNDING,
+            figure="logits 7.9e-07",
+            headline="the difference goes away in float64",
+            signals=compared(),
+        ),
+    }
+    kernels = {stack: attention(gqa=stack >= "5") for stack in STACKS}
+    return row(model, variant, cells, group="Decoders", attention=kernels)
+
+
+def weight_items(n: int) -> tuple[ItemComparison, ...]:
+    return tuple(
+        ItemComparison(
+            name=f"model.layers.{i}.mlp.gate_up_proj",
+            outcome="differs",
+            reference=ref("1", 64, 64),
+            candidate=ref("2", 64, 64),
+            note="values are not in the store",
+        )
+        for i in range(n)
+    )
+
+
+def non_monotone(model: str, message: str) -> Row:
+    variant = Variant(dtype="float32", attention="sdpa")
+    wrong = compared(
+        SignalComparison(
+            signal="weights", outcome="differs", n_items=30, n_differ=20, items=weight_items(20)
+        ),
+        SignalComparison(
+            signal="inv_freq",
+            outcome="differs",
+            n_items=1,
+            n_differ=1,
+            items=(
+                ItemComparison(
+                    name="model.rotary_emb.inv_freq",
+                    outcome="differs",
+                    reference=ref("a", 32),
+                    candidate=ref("b", 16, dtype="bfloat16"),
+                ),
+                ItemComparison(name="model.rotary_emb.original_inv_freq", outcome="only here"),
+            ),
+        ),
+    )
+    cells = {
+        "4.48": cell(model, variant, "4.48", Verdict.REFERENCE),
+        "4.57": cell(model, variant, "4.57", Verdict.IDENTICAL, signals=compared()),
+        "5.0": cell(
+            model,
+            variant,
+            "5.0",
+            Verdict.UNSTABLE,
+            figure="weights",
+            headline=f"two loads give other bits{message}",
+            unstable=("weights: model.layers.0.mlp.up_proj", f"inv_freq: model.rotary_emb{message}"),
+        ),
+        "5.9": cell(model, variant, "5.9", Verdict.IDENTICAL, signals=compared()),
+        "5.23": cell(
+            model,
+            variant,
+            "5.23",
+            Verdict.DIVERGED,
+            figure="inv_freq 1.0e+00",
+            headline="inv_freq is not what the config says",
+            signals=wrong,
+            changes={"load": tuple(FactChange(what=f"message {i}", reference=None, candidate=message or "x") for i in range(20))},
+        ),
+    }
+    return row(model, variant, cells, group="Custom code")
+
+
+def failing(model: str, message: str) -> Row:
+    variant = Variant(dtype="float32", attention="eager")
+
+    def failure(line: int) -> Failure:
+        return Failure(
+            phase="forward short",
+            type="AttributeError",
+            message=f"'DynamicCache' object has no attribute 'key_cache'{message}",
+            traceback=f"Traceback (most recent call last):\n  File \"x.py\", line {line}\nAttributeError{message}",
+            frames=(
+                Frame(file="models/falcon/modeling_falcon.py", line=line, function="forward", code=f"y = self.h(x){message}"),
+                Frame(file="cache_utils.py", line=1 + line, function="__getattr__"),
+            ),
+        )
+
+    cells = {stack: cell(model, variant, stack, Verdict.REFERENCE if stack == "4.48" else Verdict.IDENTICAL) for stack in STACKS[:3]}
+    for line, stack in ((10, "5.9"), (20, "5.23")):
+        cells[stack] = cell(
+            model, variant, stack, Verdict.FAILED, figure="forward short", headline="failed in forward short", failure=failure(line)
+        )
+    return row(model, variant, cells, group="Decoders")
+
+
+def known(model: str, text: str) -> Row:
+    variant = Variant(dtype="float32", attention="eager")
+    signals = compared(SignalComparison(signal="logits", outcome="differs", n_items=2, n_differ=1, note=f"prompt long{text}"))
+    cells = {
+        stack: cell(model, variant, stack, Verdict.REFERENCE if stack == "4.48" else Verdict.IDENTICAL)
+        for stack in STACKS[:2]
+    }
+    for stack in STACKS[2:]:
+        cells[stack] = cell(
+            model,
+            variant,
+            stack,
+            Verdict.EXPECTED,
+            judged=Verdict.DIFFERS,
+            figure="logits 3.0e-06",
+            headline=f"logits differ on {stack}",
+            signals=signals,
+            expected=("the scan was rewritten",),
+        )
+    return row(model, variant, cells, group="State space")
+
+
+def gone(model: str) -> Row:
+    variant = Variant(dtype="float32", attention="sdpa")
+    cells = {"4.48": cell(model, variant, "4.48", Verdict.REFERENCE)}
+    cells["5.23"] = cell(
+        model,
+        variant,
+        "5.23",
+        Verdict.FIXED,
+        judged=Verdict.IDENTICAL,
+        headline="the expected difference is gone: remove line 93 of matrix.yaml",
+        signals=compared(),
+        expected=("new mask",),
+    )
+    return row(model, variant, cells)
+
+
+def padded(model: str, message: str) -> Row:
+    variant = Variant(dtype="float16", attention="eager")
+    cells = {
+        stack: cell(
+            model,
+            variant,
+            stack,
+            Verdict.REFERENCE if stack == "4.48" else Verdict.IDENTICAL,
+            notes=() if stack == "4.48" else ("padding rows of logits differ by up to 9.0e-02",),
+            skips=(Skip(what="greedy", reason=f"no generation head{message}"),),
+        )
+        for stack in STACKS
+    }
+    return row(model, variant, cells, group="Speech")

@@ -1,0 +1,98 @@
+"""The floors of docs/design.md: imports point downwards, and each side stays on its side."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+FLOORS = [
+    {"errors", "record", "fingerprint", "environment"},
+    {"words", "tensor", "yamltext"},
+    {"capture", "matrix"},
+    {"comparison", "matrixfile", "formcheck", "store", "metrics", "ulp"},
+    {"config", "document"},
+    {"plan"},
+    {"stacks"},
+    {"checkpoints", "probing"},
+    {"cells"},
+    {"comparing"},
+    {"diagnosing"},
+    {"reports", "progress", "summary", "schemas"},
+    {"run"},
+    {"cli"},
+    {"__main__"},
+]
+"""Lowest first; modules of one floor may not import each other unless noted in SAME_FLOOR."""
+
+SAME_FLOOR: set[tuple[str, str]] = set()
+
+
+def imports(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text("utf-8"))
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def noun(path: Path) -> str:
+    return path.relative_to(ROOT / "samebits").with_suffix("").parts[0]
+
+
+def floor_of(name: str) -> int:
+    return next(i for i, floor in enumerate(FLOORS) if name in floor)
+
+
+HOST = [p for p in sorted((ROOT / "samebits").rglob("*.py")) if p.name != "__init__.py"]
+PROBES = sorted((ROOT / "probes").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", HOST, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_point_downwards(path):
+    mine = noun(path)
+    own = {name.split(".")[1] for name in imports(path) if name.startswith("samebits.")}
+    for other in own - {mine}:
+        allowed = floor_of(other) < floor_of(mine) or (mine, other) in SAME_FLOOR
+        assert allowed, f"{mine} imports {other}, which is not below it"
+
+
+@pytest.mark.parametrize("path", HOST, ids=lambda p: str(p.relative_to(ROOT)))
+def test_host_imports_no_torch_and_no_transformers(path):
+    roots = {name.split(".")[0] for name in imports(path)}
+    assert not roots & {"torch", "transformers", "safetensors"}
+
+
+@pytest.mark.parametrize("path", PROBES, ids=lambda p: p.name)
+def test_probes_import_no_samebits(path):
+    assert "samebits" not in {name.split(".")[0] for name in imports(path)}
+
+
+@pytest.mark.parametrize("path", PROBES, ids=lambda p: p.name)
+def test_probes_shadow_nothing_that_can_be_installed(path):
+    assert path.name.startswith("probe_")
+
+
+def test_no_probe_has_two_modules_by_one_name():
+    assert len({p.stem for p in PROBES}) == len(PROBES)
+
+
+def test_running_host_loads_no_torch():
+    code = "import sys, samebits.cli; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
+    out = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert out.stdout.strip() == "[]"
+
+
+def test_the_check_itself_sees_an_import_inside_a_function(tmp_path):
+    bad = tmp_path / "bad.py"
+    bad.write_text("def f():\n    from torch import nn\n")
+    assert "torch" in imports(bad)
