@@ -3,6 +3,9 @@
 Two forks of one parent share its heap, so a read of unwritten memory agrees between them by
 luck. Each run of a cell therefore fills all fresh memory with its own byte, and a tensor
 that still shows the byte was never written.
+
+glibc's thread cache hands out freed blocks without filling them; the host switches it off in
+the environment (GLIBC_TUNABLES), since that can only be done before a process starts.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ that they spread through the arithmetic instead of turning into NaN or vanishing
 
 # glibc's mallopt parameters (malloc.h)
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_PERTURB = -1, -3, -6
-_CHECKED_SIZES = (1, 7, 100, 5_000, 100_000, 3_000_000)
+_CHECKED_SIZES = (*range(1, 65), 100, 300, 5_000, 100_000, 3_000_000)
 
 
 def fill_unwritten(run: str, device: str) -> str:
@@ -27,7 +30,8 @@ def fill_unwritten(run: str, device: str) -> str:
     how = _fill_malloc(byte) or _fill_by_hand(byte)
     if device != "cpu":
         _fill_device(byte, device)
-    seen = sum(_shows(torch.empty(n, device=device), byte) for n in _CHECKED_SIZES)
+    tensors = [torch.empty(n, device=device) for n in _CHECKED_SIZES]
+    seen = sum(_shows(tensor, byte) for tensor in tensors)
     return f"0x{byte:02x} by {how}, seen in {seen} of {len(_CHECKED_SIZES)} fresh tensors"
 
 

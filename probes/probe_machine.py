@@ -27,6 +27,7 @@ def facts() -> dict[str, Any]:
         "cpu": _cpu_name(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "cores": os.cpu_count() or 1,
+        "threads": torch.get_num_threads(),
         "accelerator": _accelerator(),
         "flags": _flags(),
     }

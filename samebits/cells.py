@@ -67,15 +67,14 @@ class CellRunner:
         first, second = (self._read(cell, job, end) for job, end in zip(jobs, ended, strict=True))
         return first, second
 
-    def reused(
-        self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
-    ) -> bool:
+    def reused(self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack) -> bool:
         """Return True if :meth:`observe` would run nothing."""
-        return checkpoint.pinned and self._kept(self._folder(cell, model, checkpoint, stack)) is not None
+        return (
+            checkpoint.pinned
+            and self._kept(self._folder(cell, model, checkpoint, stack)) is not None
+        )
 
-    def _folder(
-        self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
-    ) -> Path:
+    def _folder(self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack) -> Path:
         prompts = {name: prompt.model_dump() for name, prompt in model.prompts.items()}
         key = digest_of(
             {
@@ -151,7 +150,5 @@ class CellRunner:
 def failed(cell: CellId, phase: str, message: str, log: str = "") -> tuple[Capture, Capture]:
     """Return the captures of a cell that could not even be started."""
     failure = Failure(phase=phase, type="not started", message=message, traceback=log)
-    first, second = (
-        Capture(cell=cell, run=run, status="failed", failure=failure) for run in RUNS
-    )
+    first, second = (Capture(cell=cell, run=run, status="failed", failure=failure) for run in RUNS)
     return first, second

@@ -121,6 +121,7 @@ class _Reading:
         yield from self._bad_names()
         yield from self._twins()
         yield from self._unknown_stacks()
+        yield from self._ambiguous()
         for name, entry in self._file.models.items():
             yield from self._bad_source(name, entry)
         yield from self._useless("include", self._file.include)
@@ -177,6 +178,15 @@ class _Reading:
             if id is not None and id not in self._ids:
                 text = f"{keys[-1]}: {shown(id)} is no stack: {nearest(id, self._ids)}"
                 yield Problem(self._yaml.place(keys), text)
+
+    def _ambiguous(self) -> Iterator[Problem]:
+        """Find attention "eager-cuda" beside attention "eager" on device "cuda"."""
+        for name, model in self._models.items():
+            names = [str(variant) for variant in model.variants]
+            twice = next((known for known in names if names.count(known) > 1), None)
+            if twice:
+                text = f"{name}: two variants have the name {shown(twice)}: remove one of them"
+                yield Problem(self._yaml.place(("models", name)), text)
 
     def _bad_source(self, name: str, entry: ModelEntry) -> Iterator[Problem]:
         if entry.revision is not None and entry.hub is None:

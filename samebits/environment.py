@@ -51,6 +51,8 @@ FIXED = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    # glibc hands out blocks of its thread cache without filling them, see probes/probe_heap.py
+    "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
     "PYTHONHASHSEED": "0",
     "PYTHONNOUSERSITE": "1",
     "TOKENIZERS_PARALLELISM": "false",

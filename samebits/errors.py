@@ -65,8 +65,8 @@ def nearest(word: str, names: Iterable[str]) -> str:
 def _escaped(character: str) -> str:
     if character in '"\\':
         return f"\\{character}"
-    if character in "<>":
-        return f"\\x{ord(character):02x}"
+    if character == "<":
+        return "\\x3c"
     if character.isprintable():
         return character
     return character.encode("unicode_escape").decode("ascii")

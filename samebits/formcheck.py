@@ -184,7 +184,7 @@ def _text(yaml: Yaml, error: ErrorDetails) -> str:
         return _not_among(error)
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
-        return f"{_found(error['input'])} is out of range: write {words} {context[bound]}"
+        return f"{_found(error['input'])} is out of range: write {words} {context[bound]:g}"
     if kind in ("too_short", "string_too_short"):
         remedy = "" if error["loc"] == ("models",) else ", or remove the key"
         return f"is empty: write at least one{remedy}"

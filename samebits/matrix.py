@@ -1,6 +1,6 @@
 """What matrix.yaml says, as frozen records; samebits/config.py reads the file into them.
 
-matrix.schema.json is generated from these records, so editors complete what is read here.
+The form of the file itself, short forms and all, is in samebits/matrixfile.py.
 """
 
 from __future__ import annotations

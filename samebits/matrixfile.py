@@ -7,6 +7,7 @@ mistake are raised as errors of type ``said``; the rest is put into words by con
 
 from __future__ import annotations
 
+import difflib
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -76,8 +77,8 @@ def is_name(text: str) -> bool:
 
 
 def _fits(pattern: str, text: str) -> bool:
-    # "$" alone also fits before a line break at the end.
-    return re.fullmatch(pattern.strip("^$"), text) is not None
+    # "$" alone also fits before a line break at the end, and \d other digits than ours.
+    return re.fullmatch(pattern.strip("^$"), text, re.ASCII) is not None
 
 
 def _name(text: str) -> str:
@@ -88,9 +89,9 @@ def _name(text: str) -> str:
 
 
 def _version(text: str) -> str:
-    if _fits(_VERSION, text):
+    if _fits(_VERSION, text) and len(text) <= 40:
         return text
-    number = re.search(r"\d+(\.\d+)*", text)
+    number = re.search(r"\d+(\.\d+)*", text, re.ASCII)
     such_as = f'"{number.group()}"' if number and len(number.group()) < 20 else '"4.48.0"'
     msg = (
         f"{shown(text)} is no version: write one release such as {such_as}, "
@@ -109,7 +110,7 @@ def _python(text: str) -> str:
 def _dtype(value: object) -> object:
     if value in DTYPES:
         return value
-    text = value if isinstance(value, str) else ""
+    text = str(value)
     plain = text.casefold().removeprefix("torch.")
     msg = f"{shown(text)} is no dtype: {nearest(_DTYPE_NICKNAMES.get(plain, plain), DTYPES)}"
     raise said(msg)
@@ -127,10 +128,15 @@ def _attention(text: str) -> str:
 
 def _is_typo(text: str) -> bool:
     """Return True if text is nearly a known name; flash_attention_4 is another one, no typo."""
-    if text in ATTENTION or re.sub(r"\d", "", text) in {re.sub(r"\d", "", a) for a in ATTENTION}:
+    if _without_digits(text) in map(_without_digits, ATTENTION):
         return False
-    short = [known for known in ATTENTION if abs(len(known) - len(text)) <= 2]
-    return "did you mean" in nearest(text, short)
+    known = [name for name in ATTENTION if abs(len(name) - len(text)) <= 2]
+    swapped = any(sorted(name) == sorted(text) for name in known)
+    return swapped or bool(difflib.get_close_matches(text.casefold(), known, cutoff=0.8))
+
+
+def _without_digits(text: str) -> str:
+    return re.sub(r"\d", "", text)
 
 
 def _device(text: str) -> str:
@@ -193,9 +199,10 @@ def _requirement(text: str) -> str:
 
 
 def _length(value: object) -> object:
-    if value == "past-window" or (isinstance(value, int) and not isinstance(value, bool)):
+    is_number = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000
+    if value == "past-window" or is_number:
         return value
-    msg = 'write a number of tokens, or "past-window"'
+    msg = 'write a number of tokens from 1 to 1000000, or "past-window"'
     raise said(msg)
 
 

@@ -57,7 +57,7 @@ def measure(
         for start, stop in _spans(reference.shape, rows):
             sums.add(start, flat[0][start:stop], flat[1][start:stop])
         chosen = decisions(reference, candidate, rows) if logits else Decisions()
-    return _metrics(sums, reference.shape, chosen, tokens if logits else None)
+    return _metrics(sums, reference.shape, chosen, (tokens or {}) if logits else None)
 
 
 def differing(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:

@@ -59,7 +59,7 @@ class PlannedRow(Record):
 
 
 class Plan(Record):
-    """The cells of a run, by rows: models × variants in the order of the matrix."""
+    """The cells of a run, by rows: models, then variants, in the order of the matrix."""
 
     rows: tuple[PlannedRow, ...]
     stacks: tuple[str, ...]
@@ -67,7 +67,7 @@ class Plan(Record):
 
     @property
     def cells(self) -> tuple[CellId, ...]:
-        """Return every cell once, in the order models × variants × stacks."""
+        """Return every cell once, in the order models, variants, stacks."""
         return tuple(cell for row in self.rows for cell in row.cells)
 
     @property
@@ -94,7 +94,7 @@ def plan(matrix: Matrix, selection: Selection) -> Plan:
         if _is_selected(model.name, selection.models)
         for variant in model.variants
         if _has_variant(selection, variant)
-        for row in _row(matrix, selection, model, variant)
+        if (row := _row(matrix, selection, model, variant))
     ]
     if not rows:
         raise SelectionError(_nothing(selection))
@@ -134,8 +134,8 @@ def _has_variant(selection: Selection, variant: Variant) -> bool:
 
 def _row(
     matrix: Matrix, selection: Selection, model: ModelSpec, variant: Variant
-) -> tuple[PlannedRow, ...]:
-    """Return the row, or none if no stack takes part in it."""
+) -> PlannedRow | None:
+    """Return the row, or None if no stack takes part in it."""
     cells = [
         CellId(model=model.name, variant=variant, stack=stack.id)
         for stack in matrix.stacks
@@ -143,11 +143,10 @@ def _row(
     ]
     cells = [cell for cell in cells if is_in(matrix, cell)]
     if not cells:
-        return ()
+        return None
     stacks = [cell.stack for cell in cells]
     reference = matrix.reference if matrix.reference in stacks else stacks[0]
-    row = PlannedRow(model=model.name, variant=variant, cells=tuple(cells), reference=reference)
-    return (row,)
+    return PlannedRow(model=model.name, variant=variant, cells=tuple(cells), reference=reference)
 
 
 def is_in(matrix: Matrix, cell: CellId) -> bool:
@@ -191,13 +190,10 @@ def _unmatched_of(option: str, patterns: tuple[str, ...], names: tuple[str, ...]
 
 
 def _nothing(selection: Selection) -> str:
-    given = [
-        f"--{option} {','.join(patterns)}" for option, patterns in selection if patterns
-    ]
+    given = [f"--{option} {','.join(patterns)}" for option, patterns in selection if patterns]
     if not given:
         return "no cell is left: include and exclude of the matrix leave out every one"
     return (
-        f"no cell is left by {shlex.join(given)[1:-1] if False else ' '.join(given)}: "
-        "each filter matches something, but no cell matches all of them and the matrix's "
-        "include and exclude: leave one out"
+        f"no cell is left by {' '.join(given)}: each filter matches something, but no cell "
+        "matches all of them and the matrix's include and exclude: leave one filter out"
     )

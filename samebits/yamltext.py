@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 60
-MAX_VALUES = 100_000
+MAX_VALUES = 50_000
 
 Keys = tuple[str | int, ...]
 """The way to a value: keys of mappings and indices of lists."""
@@ -122,7 +122,7 @@ def _parse_text(text: str) -> Yaml:
         keys=walk.keys,
         values=walk.values,
         raw=walk.raw,
-        problems=tuple(dict.fromkeys(walk.problems)),
+        problems=tuple(sorted(set(walk.problems))),
     )
 
 
@@ -156,8 +156,8 @@ def _syntax(error: MarkedYAMLError) -> str:
     if "expected a single document" in str(error.context):
         return "a second document begins here: remove the line ---"
     context = f" {error.context}" if error.context else ""
-    # PyYAML puts what it found into its words as it is.
-    return f"is not valid YAML:{context} {said}".replace("\n", " ")
+    text = f"is not valid YAML:{context} {said}".replace("\n", " ")
+    return re.sub(r"'?<(stream|block) end>'?", r"the end of the \1", text)
 
 
 class _RefusedError(MarkedYAMLError):

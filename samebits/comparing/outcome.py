@@ -50,11 +50,14 @@ def signal_comparison(
         return common.model_copy(update={"outcome": "not compared", "note": why})
     if n_same:
         return common.model_copy(update={"outcome": "identical"})
-    nothing = {"outcome": "not compared", "note": common.note or NOTHING, "excused": bool(items)}
+    why = common.note or _without_counterpart(items) or NOTHING
+    nothing = {"outcome": "not compared", "note": why, "excused": bool(items)}
     return common.model_copy(update=nothing)
 
 
-def not_observed(pair: Pair, signal: Signal, *, reference: bool, candidate: bool) -> SignalComparison:
+def not_observed(
+    pair: Pair, signal: Signal, *, reference: bool, candidate: bool
+) -> SignalComparison:
     """Return the comparison of a signal that the sides that are True did not observe."""
     note, excused = pair.missing(signal, None, reference=reference, candidate=candidate)
     return SignalComparison(
@@ -64,6 +67,14 @@ def not_observed(pair: Pair, signal: Signal, *, reference: bool, candidate: bool
 
 def _worth_showing(item: ItemComparison) -> bool:
     return item.outcome != "identical" or bool(item.note) or item.pad_rows == "differ"
+
+
+def _without_counterpart(items: tuple[ItemComparison, ...]) -> str:
+    """Return how many items only one side has, '' if there is none."""
+    lone = [
+        sum(item.outcome == side for item in items) for side in ("only in reference", "only here")
+    ]
+    return f"{lone[0]:,} only in the reference, {lone[1]:,} only here" if any(lone) else ""
 
 
 def _summary(held: list[ItemComparison]) -> str:

@@ -33,7 +33,7 @@ def coverage(parts: Iterable[str]) -> Coverage:
     """Return what the parts, such as ``[0:64]`` or ``[:, 3]`` or '' for all, cover together."""
     read = {_box(part) for part in parts}
     texts = {part for part in read if isinstance(part, str)}
-    boxes = _merged({part for part in read if not isinstance(part, str)})
+    boxes = _merged(_boxes(frozenset(read)))
     return frozenset(WHOLE if () in boxes else boxes | texts)
 
 
@@ -41,11 +41,19 @@ def same_part(a: Coverage, b: Coverage, shape: tuple[int, ...] | None) -> bool |
     """Return whether both cover the same; None if it cannot be told without the ``shape``."""
     if a == b:
         return True
-    if any(isinstance(box, str) for box in a | b):
+    mine, theirs = _boxes(a), _boxes(b)
+    if len(mine) < len(a) or len(theirs) < len(b):
         return None
     if shape is not None:
-        return _fitted(a, shape) == _fitted(b, shape)
-    return None if _mixes(a, b) else False
+        mine, theirs = _fitted(mine, shape), _fitted(theirs, shape)
+    elif _mixes(mine | theirs):
+        return None
+    # Unlike sets of several boxes may still cover the same; a single box has one form only.
+    return mine == theirs or (False if len(mine) == len(theirs) == 1 else None)
+
+
+def _boxes(parts: Coverage) -> set[Box]:
+    return {part for part in parts if not isinstance(part, str)}
 
 
 def _box(part: str) -> Box | str:
@@ -55,9 +63,8 @@ def _box(part: str) -> Box | str:
     if not (text.startswith("[") and text.endswith("]")):
         return part
     axes = [_places(axis.strip()) for axis in text[1:-1].split(",")]
-    if any(isinstance(axis, str) for axis in axes):
-        return part
-    return _trimmed([axis for axis in axes if not isinstance(axis, str)])
+    understood = [axis for axis in axes if not isinstance(axis, str)]
+    return _trimmed(understood) if len(understood) == len(axes) else part
 
 
 def _places(axis: str) -> Places | str:
@@ -126,21 +133,18 @@ def _union(ranges: list[Places]) -> Places:
     return tuple(joined)
 
 
-def _fitted(boxes: Coverage, shape: tuple[int, ...]) -> set[Box]:
+def _fitted(boxes: set[Box], shape: tuple[int, ...]) -> set[Box]:
     """Return the boxes with whole axes recognised as such, merged again."""
     fitted = set()
     for box in boxes:
-        axes = [
-            None if axis < len(shape) and places == ((0, shape[axis]),) else places
-            for axis, places in enumerate(box)
-        ]
-        fitted.add(_trimmed(axes))
+        ends = zip(box, shape, strict=False)
+        axes: list[Places] = [None if p == ((0, end),) else p for p, end in ends]
+        fitted.add(_trimmed([*axes, *box[len(shape) :]]))
     return _merged(fitted)
 
 
-def _mixes(a: Coverage, b: Coverage) -> bool:
+def _mixes(boxes: set[Box]) -> bool:
     """Return True if along some axis one box is whole and another is not."""
-    boxes = [box for box in a | b if not isinstance(box, str)]
     longest = max(map(len, boxes), default=0)
     padded = [(*box, *[None] * (longest - len(box))) for box in boxes]
     return any(len({box[axis] is None for box in padded}) > 1 for axis in range(longest))

@@ -6,9 +6,7 @@ decides.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from samebits.comparison import ItemComparison, Metrics
 from samebits.metrics import measure
@@ -16,6 +14,7 @@ from samebits.metrics import measure
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from samebits.comparing.pair import TensorSource
@@ -51,19 +50,25 @@ def compare_tensors(
         return _with(item, outcome="not compared", note=EMPTY, excused=True)
     padded = real is not None and not bool(real.all())
     if reference.hash == candidate.hash:
-        pads = "identical" if padded else "none"
-        return _with(item, outcome="identical", pad_rows=pads)
-    mask = real if padded else None
+        return _with(item, outcome="identical", pad_rows="identical" if padded else "none")
     if not (values.has(reference) and values.has(candidate)):
         return _without_values(item, padded=padded)
     a, b = values.tensor(reference), values.tensor(candidate)
-    found = measure(a, b, rows=mask, logits=logits, tokens=tokens)
-    pads = None if mask is None else measure(a, b, rows=~mask, logits=logits, tokens=tokens)
+    if real is None or not padded:
+        return _judged(item, measure(a, b, logits=logits, tokens=tokens), None)
+    found = measure(a, b, rows=real, logits=logits, tokens=tokens)
+    pads = measure(a, b, rows=~real, logits=logits, tokens=tokens)
     return _judged(item, found, pads)
 
 
-def unpaired(name: str, reference: TensorRef | None, candidate: TensorRef | None, note: str = "",
-             *, excused: bool = False) -> ItemComparison:
+def unpaired(
+    name: str,
+    reference: TensorRef | None,
+    candidate: TensorRef | None,
+    note: str = "",
+    *,
+    excused: bool = False,
+) -> ItemComparison:
     """Return the item of a tensor that only one side has."""
     return ItemComparison(
         name=name,
@@ -114,5 +119,5 @@ def _unlike(what: str, reference: object, candidate: object) -> str:
     return f"{what} {reference} in the reference, {candidate} here"
 
 
-def _with(item: ItemComparison, **fields: Any) -> ItemComparison:
+def _with(item: ItemComparison, **fields: object) -> ItemComparison:
     return item.model_copy(update=fields)

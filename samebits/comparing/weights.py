@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from samebits.capture import Piece, WeightFacts, WeightsSignal
 from samebits.comparing.outcome import not_observed, signal_comparison
@@ -18,14 +20,19 @@ from samebits.comparing.pair import reason
 from samebits.comparing.pieces import coverage, same_part
 from samebits.comparing.tensors import compare_tensors, unpaired
 from samebits.comparison import ItemComparison
+from samebits.tensor import NUMPY_DTYPES, tensor_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from samebits.capture import Capture
     from samebits.comparing.pair import Pair
     from samebits.comparison import SignalComparison
     from samebits.tensor import TensorRef
+
+
+MOST_CONSTANT = 1 << 20
+"""Elements of the largest tensor that is looked at for being constant: biases, norms."""
 
 
 def weights(pair: Pair) -> SignalComparison:
@@ -51,8 +58,10 @@ class Carrier:
     @property
     def is_whole(self) -> bool:
         """True if the tensor is exactly one whole checkpoint tensor as the file has it."""
-        return not self.facts.layout and len(self.facts.pieces) == 1 and self.piece == Piece(
-            tensor=self.piece.tensor
+        return (
+            not self.facts.layout
+            and len(self.facts.pieces) == 1
+            and self.piece == Piece(tensor=self.piece.tensor)
         )
 
 
@@ -110,12 +119,52 @@ class Sides:
     def carriers(self) -> tuple[dict[str, list[Carrier]], dict[str, list[Carrier]]]:
         """Checkpoint tensor -> what carries it, on each side.
 
-        Equal bytes carry the same, whatever each side's probe said they come from; and
-        checkpoint tensors of equal bytes, such as zero biases, count as one: which of them a
-        tensor was traced to is chance.
+        Equal bytes carry the same, whatever each side's probe said they come from. And
+        checkpoint tensors of equal bytes, and all that hold but zeros or ones, count as one:
+        which of them a tensor was traced to is chance.
         """
-        twins = _twins(self)
-        return _carriers(self.reference, self, twins), _carriers(self.candidate, self, twins)
+        return _carriers(self.reference, self), _carriers(self.candidate, self)
+
+    @cached_property
+    def twins(self) -> dict[str, str]:
+        """Checkpoint tensor -> another that is known to hold the same."""
+        first: dict[object, str] = {}
+        twins: dict[str, str] = {}
+        for carrier in self._wholes():
+            one = _root(twins, carrier.piece.tensor)
+            other = _root(twins, first.setdefault(_content(carrier.facts.ref), one))
+            if one != other:
+                twins[one] = other
+        return twins
+
+    @cached_property
+    def constants(self) -> frozenset[str]:
+        """Checkpoint tensors, twins as one, that are known to hold but zeros or ones."""
+        found = (carrier for carrier in self._wholes() if constant(carrier.facts.ref))
+        return frozenset(self.root(carrier.piece.tensor) for carrier in found)
+
+    @cached_property
+    def clashes(self) -> dict[str, tuple[WeightFacts, WeightFacts]]:
+        """Checkpoint tensor -> two tensors that claim to be made alike and hold other bytes."""
+        made: dict[object, list[WeightFacts]] = defaultdict(list)
+        for facts in filter(is_loaded, self.reference.tensors.values()):
+            made[_form(facts)].append(facts)
+        found: dict[str, tuple[WeightFacts, WeightFacts]] = {}
+        for facts in filter(is_loaded, self.candidate.tensors.values()):
+            alike = made.get(_form(facts), [])
+            if alike and all(one.ref.hash != facts.ref.hash for one in alike):
+                found.update({self.root(p.tensor): (alike[0], facts) for p in facts.pieces})
+        return found
+
+    def root(self, tensor: str) -> str:
+        """Return the one name of all checkpoint tensors that are known to hold the same."""
+        return _root(self.twins, tensor)
+
+    def _wholes(self) -> Iterator[Carrier]:
+        for side in (self.reference, self.candidate):
+            for name, facts in side.tensors.items():
+                carriers = (Carrier(name, facts, piece) for piece in self.pieces(facts))
+                yield from (carrier for carrier in carriers if carrier.is_whole)
 
     def pieces(self, facts: WeightFacts) -> tuple[Piece, ...]:
         """Return what a tensor carries: its own pieces, or those of equal bytes elsewhere."""
@@ -152,21 +201,28 @@ def _lent(other: WeightsSignal, own: WeightsSignal, capture: Capture) -> dict[st
     }
 
 
-def _twins(sides: Sides) -> dict[str, str]:
-    """Return checkpoint tensor -> the first one that is known to hold the same bytes."""
-    first: dict[str, str] = {}
-    twins: dict[str, str] = {}
-    for side in (sides.reference, sides.candidate):
-        for name, facts in side.tensors.items():
-            for piece in sides.pieces(facts):
-                if not Carrier(name, facts, piece).is_whole:
-                    continue
-                one, other = _root(twins, piece.tensor), _root(
-                    twins, first.setdefault(facts.ref.hash, piece.tensor)
-                )
-                if one != other:
-                    twins[one] = other
-    return twins
+def _content(ref: TensorRef) -> object:
+    return constant(ref) or ref.hash
+
+
+def constant(ref: TensorRef) -> str | None:
+    """Return ``zeros float32`` or ``ones float32`` for a small tensor of nothing else."""
+    if ref.dtype not in NUMPY_DTYPES or not 0 < ref.numel <= MOST_CONSTANT:
+        return None
+    return _constants(ref.dtype, ref.shape).get(ref.hash)
+
+
+@cache
+def _constants(dtype: str, shape: tuple[int, ...]) -> dict[str, str]:
+    fills = {"zeros": np.zeros, "ones": np.ones}
+    return {
+        tensor_hash(dtype, shape, fill(shape, NUMPY_DTYPES[dtype]).tobytes()): f"{name} {dtype}"
+        for name, fill in fills.items()
+    }
+
+
+def _form(facts: WeightFacts) -> object:
+    return facts.pieces, facts.layout, facts.ref.dtype, facts.ref.shape
 
 
 def _root(twins: dict[str, str], name: str) -> str:
@@ -175,36 +231,46 @@ def _root(twins: dict[str, str], name: str) -> str:
     return name
 
 
-def _carriers(side: Side, sides: Sides, twins: dict[str, str]) -> dict[str, list[Carrier]]:
+def _carriers(side: Side, sides: Sides) -> dict[str, list[Carrier]]:
     found: dict[str, list[Carrier]] = defaultdict(list)
     for name, facts in side.tensors.items():
         for piece in sides.pieces(facts):
-            found[_root(twins, piece.tensor)].append(Carrier(name, facts, piece))
+            found[sides.root(piece.tensor)].append(Carrier(name, facts, piece))
     return dict(found)
 
 
 def _others(sides: Sides) -> Others:
     """Judge the tensors that at least one side does not have from the checkpoint."""
     others = Others()
-    paired: set[str] = set()
-    for name, facts in sides.reference.tensors.items():
-        found = _found_by_name(name, facts, sides.candidate)
-        if found is not None and not (is_loaded(facts) and is_loaded(found[1])):
-            paired.add(found[0])
-            _add_pair(others, sides, name, facts, found[1])
-        elif found is None and not is_loaded(facts):
-            others.items.append(_without_namesake(sides, name, facts, in_reference=True))
-    for name, facts in sides.candidate.tensors.items():
-        if is_loaded(facts) or name in paired:
-            continue
-        if _found_by_name(name, facts, sides.reference) is None:
-            others.items.append(_without_namesake(sides, name, facts, in_reference=False))
+    for shared, (mine, theirs) in _namesakes(sides).items():
+        reference, candidate = sides.reference.tensors[mine], sides.candidate.tensors[theirs]
+        if not (is_loaded(reference) and is_loaded(candidate)):
+            _add_pair(others, sides, shared, reference, candidate)
+    for side, other, in_reference in (
+        (sides.reference, sides.candidate, True),
+        (sides.candidate, sides.reference, False),
+    ):
+        for name, facts in side.tensors.items():
+            if not is_loaded(facts) and other.by_name.keys().isdisjoint((name, *facts.aliases)):
+                others.items.append(
+                    _without_namesake(sides, name, facts, in_reference=in_reference)
+                )
     return others
 
 
-def _found_by_name(name: str, facts: WeightFacts, side: Side) -> tuple[str, WeightFacts] | None:
-    """Return the other side's tensor of that name, or of a name tied to it."""
-    return next((side.by_name[n] for n in (name, *facts.aliases) if n in side.by_name), None)
+def _namesakes(sides: Sides) -> dict[str, tuple[str, str]]:
+    """Return shared name -> the first names of both sides' tensors, each pair once.
+
+    One tied tensor has two namesakes where the tie is gone.
+    """
+    theirs = sides.candidate.by_name
+    shared = {
+        n: (own[0], theirs[n][0]) for n, own in sides.reference.by_name.items() if n in theirs
+    }
+    first: dict[tuple[str, str], str] = {}
+    for name, pair in shared.items():
+        first.setdefault(pair, name)
+    return {name: pair for pair, name in first.items()}
 
 
 def _add_pair(
@@ -214,7 +280,8 @@ def _add_pair(
     if item.outcome == "differs":
         others.blamed.update(piece.tensor for f in (reference, candidate) for piece in f.pieces)
         item = item.model_copy(update={"note": _joined(_origins(reference, candidate), item.note)})
-    others.items.append(item)
+    if item.outcome != "identical" or not (is_loaded(reference) or is_loaded(candidate)):
+        others.items.append(item)  # else the checkpoint tensor's own item says so
 
 
 def _without_namesake(
@@ -259,62 +326,61 @@ def _origins(reference: WeightFacts, candidate: WeightFacts) -> str:
     return f"{reference.origin} in the reference, {candidate.origin} here"
 
 
-def _checkpoint_items(sides: Sides, others: Others) -> Iterable[ItemComparison]:
+def _checkpoint_items(sides: Sides, others: Others) -> Iterator[ItemComparison]:
     """Yield one item for every checkpoint tensor that a side carries."""
     reference, candidate = sides.carriers
-    blamed = {_root(_twins(sides), tensor) for tensor in others.blamed}
+    blamed = {sides.root(tensor) for tensor in others.blamed}
     for tensor in dict.fromkeys((*reference, *candidate)):
         mine, theirs = reference.get(tensor, []), candidate.get(tensor, [])
         if mine and theirs:
             yield _carried(tensor, mine, theirs, sides)
         elif tensor not in blamed:
-            yield _carried_once(tensor, mine, theirs)
+            yield _carried_once(tensor, mine, theirs, sides)
 
 
 def _carried(
     tensor: str, mine: list[Carrier], theirs: list[Carrier], sides: Sides
 ) -> ItemComparison:
-    """Compare what both sides carry of one checkpoint tensor: dtype, part, then bytes."""
-    clash = _clash(mine, theirs)
-    if clash is not None or _dtypes(mine) != _dtypes(theirs):
-        one, other = clash or (mine[0], theirs[0])
-        item = compare_tensors(tensor, one.facts.ref, other.facts.ref, sides.pair.values)
-        note = "" if clash else _sided("dtype", _dtypes(mine), _dtypes(theirs))
-        return item.model_copy(update={"outcome": "differs", "note": note or item.note})
+    """Compare what both sides carry of one checkpoint tensor: bytes, dtype, then part."""
+    if tensor in sides.clashes:
+        one, other = sides.clashes[tensor]
+        return compare_tensors(tensor, one.ref, other.ref, sides.pair.values)
+    if _dtypes(mine) != _dtypes(theirs):
+        return _other_dtype(tensor, mine, theirs, sides)
     answers = [_same_parts(dtype, mine, theirs) for dtype in _dtypes(mine)]
     refs = _only_ref(mine), _only_ref(theirs)
     item = ItemComparison(name=tensor, outcome="identical", reference=refs[0], candidate=refs[1])
-    if all(answers):
+    if all(answers) or tensor in sides.constants:
         return item
     note = _sided("part", _described(mine), _described(theirs))
     outcome = "differs" if False in answers else "not compared"
     return item.model_copy(update={"outcome": outcome, "note": note})
 
 
-def _carried_once(tensor: str, mine: list[Carrier], theirs: list[Carrier]) -> ItemComparison:
+def _other_dtype(
+    tensor: str, mine: list[Carrier], theirs: list[Carrier], sides: Sides
+) -> ItemComparison:
+    one, other = _only_whole(mine), _only_whole(theirs)
+    if one is not None and other is not None:
+        return compare_tensors(tensor, one, other, sides.pair.values)
+    note = _sided("dtype", _dtypes(mine), _dtypes(theirs))
+    return ItemComparison(name=tensor, outcome="differs", note=note)
+
+
+def _carried_once(
+    tensor: str, mine: list[Carrier], theirs: list[Carrier], sides: Sides
+) -> ItemComparison:
     note = f"carried by {', '.join(_described(mine or theirs))}; by nothing on the other side"
-    return unpaired(tensor, _only_ref(mine), _only_ref(theirs), note).model_copy(
+    item = unpaired(tensor, _only_ref(mine), _only_ref(theirs), note).model_copy(
         update={"outcome": "only in reference" if mine else "only here"}
     )
-
-
-def _clash(mine: list[Carrier], theirs: list[Carrier]) -> tuple[Carrier, Carrier] | None:
-    """Return two tensors that claim to be made in the same way and hold other bytes."""
-    made: dict[object, list[Carrier]] = defaultdict(list)
-    for carrier in mine:
-        made[_form(carrier)].append(carrier)
-    for carrier in theirs:
-        alike = made.get(_form(carrier), [])
-        if alike and all(one.facts.ref.hash != carrier.facts.ref.hash for one in alike):
-            return alike[0], carrier
-    return None
-
-
-def _form(carrier: Carrier) -> object:
-    facts = carrier.facts
-    if not is_loaded(facts):
-        return carrier.name, facts.ref.hash
-    return facts.pieces, facts.layout, facts.ref.dtype, facts.ref.shape
+    untraced = _untraced(sides)
+    if untraced is None:
+        return item
+    told = f"{note}, which could not be traced to the checkpoint: {untraced or 'no reason'}"
+    return item.model_copy(
+        update={"outcome": "not compared", "note": told, "excused": bool(untraced)}
+    )
 
 
 def _same_parts(dtype: str, mine: list[Carrier], theirs: list[Carrier]) -> bool | None:
@@ -334,8 +400,14 @@ def _only_ref(carriers: list[Carrier]) -> TensorRef | None:
     return carriers[0].facts.ref if len(carriers) == 1 else None
 
 
+def _only_whole(carriers: list[Carrier]) -> TensorRef | None:
+    return _only_ref(carriers) if all(carrier.is_whole for carrier in carriers) else None
+
+
 def _described(carriers: list[Carrier]) -> list[str]:
-    return [f"{carrier.name}{described_piece(carrier.facts, carrier.piece)}" for carrier in carriers]
+    return [
+        f"{carrier.name}{described_piece(carrier.facts, carrier.piece)}" for carrier in carriers
+    ]
 
 
 def described_piece(facts: WeightFacts, piece: Piece) -> str:

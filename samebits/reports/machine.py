@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import json
-import re
+import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from samebits.document import Report
 
-_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""What stands for the numbers that JSON does not have; pydantic reads it back."""
 
 
 def render(report: Report) -> str:
-    """Return report.json; NaN and infinities are strings, because JSON has no numbers for them.
-
-    A file name that is no UTF-8 brings lone surrogates, which JSON readers refuse; they are
-    written as the text of their escape.
-    """
-    text = json.dumps(
-        report.model_dump(mode="json"), indent=2, ensure_ascii=False, allow_nan=False
+    """Return report.json, fields in the order of the records."""
+    return (
+        json.dumps(_writable(report.model_dump(mode="json")), indent=2, ensure_ascii=False) + "\n"
     )
-    return _LONE_SURROGATE.sub(lambda found: f"\\\\u{ord(found[0]):04x}", text) + "\n"
+
+
+def _writable(value: object) -> object:
+    """Return ``value`` with everything replaced that a strict JSON reader would refuse.
+
+    pydantic writes non-finite numbers as strings too, but stops at lone surrogates, which a
+    file name that is no UTF-8 brings; they become the text of their escape.
+    """
+    if isinstance(value, dict):
+        return {_writable(key): _writable(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_writable(entry) for entry in value]
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, float) and not math.isfinite(value):
+        return NOT_FINITE[str(value)]
+    return value

@@ -128,7 +128,7 @@ def _what(cell: CellResult) -> str:
     """Return the most telling line about a cell."""
     if cell.failure:
         return f"{cell.failure.phase}: {cell.failure.type}: {cell.failure.message}"
-    return f"first: {cell.first.what}" if cell.first else cell.headline
+    return cell.first.what if cell.first else cell.headline
 
 
 def row_link(row: Row) -> Markdown:

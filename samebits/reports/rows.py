@@ -22,9 +22,9 @@ from samebits.reports.tensors import signal_table, split_table, tensor_tables
 from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from samebits.capture import Failure, Frame
+    from samebits.capture import Failure, Frame, Skip
     from samebits.comparison import CellResult, FactChange
     from samebits.document import ExpectedReport, Report, Row
     from samebits.reports.outcomes import Shared
@@ -112,6 +112,10 @@ def _on(shared: Shared) -> Markdown:
 
 
 def _headlines(shared: Shared) -> Markdown:
+    """Return the headlines, unless they say again what differs first."""
+    first = shared.first.first
+    if first is not None and all(cell.headline == first.what for cell in shared.cells):
+        return EMPTY
     groups = sharing(shared.cells, lambda cell: cell.headline)
     if len(groups) == 1:
         return prose(shared.first.headline)
@@ -121,12 +125,7 @@ def _headlines(shared: Shared) -> Markdown:
 
 
 def _first_difference(cell: CellResult) -> Markdown:
-    if cell.first is None:
-        return EMPTY
-    first = cell.first
-    return fill(
-        "**Differs first** in {}, at {}: {}", code(first.signal), code(first.item), first.what
-    )
+    return EMPTY if cell.first is None else fill("**Differs first:** {}", cell.first.what)
 
 
 def _expectation(shared: Shared, expected: tuple[ExpectedReport, ...]) -> Markdown:
@@ -151,15 +150,12 @@ def _failure(shared: Shared) -> Markdown:
         return EMPTY
     title = fill("It failed in phase {} with:", code(failure.phase))
     message = fence(f"{failure.type}: {failure.message}")
-    return page([title, message, _per_stack(shared, _trace)])
+    return page([title, message, _per_stack(shared, lambda cell: _trace(cell.failure or failure))])
 
 
-def _trace(cell: CellResult) -> Markdown:
-    failure = cell.failure
-    if failure is None:
-        return EMPTY
-    folded_trace = details("Traceback", fence(failure.traceback)) if failure.traceback else EMPTY
-    return page([_frames(failure), folded_trace])
+def _trace(failure: Failure) -> Markdown:
+    whole = details("Traceback", fence(failure.traceback)) if failure.traceback else EMPTY
+    return page([_frames(failure), whole])
 
 
 def _frames(failure: Failure) -> Markdown:
@@ -190,37 +186,51 @@ def _changes(shared: Shared) -> Markdown:
     kinds = {kind for cell in shared.cells for kind in cell.changes}
     ranked = [kind for kind in MOST_TELLING if kind in kinds]
     others = sorted(kinds.difference(MOST_TELLING))
-    return page(_per_stack(shared, _change_table(kind)) for kind in (*ranked, *others))
+    return page(_change_table(kind, shared) for kind in (*ranked, *others))
 
 
-def _change_table(kind: str) -> Callable[[CellResult], Markdown]:
-    def block(cell: CellResult) -> Markdown:
-        changes = cell.changes.get(kind, ())
-        if not changes:
-            return EMPTY
-        name = f"{kind}: {plural(len(changes), 'change')}, which may explain it"
-        return folded(name, table(["what", "reference", "candidate"], map(_change, changes)))
+def _change_table(kind: str, shared: Shared) -> Markdown:
+    """Return one table for all stacks; what changed on some of them alone says on which."""
+    stacks: dict[tuple[Markdown, ...], list[str]] = {}
+    for cell in shared.cells:
+        for change in cell.changes.get(kind, ()):
+            stacks.setdefault(_change(change), []).append(cell.cell.stack)
+    rows = [
+        [*change, "" if len(names) == len(shared.cells) else ", ".join(names)]
+        for change, names in stacks.items()
+    ]
+    name = f"{kind}: {plural(len(rows), 'change')}, which may explain it"
+    return folded(name, table(["what", "reference", "candidate", "only on"], rows))
 
-    return block
 
-
-def _change(change: FactChange) -> list[str]:
-    return [code(change.what), code(repr(change.reference)), code(repr(change.candidate))]
+def _change(change: FactChange) -> tuple[Markdown, ...]:
+    return code(change.what), code(repr(change.reference)), code(repr(change.candidate))
 
 
 def _remarks(shared: Shared) -> Markdown:
-    return page([_per_stack(shared, _notes), _per_stack(shared, _skips)])
+    notes = _said(shared, lambda cell: map(prose, cell.notes))
+    skips = _said(shared, lambda cell: map(_skip, cell.skips))
+    return page(
+        page([titled(title), bullets(lines)])
+        for title, lines in (("Notes", notes), ("Not observed", skips))
+        if lines
+    )
 
 
-def _notes(cell: CellResult) -> Markdown:
-    return page([titled("Notes"), bullets(cell.notes)]) if cell.notes else EMPTY
+def _said(shared: Shared, lines: Callable[[CellResult], Iterable[Markdown]]) -> list[Markdown]:
+    """Return the lines of all cells; what is said of some stacks alone says of which."""
+    stacks: dict[Markdown, list[str]] = {}
+    for cell in shared.cells:
+        for line in lines(cell):
+            stacks.setdefault(line, []).append(cell.cell.stack)
+    return [
+        line if len(names) == len(shared.cells) else fill("on {}: {}", ", ".join(names), line)
+        for line, names in stacks.items()
+    ]
 
 
-def _skips(cell: CellResult) -> Markdown:
-    if not cell.skips:
-        return EMPTY
-    lines = (fill("{}: {}", code(skip.what), skip.reason) for skip in cell.skips)
-    return page([titled("Not observed"), bullets(lines)])
+def _skip(skip: Skip) -> Markdown:
+    return fill("{}: {}", code(skip.what), skip.reason)
 
 
 def _reproduce(shared: Shared) -> Markdown:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from samebits.reports.blocks import bullets, folded, page, table, titled
-from samebits.reports.figures import count, exact, number, pair, part
+from samebits.reports.figures import count, exact, number, pair, part, plural
 from samebits.reports.names import numbered
 from samebits.reports.text import EMPTY, Markdown, code, fill, join
-from samebits.words import EXPLANATORY
 
 if TYPE_CHECKING:
     from samebits.comparison import (
@@ -55,23 +56,13 @@ def _signal(signal: SignalComparison) -> list[str]:
         signal.outcome,
         count(signal.n_items),
         count(signal.n_differ),
-        _signal_note(signal),
+        signal.note,
     ]
-
-
-def _signal_note(signal: SignalComparison) -> str:
-    explains = "explains, makes no verdict" if signal.signal in EXPLANATORY else ""
-    return "; ".join(filter(None, [signal.note, explains if signal.n_differ else ""]))
 
 
 def tensor_tables(cell: CellResult) -> Markdown:
-    """Return a table of tensors for every signal that differs and makes a verdict."""
-    signals = [
-        signal
-        for signal in cell.signals
-        if signal.items and signal.outcome != "identical" and signal.signal not in EXPLANATORY
-    ]
-    return page(_signal_items(signal) for signal in signals)
+    """Return a table of tensors for every signal that is not identical."""
+    return page(_signal_items(signal) for signal in cell.signals if signal.outcome != "identical")
 
 
 def _signal_items(signal: SignalComparison) -> Markdown:
@@ -80,15 +71,36 @@ def _signal_items(signal: SignalComparison) -> Markdown:
     differing = [item for item in signal.items if item.outcome != "identical"]
     parts = [_items(f"{signal.signal}: what differs", differing)]
     if signal.signal == "logits":
-        parts += [_logits(item) for item in differing if item.metrics]
+        parts += [_logits(item.name, item.metrics) for item in differing if item.metrics]
     return page(parts)
 
 
 def _layers(items: tuple[ItemComparison, ...]) -> Markdown:
+    """Return one table per prompt, which shows how the difference grows through the model."""
+    prompts: dict[str, list[ItemComparison]] = {}
+    for item in items:
+        prompts.setdefault(item.name.partition(" · ")[0], []).append(item)
+    return page(_prompt_layers(prompt, layers) for prompt, layers in prompts.items())
+
+
+def _prompt_layers(prompt: str, layers: list[ItemComparison]) -> Markdown:
+    if all(item.outcome == "identical" and item.pad_rows != "differ" for item in layers):
+        n = plural(len(layers), "layer")
+        return fill("hidden_states of {}: {}, all identical.", code(prompt), n)
     headers = ["layer", "max abs", "mean abs", "max ULP", "elements that differ", "note"]
-    rows = [_layer(item) for item in items]
-    name = "hidden_states: growth from layer to layer"
-    return folded(name, table(headers, rows, right=NUMBERS), longest=60)
+    growth = table(headers, map(_layer, layers), right=NUMBERS)
+    name = f"hidden_states of {prompt}: growth from layer to layer"
+    return page([folded(name, growth, longest=60), _largest_step(layers)])
+
+
+def _largest_step(layers: list[ItemComparison]) -> Markdown:
+    """Return at which layer the difference grows most, if it grows over several."""
+    sizes = [(item.name, item.metrics.max_abs) for item in layers if item.metrics]
+    steps = [(after / before, name) for (_, before), (name, after) in pairwise(sizes) if before > 0]
+    if len(steps) < 2 or not math.isfinite(max(steps)[0]):
+        return EMPTY
+    factor, name = max(steps)
+    return fill("It grows most, to {} times the layer before, at {}.", f"{factor:.3g}", code(name))
 
 
 def _layer(item: ItemComparison) -> list[str]:
@@ -109,7 +121,7 @@ def _layer(item: ItemComparison) -> list[str]:
 
 def _items(name: str, items: list[ItemComparison]) -> Markdown:
     headers = [
-        "tensor",
+        "item",
         "outcome",
         "dtype and shape",
         "max abs",
@@ -190,11 +202,8 @@ def _pads(item: ItemComparison) -> str:
     return f"padding rows, which do not count, differ{figure}"
 
 
-def _logits(item: ItemComparison) -> Markdown:
-    metrics = item.metrics
-    if metrics is None:
-        return EMPTY
-    return page([bullets(_logits_facts(metrics)), _extremes(item.name, metrics.top)])
+def _logits(name: str, metrics: Metrics) -> Markdown:
+    return page([bullets(_logits_facts(metrics)), _extremes(name, metrics.top)])
 
 
 def _logits_facts(metrics: Metrics) -> list[str]:

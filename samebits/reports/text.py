@@ -64,8 +64,11 @@ def _written_out(character: str) -> str:
 
 
 def shorten(text: str, limit: int = WIDEST) -> str:
-    """Return ``text``, or its two ends around the number of characters left out."""
-    if len(text) <= limit:
+    """Return ``text``, or its two ends around the number of characters left out.
+
+    What is a little over the limit stays whole: the remark would take as much room.
+    """
+    if len(text) <= limit + 25:
         return text
     head = limit * 2 // 3
     tail = limit - head

@@ -70,9 +70,9 @@ def _write_aside(path: Path, text: str, cleanup: ExitStack) -> Path:
 
 def _sync_folder(folder: Path) -> None:
     """Make the renames last through a power cut, where folders can be opened at all."""
-    if os.name == "nt":
+    if not hasattr(os, "O_DIRECTORY"):
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

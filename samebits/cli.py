@@ -1,0 +1,166 @@
+"""The command line: ``matrix`` runs and reports, ``probe`` runs only.
+
+Exit codes: 0, every comparison is identical, rounding, absent or expected; 1, anything else;
+2, a mistake in matrix.yaml or on the command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from samebits import config
+from samebits.errors import SamebitsError
+from samebits.plan import Selection
+from samebits.progress import choose
+from samebits.reports.write import write
+from samebits.run import DEFAULT_MATRIX, Order, run_matrix
+from samebits.summary import summary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+INTERRUPTED = 130
+_LATEST = Path("reports") / "latest"
+
+
+def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list[str]]:
+    """Do what the command line says; return the exit code and the lines to print.
+
+    Raises:
+        SamebitsError: a mistake of the user, with its own exit code.
+
+    """
+    options = _parser().parse_args(arguments)
+    order = _order(options)
+    report, locks = asyncio.run(run_matrix(order, environ, choose))
+    if options.command == "probe":
+        failed = [stack.failure for stack in report.stacks if stack.failure]
+        return (1, failed) if failed else (0, [])
+    written = write(report, options.reports or order.matrix.parent / _LATEST, locks)
+    return report.exit_code, summary(report, written.markdown)
+
+
+def stack_ids(arguments: Sequence[str]) -> list[str]:
+    """Return the ids of the stacks for which nox offers a ``probe`` session.
+
+    ``arguments`` is nox's own command line, in which ``--matrix`` may stand after ``--``. A
+    matrix with mistakes offers none: the ``matrix`` session is what explains them.
+    """
+    own = list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else []
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("--matrix", type=Path, default=DEFAULT_MATRIX)
+    try:
+        options, _ = parser.parse_known_args(own)
+        return [stack.id for stack in config.load(options.matrix).stacks]
+    except (SamebitsError, argparse.ArgumentError):
+        return []
+
+
+def _order(options: argparse.Namespace) -> Order:
+    selection = Selection.parse(
+        models=options.models,
+        stacks=options.stacks,
+        dtypes=options.dtypes,
+        attention=options.attention,
+        devices=options.devices,
+    )
+    return Order(
+        matrix=options.matrix,
+        selection=selection,
+        fresh=options.fresh,
+        upgrade=options.upgrade,
+        jobs=options.jobs,
+        command=_typed(options),
+    )
+
+
+def _typed(options: argparse.Namespace) -> str:
+    """Return the nox command that runs the same again."""
+    words = ["nox", "-s", "matrix"]
+    given = [
+        word
+        for name in ("models", "stacks", "dtypes", "attention", "devices")
+        if (value := getattr(options, name))
+        for word in (f"--{name}", value)
+    ]
+    if options.matrix != DEFAULT_MATRIX:
+        given += ["--matrix", str(options.matrix)]
+    return shlex.join([*words, "--", *given] if given else words)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="samebits",
+        description="Does a model compute the same bits under every transformers release?",
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    matrix = commands.add_parser(
+        "matrix",
+        help="run the matrix and write the report",
+        description=_MATRIX_HELP,
+        prog="nox -s matrix --",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    probe = commands.add_parser("probe", help="build stacks and run the probes, no report")
+    for command in (matrix, probe):
+        _add_options(command)
+    matrix.add_argument(
+        "--reports", type=Path, metavar="DIR", help="folder of the report (reports/latest)"
+    )
+    return parser
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--matrix", type=Path, default=DEFAULT_MATRIX, metavar="FILE", help="default: matrix.yaml")
+    add("--models", default="", metavar="NAMES", help="names or patterns, such as 'llama*,gpt2'")
+    add("--stacks", default="", metavar="IDS", help="such as 4.48,5.x")
+    add("--dtypes", default="", metavar="NAMES", help="such as float32,bfloat16")
+    add("--attention", default="", metavar="NAMES", help="such as eager,sdpa")
+    add("--devices", default="", metavar="NAMES", help="such as cpu,cuda")
+    add("--fresh", action="store_true", help="use no captures of earlier runs")
+    add("--upgrade", action="store_true", help="resolve the stacks anew to their newest releases")
+    add("--jobs", type=_positive, metavar="N", help="cells at a time (one for each core)")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        msg = "must be 1 or more"
+        raise argparse.ArgumentTypeError(msg)
+    return number
+
+
+_MATRIX_HELP = """\
+Run every model of matrix.yaml on every stack, compare, and write the report.
+
+Filters take names or shell patterns, separated by commas; one that matches nothing is an error.
+Exit code: 0 all comparisons identical, rounding, absent or expected; 1 anything else;
+2 a mistake in matrix.yaml or on the command line.
+"""
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run, print, and return the exit code; a user's mistake is printed without a traceback."""
+    try:
+        code, lines = run(arguments, environ)
+    except SamebitsError as error:
+        _print([str(error)], error=True)
+        return error.exit_code
+    except KeyboardInterrupt:
+        _print(["interrupted; the same command goes on where it was"], error=True)
+        return INTERRUPTED
+    _print(lines)
+    return code
+
+
+def _print(lines: Sequence[str], *, error: bool = False) -> None:
+    stream = sys.stderr if error else sys.stdout
+    encoding = stream.encoding or "ascii"
+    for line in lines:
+        stream.write(line.encode(encoding, "replace").decode(encoding) + "\n")

@@ -1,0 +1,1 @@
+"""What samebits/diagnose.py says of a cell besides its verdict, one noun for each module."""

@@ -1,0 +1,63 @@
+"""Does a run pass, and if not, why?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.diagnosing.amounts import some
+from samebits.words import EXPLANATORY, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from samebits.comparison import CellResult
+    from samebits.document import ExpectedReport, StackReport
+
+PASS, FAIL = 0, 1
+
+
+def exit_code(
+    results: Sequence[CellResult],
+    expected: Iterable[ExpectedReport],
+    stacks: Iterable[StackReport],
+) -> tuple[int, tuple[str, ...]]:
+    """Return the exit code and why it is not 0, one line for each reason.
+
+    0 is said only if something was compared, every cell passes, every expected difference
+    still occurs and every stack could be built.
+    """
+    reasons = (
+        *(f"stack {stack.id} failed: {stack.failure}" for stack in stacks if stack.failure),
+        *_failing(results),
+        *_fixed(expected),
+        *_nothing_compared(results),
+    )
+    return (FAIL if reasons else PASS), reasons
+
+
+def _failing(results: Sequence[CellResult]) -> Iterator[str]:
+    for verdict in Verdict:
+        cells = [str(result.cell) for result in results if result.verdict == verdict]
+        if cells and not verdict.passes and verdict != Verdict.FIXED:  # the entry's line says it
+            number = "1 cell" if len(cells) == 1 else f"{len(cells):,} cells"
+            yield f"{number} with verdict {verdict}: {some(cells)}"
+
+
+def _fixed(expected: Iterable[ExpectedReport]) -> Iterator[str]:
+    for entry in expected:
+        if entry.fixed:
+            names = ", ".join(entry.fixed)
+            where = f"line {entry.line}" if entry.line else "an entry"
+            yield f"expected, {where}: {names} no longer occurs; remove it ({entry.text})"
+
+
+def _nothing_compared(results: Iterable[CellResult]) -> Iterator[str]:
+    if not any(_was_compared(result) for result in results):
+        yield "nothing was compared: no cell ran on both the reference and another stack"
+
+
+def _was_compared(result: CellResult) -> bool:
+    return result.verdict != Verdict.REFERENCE and any(
+        signal.outcome in ("identical", "differs") and signal.signal not in EXPLANATORY
+        for signal in result.signals
+    )

@@ -1,0 +1,162 @@
+"""Which differences does matrix.yaml expect, and which of them no longer occur?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Literal
+
+from samebits.document import ExpectedReport
+from samebits.words import EXPLANATORY, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from samebits.comparison import CellResult
+    from samebits.matrix import Expected
+    from samebits.words import CellId
+
+Kind = Literal["differs", "unstable", "failed"]
+Item = tuple[Literal["model", "stack"], str]
+
+KINDS: dict[Kind, frozenset[Verdict]] = {
+    "differs": frozenset({Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED}),
+    "unstable": frozenset({Verdict.UNSTABLE}),
+    "failed": frozenset({Verdict.FAILED}),
+}
+"""What an entry's ``verdict`` covers."""
+
+UNTELLING: dict[Kind, frozenset[Verdict]] = {
+    "differs": frozenset({Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE}),
+    "unstable": frozenset({Verdict.FAILED}),
+    "failed": frozenset({Verdict.UNSTABLE}),
+}
+"""Verdicts that do not tell whether an expected difference is gone.
+
+A cell that failed may still differ; one that became the reference is compared with nothing.
+"""
+
+
+def apply_expected(
+    results: Sequence[CellResult], rules: Sequence[Expected], plan: Collection[CellId]
+) -> tuple[tuple[CellResult, ...], tuple[ExpectedReport, ...]]:
+    """Return the results with expected differences marked, and a report on every entry.
+
+    ``plan`` is every cell of the matrix, those that this run's filters left out included: an
+    entry's model or stack is `fixed` only if all cells that it speaks of were run, none of
+    them shows the difference, and every one of them could have.
+    """
+    entries = [_Entry(rule, results, plan) for rule in rules]
+    covered = {result.cell: _covering(result, entries) for result in results}
+    reports = tuple(entry.report(covered) for entry in entries)
+    fixed = {cell for entry in entries for cell in entry.fixed_cells()}
+    return tuple(_applied(result, covered[result.cell], fixed) for result in results), reports
+
+
+@dataclass(frozen=True, eq=False)
+class _Entry:
+    """One entry of ``expected`` beside the results of a run."""
+
+    rule: Expected
+    results: Sequence[CellResult]
+    plan: Collection[CellId]
+
+    @property
+    def items(self) -> list[Item]:
+        """The entry's models and stacks, each of which must still occur."""
+        models: list[Item] = [("model", name) for name in self.rule.model]
+        return [*models, *(("stack", name) for name in self.rule.stack)]
+
+    def occurs_in(self, result: CellResult) -> bool:
+        """Return True if the cell shows the difference, be it among others."""
+        if not self._speaks_of(result.cell) or result.judged not in KINDS[self.rule.verdict]:
+            return False
+        signals = _at_issue(result)
+        return not signals or any(_matches(signal, self.rule.signal) for signal in signals)
+
+    def fixed_items(self) -> list[Item]:
+        """Return the items that were looked for everywhere and occur nowhere."""
+        return [item for item in self.items if self._is_fixed(item)]
+
+    def fixed_cells(self) -> list[CellId]:
+        """Return the cells that a fixed item speaks of."""
+        fixed = self.fixed_items()
+        return [r.cell for r in self.results if any(self._item_cell(i, r.cell) for i in fixed)]
+
+    def report(self, covered: dict[CellId, list[_Entry]]) -> ExpectedReport:
+        """Return what the run says of this entry."""
+        rule = self.rule
+        return ExpectedReport(
+            line=rule.line,
+            text=_text(rule),
+            reason=rule.reason,
+            reference=rule.reference,
+            cells=tuple(str(cell) for cell, entries in covered.items() if self in entries),
+            fixed=tuple(name for _, name in self.fixed_items()),
+            evaluated=any(self._speaks_of(result.cell) for result in self.results),
+        )
+
+    def _is_fixed(self, item: Item) -> bool:
+        ran = [result for result in self.results if self._item_cell(item, result.cell)]
+        planned = {cell for cell in self.plan if self._item_cell(item, cell)}
+        untelling = UNTELLING[self.rule.verdict]
+        return (
+            bool(ran)
+            and planned <= {result.cell for result in ran}
+            and not any(self.occurs_in(result) or result.judged in untelling for result in ran)
+        )
+
+    def _item_cell(self, item: Item, cell: CellId) -> bool:
+        name = cell.model if item[0] == "model" else cell.stack
+        return self._speaks_of(cell) and fnmatchcase(name, item[1])
+
+    def _speaks_of(self, cell: CellId) -> bool:
+        rule = self.rule
+        return (
+            _matches(cell.model, rule.model)
+            and _matches(str(cell.variant), rule.variant)
+            and _matches(cell.stack, rule.stack)
+        )
+
+
+def _covering(result: CellResult, entries: Iterable[_Entry]) -> list[_Entry]:
+    """Return the entries that cover a cell together; none if they leave a signal over."""
+    found = [entry for entry in entries if entry.occurs_in(result)]
+    patterns = [pattern for entry in found for pattern in entry.rule.signal]
+    return found if all(_matches(signal, patterns) for signal in _at_issue(result)) else []
+
+
+def _at_issue(result: CellResult) -> list[str]:
+    """Return the signals that an entry has to name to cover the cell."""
+    if result.judged == Verdict.UNSTABLE:
+        names = (name.partition(" ")[0] for name in result.unstable)
+        return list(dict.fromkeys(name.rstrip(":") for name in names if name != "status:"))
+    return [
+        signal.signal
+        for signal in result.signals
+        if signal.outcome == "differs" and signal.signal not in EXPLANATORY
+    ]
+
+
+def _applied(result: CellResult, entries: list[_Entry], fixed: set[CellId]) -> CellResult:
+    if entries:
+        reasons = tuple(dict.fromkeys(entry.rule.reason for entry in entries))
+        return result.model_copy(update={"verdict": Verdict.EXPECTED, "expected": reasons})
+    if result.cell in fixed and result.judged == Verdict.IDENTICAL:
+        return result.model_copy(update={"verdict": Verdict.FIXED})
+    return result
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _text(rule: Expected) -> str:
+    told = {
+        "model": rule.model,
+        "variant": rule.variant,
+        "stack": rule.stack,
+        "signal": rule.signal,
+    }
+    parts = [f"{key} {', '.join(names)}" for key, names in told.items() if names != ("*",)]
+    return f"{rule.verdict}: {'; '.join(parts)}"

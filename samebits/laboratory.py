@@ -1,0 +1,218 @@
+"""How does a plan become captures: stacks built, checkpoints made, cells run, all side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from samebits import cells
+from samebits.cells import CellRunner
+from samebits.checkpoints import Checkpoint, Checkpoints, builder_of
+from samebits.environment import probe_environment
+from samebits.errors import StackError, nearest
+from samebits.fingerprint import machine_fingerprint
+from samebits.probing import PROBES, StackProcess, start_process, tail
+from samebits.stacks import Stack, StackBuilder, probes_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from samebits.capture import Capture
+    from samebits.matrix import Matrix, ModelSpec, StackSpec
+    from samebits.plan import Plan
+    from samebits.probing import Starter
+    from samebits.progress import Progress
+    from samebits.store import Store
+    from samebits.words import CellId
+
+Runs = tuple["Capture", "Capture"]
+
+
+class BuildFailed(Exception):  # noqa: N818  the cells of the model say it, the run goes on
+    """A checkpoint could not be made; the message says why."""
+
+
+class Laboratory:
+    """Everything that a run shares: the folder of work, the slots, the stacks' processes."""
+
+    def __init__(
+        self,
+        root: Path,
+        matrix: Matrix,
+        plan: Plan,
+        store: Store,
+        progress: Progress,
+        environ: Mapping[str, str],
+        *,
+        fresh: bool = False,
+        upgrade: bool = False,
+        slots: int | None = None,
+        starter: Starter = start_process,
+        builder: Callable[[StackSpec], Stack] | None = None,
+    ) -> None:
+        self.stacks: dict[str, Stack] = {}
+        self.failures: dict[str, str] = {}
+        self.checkpoints: dict[str, Checkpoint] = {}
+        self.machine: dict[str, Any] | None = None
+        self.environment: dict[str, str] = {}
+        self._root = root
+        self._matrix = matrix
+        self._plan = plan
+        self._progress = progress
+        self._environ = environ
+        self._starter = starter
+        self._fingerprint = machine_fingerprint()
+        self._n_slots = slots or len(os.sched_getaffinity(0))
+        self._slots = asyncio.Semaphore(self._n_slots)
+        probes = probes_digest(PROBES)
+        self._shelf = Checkpoints(root, Path(matrix.path).parent, probes)
+        self._runner = CellRunner(root, store, probes, self._fingerprint, fresh=fresh)
+        self._processes: dict[str, StackProcess] = {}
+        stack_builder = StackBuilder(
+            root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade
+        )
+        self._build_stack = builder or stack_builder.build
+        self._made: dict[str, asyncio.Task[Checkpoint]] = {}
+
+    async def observe(self) -> dict[CellId, Runs]:
+        """Build what is needed and return the captures of every cell of the plan."""
+        await self._build_stacks()
+        self._open_processes()
+        for name in self._plan.models:
+            self._made[name] = asyncio.create_task(self._checkpoint(self._matrix.model(name)))
+        runs = await asyncio.gather(*(self._observe(cell) for cell in self._plan.cells))
+        self._remember_machine()
+        return dict(zip(self._plan.cells, runs, strict=True))
+
+    async def look_again(self, wanted: Mapping[CellId, Iterable[str]]) -> None:
+        """Run cells once more for the values of tensors that turned out to differ."""
+        await asyncio.gather(*(self._observe(cell, tuple(h)) for cell, h in wanted.items()))
+
+    async def close(self) -> None:
+        """End all processes and tasks."""
+        for task in self._made.values():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, BuildFailed):
+                await task
+        await asyncio.gather(*(process.close() for process in self._processes.values()))
+
+    async def _build_stacks(self) -> None:
+        specs = [self._matrix.stack(stack_id) for stack_id in self._needed_stacks()]
+        await asyncio.gather(*(self._build_one(spec) for spec in specs))
+
+    def _needed_stacks(self) -> Sequence[str]:
+        """Return the stacks of the plan, and those that may have to make a checkpoint for it."""
+        planned = set(self._plan.stacks)
+        built = [self._matrix.model(name).build for name in self._plan.models]
+        if any(recipe is not None and recipe.stack is None for recipe in built):
+            order = [spec.id for spec in self._matrix.stacks]
+            planned |= set(order[: max(order.index(stack) for stack in planned) + 1])
+        planned |= {recipe.stack for recipe in built if recipe is not None and recipe.stack}
+        return [spec.id for spec in self._matrix.stacks if spec.id in planned]
+
+    async def _build_one(self, spec: StackSpec) -> None:
+        self._progress.stack(spec.id, "resolving and building")
+        try:
+            self.stacks[spec.id] = await asyncio.to_thread(self._build_stack, spec)
+        except StackError as error:
+            self.failures[spec.id] = str(error)
+            self._progress.stack(spec.id, "failed")
+            return
+        self._progress.stack(spec.id, f"transformers {self.stacks[spec.id].transformers}")
+
+    def _open_processes(self) -> None:
+        needs_hub = any(self._matrix.model(name).hub for name in self._plan.models)
+        for stack in self.stacks.values():
+            modules = self._root / "modules" / f"{stack.lock_digest[:12]}-{os.getpid()}"
+            self.environment = probe_environment(
+                self._environ, needs_hub=needs_hub, modules_cache=str(modules)
+            )
+            log = self._root / "logs" / f"{stack.id}-{os.getpid()}.log"
+            self._processes[stack.id] = StackProcess(
+                stack.id, stack.python, self.environment, log, self._slots, self._starter
+            )
+
+    async def _checkpoint(self, model: ModelSpec) -> Checkpoint:
+        """Return the model's checkpoint, made first if it is a recipe.
+
+        Raises:
+            BuildFailed: no stack knows the architecture, or the one that does failed.
+
+        """
+        if model.build is None:
+            found = await asyncio.to_thread(self._shelf.given, model)
+        else:
+            found = await self._made_checkpoint(model)
+        self.checkpoints[model.name] = found
+        return found
+
+    async def _made_checkpoint(self, model: ModelSpec) -> Checkpoint:
+        ordered = [self.stacks[s.id] for s in self._matrix.stacks if s.id in self.stacks]
+        builder = builder_of(model, ordered)
+        if builder is None:
+            raise BuildFailed(_no_builder(model, ordered))
+        if (there := self._shelf.made(model, builder)) is not None:
+            return there
+        folder = self._shelf.folder(model, builder)
+        log = folder.with_suffix(".log")
+        assert model.build is not None
+        job = {
+            "kind": "build",
+            "recipe": model.build.model_dump(mode="json"),
+            "out": str(folder),
+            "log": str(log),
+            "timeout": model.timeout,
+        }
+        ended = await self._processes[builder.id].run(job)
+        if (made := self._shelf.made(model, builder)) is not None:
+            return made
+        msg = f"{builder.id} could not make the checkpoint: {ended.reason}\n{tail(log)}"
+        raise BuildFailed(msg)
+
+    async def _observe(self, cell: CellId, wanted: tuple[str, ...] = ()) -> Runs:
+        stack = self.stacks.get(cell.stack)
+        if stack is None:
+            return self._failed(cell, "stack", self.failures[cell.stack])
+        try:
+            checkpoint = await asyncio.shield(self._made[cell.model])
+        except BuildFailed as error:
+            return self._failed(cell, "build", str(error))
+        self._progress.start(cell)
+        model = self._matrix.model(cell.model)
+        process = self._processes[cell.stack]
+        runs = await self._runner.observe(cell, model, checkpoint, stack, process, wanted)
+        detail = runs[0].failure.message if runs[0].failure else ""
+        self._progress.done(cell, runs[0].status, detail)
+        return runs
+
+    def _failed(self, cell: CellId, phase: str, message: str) -> Runs:
+        self._progress.start(cell)
+        self._progress.done(cell, "failed", message.splitlines()[0])
+        return cells.failed(cell, phase, message)
+
+    def _remember_machine(self) -> None:
+        """Take the machine's facts from a stack that ran, or from the last run on this machine."""
+        path = self._root / f"machine-{self._fingerprint[:12]}.json"
+        machines = (process.machine for process in self._processes.values())
+        self.machine = next((machine for machine in machines if machine is not None), None)
+        if self.machine is not None:
+            path.write_text(json.dumps(self.machine), "utf-8")
+        elif path.exists():
+            self.machine = json.loads(path.read_text("utf-8"))
+        for stack in self.stacks.values():
+            modules = self._root / "modules" / f"{stack.lock_digest[:12]}-{os.getpid()}"
+            shutil.rmtree(modules, ignore_errors=True)
+
+
+def _no_builder(model: ModelSpec, stacks: Sequence[Stack]) -> str:
+    assert model.build is not None
+    if model.build.stack is not None:
+        return f"stack {model.build.stack}, which is to make the checkpoint, could not be built"
+    known = {name for stack in stacks for name in stack.architectures}
+    hint = nearest(model.build.architecture, sorted(known))
+    return f"no stack of the matrix knows the architecture {model.build.architecture!r}; {hint}"

@@ -1,0 +1,250 @@
+"""From matrix.yaml to a report: observe, compare, look again where bits differ, judge, write."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from samebits import config, diagnose
+from samebits.compare import compare, wanted
+from samebits.document import CheckpointReport, MachineReport, Report, Row, StackReport
+from samebits.environment import shown
+from samebits.fingerprint import digest_of_file
+from samebits.laboratory import Laboratory
+from samebits.plan import Selection, plan, reproduce
+from samebits.record import Record
+from samebits.store import Store
+from samebits.words import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from samebits.capture import AttentionSignal, Capture
+    from samebits.comparison import CellResult
+    from samebits.matrix import Matrix
+    from samebits.plan import Plan, PlannedRow
+    from samebits.progress import Progress
+    from samebits.words import CellId
+
+DEFAULT_MATRIX = Path("matrix.yaml")
+WORK = ".samebits"
+"""Folder beside matrix.yaml for stacks, checkpoints and captures; it can be removed any time."""
+
+
+class Order(Record):
+    """What the command line asks for."""
+
+    matrix: Path = DEFAULT_MATRIX
+    selection: Selection = Selection()
+    fresh: bool = False
+    """Do not use captures of earlier runs."""
+    upgrade: bool = False
+    """Resolve the stacks anew."""
+    jobs: int | None = None
+    """Cells that run at a time; None: one for each core."""
+    command: str = ""
+    """As the user typed it, for the report."""
+
+
+async def run_matrix(
+    order: Order, environ: Mapping[str, str], progress: Callable[[int], Progress]
+) -> tuple[Report, dict[str, str]]:
+    """Run the matrix and return the report, with the locks by their path beside it.
+
+    Raises:
+        MatrixError: matrix.yaml has problems.
+        SelectionError: the filters match nothing.
+
+    """
+    started, clock = datetime.now(UTC), time.monotonic()
+    matrix = config.load(order.matrix)
+    planned = plan(matrix, order.selection)
+    root = order.matrix.resolve().parent / WORK
+    store = Store(root)
+    shown_progress = progress(len(planned.cells))
+    laboratory = Laboratory(
+        root,
+        matrix,
+        planned,
+        store,
+        shown_progress,
+        environ,
+        fresh=order.fresh,
+        upgrade=order.upgrade,
+        slots=order.jobs,
+    )
+    try:
+        runs = await laboratory.observe()
+        await laboratory.look_again(_wanted(planned, runs, store))
+    finally:
+        await laboratory.close()
+        shown_progress.close()
+    results = _results(order, planned, runs, store)
+    report = _report(order, planned, matrix, laboratory, runs, results)
+    took = round(time.monotonic() - clock, 1)
+    stamp = started.isoformat(timespec="seconds").replace("+00:00", "Z")
+    locks = {_lock_path(stack.id): stack.lock for stack in laboratory.stacks.values()}
+    return report.model_copy(update={"started": stamp, "seconds": took}), locks
+
+
+def _reference(row: PlannedRow, runs: Mapping[CellId, diagnose.Runs]) -> CellId | None:
+    cells = {cell: runs[cell] for cell in row.cells}
+    return diagnose.choose_reference(cells, row.reference)
+
+
+def _wanted(
+    planned: Plan, runs: Mapping[CellId, diagnose.Runs], store: Store
+) -> dict[CellId, set[str]]:
+    """Return the hashes, by cell, whose values are needed and were not kept at first."""
+    found: dict[CellId, set[str]] = {}
+    for row in planned.rows:
+        reference = _reference(row, runs)
+        for cell in row.cells:
+            if reference is None or cell == reference or runs[cell][0].status != "complete":
+                continue
+            one, other = runs[reference][0], runs[cell][0]
+            for of, hashes in wanted(one, other, compare(one, other, store), store):
+                found.setdefault(of, set()).update(hashes)
+    return found
+
+
+def _results(
+    order: Order,
+    planned: Plan,
+    runs: Mapping[CellId, diagnose.Runs],
+    store: Store,
+) -> list[CellResult]:
+    found = []
+    for row in planned.rows:
+        reference = _reference(row, runs)
+        for cell in row.cells:
+            command = reproduce(
+                cell,
+                reference.stack if reference else None,
+                str(order.matrix),
+                str(DEFAULT_MATRIX),
+            )
+            against = runs[reference] if reference else None
+            found.append(diagnose.result(cell, runs[cell], against, store, reproduce=command))
+    return found
+
+
+def _report(
+    order: Order,
+    planned: Plan,
+    matrix: Matrix,
+    laboratory: Laboratory,
+    runs: Mapping[CellId, diagnose.Runs],
+    found: list[CellResult],
+) -> Report:
+    everything = plan(matrix, Selection()).cells
+    results, expected = diagnose.apply_expected(found, matrix.expected, everything)
+    stacks = tuple(_stack(stack, matrix, laboratory) for stack in planned.stacks)
+    code, reasons = diagnose.exit_code(results, expected, stacks)
+    by_cell = {result.cell: result for result in results}
+    return Report(
+        samebits=_version(),
+        matrix=order.matrix.name,
+        matrix_digest=digest_of_file(order.matrix),
+        started="",
+        seconds=0.0,
+        command=order.command,
+        reference=matrix.reference,
+        stacks=stacks,
+        checkpoints=_checkpoints(planned, laboratory),
+        rows=tuple(_row(row, matrix, by_cell, runs) for row in planned.rows),
+        expected=expected,
+        machine=_machine(laboratory),
+        counts=_counts(results),
+        exit_code=code,
+        reasons=reasons,
+    )
+
+
+def _row(
+    row: PlannedRow,
+    matrix: Matrix,
+    results: Mapping[CellId, CellResult],
+    runs: Mapping[CellId, diagnose.Runs],
+) -> Row:
+    reference = _reference(row, runs)
+    return Row(
+        model=row.model,
+        variant=str(row.variant),
+        group=matrix.model(row.model).group,
+        reference=reference.stack if reference else None,
+        cells=tuple(results[cell] for cell in row.cells),
+        attention={
+            cell.stack: signal
+            for cell in row.cells
+            if (signal := _attention(runs[cell][0])) is not None
+        },
+    )
+
+
+def _attention(capture: Capture) -> AttentionSignal | None:
+    return capture.signals.attention
+
+
+def _stack(stack_id: str, matrix: Matrix, laboratory: Laboratory) -> StackReport:
+    spec, stack = matrix.stack(stack_id), laboratory.stacks.get(stack_id)
+    if stack is None:
+        return StackReport(id=stack_id, failure=laboratory.failures[stack_id])
+    return StackReport(
+        id=stack_id,
+        transformers=stack.transformers,
+        torch=stack.packages.get("torch"),
+        python=spec.python,
+        packages=stack.packages,
+        lock=_lock_path(stack_id),
+        lock_digest=stack.lock_digest,
+    )
+
+
+def _lock_path(stack_id: str) -> str:
+    return f"locks/{stack_id}.txt"
+
+
+def _checkpoints(planned: Plan, laboratory: Laboratory) -> tuple[CheckpointReport, ...]:
+    known = laboratory.checkpoints
+    return tuple(
+        CheckpointReport(
+            model=name,
+            source=known[name].said,
+            digest=known[name].digest,
+            parameters=known[name].parameters,
+        )
+        for name in planned.models
+        if name in known
+    )
+
+
+def _machine(laboratory: Laboratory) -> MachineReport | None:
+    facts = laboratory.machine
+    if facts is None:
+        return None
+    return MachineReport(
+        platform=facts["platform"],
+        cpu=facts["cpu"],
+        cpu_capability=facts["cpu_capability"],
+        cores=facts["cores"],
+        threads=facts["threads"],
+        flags=facts["flags"],
+        environment=shown(laboratory.environment),
+    )
+
+
+def _counts(results: tuple[CellResult, ...]) -> dict[Verdict, int]:
+    counted = Counter(result.verdict for result in results)
+    return {verdict: counted[verdict] for verdict in Verdict if counted[verdict]}
+
+
+def _version() -> str:
+    try:
+        return version("samebits")
+    except PackageNotFoundError:
+        return "0.1.0 (checkout)"

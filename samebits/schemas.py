@@ -1,0 +1,97 @@
+"""What may stand in the files that samebits reads and writes: their JSON schemas.
+
+The copies under samebits/schemas/ are for editors and for readers in other languages.
+``python -m samebits.schemas`` writes them again; tests/test_schemas.py keeps them equal.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from samebits.capture import Capture
+from samebits.document import Report
+from samebits.matrixfile import MatrixFile
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+    from pydantic_core import core_schema
+
+FOLDER = Path(__file__).parent / "schemas"
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
+    "matrix.schema.json": (MatrixFile, "matrix.yaml"),
+    "capture.schema.json": (Capture, "capture of one run of one cell"),
+    "report.schema.json": (Report, "report.json"),
+}
+
+
+def render() -> dict[str, str]:
+    """Return every schema as text, by the name of its file."""
+    return {name: _text(model, title) for name, (model, title) in _SCHEMAS.items()}
+
+
+def write(folder: Path = FOLDER) -> None:
+    """Write every schema into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in render().items():
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+
+
+class _Generator(GenerateJsonSchema):
+    """Says what is true of our files and no more."""
+
+    def float_schema(self, schema: core_schema.FloatSchema) -> dict[str, Any]:
+        """Allow NaN and infinities as the strings that records write, unless they are refused."""
+        number = super().float_schema(schema)
+        if schema.get("allow_inf_nan") is False:
+            return number
+        return {"anyOf": [number, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
+
+
+def _text(model: type[BaseModel], title: str) -> str:
+    schema = model.model_json_schema(schema_generator=_Generator)
+    schema = {"$schema": _DIALECT, **_tidy(schema), "title": f"samebits: {title}"}
+    return json.dumps(_ordered(schema), indent=2, ensure_ascii=False) + "\n"
+
+
+def _tidy(part: Any) -> Any:  # noqa: ANN401  # any JSON
+    """Drop what an editor would show and nobody needs: titles made of names, null defaults."""
+    if isinstance(part, list):
+        return [_tidy(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    return {key: _tidy(value) for key, value in part.items() if not _is_noise(key, value)}
+
+
+def _is_noise(key: str, value: object) -> bool:
+    return (key == "title" and isinstance(value, str)) or (key == "default" and value is None)
+
+
+_ORDER = ("$schema", "$ref", "title", "description", "type", "const", "enum", "pattern", "anyOf")
+_AT_THE_END = ("properties", "required", "additionalProperties", "examples", "default", "$defs")
+
+
+def _ordered(part: Any, *, is_schema: bool = True) -> Any:  # noqa: ANN401  # any JSON
+    """Put what a reader looks for first; properties stay in the order of the records."""
+    if isinstance(part, list):
+        return [_ordered(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    keys = sorted(part, key=_rank) if is_schema else list(part)
+    named = ("properties", "$defs", "default")
+    return {key: _ordered(part[key], is_schema=key not in named) for key in keys}
+
+
+def _rank(key: str) -> int:
+    if key in _ORDER:
+        return _ORDER.index(key)
+    return len(_ORDER) + (_AT_THE_END.index(key) + 1 if key in _AT_THE_END else 0)
+
+
+if __name__ == "__main__":
+    write()

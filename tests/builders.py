@@ -1,0 +1,194 @@
+"""Small captures to compare, with their tensors in memory."""
+
+import numpy as np
+
+from samebits.capture import (
+    AttentionCall,
+    AttentionSignal,
+    BufferFacts,
+    Capture,
+    Failure,
+    ForwardFacts,
+    GreedyFacts,
+    InvFreqFacts,
+    Layer,
+    LoadFacts,
+    Piece,
+    SdpaCall,
+    Signals,
+    Skip,
+    WeightFacts,
+    WeightsSignal,
+)
+from samebits.tensor import NUMPY_DTYPES, TensorRef, tensor_hash
+from samebits.words import CellId, Variant
+
+NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
+
+
+class Memory:
+    """A TensorSource whose tensors are arrays, and the maker of refs to them."""
+
+    def __init__(self):
+        self.arrays = {}
+        self.reads = 0
+
+    def put(self, array, *, stored=True):
+        array = np.ascontiguousarray(array).reshape(np.shape(array))
+        name = NAMES[array.dtype]
+        hash = tensor_hash(name, array.shape, array.tobytes())
+        if stored:
+            self.arrays[hash] = array
+        return TensorRef(hash=hash, dtype=name, shape=array.shape, stored=stored)
+
+    def has(self, ref):
+        return ref.hash in self.arrays
+
+    def tensor(self, ref):
+        self.reads += 1
+        return self.arrays[ref.hash]
+
+
+def values(*shape, seed=0, dtype=np.float32):
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def nudged(array, *index, by=1e-6):
+    """Return a copy that differs in one element; the bits change, however small ``by`` is."""
+    other = array.copy()
+    other[index] = np.nextafter(other[index], np.float32(np.inf)) if by == 0 else other[index] + by
+    assert other.tobytes() != array.tobytes()
+    return other
+
+
+def cell_id(stack="4.48", model="llama", dtype="float32", attention="sdpa"):
+    return CellId(model=model, variant=Variant(dtype=dtype, attention=attention), stack=stack)
+
+
+def weight(
+    memory, array, *pieces, origin=None, kind="parameter", layout="", aliases=(), stored=False
+):
+    """Return a tensor that is loaded if it has pieces: names, or (name, part) pairs."""
+    told = [
+        Piece(tensor=p) if isinstance(p, str) else Piece(tensor=p[0], part=p[1]) for p in pieces
+    ]
+    return WeightFacts(
+        ref=memory.put(array, stored=stored),
+        kind=kind,
+        origin=origin or ("loaded" if pieces else "derived"),
+        layout=layout,
+        pieces=tuple(told),
+        aliases=aliases,
+    )
+
+
+def weights_signal(tensors, *, checkpoint_tensors=4, unused=()):
+    return WeightsSignal(tensors=tensors, checkpoint_tensors=checkpoint_tensors, unused=unused)
+
+
+def buffer(memory, array, *, persistent=False, fresh="equal", unwritten=False):
+    ref = memory.put(array)
+    return BufferFacts(ref=ref, persistent=persistent, fresh=fresh, unwritten=unwritten)
+
+
+def frequencies(memory, array, *, scaling=1.0, formula=None):
+    return InvFreqFacts(
+        ref=memory.put(array),
+        module="model.rotary_emb",
+        rope_type="default",
+        attention_scaling=scaling,
+        fresh="equal",
+        formula=formula,
+    )
+
+
+def layers(memory, *arrays, names=None, padded=True, stored=True):
+    if names is None:
+        names = ["embeddings", *(f"model.layers.{i}" for i in range(len(arrays) - 1))]
+    return tuple(
+        Layer(name=name, ref=memory.put(array, stored=stored), padded=padded)
+        for name, array in zip(names, arrays, strict=True)
+    )
+
+
+def forward(memory, *, ids=None, hidden=(), logits=None, real_rows=None, stored=True, **more):
+    ids = np.arange(6).reshape(1, 6) if ids is None else np.asarray(ids)
+    return ForwardFacts(
+        inputs={"input_ids": memory.put(ids.astype(np.int64))},
+        hidden_states=hidden,
+        logits=None if logits is None else memory.put(logits, stored=stored),
+        real_rows=real_rows,
+        **more,
+    )
+
+
+def decoded(*ids, top=None):
+    top = top or [2.0 - i / 8 for i in range(len(ids))]
+    return GreedyFacts(
+        ids=ids, top2=tuple(((i, t), (i + 1, t - 1)) for i, t in zip(ids, top, strict=True))
+    )
+
+
+def call(layer, **sdpa):
+    settings = {"enable_gqa": False, "is_causal": True, "mask": None, "scale": 0.25} | sdpa
+    return AttentionCall(
+        module=f"model.layers.{layer}.self_attn",
+        module_class="LlamaAttention",
+        function="sdpa_attention_forward",
+        source="integrations/sdpa_attention.py:40",
+        sdpa=SdpaCall(query="q", key="k", value="v", **settings),
+        aten=("aten::_scaled_dot_product_flash_attention_for_cpu",),
+    )
+
+
+def attention(*calls, prompt="short"):
+    return AttentionSignal(requested="sdpa", resolved="sdpa", calls={prompt: calls})
+
+
+def capture(stack="4.48", *, run="a", status="complete", model="llama", skips=(), **signals):
+    """Return a capture; ``skips`` maps what -> reason."""
+    told = tuple(Skip(what=what, reason=why) for what, why in dict(skips).items())
+    failure = None
+    if status == "failed":
+        failure = Failure(phase="load", type="ImportError", message="no such name", traceback="")
+    return Capture(
+        cell=cell_id(stack, model),
+        run=run,
+        status=status,
+        failure=failure,
+        absent="llama is not known here" if status == "absent" else None,
+        skips=told,
+        signals=Signals(**signals),
+    )
+
+
+def sound_signals(memory):
+    """Return every signal of a small model, as the fields of Signals."""
+    hidden = [values(1, 6, 4, seed=seed) for seed in range(3)]
+    return {
+        "load": LoadFacts(model_class="Llama", requested_dtype="float32", seconds=0.1),
+        "config": {"hidden_size": 4, "rope": {"theta": 10000.0}},
+        "weights": weights_signal(
+            {
+                "model.embed.weight": weight(memory, values(8, 4, seed=10), "embed"),
+                "model.layers.0.q.weight": weight(memory, values(4, 4, seed=11), "layers.0.q"),
+                "model.layers.1.q.weight": weight(memory, values(4, 4, seed=12), "layers.1.q"),
+                "model.norm.weight": weight(memory, values(4, seed=13), "norm"),
+            }
+        ),
+        "buffers": {"model.mask": buffer(memory, values(3, 3, seed=14))},
+        "inv_freq": {"model.rotary_emb.inv_freq": frequencies(memory, values(2, seed=15))},
+        "attention": attention(call(0), call(1)),
+        "forward": {
+            "short": forward(
+                memory, hidden=layers(memory, *hidden), logits=values(1, 6, 8, seed=16)
+            )
+        },
+        "greedy": {"short": decoded(3, 1, 4)},
+    }
+
+
+def sound(memory, stack="4.48", *, run="a", skips=(), model="llama", **changed):
+    """Return a complete capture of a small model, with some signals changed."""
+    signals = sound_signals(memory) | changed
+    return capture(stack, run=run, skips=skips, model=model, **signals)

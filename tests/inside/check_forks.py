@@ -1,0 +1,46 @@
+"""probe_forks and probe_load: each branch belongs to the release that runs it."""
+
+import probe_forks as forks
+import probe_load
+import transformers
+
+MAJOR = int(transformers.__version__.split(".")[0])
+
+
+def test_dtype_keyword():
+    assert forks.dtype_keyword() == ("dtype" if transformers.__version__ >= "4.57" else "torch_dtype")
+    assert forks.TAKEN["dtype keyword"]
+
+
+def test_loading_info_is_sorted_text_in_every_release():
+    info = {"missing_keys": {"b", "a"}, "unexpected_keys": ["c"], "mismatched_keys": [("d", (1,), (2,))]}
+    found = forks.loading_info(info)
+    assert found["missing_keys"] == ["a", "b"]
+    assert found["mismatched_keys"] == ["('d', (1,), (2,))"]
+
+
+def test_rope_settings_read_alike():
+    config = transformers.LlamaConfig(rope_theta=1234.0)
+    settings = forks.rope_settings(config)
+    assert settings["rope_theta"] == 1234.0
+    assert settings["rope_type"] == "default"
+
+
+def test_effective_configs_spell_rope_alike():
+    values = probe_load.effective_config(transformers.LlamaConfig(rope_theta=1234.0))
+    assert values["rope_parameters"] == {"rope_theta": 1234.0, "rope_type": "default"}
+    assert "torch_dtype" not in values
+    assert "transformers_version" not in values
+
+
+def test_architectures_are_those_of_the_library_without_importing_it():
+    import probe_architectures
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
+    assert probe_architectures.architectures() == sorted(CONFIG_MAPPING_NAMES)
+
+
+def test_heads():
+    assert probe_load.head_of("GPT2LMHeadModel") == "causal-lm"
+    assert probe_load.head_of("BertForMaskedLM") == "masked-lm"
+    assert probe_load.head_of("BertModel") == "base"

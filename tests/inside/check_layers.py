@@ -1,0 +1,45 @@
+"""probe_layers: outputs of all layers in order, whatever a layer returns, before they change."""
+
+import torch
+from probe_layers import first_tensor, layers, recorded
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, form):
+        super().__init__()
+        self.form = form
+        self.parts = torch.nn.ModuleList([torch.nn.Identity()])
+
+    def forward(self, hidden_states):
+        out = hidden_states + 1
+        return {"tensor": out, "tuple": (out, None), "mapping": {"hidden": out}}[self.form]
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.h = torch.nn.ModuleList([Layer(form) for form in ("tensor", "tuple", "mapping")])
+
+    def forward(self, x):
+        x = self.h[0](hidden_states=x)
+        x = self.h[1](x)[0]
+        x = self.h[2](x)["hidden"]
+        return x.mul_(100)
+
+
+def test_only_the_outer_lists_are_layers():
+    assert [name for name, _ in layers(Model())] == ["h.0", "h.1", "h.2"]
+
+
+def test_embeddings_and_outputs_are_copied_before_they_change():
+    model = Model()
+    with recorded(model) as outputs:
+        model(torch.zeros(1, 2))
+    assert [name for name, _ in outputs] == ["embeddings", "h.0", "h.1", "h.2"]
+    assert [float(t[0, 0]) for _, t in outputs] == [0.0, 1.0, 2.0, 3.0]
+    assert not any(layer._forward_hooks for layer in model.h)
+
+
+def test_an_output_without_tensors_is_none():
+    assert first_tensor(None) is None
+    assert first_tensor((None, 3)) is None

@@ -1,0 +1,65 @@
+"""probe_tensor: the hash is the bits, and the bytes that are kept are the tensor's."""
+
+import tempfile
+from pathlib import Path
+
+import probe_tensor
+import torch
+from probe_tensor import Keeper, NotHashable, raw_bytes, tensor_hash
+
+
+def test_signed_zero_and_nan_payload_are_other_bits():
+    assert tensor_hash(torch.tensor([0.0])) != tensor_hash(torch.tensor([-0.0]))
+    quiet, other = (torch.tensor([n], dtype=torch.int32).view(torch.float32) for n in (0x7FC00000, 0x7FC00001))
+    assert tensor_hash(quiet) != tensor_hash(other)
+    assert tensor_hash(quiet) == tensor_hash(quiet.clone())
+
+
+def test_dtype_and_shape_are_part_of_the_hash():
+    x = torch.arange(6, dtype=torch.float32)
+    assert tensor_hash(x) != tensor_hash(x.reshape(2, 3))
+    assert tensor_hash(x.view(torch.int32)) != tensor_hash(x)
+
+
+def test_a_transposed_matrix_is_another_tensor_and_a_strided_one_is_not():
+    x = torch.arange(6.0).reshape(2, 3)
+    assert tensor_hash(x) != tensor_hash(x.t())
+    assert tensor_hash(x.t().contiguous()) == tensor_hash(x.t())
+
+
+def test_zero_dimensional_boolean_complex_and_empty_tensors_have_bytes():
+    assert len(raw_bytes(torch.tensor(1.5))) == 4
+    assert len(raw_bytes(torch.tensor([True, False]))) == 2
+    assert len(raw_bytes(torch.ones(2, dtype=torch.complex64))) == 16
+    assert len(raw_bytes(torch.empty(0, 3))) == 0
+    assert len(raw_bytes(torch.ones(3, dtype=torch.bfloat16))) == 6
+
+
+def test_a_meta_tensor_has_none():
+    try:
+        tensor_hash(torch.empty(2, device="meta"))
+    except NotHashable as reason:
+        assert "meta" in str(reason)
+    else:
+        raise AssertionError
+
+
+def test_keeper_stores_small_and_wanted_tensors_only():
+    with tempfile.TemporaryDirectory() as root:
+        small, large, wanted = torch.ones(2), torch.ones(100), torch.zeros(100)
+        keeper = Keeper(root, limit=16, wanted=[tensor_hash(wanted)])
+        refs = [keeper.ref(t) for t in (small, large, wanted)]
+        assert [ref["stored"] for ref in refs] == [True, False, True]
+        files = {path.stem: path.read_bytes() for path in Path(root).rglob("*.bin")}
+        assert files == {ref["hash"]: bytes(raw_bytes(t)) for ref, t in zip(refs[::2], (small, wanted))}
+        assert not list(Path(root).rglob("*.tmp"))
+
+
+def test_known_hashes_are_those_of_the_host():
+    import json
+
+    for line in json.loads(Path(__file__).with_name("hashes.json").read_text()):
+        flat = torch.tensor(list(bytes.fromhex(line["bytes"])), dtype=torch.uint8)
+        tensor = flat.view(getattr(torch, line["dtype"])).reshape(line["shape"])
+        assert tensor_hash(tensor) == line["hash"], line
+    assert probe_tensor.HASH_HEADER == b"samebits-tensor-1"

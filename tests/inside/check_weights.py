@@ -1,0 +1,132 @@
+"""probe_weights: every layout that carries the same numbers is traced, nothing else is."""
+
+import tempfile
+from pathlib import Path
+
+import probe_heap
+import probe_weights
+import torch
+from probe_checkpoint import Checkpoint
+from probe_tensor import Keeper, tensor_hash
+from probe_weights import Tracer
+from safetensors.torch import save_file
+
+
+def checkpoint(**tensors):
+    folder = Path(tempfile.mkdtemp())
+    save_file({k.replace("__", "."): v.contiguous() for k, v in tensors.items()}, folder / "model.safetensors")
+    return Checkpoint.find(str(folder), None)
+
+
+def numbers(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def traced(tensor, name="x", **tensors):
+    return Tracer(checkpoint(**tensors)).trace(name, tensor)
+
+
+def test_as_it_is_and_renamed():
+    a = numbers(3, 4)
+    assert traced(a, "a", a=a) == ("", (("a", "", False),))
+    assert traced(a, "renamed", a=a) == ("", (("a", "", False),))
+
+
+def test_cast_to_the_dtype_in_memory():
+    a = numbers(3, 4)
+    assert traced(a.to(torch.bfloat16), "a", a=a).layout == ""
+
+
+def test_transposed_and_reshaped():
+    a = numbers(3, 4)
+    assert traced(a.t().contiguous(), a=a) == ("transpose", (("a", "", True),))
+    assert traced(a.reshape(3, 1, 4), a=a) == ("reshape", (("a", "", False),))
+
+
+def test_concatenated_along_either_dimension():
+    q, k = numbers(3, 4), numbers(2, 4, seed=1)
+    assert traced(torch.cat([q, k]), q=q, k=k) == ("concat dim 0", (("q", "", False), ("k", "", False)))
+    q, k = numbers(3, 4), numbers(3, 2, seed=1)
+    assert traced(torch.cat([q, k], 1), q=q, k=k).layout == "concat dim 1"
+
+
+def test_split_says_which_part():
+    qkv = numbers(9, 4)
+    assert traced(qkv[3:6], qkv=qkv) == ("split dim 0", (("qkv", "[3:6]", False),))
+    assert traced(qkv[:, 1:3].contiguous(), qkv=qkv) == ("split dim 1", (("qkv", "[:, 1:3]", False),))
+
+
+def test_stacked_experts_and_their_fused_halves():
+    gates = {f"e__{i}__gate": numbers(5, 4, seed=i) for i in range(3)}
+    ups = {f"e__{i}__up": numbers(5, 4, seed=10 + i) for i in range(3)}
+    downs = {f"e__{i}__down": numbers(4, 5, seed=20 + i) for i in range(3)}
+    everything = {**gates, **ups, **downs}
+    stack = traced(torch.stack(list(downs.values())), **everything)
+    assert stack.layout == "stack"
+    assert [piece[0] for piece in stack.pieces] == [f"e.{i}.down" for i in range(3)]
+    fused = torch.stack([torch.cat([g, u]) for g, u in zip(gates.values(), ups.values())])
+    assert traced(fused, **everything).layout == "stack of concat dim 0"
+    turned = fused.transpose(1, 2).contiguous()
+    assert traced(turned, **everything).layout == "stack of transpose of concat dim 0"
+
+
+def test_one_changed_bit_anywhere_is_not_traced():
+    a, b = numbers(3, 4), numbers(2, 4, seed=1)
+    for tensor in (a, torch.cat([a, b]), a.t().contiguous(), torch.stack([a, a])):
+        wrong = tensor.clone()
+        wrong.view(-1).view(torch.int32)[5] ^= 1
+        assert traced(wrong, a=a, b=b) is None
+
+
+def test_minus_zero_for_zero_is_not_the_same_bits():
+    assert traced(torch.tensor([-0.0, 1.0]), a=torch.tensor([0.0, 1.0])) is None
+
+
+def test_equal_tensors_keep_their_own_names():
+    zeros = {f"layers__{i}__bias": torch.zeros(4) for i in range(3)}
+    tracer = Tracer(checkpoint(**zeros))
+    for i in (2, 0, 1):
+        assert tracer.trace(f"layers.{i}.bias", torch.zeros(4)).pieces[0][0] == f"layers.{i}.bias"
+
+
+def test_renamed_equal_tensors_share_out_the_names():
+    zeros = {f"h__{i}__bias": torch.zeros(4) for i in range(3)}
+    tracer = Tracer(checkpoint(**zeros))
+    names = [tracer.trace(f"layers.{i}.bias", torch.zeros(4)).pieces[0][0] for i in range(3)]
+    assert names == [f"h.{i}.bias" for i in range(3)]
+
+
+class Model(torch.nn.Module):
+    """A parameter from the file, one by formula, one drawn at random, one never written, a tie."""
+
+    def __init__(self):
+        super().__init__()
+        self.loaded = torch.nn.Parameter(numbers(4, 4))
+        self.derived = torch.nn.Parameter(torch.arange(6.0))
+        self.drawn = torch.nn.Parameter(torch.randn(5))
+        self.nowhere = torch.nn.Parameter(torch.empty(7))
+        self.tied = self.loaded
+        self.register_buffer("window", torch.zeros(2), persistent=False)
+
+
+def test_every_origin_is_told_apart():
+    probe_heap.fill_unwritten("a", "cpu")
+    model = Model()
+    facts = probe_weights.weights(
+        model,
+        checkpoint(loaded=model.loaded.data, lost=numbers(2, seed=9)),
+        Keeper(tempfile.mkdtemp(), 0, []),
+        "a",
+        lambda: {"derived": torch.arange(6.0), "drawn": torch.randn(5)},
+        lambda: {name: tensor_hash(t) for name, (_, t, _) in probe_weights.named_state(Model()).items()},
+    )
+    origins = {name: fact["origin"] for name, fact in facts["tensors"].items()}
+    assert origins == {
+        "loaded": "loaded",
+        "derived": "derived",
+        "drawn": "reinitialised",
+        "nowhere": "unwritten",
+    }
+    assert facts["tensors"]["loaded"]["aliases"] == ["tied"]
+    assert facts["unused"] == ["lost"]
+    assert facts["checkpoint_tensors"] == 2

@@ -1,0 +1,424 @@
+"""matrix.yaml: what is read, and one test for each kind of mistake, with its place."""
+
+from pathlib import Path
+
+import pytest
+import yaml as pyyaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from samebits import config, yamltext
+from samebits.errors import MatrixError
+from samebits.matrix import Matrix, Prompt, Rule, StackSpec
+from samebits.matrixfile import (
+    BuildEntry,
+    ExpectedEntry,
+    MatrixFile,
+    ModelEntry,
+    PromptEntry,
+    StackEntry,
+)
+
+PATH = Path("matrix.yaml")
+ONE_MODEL = "models: {llama: {build: llama}}\n"
+
+
+def read(text):
+    content = text if isinstance(text, bytes) else text.encode()
+    return config.parse(yamltext.parse(content), PATH)
+
+
+def problems(text):
+    with pytest.raises(MatrixError) as caught:
+        read(text)
+    return caught.value.problems
+
+
+def stack(id, transformers=None, torch="2.13.0"):
+    return StackSpec(id=id, transformers=transformers or id, torch=torch, python="3.11")
+
+
+def test_defaults():
+    matrix = read(ONE_MODEL)
+    assert matrix.path == "matrix.yaml"
+    assert [stack.id for stack in matrix.stacks] == ["4.48", "4.57", "5.2", "5.x"]
+    assert {(stack.torch, stack.python) for stack in matrix.stacks} == {("2.13.0", "3.11")}
+    assert matrix.reference == "4.48"
+    (model,) = matrix.models
+    assert model.build.architecture == "llama"
+    assert [str(variant) for variant in model.variants] == ["float32-default"]
+    assert (model.greedy, model.timeout) == (12, 120)
+    assert model.prompts["short"] == Prompt(text="The capital of France is", length=9)
+    assert model.prompts["long"].length == "past-window"
+    assert [item.length for item in model.prompts["padded"].batch] == [5, 13]
+
+
+def test_everything_that_can_be_said(tmp_path):
+    (tmp_path / "ckpt").mkdir()
+    (tmp_path / "ckpt" / "config.json").write_text("{}", encoding="utf-8")
+    path = tmp_path / "matrix.yaml"
+    path.write_text(
+        """\
+version: 1
+stacks: ["5.x", {id: old, transformers: "4.48.0", torch: "2.6", packages: [accelerate]}]
+torch: "2.12.0"
+python: "3.12"
+reference: "5.x"
+exclude-newer: 2026-11-20
+defaults:
+  dtypes: [float32, bfloat16]
+  attention: eager
+  devices: [cpu, "cuda:1"]
+  prompts: {one: two words, ids: {ids: [1, 2]}}
+  greedy: 0
+  timeout: 2.5
+models:
+  hubbed: {hub: org/name, revision: main, trust_remote_code: true, dtypes: float16, greedy: 3}
+  ours: {path: ckpt, prompts: {p: {length: past-window}}, attention: [org/kernel], devices: cpu}
+  t5: {build: {architecture: t5, config: {eps: 1e-5}, head: seq2seq-lm, seed: 3, stack: old}}
+include: [{model: "*"}]
+exclude: [{model: "t5*", variant: "bfloat16-*", stack: "5.x", reason: slow}]
+expected:
+  - model: [hubbed, "o*"]
+    stack: old
+    signal: [logits, "attention.*"]
+    verdict: differs
+    reason: known
+    reference: https://example.org/1
+  - {model: t5, stack: old, signal: whatever, verdict: failed, reason: known}
+""",
+        encoding="utf-8",
+    )
+    matrix = config.load(path)
+    assert [stack.id for stack in matrix.stacks] == ["old", "5.x"]
+    assert matrix.stack("old").torch == "2.6"
+    assert matrix.stack("old").packages == ("accelerate",)
+    assert matrix.stack("5.x").torch == "2.12.0"
+    assert matrix.reference == "5.x"
+    assert matrix.exclude_newer == "2026-11-20"
+    hubbed, ours, t5 = matrix.models
+    assert (hubbed.hub, hubbed.revision, hubbed.trust_remote_code) == ("org/name", "main", True)
+    assert (hubbed.dtypes, hubbed.greedy, hubbed.timeout) == (("float16",), 3, 2.5)
+    assert [str(v) for v in hubbed.variants] == ["float16-eager", "float16-eager-cuda1"]
+    assert (ours.path, ours.attention, ours.greedy) == ("ckpt", ("org/kernel",), 0)
+    assert ours.prompts == {"p": Prompt(length="past-window")}
+    assert t5.build.config == {"eps": 1e-5}
+    assert t5.prompts == {"one": Prompt(text="two words"), "ids": Prompt(ids=(1, 2))}
+    assert matrix.include == (Rule(),)
+    assert matrix.exclude[0].model == ("t5*",)
+    first, second = matrix.expected
+    assert (first.model, first.signal) == (("hubbed", "o*"), ("logits", "attention.*"))
+    assert (first.line, second.line) == (21, 27)
+
+
+@pytest.mark.parametrize(
+    ("given", "sorted_ids"),
+    [
+        (["5.x", "5.23.0", "5.2", "4.57", "4.48"], ["4.48", "4.57", "5.2", "5.23.0", "5.x"]),
+        (["4.100", "4.48"], ["4.48", "4.100"]),
+        (["4.48", "4.48.3"], ["4.48.3", "4.48"]),
+        (["5.2", "5", "4.x"], ["4.x", "5.2", "5"]),
+    ],
+    ids=str,
+)
+def test_stacks_are_oldest_first(given, sorted_ids):
+    assert [spec.id for spec in config.oldest_first(map(stack, given))] == sorted_ids
+
+
+def test_stacks_of_one_release_are_sorted_by_torch():
+    new, old = stack("a", "5.2", "2.13.0"), stack("b", "5.2", "2.9.0")
+    assert config.oldest_first([new, old]) == (old, new)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "default",
+        "flash_attention_4",
+        "paged_eager",
+        "sdpa_paged",
+        "my_attention",
+        "kernels-community/flash-attn2",
+        "kernels-community/flash-attn@v1.0:varlen",
+    ],
+)
+def test_attention_of_other_versions_and_makers_is_let_through(name):
+    matrix = read(f'models: {{m: {{build: llama, attention: "{name}"}}}}')
+    assert matrix.models[0].attention == (name,)
+
+
+@pytest.mark.parametrize("key", ["expected", "include", "exclude", "defaults"])
+def test_a_key_whose_entries_are_commented_out_is_left_out(key):
+    assert read(f"{ONE_MODEL}{key}:\n  # - nothing\n") == read(ONE_MODEL)
+
+
+MISTAKES = {
+    "unknown key at the top": ("modles: {}\n", '1:1: unknown key "modles" at the top: did you mean "models"?'),
+    "defaults at the top": (ONE_MODEL + "dtypes: [float32]\n", '2:1: unknown key "dtypes" at the top: write it under defaults:'),
+    "unknown key in a model": ("models: {m: {build: llama, dtype: float32}}\n", '1:28: unknown key "dtype" in m: did you mean "dtypes"?'),
+    "unknown key in a stack": (ONE_MODEL + 'stacks: [{transformer: "5.2", transformers: "5.2"}]\n', '2:11: unknown key "transformer" in stacks: did you mean "transformers"?'),
+    "unknown key in build": ("models: {m: {build: {architecture: t5, heads: x}}}\n", '1:40: unknown key "heads" in build: did you mean "head"?'),
+    "unknown key in defaults": (ONE_MODEL + "defaults: {grady: 1}\n", '2:12: unknown key "grady" in defaults: did you mean "greedy"?'),
+    "unknown key in a prompt": (ONE_MODEL + "defaults: {prompts: {p: {txt: x, text: y}}}\n", '2:26: unknown key "txt" in p: did you mean "text"?'),
+    "unknown key in a batch": (ONE_MODEL + "defaults: {prompts: {p: {batch: [{txt: x, text: y}]}}}\n", '2:35: unknown key "txt" in batch: did you mean "text"?'),
+    "unknown key in a rule": (ONE_MODEL + "exclude: [{models: llama}]\n", '2:12: unknown key "models" in exclude: did you mean "model"?'),
+    "unknown key in expected": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, signals: logits}]\n", '2:52: unknown key "signals" in expected: did you mean "signal"?'),
+    "duplicate key": (ONE_MODEL + "torch: '2.12.0'\ntorch: '2.13.0'\n", '3:1: the key "torch" is given twice, first on line 2: remove one'),
+    "duplicate model": ("models:\n  a: {build: llama}\n  a: {build: t5}\n", '3:3: the key "a" is given twice, first on line 2: remove one'),
+    "unquoted stack": (ONE_MODEL + "stacks: [4.48, 4.50]\n".replace("4.48", "'4.48'"), '2:18: transformers: unquoted, 4.50 is the number 4.5 to YAML: quote it: "4.50"'),
+    "unquoted torch": (ONE_MODEL + "torch: 2.10\n", '2:8: torch: unquoted, 2.10 is the number 2.1 to YAML: quote it: "2.10"'),
+    "unquoted python": (ONE_MODEL + "python: 3.10\n", '2:9: python: unquoted, 3.10 is the number 3.1 to YAML: quote it: "3.10"'),
+    "unquoted stack pattern": (ONE_MODEL + "exclude: [{stack: 5.20}]\n", '2:19: stack: unquoted, 5.20 is the number 5.2 to YAML: quote it: "5.20"'),
+    "unquoted revision": ("models: {m: {hub: a/b, revision: 12345e7}}\n", '1:34: revision: unquoted, 12345e7 is the number 123450000000.0 to YAML: quote it: "12345e7"'),
+    "unquoted no": (ONE_MODEL + "reference: no\n", '2:12: reference: unquoted, no is false to YAML: quote it: "no"'),
+    "bad version": (ONE_MODEL + "stacks: ['>=4.48']\n", '2:10: transformers: ">=4.48" is no version: write one release such as "4.48", or a family such as "4.48" or "5.x"'),
+    "version without a number": (ONE_MODEL + "stacks: [latest]\n", '2:10: transformers: "latest" is no version: write one release such as "4.48.0", or a family such as "4.48" or "5.x"'),
+    "bad torch": (ONE_MODEL + "torch: '2.13.0+cpu'\n", '2:8: torch: "2.13.0+cpu" is no version: write one release such as "2.13.0", or a family such as "4.48" or "5.x"'),
+    "bad python": (ONE_MODEL + "python: '2.7'\n", '2:9: python: "2.7" is no Python version: write one such as "3.11"'),
+    "version of the form": (ONE_MODEL + "version: 2\n", "2:10: version: the number 2 is no version of this file that is known: write version: 1"),
+    "bad dtype": (ONE_MODEL + "defaults: {dtypes: [float32, flaot16]}\n", '2:30: dtypes: "flaot16" is no dtype: did you mean "float16"?'),
+    "dtype by nickname": (ONE_MODEL + "defaults: {dtypes: torch.bf16}\n", '2:20: dtypes: "torch.bf16" is no dtype: did you mean "bfloat16"?'),
+    "dtype of a wrong kind": (ONE_MODEL + "defaults: {dtypes: 16}\n", '2:20: dtypes: "16" is no dtype: choose from "float64", "float32", "float16", "bfloat16"'),
+    "dtype twice": (ONE_MODEL + "defaults: {dtypes: [float16, float16]}\n", '2:12: dtypes: "float16" is listed twice: remove one'),
+    "no dtypes": (ONE_MODEL + "defaults: {dtypes: []}\n", "2:12: dtypes is empty: write at least one, or remove the key"),
+    "attention typo": (ONE_MODEL + "defaults: {attention: [flash_atention_2]}\n", '2:24: attention: "flash_atention_2" is no known attention implementation: did you mean "flash_attention_2"?'),
+    "attention pattern": (ONE_MODEL + "defaults: {attention: ['*']}\n", '2:24: attention: "*" is no attention implementation: choose from "default", "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"'),
+    "bad device": (ONE_MODEL + "defaults: {devices: gpu}\n", '2:21: devices: "gpu" is no device: did you mean "cuda"? (or one by number, "cuda:1")'),
+    "greedy is no number": (ONE_MODEL + "defaults: {greedy: '12'}\n", '2:20: greedy: write a whole number instead of the text "12"'),
+    "greedy is negative": (ONE_MODEL + "defaults: {greedy: -1}\n", "2:20: greedy: the number -1 is out of range: write at least 0"),
+    "timeout is nothing": (ONE_MODEL + "defaults: {timeout: 0}\n", "2:21: timeout: the number 0 is out of range: write more than 0"),
+    "timeout is endless": (ONE_MODEL + "defaults: {timeout: .inf}\n", "2:21: timeout: the number inf is not possible here"),
+    "unknown reference": (ONE_MODEL + "reference: '4.7'\n", '2:12: reference: "4.7" is no stack: did you mean "4.57"?'),
+    "no models": ("version: 1\n", "1:1: models is missing: write models: and under it a name and its source"),
+    "empty models": ("models: {}\n", "1:1: models is empty: write at least one"),
+    "models without a value": ("models:\n", "1:8: models: write a name and under it its source, such as {hub: org/name}"),
+    "models as a list": ("models: [{hub: a/b}]\n", "1:1: models: write a name and under it its source, such as {hub: org/name}"),
+    "no stacks": (ONE_MODEL + "stacks: []\n", "2:1: stacks is empty: write at least one, or remove the key"),
+    "stacks without a value": (ONE_MODEL + "stacks:\n", "2:8: stacks: no value stands here: write a list, or remove the key"),
+    "stacks as a text": (ONE_MODEL + "stacks: '5.x'\n", '2:9: stacks: write a list instead of the text "5.x"'),
+    "stack without a version": (ONE_MODEL + "stacks: [{id: old}]\n", '2:10: transformers is missing: write a version such as "4.48"'),
+    "stack id twice": (ONE_MODEL + "stacks: ['5.2', '5.2']\n", '2:17: "5.2" is the name of two stacks: give one of them an id, as in {id: old, transformers: ...}'),
+    "bad stack id": (ONE_MODEL + "stacks: [{id: a b, transformers: '5.2'}]\n", '2:15: id: "a b" is no name: write letters, digits, dots, underscores and dashes, a letter or a digit first, 80 at most'),
+    "bad package": (ONE_MODEL + "stacks: [{transformers: '5.2', packages: ['a b c']}]\n", '2:43: packages: "a b c" is no requirement: write one such as "accelerate>=1"'),
+    "package with its own key": (ONE_MODEL + "stacks: [{transformers: '5.2', packages: torch==2.6}]\n", '2:42: packages: "torch==2.6": the version of torch has its own key, torch:'),
+    "bad date": (ONE_MODEL + "exclude-newer: 2026-11-31\n", '2:16: exclude-newer: "2026-11-31" is no date: write "2026-11-20", or "2026-11-20T12:00:00Z"'),
+    "moment without zone": (ONE_MODEL + "exclude-newer: 2026-11-30T10:00:00\n", '2:16: exclude-newer: "2026-11-30T10:00:00" is no date: write "2026-11-20", or "2026-11-20T12:00:00Z"'),
+    "no source": ("models:\n  m: {dtypes: float32}\n", "2:3: m: the model has no source: write one of hub, path and build"),
+    "two sources": ("models:\n  m: {hub: a/b, build: llama}\n", "2:3: m: the model has 2 sources, hub, build: keep one"),
+    "source without a value": ("models: {m: {hub: }}\n", "1:18: hub: no value stands here: write one, or remove the key"),
+    "model as a text": ("models: {m: org/name}\n", '1:13: m: write a mapping such as {hub: org/name} instead of the text "org/name"'),
+    "hub is a folder": ("models: {m: {hub: ../ckpt}}\n", '1:19: hub: "../ckpt" looks like a folder: write path: instead of hub:'),
+    "hub with a revision": ("models: {m: {hub: a/b@main}}\n", '1:19: hub: "a/b@main": write hub: "a/b" and revision: "main"'),
+    "bad hub id": ("models: {m: {hub: a b}}\n", '1:19: hub: "a b" is no hub id: write one such as "org/name"'),
+    "revision without hub": ("models: {m: {build: llama, revision: main}}\n", "1:38: revision: only a model with hub: has revisions: remove the key"),
+    "path that is not there": ("models: {m: {path: nope}}\n", '1:20: path: "nope" does not exist: it is relative to the matrix file'),
+    "path with NUL": ('models: {m: {path: "a\\0b"}}\n', '1:20: path: "a\\x00b" is not a line of text: write one line with something in it'),
+    "architecture is missing": ("models: {m: {build: {seed: 1}}}\n", "1:14: architecture is missing: write a model_type such as llama"),
+    "unknown head": ("models: {m: {build: {architecture: t5, head: seq2seq}}}\n", '1:46: head: "seq2seq" is not known: did you mean "seq2seq-lm"?'),
+    "unknown stack of a build": ("models: {m: {build: {architecture: t5, stack: '4.4'}}}\n", '1:47: stack: "4.4" is no stack: did you mean "4.48"?'),
+    "trust as a text": ("models: {m: {hub: a/b, trust_remote_code: 'yes'}}\n", '1:43: trust_remote_code: write true or false instead of the text "yes"'),
+    "empty prompt": (ONE_MODEL + "defaults: {prompts: {p: {}}}\n", "2:22: p: the prompt holds nothing: write text, ids, length or batch"),
+    "no prompts": (ONE_MODEL + "defaults: {prompts: {}}\n", "2:12: prompts is empty: write at least one, or remove the key"),
+    "empty text": (ONE_MODEL + "defaults: {prompts: {p: ''}}\n", "2:25: text is empty: write at least one, or remove the key"),
+    "empty ids": (ONE_MODEL + "defaults: {prompts: {p: {ids: []}}}\n", "2:26: ids is empty: write at least one, or remove the key"),
+    "negative id": (ONE_MODEL + "defaults: {prompts: {p: {ids: [1, -1]}}}\n", "2:35: ids: the number -1 is out of range: write at least 0"),
+    "ids beside batch": (ONE_MODEL + "defaults: {prompts: {p: {ids: [1], batch: [x]}}}\n", "2:22: p: ids beside batch: write each input inside of the batch"),
+    "batch in a batch": (ONE_MODEL + "defaults: {prompts: {p: {batch: [{text: x, batch: [y]}]}}}\n", "2:44: a batch inside of a batch: write its inputs into the outer one"),
+    "bad length": (ONE_MODEL + "defaults: {prompts: {p: {length: window}}}\n", '2:34: length: write a number of tokens from 1 to 1000000, or "past-window"'),
+    "length zero": (ONE_MODEL + "defaults: {prompts: {p: {length: 0}}}\n", "2:34: length: write a number of tokens from 1 to 1000000, or \"past-window\""),
+    "bad prompt name": (ONE_MODEL + "defaults: {prompts: {a/b: x}}\n", '2:22: "a/b" is no name for a prompt: write letters, digits, dots, underscores and dashes, a letter or a digit first, 80 at most'),
+    "names that differ in case": ("models: {a: {build: t5}, A: {build: t5}}\n", '1:26: "a" and "A" are one folder on some machines: rename one of them'),
+    "two variants of one name": ("models: {m: {build: t5, attention: [eager, eager-cuda], devices: [cpu, cuda]}}\n", '1:10: m: two variants have the name "float32-eager-cuda": remove one of them'),
+    "model pattern": (ONE_MODEL + "exclude: [{model: [llama, lama*]}]\n", '2:27: "lama*" matches no model: did you mean "llama"?'),
+    "stack pattern": (ONE_MODEL + "include: [{stack: '4.49'}]\n", '2:19: "4.49" matches no stack: did you mean "4.48"?'),
+    "variant pattern": (ONE_MODEL + "exclude: [{variant: float16-*}]\n", '2:21: "float16-*" matches no variant: choose from "float32-default"'),
+    "signal pattern": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', signal: [logit], reason: r}]\n", '2:50: "logit" matches no signal: did you mean "logits"?'),
+    "expected without a reason": (ONE_MODEL + "expected: [{model: llama, stack: '5.x'}]\n", "2:12: reason is missing: say why the difference is there"),
+    "expected with an empty reason": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: ' '}]\n", "2:49: reason: the text is empty: write a sentence"),
+    "expected without a model": (ONE_MODEL + "expected: [{stack: '5.x', reason: r}]\n", '2:12: model is missing: name the models, "*" for all'),
+    "unknown verdict": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: fails}]\n", '2:61: verdict: "fails" is not known: did you mean "failed"?'),
+    "verdict of a wrong kind": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: 1}]\n", '2:61: verdict: the number 1 is not known: choose from "differs", "unstable", "failed"'),
+    "no list": (ONE_MODEL + "expected: {model: llama}\n", "2:1: expected: write a list instead of a mapping"),
+    "not a mapping": ("- a\n", "1:1: the file is not a mapping: begin with models: and what to compare"),
+    "empty file": ("", "1:1: the file says nothing"),
+    "syntax": ("models: [\n", "2:1: is not valid YAML: while parsing a flow node expected the node content, but found the end of the stream"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistake(mistake):
+    text, line = MISTAKES[mistake]
+    assert problems(text) == [f"matrix.yaml:{line}"]
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("a/b", "a/b"),
+        ("..", ".."),
+        ("a|b", "a|b"),
+        ("a\nb", r"a\nb"),
+        ("<b>x", r"\x3cb>x"),
+        ("\x1b[31m", r"\x1b[31m"),
+        ("a\u202eb", r"a\u202eb"),
+        ("a" * 81, "a" * 59 + "…"),
+        ("", ""),
+        ("a,b", "a,b"),
+        ("-a", "-a"),
+    ],
+    ids=range(11),
+)
+def test_bad_model_names_are_shown_escaped(written, shown):
+    text = pyyaml.safe_dump({"models": {written: {"build": "llama"}}}, width=1000)
+    (line,) = problems(text)
+    assert f'"{shown}" is no name for a model' in line
+
+
+def test_all_problems_at_once_in_the_order_of_the_file():
+    found = problems(
+        """\
+stacks: ["4.48", 4.50]
+models:
+  a/b: {build: llama}
+  two: {hub: x/y, build: t5, dtypes: half}
+  gone: {path: nope, dtypes: half}
+expected:
+  - {model: tow, stack: "4.48", reason: x}
+  - {model: two, stack: "4.48"}
+  - {model: two, stack: "4.48", signal: logit, reason: x}
+torhc: "2.13.0"
+"""
+    )
+    places = [line.split(": ")[0].removeprefix("matrix.yaml:") for line in found]
+    assert places == ["1:18", "3:3", "4:38", "5:16", "5:30", "7:13", "8:5", "9:41", "10:1"]
+
+
+def test_a_mistake_does_not_call_for_others():
+    assert len(problems("stacks: [4.50, '5.x']\nreference: '4.50'\n" + ONE_MODEL)) == 1
+    text = "models: {m: {build: llama, dtype: float16}}\nexclude: [{variant: float16-*}]\n"
+    assert len(problems(text)) == 1
+
+
+@pytest.mark.parametrize(
+    ("made", "written", "words"),
+    [
+        ("ckpt/x", "ckpt", "holds no config.json"),
+        ("ckpt", "ckpt", "is a file"),
+        ("ckpt/x", "cktp", 'did you mean "ckpt"?'),
+        ("x", "x" * 5000, "cannot be read"),
+    ],
+    ids=["no config", "file", "nearest", "too long"],
+)
+def test_bad_path(tmp_path, made, written, words):
+    file = tmp_path / made
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    path = tmp_path / "matrix.yaml"
+    path.write_text(f"models: {{m: {{path: {written}}}}}", encoding="utf-8")
+    with pytest.raises(MatrixError, match="path: ") as caught:
+        config.load(path)
+    (line,) = caught.value.problems
+    assert line.startswith(f"{path}:1:20: path: ")
+    assert words in line
+
+
+def test_a_path_in_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "config.json").touch()
+    assert read("models: {m: {path: ~/}}").models[0].path == str(tmp_path)
+
+
+def test_a_missing_file_and_a_folder(tmp_path):
+    with pytest.raises(MatrixError, match="there is no such file"):
+        config.load(tmp_path / "matrix.yaml")
+    with pytest.raises(MatrixError, match="this is a folder"):
+        config.load(tmp_path)
+
+
+def test_a_path_that_a_terminal_would_act_on_is_escaped():
+    with pytest.raises(MatrixError) as caught:
+        config.parse(yamltext.parse(b""), Path("\x1b[31m"))
+    assert caught.value.problems[0].startswith(r'"\x1b[31m":1:1: ')
+
+
+def outcome(content):
+    """Return a Matrix or the problems; any other exception fails the test."""
+    try:
+        return config.parse(yamltext.parse(content), PATH)
+    except MatrixError as error:
+        found = error.problems
+    assert found
+    for line in found:
+        assert line.isprintable()
+        assert line.startswith("matrix.yaml:")
+        assert "pydantic" not in line
+        assert "http" not in line
+    return found
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.binary(max_size=80) | st.text(max_size=80).map(lambda text: text.encode("utf-8", "replace"))
+)
+def test_any_bytes_are_a_matrix_or_problems(content):
+    outcome(content)
+
+
+KEYS = [*MatrixFile.model_fields, "exclude-newer", "m"]
+for form in (StackEntry, ModelEntry, PromptEntry, BuildEntry, ExpectedEntry):
+    KEYS += form.model_fields
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.sampled_from(
+        ["", "4.48", "5.x", "m", "float32", "cpu", "llama", "a/b", "*", "\0", "10**400"]
+    )
+    | st.text(max_size=5)
+)
+trees = st.recursive(
+    scalars | st.just(10**400),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+sections = st.dictionaries(st.sampled_from(list(MatrixFile.model_fields)), trees, max_size=5)
+entries = st.dictionaries(st.sampled_from(KEYS), trees, max_size=4)
+files = st.fixed_dictionaries(
+    {"models": st.dictionaries(st.sampled_from(["m", "a/b"]), entries, max_size=2)},
+    optional={
+        "defaults": entries,
+        "stacks": st.lists(entries | trees, max_size=3),
+        "expected": st.lists(entries, max_size=2),
+        "include": st.lists(entries, max_size=2),
+        "version": trees,
+        "reference": trees,
+    },
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(sections | files)
+def test_any_data_is_a_matrix_or_problems(data):
+    outcome(pyyaml.safe_dump(data, allow_unicode=True).encode("utf-8", "replace"))
+
+
+versions = st.from_regex(r"\A[45]\.([0-9]{1,2}|x)\Z")
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(versions, min_size=1, max_size=5, unique=True),
+    st.lists(
+        st.sampled_from(["float64", "float32", "float16", "bfloat16"]), min_size=1, unique=True
+    ),
+)
+def test_what_is_sound_is_read(stacks, dtypes):
+    data = {"stacks": stacks, "models": {"m": {"build": "llama", "dtypes": dtypes}}}
+    matrix = outcome(pyyaml.safe_dump(data).encode())
+    assert isinstance(matrix, Matrix)
+    assert {stack.id for stack in matrix.stacks} == set(stacks)
+    assert matrix.reference == matrix.stacks[0].id
+    assert [variant.dtype for variant in matrix.models[0].variants] == dtypes
