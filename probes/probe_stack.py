@@ -9,10 +9,16 @@ children. What a job computes lies in the files that the job names, never in the
 A child is its own process group with its output in ``log``; a segfault, a hang or a
 monkey-patch in it touches nothing else. ``--one job.json`` runs one job in this process,
 which is how jobs run where there is no fork.
+
+transformers imports most of itself, and torch's compiler, only when a model is loaded: seconds
+that every child would pay again. A child therefore leaves the names of the modules that it
+imported, and the parent imports them before it forks the next one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
 import select
@@ -65,7 +71,9 @@ def fork(job: Job) -> Child:
     code = 1
     try:
         _redirect(job["log"])
+        known = set(sys.modules)
         perform(job)
+        _leave_imports(known, _imports_file(job))
         code = 0
     except BaseException:  # noqa: BLE001  the child ends here, whatever happened
         traceback.print_exc()
@@ -74,6 +82,39 @@ def fork(job: Job) -> Child:
         sys.stderr.flush()
         # no exit handlers: they belong to the parent
         os._exit(code)
+
+
+_NEVER_LEARNED = ("transformers_modules", "probe_", "__")
+"""Code of a model stays in the process of its cell."""
+
+
+def _imports_file(job: Job) -> Path:
+    return Path(job["log"]).with_suffix(".imports")
+
+
+def _leave_imports(known: set[str], path: Path) -> None:
+    """Write the modules that this child imported from packages that its parent has, too."""
+    packages = {name.partition(".")[0] for name in known}
+    new = [
+        name
+        for name, module in list(sys.modules.items())
+        if name not in known
+        and name.partition(".")[0] in packages
+        and not name.startswith(_NEVER_LEARNED)
+        and getattr(module, "__spec__", None) is not None
+    ]
+    path.write_text("\n".join(new), "utf-8")
+
+
+def learn_imports(path: Path) -> None:
+    """Import what a child imported, so that the next one finds it there."""
+    if not path.exists():
+        return
+    for name in path.read_text("utf-8").splitlines():
+        # what cannot be imported ahead is imported when it is needed, or not at all
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    path.unlink()
 
 
 def _redirect(log: str) -> None:
@@ -151,7 +192,9 @@ def serve() -> None:
             if lines.ended:
                 _end(children)
         for pipe in [pipe for pipe in ready if pipe in children]:
-            answer(finish(children.pop(pipe), timed_out=False))
+            child = children.pop(pipe)
+            answer(finish(child, timed_out=False))
+            learn_imports(_imports_file(child.job))
         for pipe in [pipe for pipe, child in children.items() if _overdue(child)]:
             answer(finish(children.pop(pipe), timed_out=True))
 
@@ -190,6 +233,9 @@ class _Lines:
         return [line for line in lines if line.strip()]
 
 
+_NEEDED_BY_EVERY_MODEL = ("transformers.modeling_utils", "transformers.generation", "torch._dynamo")
+
+
 def _import_everything() -> dict[str, Any]:
     """Import what every job needs, so that children share it; return the machine's facts."""
     import torch  # noqa: PLC0415
@@ -200,6 +246,8 @@ def _import_everything() -> dict[str, Any]:
     torch.set_num_threads(1)
     for name in ("AutoConfig", "AutoTokenizer", "AutoModel", "AutoModelForCausalLM"):
         getattr(transformers, name)
+    for name in _NEEDED_BY_EVERY_MODEL:
+        importlib.import_module(name)
     import probe_build  # noqa: F401, PLC0415
     import probe_cell  # noqa: F401, PLC0415
 

@@ -94,10 +94,10 @@ class _Sums:
     def add(self, start: int, a: NDArray[Any], b: NDArray[Any]) -> None:
         """Take in one chunk of flat values that begins at flat index ``start``."""
         self.n += a.size
-        differ = differing(a, b)
-        x, y = a.astype(np.float64), b.astype(np.float64)
+        where = np.flatnonzero(differing(a, b))
+        x = a.astype(np.float64)
+        y = b.astype(np.float64) if where.size else x
         finite = self._add_all(x, y)
-        where = np.flatnonzero(differ)
         if not where.size:
             return
         self.n_differ += where.size
@@ -107,8 +107,9 @@ class _Sums:
 
     def _add_all(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_] | None:
         """Take in what equal elements count for too; return where both are finite, None: all."""
-        norms = float(x @ x), float(y @ y)
-        self.dot += float(x @ y)
+        first = _dot(x, x)
+        norms = first, first if y is x else _dot(y, y)
+        self.dot += first if y is x else _dot(x, y)
         self.norms = self.norms[0] + norms[0], self.norms[1] + norms[1]
         if isfinite(norms[0]) and isfinite(norms[1]):  # then every element is
             self.n_finite += x.size
@@ -140,7 +141,7 @@ class _Sums:
         nonzero = x != 0
         relative = apart[nonzero] / np.abs(x[nonzero])
         self.max_rel = max(self.max_rel, float(relative.max(initial=0.0)))
-        best = _largest(apart)
+        best = _largest(apart, self.top[-1][0] if len(self.top) == TOP else None)
         self.top += [
             (float(apart[i]), start + int(where[i]), float(x[i]), float(y[i])) for i in best
         ]
@@ -160,6 +161,11 @@ def _pairs(values: NDArray[Any]) -> NDArray[Any]:
     )
     part = np.dtype(f"f{held.dtype.itemsize // 2}")
     return held.reshape(-1).view(part).reshape(*values.shape, 2)
+
+
+def _dot(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
+    """Return the dot product, without BLAS: its threads cost more than they give on a chunk."""
+    return float(np.multiply(x, y).sum())
 
 
 def _spans(shape: tuple[int, ...], rows: NDArray[np.bool_] | None) -> Iterator[tuple[int, int]]:
@@ -191,12 +197,16 @@ def _absolute(
     return np.abs(x - y)
 
 
-def _largest(apart: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Return the places of the largest few, in descending order, ties in order of place."""
-    places = np.arange(apart.size)
-    if apart.size > TOP:
-        bar = np.partition(apart, apart.size - TOP)[apart.size - TOP]
-        places = np.flatnonzero(apart >= bar)
+def _largest(apart: NDArray[np.float64], above: float | None) -> NDArray[np.intp]:
+    """Return the places of the largest few, in descending order, ties in order of place.
+
+    Only those larger than ``above`` are wanted: an equal one comes after those there are.
+    """
+    places = np.arange(apart.size) if above is None else np.flatnonzero(apart > above)
+    values = apart[places]
+    if values.size > TOP:
+        bar = np.partition(values, values.size - TOP)[values.size - TOP]
+        places = places[values >= bar]
     return places[np.argsort(-apart[places], kind="stable")[:TOP]]
 
 

@@ -302,6 +302,14 @@ def test_signs_of_zero_differ_and_equal_nans_do_not(memory):
     assert outcomes(memory, sides[2], sides[2])["logits"] == "identical"
 
 
+@pytest.mark.parametrize("skips", [{}, {"logits short": "no head"}], ids=["silent", "told"])
+def test_logits_on_one_side_only_need_a_reason(memory, skips):
+    facts = sound_signals(memory)["forward"]["short"].model_copy(update={"logits": None})
+    found = by_signal(memory, sound(memory), sound(memory, forward={"short": facts}, skips=skips))
+    assert (found["logits"].outcome, found["logits"].excused) == ("not compared", bool(skips))
+    assert found["hidden_states"].outcome == "identical"
+
+
 def test_without_values_the_hash_decides_and_the_second_look_asks_for_them(memory):
     changed = logits_of(memory, values(1, 6, 8, seed=17), stored=False)
     reference, candidate = sound(memory), sound(memory, "5.0", forward=changed)
@@ -399,6 +407,14 @@ def test_padding_on_another_axis_is_not_guessed_at(memory, shape):
     found = by_signal(memory, side(1), side(2))["hidden_states"]
     assert (found.outcome, found.excused) == ("not compared", True)
     assert by_signal(memory, side(1), side(1))["hidden_states"].outcome == "identical"
+
+
+def test_ranges_that_do_not_fit_cut_nothing(memory):
+    def side(seed):
+        facts = padded_signals(memory, values(2, 5, 8, seed=seed))["forward"]["short"]
+        return sound(memory, forward={"short": facts})
+
+    assert by_signal(memory, side(1), side(2))["logits"].outcome == "differs"
 
 
 def test_nothing_but_padding_is_not_compared(memory):
@@ -522,6 +538,16 @@ def test_two_equal_runs_agree(memory):
     assert disagreements(sound(memory), sound(memory, run="b", attention=None)) == ()
 
 
+def test_signals_that_neither_run_observed_are_no_disagreement():
+    assert disagreements(capture(), capture(run="b")) == ()
+
+
+def test_a_signal_that_one_run_lacks_is_a_disagreement(memory):
+    facts = sound_signals(memory)["forward"]["short"].model_copy(update={"logits": None})
+    second = sound(memory, run="b", forward={"short": facts})
+    assert disagreements(sound(memory), second, memory) == ("logits short",)
+
+
 def test_everything_that_differs_between_runs_is_named(memory):
     tensors = sound_signals(memory)["weights"].tensors
     other = weights_signal(tensors | {"model.norm.weight": weight(memory, values(4, seed=50))})
@@ -595,6 +621,11 @@ def test_kernel_changes_are_told_once_for_all_layers(memory):
     (change,) = found["attention.kernel"]
     assert change.what == "short · model.layers.*.self_attn · sdpa.enable_gqa (2 times)"
     assert (change.reference, change.candidate) == (False, True)
+
+
+def test_prompts_that_one_side_did_not_watch_are_left_out(memory):
+    other = attention(call(0, enable_gqa=True), prompt="long")
+    assert changes(sound(memory), sound(memory, attention=other)) == {}
 
 
 def test_a_call_without_sdpa_and_another_number_of_calls_are_told(memory):

@@ -275,6 +275,30 @@ def test_without_a_checkpoint_names_and_bytes_decide(memory):
 # Layout changes
 
 
+def test_a_side_without_a_checkpoint_cannot_be_said_to_lack_a_tensor(memory):
+    fused = {"qk": weight(memory, np.concatenate([Q, K]), origin="unexplained")}
+    sides = [
+        sound(memory, weights=weights_signal(tensors, checkpoint_tensors=n), skips=skips)
+        for tensors, n, skips in (
+            (separate(memory), 3, {}),
+            (fused, 0, {"weights: origin": "pickled"}),
+        )
+    ]
+    for pair in (sides, sides[::-1]):
+        found = next(s for s in compare(*pair, memory) if s.signal == "weights")
+        assert (found.outcome, found.excused) == ("not compared", True)
+        assert "pickled" in found.note
+
+
+def test_a_transposed_piece_is_described(memory):
+    turned = weight(memory, Q.T, "q", layout="reshape")
+    pieces = (turned.pieces[0].model_copy(update={"transposed": True}),)
+    other = {"q": turned.model_copy(update={"pieces": pieces})}
+    one = {"q": weight(memory, Q, "q")}
+    sides = [sound(memory, weights=weights_signal(tensors)) for tensors in (one, other)]
+    assert changes(*sides)["weights layout"][0].candidate == "q (reshape, transposed)"
+
+
 def test_layout_changes_are_told_once_for_all_layers(memory):
     def side(pattern, n=3):
         arrays = [values(2, 2, seed=i) for i in range(n)]
@@ -316,6 +340,10 @@ def test_swapped_weights_show_as_a_layout_change(memory):
         (["odd"], ["odd"], None, True),
         (["odd"], [""], (4,), None),
         (["", "[0:2]"], [""], None, True),
+        (["every third"], ["[0:2]"], (4,), None),
+        (["[x]"], ["[0:2]"], (4,), None),
+        (["[2:2]"], ["[0:2]"], (4,), None),
+        (["[::1]"], [""], None, True),
     ],
     ids=str,
 )

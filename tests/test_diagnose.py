@@ -231,6 +231,11 @@ def test_without_a_reference_nothing_is_identical(memory):
     assert failed.verdict == Verdict.ABSENT
 
 
+def test_an_identical_cell_without_greedy_says_nothing_of_tokens(memory):
+    found = verdict_on(memory, *runs(memory, greedy=None, skips={"greedy": "not asked for"}))
+    assert found.headline.endswith("logits")
+
+
 # the reference
 
 
@@ -379,6 +384,27 @@ def test_no_difference_is_rounded_to_zero(memory):
     )
     assert found.figure == "logits 1 of 1"
     assert "only in signs of zero" in found.headline
+
+
+def test_another_dtype_alone_is_said(memory):
+    one, _ = moved(memory)
+    wider = memory.tensor(one["short"].logits).astype(np.float64)
+    found = verdict_on(
+        memory,
+        *runs(memory, forward=logits_of(memory, wider)),
+        reference=runs(memory, "4.48", forward=one),
+    )
+    assert found.headline == (
+        "logits: prompt short: all values are equal; dtype float32 in the reference, float64 here"
+    )
+
+
+def test_integers_have_no_ulp(memory):
+    one, other = (logits_of(memory, np.full((1, 6, 8), n)) for n in (1, 3))
+    found = verdict_on(
+        memory, *runs(memory, forward=other), reference=runs(memory, "4.48", forward=one)
+    )
+    assert found.headline == "logits: prompt short: 48 of 48 elements, max abs 2"
 
 
 def test_without_values_the_figure_counts(memory):

@@ -77,22 +77,24 @@ def _more(items: list[ItemComparison]) -> str:
 
 
 def _depth(item: ItemComparison) -> int:
+    return int(_parsed(item)["index"])
+
+
+def _parsed(item: ItemComparison) -> re.Match[str]:
+    """Return the parts of the name of a layer's item, as comparing/forwards.py makes it."""
     found = _LAYER.match(item.name)
-    return int(found["index"]) if found else 0
+    assert found is not None
+    return found
 
 
 def _layer(item: ItemComparison) -> str:
-    found = _LAYER.match(item.name)
-    if not found:
-        return item.name
+    found = _parsed(item)
     return f"layer {found['index']} ({found['names']}) of prompt {found['prompt']}"
 
 
 def _kernel(reference: Capture, candidate: Capture, item: ItemComparison) -> FirstDifference | None:
     """Return the changed attention call of the first layer that differs, if it changed."""
-    found = _LAYER.match(item.name)
-    if found is None:
-        return None
+    found = _parsed(item)
     layer = found["names"].split(" → ")[0]
     for call, changes in _changed_calls(reference, candidate, found["prompt"]):
         if changes and call.module.startswith(f"{layer}."):
