@@ -26,7 +26,7 @@ import probe_load
 import probe_rope
 import probe_weights
 from probe_checkpoint import Checkpoint, NoCheckpoint
-from probe_failure import PhaseFailed, describe, phase
+from probe_failure import PhaseFailed, Unknown, describe, phase
 from probe_tensor import Keeper, dtype_name, tensor_hash
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Cell:
         """Return what the capture says, whether the model worked or not."""
         try:
             self._observe()
-        except probe_load.Unknown as reason:
+        except Unknown as reason:
             return self._outcome("absent", absent=str(reason))
         except PhaseFailed as failed:
             return self._outcome("failed", failure=failed.failure)
@@ -149,6 +149,8 @@ class Cell:
                 if not buffer.is_meta
             }
             self.signals["inv_freq"] = probe_rope.inv_freq(model, self.keeper, self.twin)
+            if not self.signals["inv_freq"]:
+                self._skip("inv_freq", "no buffer of the model holds rotary frequencies")
 
     @cached_property
     def twin(self) -> dict[str, torch.Tensor] | None:
@@ -247,7 +249,7 @@ class Cell:
         steps, model = int(self.job["model"]["greedy"]), self.loaded.model
         if steps <= 0:
             return self._skip("greedy", "no tokens were asked for")
-        if not getattr(model, "can_generate", lambda: False)():
+        if not self._generates():
             return self._skip("greedy", f"{type(model).__name__} does not generate")
         facts = self.signals["greedy"] = {}
         for name, prompt in self.job["model"]["prompts"].items():
@@ -259,6 +261,14 @@ class Cell:
                 facts.update(self._generate(name, inputs, steps))
         return None
 
+    def _generates(self) -> bool:
+        """Return True for heads that predict the next token and classes that know generate().
+
+        4.48 says of masked language models, too, that they can generate.
+        """
+        can = getattr(self.loaded.model, "can_generate", lambda: False)
+        return self.loaded.head in {"causal-lm", "seq2seq-lm"} and bool(can())
+
     def _generate(self, name: str, inputs: probe_inputs.Inputs, steps: int) -> dict[str, Any]:
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
         output = self.loaded.model.generate(
@@ -267,6 +277,7 @@ class Cell:
             do_sample=False,
             num_beams=1,
             output_scores=True,
+            output_logits=True,
             return_dict_in_generate=True,
         )
         count = len(output.scores)
@@ -278,6 +289,7 @@ class Cell:
                 "ids": ids,
                 "top2": [_top2(scores[row]) for scores in output.scores],
                 "text": self._text(ids),
+                "logits": self.keeper.ref(torch.stack([step[row] for step in output.logits])),
             }
         return found
 

@@ -21,12 +21,16 @@ class PhaseFailed(Exception):  # noqa: N818  carries a failure out of the phase 
         self.failure = failure
 
 
+class Unknown(Exception):  # noqa: N818  a release that does not know a model is a result
+    """Raised where a transformers release does not know a model or a feature; says why."""
+
+
 @contextmanager
 def phase(name: str) -> Iterator[None]:
     """Turn any exception inside into :class:`PhaseFailed` with the phase's name."""
     try:
         yield
-    except PhaseFailed:
+    except (PhaseFailed, Unknown):
         raise
     except Exception as error:
         raise PhaseFailed(describe(name, error)) from error

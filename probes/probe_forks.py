@@ -92,3 +92,11 @@ def attention_scaling(module: Any, layer_type: str | None) -> float | None:
     if value is None:
         value = getattr(module, "attention_scaling", None)
     return float(value) if isinstance(value, (int, float)) else None
+
+
+def refuses_attention(message: str) -> bool:
+    """Return True if a load was refused because the class has no such attention.
+
+    The words are those of modeling_utils.py's checks in 4.48 to 5.23.
+    """
+    return "does not support" in message and ("attention" in message.lower() or "sdpa" in message)

@@ -20,7 +20,7 @@ import torch
 import transformers
 
 import probe_forks as forks
-from probe_failure import phase, without_folders
+from probe_failure import Unknown, phase, without_folders
 from probe_tensor import dtype_name
 
 if TYPE_CHECKING:
@@ -37,10 +37,6 @@ _HEADS = (
     ("ForImageClassification", "image-classification"),
     ("ForCTC", "ctc"),
 )
-
-
-class Unknown(Exception):  # noqa: N818  a release that does not know a model is a result
-    """Raised where a transformers release does not know the model; the message is the reason."""
 
 
 class Loaded(NamedTuple):
@@ -84,7 +80,7 @@ def load(source: Source, seed: int = 0) -> Loaded:
         config = transformers.AutoConfig.from_pretrained(source.where, **source.arguments())
     pristine = copy.deepcopy(config)
     started = time.perf_counter()
-    with phase("load"), _messages() as messages:
+    with phase("load"), _messages() as messages, _unsupported_is_unknown():
         model_class = _model_class(config, source)
         model, info = from_pretrained(model_class, source, seed)
     facts = {
@@ -164,6 +160,17 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (str, int, float, bool)) or value is None:
         return value
     return str(value)
+
+
+@contextmanager
+def _unsupported_is_unknown() -> Iterator[None]:
+    """Turn "this class has no such attention implementation" into Unknown."""
+    try:
+        yield
+    except (ValueError, ImportError) as error:
+        if forks.refuses_attention(str(error)):
+            raise Unknown(without_folders(str(error).splitlines()[0])) from error
+        raise
 
 
 def _refuse_unknown(source: Source) -> None:

@@ -197,8 +197,6 @@ class ForwardFacts(Record):
     logits_padded: bool = True
     """False if dimension 1 of the logits is not the axis that the prompt's padding lies on."""
     hidden_states: tuple[Layer, ...] = ()
-    padded_axis: bool = True
-    """False if the layers' outputs have no token axis at dimension 1 to cut padding from."""
     tokens: dict[str, str] = Field(default_factory=dict)
     """token id -> text, for ids worth naming, where the model has a tokenizer."""
 
@@ -211,6 +209,9 @@ class GreedyFacts(Record):
     top2: tuple[tuple[tuple[int, float], tuple[int, float]], ...] = ()
     """Per step the two largest logits with their ids."""
     text: str | None = None
+    logits: TensorRef | None = None
+    """The logits of every step, [steps, vocabulary]: what prefill and decode through the cache
+    compute. They carry the signal decode."""
 
 
 class Signals(Record):

@@ -17,7 +17,7 @@ from samebits.fingerprint import digest_of
 from samebits.probing import Ended, StackProcess, tail
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from samebits.checkpoints import Checkpoint
     from samebits.matrix import ModelSpec
@@ -52,8 +52,9 @@ class CellRunner:
         stack: Stack,
         process: StackProcess,
         wanted: Iterable[str] = (),
+        started: Callable[[], None] = lambda: None,
     ) -> tuple[Capture, Capture]:
-        """Return the captures of both runs of ``cell``.
+        """Return the captures of both runs of ``cell``; ``started`` is called when they begin.
 
         ``wanted`` are hashes whose values a second look is to keep; it always runs anew.
         """
@@ -63,16 +64,9 @@ class CellRunner:
         jobs = [self._job(cell, model, checkpoint, folder, run, list(wanted)) for run in RUNS]
         for job in jobs:
             Path(job["capture"]).unlink(missing_ok=True)
-        ended = await asyncio.gather(*(process.run(job) for job in jobs))
+        ended = await asyncio.gather(*(process.run(job, started) for job in jobs))
         first, second = (self._read(cell, job, end) for job, end in zip(jobs, ended, strict=True))
         return first, second
-
-    def reused(self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack) -> bool:
-        """Return True if :meth:`observe` would run nothing."""
-        return (
-            checkpoint.pinned
-            and self._kept(self._folder(cell, model, checkpoint, stack)) is not None
-        )
 
     def _folder(self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack) -> Path:
         prompts = {name: prompt.model_dump() for name, prompt in model.prompts.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits.fingerprint import digest_of, digest_of_folder
@@ -12,6 +11,7 @@ from samebits.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from samebits.matrix import ModelSpec
     from samebits.stacks import Stack

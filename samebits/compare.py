@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from samebits.comparing.buffers import buffers, inv_freq
 from samebits.comparing.facts import changes
-from samebits.comparing.forwards import greedy, hidden_states, inputs, logits
+from samebits.comparing.forwards import decode, greedy, hidden_states, inputs, logits
 from samebits.comparing.pair import Pair, TensorSource
 from samebits.comparing.twice import disagreements, never_written
 from samebits.comparing.weights import weights
@@ -33,6 +33,7 @@ JUDGED: dict[Signal, Callable[[Pair], SignalComparison]] = {
     "inv_freq": inv_freq,
     "hidden_states": hidden_states,
     "logits": logits,
+    "decode": decode,
     "greedy": greedy,
 }
 """The signals that make a verdict, in the order in which data flows; another one goes here."""

@@ -164,17 +164,7 @@ def _verdict(
     same = [signal.signal for signal in bearing if signal.outcome == "identical"]
     if not ENOUGH & set(same):
         return Verdict.FAILED, "neither weights nor hidden_states nor logits could be compared"
-    return Verdict.IDENTICAL, _sameness(bearing, same)
-
-
-def _sameness(bearing: list[SignalComparison], same: list[Signal]) -> str:
-    """Return what is the same, and, as greedy is judged by its tokens, whether by those alone."""
-    told = f"the same bytes: {', '.join(name for name in same if name != 'greedy')}"
-    greedy = next((s for s in bearing if s.signal == "greedy" and s.outcome == "identical"), None)
-    if greedy is None:
-        return told
-    noted = any(item.outcome == "identical" and item.note for item in greedy.items)
-    return f"{told}; the same tokens" + (", from other logits while decoding" if noted else "")
+    return Verdict.IDENTICAL, f"the same bytes: {', '.join(same)}"
 
 
 def _splits(

@@ -91,7 +91,9 @@ class Laboratory:
 
     async def look_again(self, wanted: Mapping[CellId, Iterable[str]]) -> None:
         """Run cells once more for the values of tensors that turned out to differ."""
-        await asyncio.gather(*(self._observe(cell, tuple(h)) for cell, h in wanted.items()))
+        if wanted:
+            self._progress.note(f"second look at {len(wanted)} cells for values that differ")
+        await asyncio.gather(*(self._captures(cell, tuple(h)) for cell, h in wanted.items()))
 
     async def close(self) -> None:
         """End all processes and tasks."""
@@ -174,26 +176,31 @@ class Laboratory:
         msg = f"{builder.id} could not make the checkpoint: {ended.reason}\n{tail(log)}"
         raise BuildFailed(msg)
 
-    async def _observe(self, cell: CellId, wanted: tuple[str, ...] = ()) -> Runs:
-        stack = self.stacks.get(cell.stack)
-        if stack is None:
-            return self._failed(cell, "stack", self.failures[cell.stack])
-        try:
-            checkpoint = await asyncio.shield(self._made[cell.model])
-        except BuildFailed as error:
-            return self._failed(cell, "build", str(error))
-        self._progress.start(cell)
-        model = self._matrix.model(cell.model)
-        process = self._processes[cell.stack]
-        runs = await self._runner.observe(cell, model, checkpoint, stack, process, wanted)
-        detail = runs[0].failure.message if runs[0].failure else ""
+    async def _observe(self, cell: CellId) -> Runs:
+        runs = await self._captures(cell, started=lambda: self._progress.start(cell))
+        failure = runs[0].failure
+        detail = failure.message.partition("\n")[0] if failure else ""
         self._progress.done(cell, runs[0].status, detail)
         return runs
 
-    def _failed(self, cell: CellId, phase: str, message: str) -> Runs:
-        self._progress.start(cell)
-        self._progress.done(cell, "failed", message.splitlines()[0])
-        return cells.failed(cell, phase, message)
+    async def _captures(
+        self,
+        cell: CellId,
+        wanted: tuple[str, ...] = (),
+        started: Callable[[], None] = lambda: None,
+    ) -> Runs:
+        stack = self.stacks.get(cell.stack)
+        if stack is None:
+            return cells.failed(cell, "stack", self.failures[cell.stack])
+        try:
+            checkpoint = await asyncio.shield(self._made[cell.model])
+        except BuildFailed as error:
+            return cells.failed(cell, "build", str(error))
+        model = self._matrix.model(cell.model)
+        process = self._processes[cell.stack]
+        return await self._runner.observe(
+            cell, model, checkpoint, stack, process, wanted, started
+        )
 
     def _remember_machine(self) -> None:
         """Take the machine's facts from a stack that ran, or from the last run on this machine."""

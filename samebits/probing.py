@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from samebits.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 PROBES = Path(__file__).parent.parent / "probes"
 _GRACE = 30.0
@@ -103,9 +103,15 @@ class StackProcess:
         self._failed = ""
         self._count = 0
 
-    async def run(self, job: Mapping[str, Any]) -> Ended:
-        """Run one job in a child of the stack's process and return how it ended."""
+    async def run(
+        self, job: Mapping[str, Any], started: Callable[[], None] = lambda: None
+    ) -> Ended:
+        """Run one job in a child of the stack's process and return how it ended.
+
+        ``started`` is called when a slot is free for it.
+        """
         async with self._slots:
+            started()
             process = await self._started()
             if process is None:
                 return Ended(lost=self._failed)

@@ -46,6 +46,7 @@ Signal = Literal[
     "attention.kernel",
     "hidden_states",
     "logits",
+    "decode",
     "greedy",
 ]
 """The things a probe observes, in the order in which data flows through a model."""
@@ -60,6 +61,7 @@ SIGNALS: tuple[Signal, ...] = (
     "attention.kernel",
     "hidden_states",
     "logits",
+    "decode",
     "greedy",
 )
 

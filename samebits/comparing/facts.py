@@ -13,7 +13,7 @@ from samebits.comparison import FactChange
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from samebits.capture import AttentionCall, Capture, WeightsSignal
+    from samebits.capture import AttentionCall, Capture, SdpaCall, WeightsSignal
 
 ABSENT = "absent"
 """Stands for a value that one side does not have."""
@@ -39,6 +39,38 @@ def call_changes(reference: AttentionCall, candidate: AttentionCall) -> list[Fac
     if mine.get("sdpa") is None or theirs.get("sdpa") is None:
         return _changed(mine, theirs)
     return _changed(_flat(mine), _flat(theirs))
+
+
+def material_changes(reference: AttentionCall, candidate: AttentionCall) -> list[FactChange]:
+    """Return what changed between two calls that can make the same numbers come out otherwise.
+
+    Left out is what only spells the call: strides, the dtype of a mask, heads repeated by hand
+    or by enable_gqa, a scale left to its default; and the names of classes and functions.
+    """
+    return _changed(_matter(reference), _matter(candidate))
+
+
+def _matter(call: AttentionCall) -> dict[str, Any]:
+    kind = "by hand" if call.sdpa is None else "scaled_dot_product_attention"
+    found: dict[str, Any] = {"computed": kind, "aten": call.aten}
+    if call.sdpa is not None:
+        found["masking"] = _masking(call.sdpa)
+        found["scale"] = _effective_scale(call.sdpa)
+        found["dropout_p"] = call.sdpa.dropout_p
+    return found
+
+
+def _masking(call: SdpaCall) -> str:
+    given = "no mask" if call.mask is None else "a mask"
+    return f"{given}, causal" if call.is_causal else given
+
+
+def _effective_scale(call: SdpaCall) -> float | None:
+    """Return the scale, or what it is when left out: 1 / sqrt of the head's dimension."""
+    if call.scale is not None:
+        return round(call.scale, 7)
+    head_dim = re.search(r"(\d+)\]", call.query)
+    return round(int(head_dim.group(1)) ** -0.5, 7) if head_dim else None
 
 
 def paired_calls(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections import Counter
 from typing import TYPE_CHECKING
 
 from samebits.comparing.outcome import not_observed, signal_comparison
 from samebits.comparing.pair import union
-from samebits.comparing.tensors import compare_tensors, unpaired
+from samebits.comparing.tensors import NO_VALUES, compare_tensors, unpaired
 from samebits.comparison import ItemComparison, SignalComparison
-from samebits.metrics import row_mask
+from samebits.metrics import measure, row_mask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,11 +54,7 @@ def logits(pair: Pair) -> SignalComparison:
 
 
 def greedy(pair: Pair) -> SignalComparison:
-    """Compare the tokens chosen, prompt by prompt.
-
-    Only tokens count. That they were chosen from other logits is noted, and whether the
-    forward over the prompt explains it.
-    """
+    """Compare the tokens chosen, prompt by prompt; the logits behind them are the signal decode."""
     reference, candidate = pair.reference.signals.greedy, pair.candidate.signals.greedy
     if reference is None or candidate is None:
         return not_observed(
@@ -67,6 +62,18 @@ def greedy(pair: Pair) -> SignalComparison:
         )
     items = [_prompt_greedy(pair, prompt) for prompt in union(reference, candidate)]
     return _signal(pair, "greedy", items)
+
+
+def decode(pair: Pair) -> SignalComparison:
+    """Compare the logits of every greedy step, up to the first where other tokens are chosen."""
+    reference, candidate = pair.reference.signals.greedy, pair.candidate.signals.greedy
+    if reference is None or candidate is None:
+        found = not_observed(
+            pair, "greedy", reference=reference is None, candidate=candidate is None
+        )
+        return found.model_copy(update={"signal": "decode"})
+    items = [_prompt_decode(pair, prompt) for prompt in union(reference, candidate)]
+    return _signal(pair, "decode", items)
 
 
 def split_step(reference: GreedyFacts, candidate: GreedyFacts) -> int | None:
@@ -246,7 +253,7 @@ def _layer(
     if mine is None or theirs is None:
         refs = mine.ref if mine else None, theirs.ref if theirs else None
         return unpaired(name, *refs, "a layer that the other side does not have", excused=True)
-    on_axis = all(f.padded_axis for f in both) and mine.padded and theirs.padded
+    on_axis = mine.padded and theirs.padded
     return _output(pair, name, both, mine.ref, theirs.ref, on_axis=on_axis)
 
 
@@ -303,6 +310,53 @@ def _tail(name: str) -> str:
 
 
 def _prompt_greedy(pair: Pair, name: str) -> ItemComparison:
+    both = _both_greedy(pair, name)
+    if isinstance(both, ItemComparison):
+        return both
+    reference, candidate = both
+    if not reference.ids and not candidate.ids:
+        return ItemComparison(name=name, outcome="not compared", note="no tokens were generated")
+    step = split_step(reference, candidate)
+    if step is None:
+        return ItemComparison(name=name, outcome="identical")
+    note = f"step {step}: {_token(reference, step)} in the reference, "
+    note += f"{_token(candidate, step)} here"
+    return ItemComparison(name=name, outcome="differs", note=note)
+
+
+def _prompt_decode(pair: Pair, name: str) -> ItemComparison:
+    both = _both_greedy(pair, name)
+    if isinstance(both, ItemComparison):
+        return both
+    reference, candidate = both[0].logits, both[1].logits
+    if reference is None or candidate is None:
+        note = "the logits of the steps were not recorded"
+        return ItemComparison(name=name, outcome="not compared", note=note, excused=True)
+    step = split_step(*both)
+    if step is None or reference.hash == candidate.hash:
+        return compare_tensors(name, reference, candidate, pair.values, logits=True, tokens={})
+    return _until(pair, name, reference, candidate, step)
+
+
+def _until(
+    pair: Pair, name: str, reference: TensorRef, candidate: TensorRef, step: int
+) -> ItemComparison:
+    """Compare the steps up to ``step``: behind it both sides were fed other tokens."""
+    item = ItemComparison(
+        name=name, outcome="differs", reference=reference, candidate=candidate, note=NO_VALUES
+    )
+    if not (pair.values.has(reference) and pair.values.has(candidate)):
+        return item
+    mine, theirs = (pair.values.tensor(ref)[: step + 1] for ref in (reference, candidate))
+    found = measure(mine, theirs, logits=True)
+    note = f"up to step {step}, where the tokens part"
+    if not found.n_differ and mine.dtype == theirs.dtype:
+        return item.model_copy(update={"outcome": "identical", "note": note})
+    return item.model_copy(update={"metrics": found, "note": note})
+
+
+def _both_greedy(pair: Pair, name: str) -> tuple[GreedyFacts, GreedyFacts] | ItemComparison:
+    """Return what both sides generated, or the item that says why there is no comparing."""
     reference = (pair.reference.signals.greedy or {}).get(name)
     candidate = (pair.candidate.signals.greedy or {}).get(name)
     prompt = _prompt_of(pair, name)
@@ -313,9 +367,7 @@ def _prompt_greedy(pair: Pair, name: str) -> ItemComparison:
         return item.model_copy(update={"name": name})
     if not same_inputs(pair, prompt):
         return ItemComparison(name=name, outcome="not compared", note=OTHER_INPUTS, excused=True)
-    if not reference.ids and not candidate.ids:
-        return ItemComparison(name=name, outcome="not compared", note="no tokens were generated")
-    return _tokens(pair, name, prompt, reference, candidate)
+    return reference, candidate
 
 
 def _prompt_of(pair: Pair, name: str) -> str:
@@ -323,32 +375,5 @@ def _prompt_of(pair: Pair, name: str) -> str:
     return name if name in pair.prompts else re.sub(r"\[\d+\]$", "", name)
 
 
-def _tokens(
-    pair: Pair, name: str, prompt: str, reference: GreedyFacts, candidate: GreedyFacts
-) -> ItemComparison:
-    step = split_step(reference, candidate)
-    if step is not None:
-        note = f"step {step}: {_token(reference, step)} in the reference, "
-        note += f"{_token(candidate, step)} here"
-        return ItemComparison(name=name, outcome="differs", note=note)
-    other = _other_logits(reference, candidate)
-    if other is None:
-        return ItemComparison(name=name, outcome="identical")
-    note = f"the same tokens, but from step {other} on other logits"
-    if _prompt_logits(pair, prompt).outcome == "identical":
-        note += ", although the forward over the prompt gives the same"
-    return ItemComparison(name=name, outcome="identical", note=note)
-
-
 def _token(facts: GreedyFacts, step: int) -> str:
     return f"token {facts.ids[step]}" if step < len(facts.ids) else "the end"
-
-
-def _other_logits(reference: GreedyFacts, candidate: GreedyFacts) -> int | None:
-    """Return the first step whose two largest logits are other numbers; ids of ties may swap."""
-    steps = enumerate(zip(reference.top2, candidate.top2, strict=False))
-    return next((step for step, (a, b) in steps if _values(a) != _values(b)), None)
-
-
-def _values(top2: tuple[tuple[int, float], tuple[int, float]]) -> list[bytes]:
-    return [struct.pack("<d", value) for _, value in top2]

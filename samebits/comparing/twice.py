@@ -66,15 +66,17 @@ def _observed(capture: Capture) -> Iterator[tuple[str, Seen]]:
     for prompt, forward in (signals.forward or {}).items():
         yield from _forward(prompt, forward)
     for prompt, greedy in (signals.greedy or {}).items():
-        yield f"greedy {prompt}", Seen((greedy.ids, repr(greedy.top2)))
+        yield (
+            f"greedy {prompt}",
+            Seen((greedy.ids, repr(greedy.top2), greedy.logits and greedy.logits.hash)),
+        )
 
 
 def _forward(prompt: str, forward: ForwardFacts) -> Iterator[tuple[str, Seen]]:
     for key, ref in forward.inputs.items():
         yield f"inputs {prompt} · {key}", Seen(ref.hash)
     for index, layer in enumerate(forward.hidden_states):
-        on_axis = forward.padded_axis and layer.padded
-        seen = Seen(layer.ref.hash, layer.ref, forward if on_axis else None)
+        seen = Seen(layer.ref.hash, layer.ref, forward if layer.padded else None)
         yield f"hidden_states {prompt} · layer {index} ({layer.name})", seen
     if forward.logits is not None:
         ref = forward.logits

@@ -29,6 +29,8 @@ def figure(signals: Iterable[SignalComparison], splits: tuple[TokenSplit, ...]) 
         return _furthest(differing["logits"])
     if splits:
         return f"tokens step {min(split.step for split in splits)}"
+    if "decode" in differing:
+        return _furthest(differing["decode"])
     if "hidden_states" in differing:
         return _furthest(differing["hidden_states"])
     first = next(iter(differing.values()), None)

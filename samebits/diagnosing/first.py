@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from samebits.comparing.facts import call_changes, paired_calls
+from samebits.comparing.facts import material_changes, paired_calls
 from samebits.comparing.forwards import split_step
 from samebits.comparing.outcome import differs
 from samebits.comparison import FirstDifference, TokenSplit
@@ -64,7 +64,7 @@ def _top2(facts: GreedyFacts, step: int) -> tuple[tuple[int, float], tuple[int, 
 
 
 def _named(signal: SignalComparison, item: ItemComparison) -> str:
-    if signal.signal in ("logits", "greedy"):
+    if signal.signal in ("logits", "decode", "greedy"):
         return f"prompt {item.name}"
     if signal.signal == "inputs":
         prompt, _, key = item.name.rpartition(" · ")
@@ -93,7 +93,10 @@ def _layer(item: ItemComparison) -> str:
 
 
 def _kernel(reference: Capture, candidate: Capture, item: ItemComparison) -> FirstDifference | None:
-    """Return the changed attention call of the first layer that differs, if it changed."""
+    """Return the changed attention call of the first layer that differs, if it changed.
+
+    A layer holds more than its attention, so this is where to look and not yet a cause.
+    """
     found = _parsed(item)
     layer = found["names"].split(" → ")[0]
     for call, changes in _changed_calls(reference, candidate, found["prompt"]):
@@ -114,7 +117,7 @@ def _changed_calls(
 ) -> list[tuple[AttentionCall, list[FactChange]]]:
     sides = reference.signals.attention, candidate.signals.attention
     mine, theirs = (side.calls.get(prompt, ()) if side is not None else () for side in sides)
-    return [(one, call_changes(one, other)) for one, other in paired_calls(mine, theirs)]
+    return [(one, material_changes(one, other)) for one, other in paired_calls(mine, theirs)]
 
 
 def _change(change: FactChange) -> str:
