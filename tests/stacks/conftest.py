@@ -1,0 +1,107 @@
+"""Real stacks for the tests that only they can serve; built once, kept in .samebits."""
+
+import asyncio
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from samebits.matrix import StackSpec
+from samebits.progress import Plain
+from samebits.run import Order, run_matrix
+from samebits.stacks import StackBuilder
+
+ROOT = Path(__file__).parents[2]
+OLD, NEW = "4.48", "5.x"
+
+
+def pytest_collection_modifyitems(items):
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.stacks)
+
+
+@pytest.fixture(scope="session")
+def stacks():
+    builder = StackBuilder(ROOT / ".samebits", os.environ)
+    return {
+        name: builder.build(StackSpec(id=name, transformers=name, torch="2.13.0", python="3.11"))
+        for name in (OLD, NEW)
+    }
+
+
+@pytest.fixture(scope="session")
+def run_in(stacks):
+    """Run a matrix.yaml in its folder, with the stacks that are already built."""
+
+    def run(folder, **options):
+        work = folder / ".samebits"
+        work.mkdir(exist_ok=True)
+        for shared in ("stacks", "locks"):
+            if not (work / shared).exists():
+                (work / shared).symlink_to(ROOT / ".samebits" / shared)
+        with (folder / "progress.log").open("a") as log:
+            report, _ = asyncio.run(
+                run_matrix(
+                    Order(matrix=folder / "matrix.yaml", **options),
+                    os.environ,
+                    lambda total: Plain(log, total, __import__("time").monotonic),
+                )
+            )
+        return report
+
+    return run
+
+
+def write_safetensors(path, tensors):
+    """Write float32 arrays in the safetensors layout: length, JSON header, bytes."""
+    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    for name, array in tensors.items():
+        end = offset + array.nbytes
+        header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [offset, end]}
+        offset = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    data = b"".join(array.tobytes() for array in tensors.values())
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+@pytest.fixture(scope="session")
+def planted(tmp_path_factory):
+    """Make a checkpoint of the custom model in planted/, with one defect or none."""
+    import numpy as np
+
+    folder = tmp_path_factory.mktemp("planted")
+
+    def make(defect):
+        made = folder / defect
+        if made.exists():
+            return made
+        made.mkdir()
+        shutil.copy(Path(__file__).parent / "planted" / "modeling_planted.py", made)
+        config = {
+            "model_type": "planted",
+            "architectures": ["PlantedForCausalLM"],
+            "auto_map": {
+                "AutoConfig": "modeling_planted.PlantedConfig",
+                "AutoModelForCausalLM": "modeling_planted.PlantedForCausalLM",
+            },
+            "vocab_size": 32,
+            "hidden_size": 16,
+            "num_hidden_layers": 3,
+            "defect": defect,
+        }
+        (made / "config.json").write_text(json.dumps(config))
+        generator = np.random.default_rng(0)
+        shapes = {"embed.weight": (32, 16), "head.weight": (32, 16)}
+        shapes |= {f"layers.{i}.proj.weight": (16, 16) for i in range(3)}
+        write_safetensors(
+            made / "model.safetensors",
+            {n: generator.normal(0, 0.4, s).astype(np.float32) for n, s in shapes.items()},
+        )
+        return made
+
+    return make

@@ -1,0 +1,88 @@
+"""A custom-code model that is the same in every release, unless its config plants a defect."""
+
+import ctypes
+import time
+
+import torch
+import transformers
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutput
+
+NEW = int(transformers.__version__.split(".")[0]) >= 5
+
+
+class PlantedConfig(PretrainedConfig):
+    model_type = "planted"
+
+    def __init__(self, vocab_size=32, hidden_size=16, num_hidden_layers=3, defect="none", **kwargs):
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.num_hidden_layers = num_hidden_layers
+        self.defect = defect
+        super().__init__(**kwargs)
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, config, index):
+        super().__init__()
+        self.proj = torch.nn.Linear(config.hidden_size, config.hidden_size, bias=False)
+        self.defect, self.index = config.defect, index
+        if self.defect == "unwritten" and index == 1:
+            self.register_buffer("scale", torch.full((16,), 0.5), persistent=False)
+
+    def forward(self, hidden_states):
+        out = hidden_states + torch.tanh(self.proj(hidden_states))
+        if self.defect == "unwritten" and self.index == 1:
+            out = out * self.scale
+        if NEW and self.defect == "one ulp" and self.index == 2:
+            out = out.clone()
+            out.view(torch.int32)[0, 3, 5] += 1
+        if NEW and self.defect == "minus zero" and self.index == 0:
+            out = out.clone()
+            out[0, 0, 0] = -0.0
+        if not NEW and self.defect == "minus zero" and self.index == 0:
+            out = out.clone()
+            out[0, 0, 0] = 0.0
+        if NEW and self.defect == "reads junk" and self.index == 1:
+            out = out + torch.empty(4096)[:1]
+        return out
+
+
+class PlantedForCausalLM(PreTrainedModel):
+    config_class = PlantedConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.embed = torch.nn.Embedding(config.vocab_size, config.hidden_size)
+        self.layers = torch.nn.ModuleList(
+            [Layer(config, i) for i in range(config.num_hidden_layers)]
+        )
+        self.head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def _init_weights(self, module):
+        return None
+
+    def forward(self, input_ids, attention_mask=None, **kwargs):
+        defect = self.config.defect
+        if NEW and defect == "raises":
+            raise ValueError("planted | failure\nwith `markdown` in it")
+        if NEW and defect == "segfault":
+            ctypes.string_at(0)
+        if NEW and defect == "hang":
+            time.sleep(3600)
+        hidden = self.embed(input_ids)
+        for layer in self.layers:
+            hidden = layer(hidden)
+        if NEW and defect == "pad rows" and attention_mask is not None:
+            hidden = hidden + (1 - attention_mask)[..., None] * 7.0
+        return CausalLMOutput(logits=self.head(hidden))
+
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        if NEW and model.config.defect == "weight bit":
+            with torch.no_grad():
+                model.layers[1].proj.weight.data.view(torch.int32)[2, 3] ^= 1
+        return loaded
