@@ -10,6 +10,10 @@ import ast
 import importlib.util
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _CONFIG_TABLE = "CONFIG_MAPPING_NAMES"
 
@@ -54,10 +58,15 @@ def _pair_keys(node: ast.AST) -> set[str]:
     """Return the key of an ``("llama", "LlamaConfig")`` pair, or the keys of a dict literal."""
     if isinstance(node, ast.Tuple) and len(node.elts) == 2:
         first = node.elts[0]
-        return {first.value} if isinstance(first, ast.Constant) else set()
+        return _texts([first])
     if isinstance(node, ast.Dict):
-        return {key.value for key in node.keys if isinstance(key, ast.Constant)}
+        return _texts(node.keys)
     return set()
+
+
+def _texts(nodes: Sequence[ast.AST | None]) -> set[str]:
+    constants = (node.value for node in nodes if isinstance(node, ast.Constant))
+    return {value for value in constants if isinstance(value, str)}
 
 
 if __name__ == "__main__":

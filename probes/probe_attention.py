@@ -40,7 +40,7 @@ class Watch:
             register.register_module_forward_pre_hook(self._enter_module),
             register.register_module_forward_hook(self._leave_module, always_call=True),
         ]
-        self._modes = [_Functions(self), _Dispatch(self)]
+        self._modes: list[Any] = [_Functions(self), _Dispatch(self)]
         for mode in self._modes:
             mode.__enter__()
         return self

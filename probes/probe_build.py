@@ -271,7 +271,9 @@ def _bell(raw: np.ndarray) -> np.ndarray:
     A normal distribution needs log and cos, whose last bit is the math library's.
     """
     mask = np.uint64(0xFFFF)
-    total = sum(((raw >> np.uint64(shift)) & mask).astype(np.float64) for shift in (0, 16, 32, 48))
+    total = np.zeros(raw.shape, dtype=np.float64)
+    for shift in (0, 16, 32, 48):
+        total += ((raw >> np.uint64(shift)) & mask).astype(np.float64)
     return (total - 131070.0) / math.sqrt((2.0**32 - 1.0) / 3.0)
 
 
@@ -319,6 +321,7 @@ def _logits_std(model: torch.nn.Module, seed: int) -> float:
 def _inputs(model: torch.nn.Module, seed: int) -> dict[str, Any]:
     """Return the inputs of the check: ids, an image or a sound."""
     name, config = model.main_input_name, model.config
+    shape: tuple[int, ...]
     if name == "pixel_values":
         shape = (1, config.num_channels, config.image_size, config.image_size)
     elif name == "input_values":
@@ -349,4 +352,5 @@ def _greedy(model: torch.nn.Module, seed: int) -> list[int]:
     for _ in range(N_GREEDY):
         token = model(**inputs, use_cache=False).logits[:, -1].argmax(-1, keepdim=True)
         inputs[name] = torch.cat([inputs[name], token], dim=1)
-    return inputs[name][0, -N_GREEDY:].tolist()
+    chosen: list[int] = inputs[name][0, -N_GREEDY:].tolist()
+    return chosen

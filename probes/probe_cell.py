@@ -284,14 +284,22 @@ class Cell:
         rows = output.sequences.shape[0]
         found = {}
         for row in range(rows):
-            ids = output.sequences[row, output.sequences.shape[1] - count :].tolist()
+            ids = self._until_end(output.sequences[row, -count:].tolist())
+            kept = range(len(ids))
             found[name if rows == 1 else f"{name}[{row}]"] = {
                 "ids": ids,
-                "top2": [_top2(scores[row]) for scores in output.scores],
+                "top2": [_top2(output.scores[step][row]) for step in kept],
                 "text": self._text(ids),
-                "logits": self.keeper.ref(torch.stack([step[row] for step in output.logits])),
+                "logits": self.keeper.ref(torch.stack([output.logits[s][row] for s in kept])),
             }
         return found
+
+    def _until_end(self, ids: list[int]) -> list[int]:
+        """Return the ids up to the first that ends the text: a batch pads what follows it."""
+        end = self.loaded.model.generation_config.eos_token_id
+        ends = {end} if isinstance(end, int) else set(end or ())
+        last = next((i for i, token in enumerate(ids) if token in ends), len(ids))
+        return ids[: last + 1]
 
     def _text(self, ids: list[int]) -> str | None:
         tokenizer = self.loaded.tokenizer

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from samebits.matrix import ModelSpec
     from samebits.stacks import Stack
 
-_COMMIT = re.compile(r"^[0-9a-f]{40}$")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class Checkpoint(Record):
@@ -37,7 +37,7 @@ class Checkpoint(Record):
     @property
     def pinned(self) -> bool:
         """True if the same source cannot stand for other bytes tomorrow."""
-        return self.digest is not None or bool(_COMMIT.match(self.revision or ""))
+        return self.digest is not None or bool(_COMMIT.fullmatch(self.revision or ""))
 
 
 def builder_of(model: ModelSpec, stacks: Sequence[Stack]) -> Stack | None:
@@ -55,17 +55,17 @@ def builder_of(model: ModelSpec, stacks: Sequence[Stack]) -> Stack | None:
 class Checkpoints:
     """The checkpoints of a matrix, those that are made kept under one folder."""
 
-    def __init__(self, root: Path, matrix_folder: Path, probes: str) -> None:
+    def __init__(self, root: Path, matrix_folder: Path, maker: str) -> None:
         self._root = root / "checkpoints"
         self._matrix_folder = matrix_folder
         self._cache = root / "file-hashes.json"
-        self._probes = probes
+        self._maker = maker
 
     def folder(self, model: ModelSpec, builder: Stack) -> Path:
         """Return where a made checkpoint lies: named after all that its bytes follow from."""
         assert model.build is not None
         recipe = model.build.model_dump(mode="json")
-        key = digest_of([recipe, builder.transformers, builder.lock_digest, self._probes])
+        key = digest_of([recipe, builder.transformers, builder.lock_digest, self._maker])
         return self._root / f"{model.name}-{key[:12]}"
 
     def made(self, model: ModelSpec, builder: Stack) -> Checkpoint | None:

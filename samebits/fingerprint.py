@@ -7,6 +7,7 @@ import json
 import os
 import platform
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 _CHUNK = 1 << 20
@@ -75,6 +76,6 @@ def _read_cache(cache: Path) -> dict[str, str]:
 
 def _write_cache(cache: Path, known: dict[str, str]) -> None:
     cache.parent.mkdir(parents=True, exist_ok=True)
-    aside = cache.with_suffix(f".{os.getpid()}.tmp")
+    aside = cache.with_suffix(f".{os.getpid()}-{get_ident()}.tmp")
     aside.write_text(json.dumps(known, indent=0), "utf-8")
     aside.replace(cache)

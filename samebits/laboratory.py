@@ -15,7 +15,7 @@ from samebits.cells import CellRunner
 from samebits.checkpoints import Checkpoint, Checkpoints, builder_of
 from samebits.environment import probe_environment
 from samebits.errors import StackError, nearest
-from samebits.fingerprint import machine_fingerprint
+from samebits.fingerprint import digest_of_file, machine_fingerprint
 from samebits.probing import PROBES, StackProcess, start_process, tail
 from samebits.stacks import Stack, StackBuilder, probes_digest
 
@@ -70,7 +70,8 @@ class Laboratory:
         self._n_slots = slots or len(os.sched_getaffinity(0))
         self._slots = asyncio.Semaphore(self._n_slots)
         probes = probes_digest(PROBES)
-        self._shelf = Checkpoints(root, Path(matrix.path).parent, probes)
+        maker = digest_of_file(PROBES / "probe_build.py")
+        self._shelf = Checkpoints(root, Path(matrix.path).parent, maker)
         self._runner = CellRunner(root, store, probes, self._fingerprint, fresh=fresh)
         self._processes: dict[str, StackProcess] = {}
         stack_builder = StackBuilder(
@@ -85,15 +86,18 @@ class Laboratory:
         self._open_processes()
         for name in self._plan.models:
             self._made[name] = asyncio.create_task(self._checkpoint(self._matrix.model(name)))
-        runs = await asyncio.gather(*(self._observe(cell) for cell in self._plan.cells))
+        async with asyncio.TaskGroup() as group:
+            tasks = {cell: group.create_task(self._observe(cell)) for cell in self._plan.cells}
         self._remember_machine()
-        return dict(zip(self._plan.cells, runs, strict=True))
+        return {cell: task.result() for cell, task in tasks.items()}
 
     async def look_again(self, wanted: Mapping[CellId, Iterable[str]]) -> None:
         """Run cells once more for the values of tensors that turned out to differ."""
         if wanted:
             self._progress.note(f"second look at {len(wanted)} cells for values that differ")
-        await asyncio.gather(*(self._captures(cell, tuple(h)) for cell, h in wanted.items()))
+        async with asyncio.TaskGroup() as group:
+            for cell, hashes in wanted.items():
+                group.create_task(self._captures(cell, tuple(hashes)))
 
     async def close(self) -> None:
         """End all processes and tasks."""
@@ -104,18 +108,19 @@ class Laboratory:
         await asyncio.gather(*(process.close() for process in self._processes.values()))
 
     async def _build_stacks(self) -> None:
-        specs = [self._matrix.stack(stack_id) for stack_id in self._needed_stacks()]
-        await asyncio.gather(*(self._build_one(spec) for spec in specs))
-
-    def _needed_stacks(self) -> Sequence[str]:
-        """Return the stacks of the plan, and those that may have to make a checkpoint for it."""
-        planned = set(self._plan.stacks)
-        built = [self._matrix.model(name).build for name in self._plan.models]
-        if any(recipe is not None and recipe.stack is None for recipe in built):
-            order = [spec.id for spec in self._matrix.stacks]
-            planned |= set(order[: max(order.index(stack) for stack in planned) + 1])
-        planned |= {recipe.stack for recipe in built if recipe is not None and recipe.stack}
-        return [spec.id for spec in self._matrix.stacks if spec.id in planned]
+        """Build the stacks of the plan, and those that may have to make a checkpoint for it."""
+        recipes = [r for name in self._plan.models if (r := self._matrix.model(name).build)]
+        wanted = {*self._plan.stacks, *(r.stack for r in recipes if r.stack is not None)}
+        await asyncio.gather(
+            *(self._build_one(spec) for spec in self._matrix.stacks if spec.id in wanted)
+        )
+        unknown = {recipe.architecture for recipe in recipes if recipe.stack is None}
+        for spec in self._matrix.stacks:
+            # the oldest that knows an architecture makes its checkpoint, selected or not
+            if unknown and spec.id not in wanted:
+                await self._build_one(spec)
+            if spec.id in self.stacks:
+                unknown -= set(self.stacks[spec.id].architectures)
 
     async def _build_one(self, spec: StackSpec) -> None:
         self._progress.stack(spec.id, "resolving and building")
@@ -198,9 +203,7 @@ class Laboratory:
             return cells.failed(cell, "build", str(error))
         model = self._matrix.model(cell.model)
         process = self._processes[cell.stack]
-        return await self._runner.observe(
-            cell, model, checkpoint, stack, process, wanted, started
-        )
+        return await self._runner.observe(cell, model, checkpoint, stack, process, wanted, started)
 
     def _remember_machine(self) -> None:
         """Take the machine's facts from a stack that ran, or from the last run on this machine."""

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from samebits.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Mapping
 
 PROBES = Path(__file__).parent.parent / "probes"
 _GRACE = 30.0
 """Seconds beyond a job's own timeout after which its stack process is held to hang."""
+_SILENT = "the stack's process stopped answering"
 _LINE_LIMIT = 1 << 24
 """Longest answer line in bytes; the machine facts list every installed package."""
 
@@ -123,23 +124,24 @@ class StackProcess:
                 await process.write(json.dumps({**job, "id": identity}))
                 return await asyncio.wait_for(future, float(job["timeout"]) + _GRACE)
             except TimeoutError:
-                await self.close()
-                return Ended(timed_out=True, lost="the stack's process stopped answering")
+                if self._process is process:  # and not one that was started since
+                    await self.close(_SILENT)
+                return Ended(timed_out=True, lost=_SILENT)
             except OSError as error:
                 return Ended(lost=f"the stack's process is gone: {error}")
             finally:
                 self._waiting.pop(identity, None)
 
-    async def close(self) -> None:
-        """End the process; a later job starts it again."""
-        process, self._process = self._process, None
+    async def close(self, reason: str = "the stack's process was ended") -> None:
+        """End the process, and the jobs that wait for it; a later job starts it again."""
+        process, reader, self._reader = self._process, self._reader, None
+        self._lose(reason)
+        if reader is not None:
+            reader.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reader
         if process is not None:
             await process.end()
-        if self._reader is not None:
-            self._reader.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._reader
-            self._reader = None
 
     async def _started(self) -> Process | None:
         async with self._starting:
@@ -148,11 +150,16 @@ class StackProcess:
             return self._process
 
     async def _start(self) -> None:
-        process = await self._starter(self._python, self._environment, self._log)
-        line = await process.read()
         try:
-            self.machine = json.loads(line)["ready"]
-        except (ValueError, KeyError):
+            process = await self._starter(self._python, self._environment, self._log)
+        except OSError as error:
+            self._failed = f"the stack's interpreter could not be started: {error}"
+            return
+        async for message in _messages(process):
+            if "ready" in message:
+                self.machine = message["ready"]
+                break
+        else:
             await process.end()
             self._failed = f"the stack could not import its packages:\n{process.log_tail()}"
             return
@@ -160,9 +167,8 @@ class StackProcess:
         self._reader = asyncio.create_task(self._read_answers(process))
 
     async def _read_answers(self, process: Process) -> None:
-        while line := await process.read():
-            answer = json.loads(line)
-            future = self._waiting.get(str(answer.pop("id")))
+        async for answer in _messages(process):
+            future = self._waiting.get(str(answer.pop("id", "")))
             if future is not None and not future.done():
                 future.set_result(Ended.model_validate(answer))
         self._lose(f"the stack's process died:\n{process.log_tail()}")
@@ -172,6 +178,17 @@ class StackProcess:
         for future in self._waiting.values():
             if not future.done():
                 future.set_result(Ended(lost=reason))
+
+
+async def _messages(process: Process) -> AsyncIterator[dict[str, Any]]:
+    """Yield what the process says; a package that prints while it is imported is no part of it."""
+    while line := await process.read():
+        try:
+            message = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(message, dict):
+            yield message
 
 
 class _PipedProcess:

@@ -125,12 +125,17 @@ def _results(
             command = reproduce(
                 cell,
                 reference.stack if reference else None,
-                str(order.matrix),
+                _as_shown(order.matrix),
                 str(DEFAULT_MATRIX),
             )
             against = runs[reference] if reference else None
             found.append(diagnose.result(cell, runs[cell], against, store, reproduce=command))
     return found
+
+
+def _as_shown(path: Path) -> str:
+    """Return a path as a published report may say it: not where this machine keeps it."""
+    return path.name if path.is_absolute() else str(path)
 
 
 def _report(

@@ -170,7 +170,7 @@ class StackBuilder:
 def requirements(spec: StackSpec) -> list[str]:
     """Return what a stack asks for: ``4.48`` and ``5.x`` are families, ``4.48.0`` is itself."""
     return [
-        f"torch=={spec.torch}",
+        f"torch=={release_pattern(spec.torch)}",
         f"transformers=={release_pattern(spec.transformers)}",
         *spec.packages,
     ]

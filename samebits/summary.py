@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from samebits.reports.figures import plural
-from samebits.reports.outcomes import row_name, troubles
+from samebits.reports.outcomes import troubles
 from samebits.reports.overview import headline
-from samebits.reports.text import shorten, visible
+from samebits.reports.text import clip, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,13 +17,23 @@ if TYPE_CHECKING:
     from samebits.reports.outcomes import Trouble
 
 MOST_LINES = 12
-"""Rows that need attention and are named."""
+"""Lines for what needs attention; the report has all of it."""
+
+WIDEST = 160
+"""Characters of a line, which the report has whole."""
+
+WRAPPED = 100
+"""Characters after which the headline goes on in the next line."""
 
 
 def summary(report: Report, path: Path) -> list[str]:
     """Return the lines to print, control characters made visible."""
-    lines = [headline(report), *_attention(report), *_reasons(report), f"Report: {path}"]
-    return [shorten(visible(line), 400) for line in lines]
+    lines = [*_headline(report), *_attention(report), *_reasons(report)]
+    return [*(clip(visible(line), WIDEST) for line in lines), visible(f"Report: {path}")]
+
+
+def _headline(report: Report) -> list[str]:
+    return wrap(headline(report), WRAPPED, subsequent_indent="  ")
 
 
 def _attention(report: Report) -> list[str]:
@@ -33,10 +44,10 @@ def _attention(report: Report) -> list[str]:
 
 
 def _line(trouble: Trouble) -> str:
-    row, shared = trouble
+    story, shared = trouble
     cell = shared.first
     words = " ".join(filter(None, [cell.verdict, cell.figure]))
-    return f"  {row_name(row)}@{','.join(shared.stacks)}: {words}"
+    return f"  {story.name} on {', '.join(shared.stacks)}: {words}"
 
 
 def _reasons(report: Report) -> list[str]:

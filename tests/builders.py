@@ -1,4 +1,4 @@
-"""Small captures to compare, with their tensors in memory."""
+"""Small captures to compare, with their tensors in memory; small models and stacks."""
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from samebits.capture import (
     WeightFacts,
     WeightsSignal,
 )
+from samebits.fingerprint import digest_of
+from samebits.matrix import ModelSpec, Prompt, Recipe, StackSpec
+from samebits.stacks import Stack
 from samebits.tensor import NUMPY_DTYPES, TensorRef, tensor_hash
 from samebits.words import CellId, Variant
 
@@ -122,11 +125,32 @@ def forward(memory, *, ids=None, hidden=(), logits=None, real_rows=None, stored=
     )
 
 
-def decoded(*ids, top=None):
-    top = top or [2.0 - i / 8 for i in range(len(ids))]
+def step_logits(*ids, top=None, vocabulary=16):
+    """Return logits [steps, vocabulary] that choose ``ids``; a step follows from its id alone."""
+    rows = values(len(ids), vocabulary, seed=40) / 8 - 4
+    for row, id, best in zip(rows, ids, top or tops(ids), strict=True):
+        row[id], row[id + 1] = best, best - 1
+    return rows
+
+
+def tops(ids):
+    return [2.0 - i / 8 for i in range(len(ids))]
+
+
+def decoded(memory, *ids, top=None, logits=None, stored=True):
+    """Return what greedy decoding chose, and the logits that it chose from unless others are given."""
+    best = zip(ids, top or tops(ids), strict=True)
+    if logits is None and ids:
+        logits = step_logits(*ids, top=top)
     return GreedyFacts(
-        ids=ids, top2=tuple(((i, t), (i + 1, t - 1)) for i, t in zip(ids, top, strict=True))
+        ids=ids,
+        top2=tuple(((i, t), (i + 1, t - 1)) for i, t in best),
+        logits=None if logits is None else memory.put(logits, stored=stored),
     )
+
+
+LAYOUT = "float32[1, 4, 6, 16] strides [384, 96, 16, 1]"
+"""How probes/probe_attention.py describes a query; 0.25 is the default scale of 16 dimensions."""
 
 
 def call(layer, **sdpa):
@@ -136,7 +160,7 @@ def call(layer, **sdpa):
         module_class="LlamaAttention",
         function="sdpa_attention_forward",
         source="integrations/sdpa_attention.py:40",
-        sdpa=SdpaCall(query="q", key="k", value="v", **settings),
+        sdpa=SdpaCall(query=LAYOUT, key=LAYOUT, value=LAYOUT, **settings),
         aten=("aten::_scaled_dot_product_flash_attention_for_cpu",),
     )
 
@@ -184,7 +208,7 @@ def sound_signals(memory):
                 memory, hidden=layers(memory, *hidden), logits=values(1, 6, 8, seed=16)
             )
         },
-        "greedy": {"short": decoded(3, 1, 4)},
+        "greedy": {"short": decoded(memory, 3, 1, 4)},
     }
 
 
@@ -192,3 +216,36 @@ def sound(memory, stack="4.48", *, run="a", skips=(), model="llama", **changed):
     """Return a complete capture of a small model, with some signals changed."""
     signals = sound_signals(memory) | changed
     return capture(stack, run=run, skips=skips, model=model, **signals)
+
+
+def stack_spec(id, transformers=None, torch="2.13.0", python="3.11", packages=()):
+    return StackSpec(
+        id=id, transformers=transformers or id, torch=torch, python=python, packages=packages
+    )
+
+
+def built_stack(id, *architectures, lock=None, python=None):
+    """Return a stack as a builder returns it; nothing of it lies on disk."""
+    lock = lock or f"transformers=={id}.0\n"
+    return Stack(
+        id=id,
+        python=python or f"/stacks/{id}/bin/python",
+        lock=lock,
+        lock_digest=digest_of(lock),
+        packages={"transformers": f"{id}.0", "torch": "2.13.0"},
+        architectures=architectures,
+    )
+
+
+def model_spec(name="llama", **changed):
+    """Return a model with one variant; a recipe unless ``hub`` or ``path`` is given."""
+    source = {} if {"hub", "path"} & set(changed) else {"build": Recipe(architecture="llama")}
+    fields = {
+        "dtypes": ("float32",),
+        "attention": ("sdpa",),
+        "devices": ("cpu",),
+        "prompts": {"short": Prompt(length=6)},
+        "greedy": 3,
+        "timeout": 10.0,
+    }
+    return ModelSpec(name=name, **(fields | source | changed))

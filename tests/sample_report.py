@@ -270,6 +270,23 @@ def logits_item(token: str) -> ItemComparison:
     )
 
 
+def decode_item(token: str) -> ItemComparison:
+    top = (
+        Extreme(index=(1, 6927), reference=12.25, candidate=12.2421875, token="6927"),
+        Extreme(index=(1, 28100), reference=12.249999, candidate=12.25, token=token or "28100"),
+    )
+    return ItemComparison(
+        name="short",
+        outcome="differs",
+        reference=ref("c", 8, 152_064),
+        candidate=ref("d", 8, 152_064),
+        metrics=metrics(
+            0.0078125, top=top, n_argmax=1, n_positions=2, kl_max=2.5e-5, kl_mean=1.25e-5
+        ),
+        note="up to step 1, where the tokens part",
+    )
+
+
 def changed_kernel(model: str, token: str, text: str) -> Row:
     variant = Variant(dtype="float32", attention="sdpa")
     signals = compared(
@@ -285,6 +302,13 @@ def changed_kernel(model: str, token: str, text: str) -> Row:
         ),
         SignalComparison(
             signal="logits", outcome="differs", n_items=2, n_differ=1, items=(logits_item(token),)
+        ),
+        SignalComparison(
+            signal="decode",
+            outcome="differs",
+            n_items=2,
+            n_differ=1,
+            items=(decode_item(token),),
         ),
         SignalComparison(
             signal="greedy",

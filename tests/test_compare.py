@@ -15,6 +15,7 @@ from builders import (
     nudged,
     sound,
     sound_signals,
+    step_logits,
     values,
     weight,
     weights_signal,
@@ -56,10 +57,15 @@ def outcomes(memory, reference, candidate):
 
 def only(memory, reference, candidate, signal):
     """Return the comparison of ``signal``; every other one must be identical."""
+    return only_these(memory, reference, candidate, signal)[signal]
+
+
+def only_these(memory, reference, candidate, *signals):
+    """Return all comparisons; every one but those of ``signals`` must be identical."""
     found = by_signal(memory, reference, candidate)
-    others = {name: s.outcome for name, s in found.items() if name != signal}
+    others = {name: s.outcome for name, s in found.items() if name not in signals}
     assert set(others.values()) == {"identical"}, others
-    return found[signal]
+    return found
 
 
 def test_every_judged_signal_is_compared_in_order_of_data_flow(memory):
@@ -79,9 +85,12 @@ def test_nothing_is_never_identical(memory):
     assert all("no reason was recorded" in s.note for s in found)
 
 
+CARRIED = {"forward": ("inputs", "hidden_states", "logits"), "greedy": ("decode", "greedy")}
+
+
 @pytest.mark.parametrize("signal", ["weights", "buffers", "inv_freq", "forward", "greedy"])
 def test_a_signal_on_one_side_only_is_not_compared(memory, signal):
-    names = {"forward": ("inputs", "hidden_states", "logits")}.get(signal, (signal,))
+    names = CARRIED.get(signal, (signal,))
     whole, less = sound(memory), sound(memory, "5.0", **{signal: None})
     for reference, candidate in ((whole, less), (less, whole)):
         found = by_signal(memory, reference, candidate)
@@ -160,14 +169,17 @@ def test_other_inputs_differ_and_hold_back_what_follows(memory):
         logits=values(1, 6, 8, seed=99),
     )
     other["long"] = changed
-    reference = sound(memory, forward=two_prompts(memory), greedy={"long": decoded(1)})
-    found = by_signal(memory, reference, sound(memory, forward=other, greedy={"long": decoded(2)}))
+    reference = sound(memory, forward=two_prompts(memory), greedy={"long": decoded(memory, 1)})
+    found = by_signal(
+        memory, reference, sound(memory, forward=other, greedy={"long": decoded(memory, 2)})
+    )
     assert found["inputs"].outcome == "differs"
     assert [i.name for i in found["inputs"].items] == ["long · input_ids"]
     assert found["logits"].outcome == "identical"  # of the other prompt
     assert "other inputs" in found["logits"].note
-    assert found["greedy"].outcome == "not compared"
-    assert found["greedy"].excused
+    for name in CARRIED["greedy"]:
+        assert found[name].outcome == "not compared"
+        assert found[name].excused
 
 
 def test_an_input_fed_to_one_side_only_is_a_difference(memory):
@@ -397,6 +409,34 @@ def test_labels_are_not_taken_for_positions(memory):
     assert by_signal(memory, one, other)["logits"].outcome == "not compared"
 
 
+@pytest.mark.parametrize("which", ["first", "second"])
+def test_each_layer_says_for_itself_whether_its_padding_can_be_cut(memory, which):
+    """What differs in a pad row counts only where dimension 1 is no axis of the padding."""
+
+    def side(place=None):
+        facts = padded_signals(memory)["forward"]["short"]
+        plain = values(2, 6, 4, seed=1), values(2, 6, 4, seed=2)
+        arrays = [a if place is None else nudged(a, *place) for a in plain]
+        found = layers(memory, *arrays)
+        said = [layer.model_copy(update={"padded": layer.name == kept}) for layer in found]
+        forwards = {"short": facts.model_copy(update={"hidden_states": tuple(said)})}
+        return sound(memory, forward=forwards)
+
+    kept = "embeddings" if which == "first" else "model.layers.0"
+    one, other = side(), side((0, 0, 0))
+    items = by_signal(memory, one, other)["hidden_states"].items
+    told = {item.name.partition("(")[2].rstrip(")"): item for item in items}
+    assert (told[kept].outcome, told[kept].pad_rows) == ("identical", "differ")
+    del told[kept]
+    (uncut,) = told.values()
+    assert (uncut.outcome, uncut.excused, uncut.pad_rows) == ("not compared", True, "none")
+    unstable = disagreements(one, other, memory)
+    assert [name.endswith("(pad rows)") for name in unstable] == [
+        which == "first",
+        which == "second",
+    ]
+
+
 @pytest.mark.parametrize("shape", [(6, 2, 4), (12, 4)], ids=str)
 def test_padding_on_another_axis_is_not_guessed_at(memory, shape):
     def side(seed):
@@ -431,32 +471,20 @@ def test_nothing_but_padding_is_not_compared(memory):
     ("ids", "step"), [((3, 1, 5), "step 2"), ((3, 1), "the end"), ((9, 1, 4), "token 9")], ids=str
 )
 def test_other_tokens_differ(memory, ids, step):
-    found = only(memory, sound(memory), sound(memory, greedy={"short": decoded(*ids)}), "greedy")
+    candidate = sound(memory, greedy={"short": decoded(memory, *ids)})
+    found = only_these(memory, sound(memory), candidate, "decode", "greedy")["greedy"]
     assert found.outcome == "differs"
     assert step in found.items[0].note
 
 
 def test_no_tokens_are_not_identical(memory):
-    none = sound(memory, greedy={"short": decoded()})
-    assert by_signal(memory, none, none)["greedy"].outcome == "not compared"
-
-
-def test_the_same_tokens_from_other_logits_are_noted(memory):
-    shifted = {"short": decoded(3, 1, 4, top=[2.0, 1.5, 1.75])}
-    found = only(memory, sound(memory), sound(memory, greedy=shifted), "greedy")
-    assert (found.outcome, found.n_items) == ("identical", 1)
-    assert found.items[0].note == (
-        "the same tokens, but from step 1 on other logits, "
-        "although the forward over the prompt gives the same"
-    )
-    moved = logits_of(memory, values(1, 6, 8, seed=17))
-    candidate = sound(memory, greedy=shifted, forward=moved)
-    found = by_signal(memory, sound(memory), candidate)["greedy"]
-    assert found.items[0].note == "the same tokens, but from step 1 on other logits"
+    none = sound(memory, greedy={"short": decoded(memory)})
+    found = by_signal(memory, none, none)
+    assert found["greedy"].outcome == found["decode"].outcome == "not compared"
 
 
 def test_ties_that_swap_ids_are_no_difference(memory):
-    one, other = decoded(3, 1), decoded(3, 1)
+    one, other = decoded(memory, 3, 1), decoded(memory, 3, 1)
     swapped = tuple(((b[0], a[1]), (a[0], b[1])) for a, b in other.top2)
     other = other.model_copy(update={"top2": swapped})
     pair = (sound(memory, greedy={"short": g}) for g in (one, other))
@@ -464,12 +492,124 @@ def test_ties_that_swap_ids_are_no_difference(memory):
 
 
 def test_a_row_of_a_batch_belongs_to_its_prompt(memory):
-    rows = {"short[0]": decoded(1), "short[1]": decoded(2)}
+    rows = {"short[0]": decoded(memory, 1), "short[1]": decoded(memory, 2)}
     reference = sound(memory, greedy=rows)
     assert set(outcomes(memory, reference, reference).values()) == {"identical"}
-    less = sound(memory, greedy={"short[0]": decoded(1)}, skips={"greedy short": "too long"})
+    less = sound(
+        memory, greedy={"short[0]": decoded(memory, 1)}, skips={"greedy short": "too long"}
+    )
     found = by_signal(memory, reference, less)["greedy"]
     assert (found.outcome, found.n_items) == ("identical", 1)
+
+
+# decode
+
+
+def stepped(memory, logits, *ids, **more):
+    """Return a greedy signal whose tokens are ``ids``, or the usual ones, chosen from ``logits``."""
+    return {"short": decoded(memory, *(ids or (3, 1, 4)), logits=logits, **more)}
+
+
+def test_the_same_tokens_from_other_logits_differ_in_decode_alone(memory):
+    other = nudged(step_logits(3, 1, 4), 1, 7, by=0)
+    found = only(memory, sound(memory), sound(memory, greedy=stepped(memory, other)), "decode")
+    assert (found.outcome, found.n_items, found.n_differ) == ("differs", 1, 1)
+    metrics = found.items[0].metrics
+    assert (metrics.max_ulp, metrics.first_index) == (1, (1, 7))
+    assert (metrics.n_argmax, metrics.n_positions) == (0, 3)
+    assert found.items[0].note == ""
+
+
+def test_where_tokens_part_their_step_is_the_last_that_counts(memory):
+    """Behind it every logit is another one, for what was fed is."""
+    logits = step_logits(3, 1, 4)
+    logits[2] = values(16, seed=80)
+    at_split = nudged(logits, 1, 5)
+    for other, outcome in ((logits, "identical"), (at_split, "differs")):
+        candidate = sound(memory, greedy=stepped(memory, other, 3, 2, 9))
+        found = only_these(memory, sound(memory), candidate, "decode", "greedy")
+        assert found["greedy"].outcome == "differs"
+        assert found["decode"].outcome == outcome
+        (item,) = found["decode"].items
+        assert (item.outcome, item.note) == (outcome, "up to step 1, where the tokens part")
+        if outcome == "identical":
+            assert item.metrics is None
+        else:
+            assert (item.metrics.n, item.metrics.n_differ) == (2 * 16, 1)
+            assert item.metrics.n_positions == 2
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["here", "in-the-reference"])
+def test_a_side_that_ends_earlier_is_compared_as_far_as_it_goes(memory, turned):
+    logits = step_logits(3, 1, 4)
+    for other, outcome in ((logits, "identical"), (nudged(logits, 1, 5), "differs")):
+        sides = [sound(memory), sound(memory, greedy=stepped(memory, other[:2], 3, 1))]
+        found = only_these(memory, *(sides[::-1] if turned else sides), "decode", "greedy")
+        assert found["greedy"].outcome == "differs"
+        assert found["decode"].outcome == outcome
+        assert found["decode"].items[0].note == "up to step 2, where the tokens part"
+
+
+@pytest.mark.parametrize("ids", [(3, 1, 4), (3, 9, 4)], ids=["same-tokens", "other-tokens"])
+def test_another_vocabulary_is_another_shape(memory, ids):
+    other = stepped(memory, step_logits(*ids, vocabulary=20), *ids)
+    found = by_signal(memory, sound(memory), sound(memory, greedy=other))["decode"]
+    assert found.outcome == "differs"
+    assert found.items[0].note == "shape [3, 16] in the reference, [3, 20] here"
+
+
+@pytest.mark.parametrize("ids", [(3, 1, 4), (3, 9, 4)], ids=["same-tokens", "other-tokens"])
+def test_steps_in_another_dtype_differ(memory, ids):
+    other = stepped(memory, step_logits(3, 1, 4).astype(np.float64), *ids)
+    found = by_signal(memory, sound(memory), sound(memory, greedy=other))["decode"]
+    assert found.outcome == "differs"
+    assert "dtype float32 in the reference, float64 here" in found.items[0].note
+    assert found.items[0].metrics.n_differ == 0
+
+
+def test_without_values_decode_differs_by_its_hash_and_asks_for_them(memory):
+    logits = nudged(step_logits(3, 1, 4), 1, 7)
+    greedy = stepped(memory, logits, stored=False)
+    reference, candidate = sound(memory), sound(memory, "5.0", greedy=greedy)
+    signals = compare(reference, candidate, memory)
+    item = next(s for s in signals if s.signal == "decode").items[0]
+    assert (item.outcome, item.metrics) == ("differs", None)
+    assert "not stored" in item.note
+    hashes = (greedy["short"].logits.hash,)
+    assert wanted(reference, candidate, signals, memory) == ((candidate.cell, hashes),)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_without_values_nothing_is_claimed_of_steps_before_the_split(memory, n):
+    logits = step_logits(3, 9, 5)[:n]
+    greedy = stepped(memory, logits, *(3, 9, 5)[:n], stored=False)
+    reference, candidate = sound(memory), sound(memory, "5.0", greedy=greedy)
+    signals = compare(reference, candidate, memory)
+    found = next(s for s in signals if s.signal == "decode")
+    assert (found.outcome, found.excused) == ("not compared", False)
+    assert "before the tokens part" in found.note
+    hashes = (greedy["short"].logits.hash,)
+    assert wanted(reference, candidate, signals, memory) == ((candidate.cell, hashes),)
+    memory.put(logits)
+    assert by_signal(memory, reference, candidate)["decode"].outcome == "differs"
+
+
+@pytest.mark.parametrize("sides", ["reference", "candidate", "both"])
+def test_steps_that_were_not_recorded_are_not_compared_and_excused(memory, sides):
+    bare = {"short": decoded(memory, 3, 1, 4).model_copy(update={"logits": None})}
+    reference = sound(memory, **({} if sides == "candidate" else {"greedy": bare}))
+    candidate = sound(memory, **({} if sides == "reference" else {"greedy": bare}))
+    found = only(memory, reference, candidate, "decode")
+    assert (found.outcome, found.excused) == ("not compared", True)
+    assert "not recorded" in found.note
+
+
+def test_no_step_at_all_is_not_identical(memory):
+    greedy = {"short": decoded(memory, logits=np.zeros((0, 16), np.float32))}
+    for other in (greedy, None):
+        candidate = sound(memory, **({"greedy": other} if other else {}))
+        found = by_signal(memory, sound(memory, greedy=greedy), candidate)["decode"]
+        assert (found.outcome, found.excused) == ("not compared", True)
 
 
 # properties
@@ -497,12 +637,15 @@ def change(memory, where, position):
         return sound(memory, inv_freq={"model.rotary_emb.inv_freq": frequencies(memory, array)})
     if where == "logits":
         return sound(memory, forward=logits_of(memory, flipped(values(1, 6, 8, seed=16), position)))
+    if where == "decode":
+        logits = flipped(step_logits(3, 1, 4), position)
+        return sound(memory, greedy={"short": decoded(memory, 3, 1, 4, logits=logits)})
     arrays = [values(1, 6, 4, seed=seed) for seed in range(3)]
     arrays[position % 3] = flipped(arrays[position % 3], position)
     return sound(memory, forward=hidden_of(memory, *arrays))
 
 
-PLACES = st.sampled_from(["weights", "buffers", "inv_freq", "hidden_states", "logits"])
+PLACES = st.sampled_from(["weights", "buffers", "inv_freq", "hidden_states", "logits", "decode"])
 
 
 @given(PLACES, st.integers(0, 1 << 20))
@@ -560,15 +703,27 @@ def test_everything_that_differs_between_runs_is_named(memory):
             "model.rotary_emb.inv_freq": frequencies(memory, values(2, seed=15), scaling=2.0)
         },
         forward=hidden_of(memory, *(values(1, 6, 4, seed=seed) for seed in (0, 1, 51))),
-        greedy={"short": decoded(3, 1, 4, top=[2.0, 1.875, 1.0])},
+        greedy={"short": decoded(memory, 3, 1, 4, top=[2.0, 1.875, 1.0])},
     )
     assert disagreements(sound(memory), second, memory) == (
         "weights model.norm.weight",
         "buffers model.mask",
         "inv_freq model.rotary_emb.inv_freq",
         "hidden_states short · layer 2 (model.layers.1)",
-        "greedy short",
+        "decode short",
     )
+
+
+def test_tokens_and_the_logits_they_were_chosen_from_are_told_apart(memory):
+    logits = nudged(step_logits(3, 1, 4), 2, 7)
+    for changed, names in (
+        (decoded(memory, 3, 1, 4, logits=logits), ("decode short",)),
+        (decoded(memory, 3, 1, 4, top=[2.0, 1.875, 1.0]), ("decode short",)),
+        (decoded(memory, 3, 1, 5), ("decode short", "greedy short")),
+        (decoded(memory, 3, 1, 4).model_copy(update={"logits": None}), ("decode short",)),
+    ):
+        second = sound(memory, run="b", greedy={"short": changed})
+        assert disagreements(sound(memory), second, memory) == names
 
 
 def test_statuses_that_differ_are_a_disagreement(memory):

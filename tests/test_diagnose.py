@@ -18,6 +18,7 @@ from builders import (
     nudged,
     sound,
     sound_signals,
+    step_logits,
     values,
     weight,
     weights_signal,
@@ -74,7 +75,7 @@ def test_identical(memory):
     found = verdict_on(memory, *runs(memory), reproduce="samebits run x")
     assert (found.verdict, found.judged, found.figure) == (Verdict.IDENTICAL, found.verdict, "")
     assert found.headline == (
-        "the same bytes: inputs, weights, buffers, inv_freq, hidden_states, logits; the same tokens"
+        "the same bytes: inputs, weights, buffers, inv_freq, hidden_states, logits, decode, greedy"
     )
     assert (found.cell, found.reference) == (cell_id("5.0"), cell_id("4.48"))
     assert found.reproduce == "samebits run x"
@@ -107,7 +108,7 @@ def test_a_judge_says_which_kind_of_difference_it_is(memory):
 
     other = runs(memory, forward=moved(memory)[1])
     assert verdict_on(memory, *other, judge=judge).verdict == Verdict.ROUNDING
-    assert seen == [("llama/float32-sdpa@4.48", "llama/float32-sdpa@5.0", 7)]
+    assert seen == [("llama/float32-sdpa@4.48", "llama/float32-sdpa@5.0", 8)]
     verdict_on(memory, *runs(memory), judge=judge)
     assert len(seen) == 1
 
@@ -233,7 +234,8 @@ def test_without_a_reference_nothing_is_identical(memory):
 
 def test_an_identical_cell_without_greedy_says_nothing_of_tokens(memory):
     found = verdict_on(memory, *runs(memory, greedy=None, skips={"greedy": "not asked for"}))
-    assert found.headline.endswith("logits")
+    assert found.verdict == Verdict.IDENTICAL
+    assert found.headline.endswith(", logits")
 
 
 # the reference
@@ -246,7 +248,7 @@ def test_the_matrix_reference_is_taken_if_it_is_sound(memory):
 
 
 def test_else_the_oldest_that_is(memory):
-    unstable = runs(memory, "4.40", second={"greedy": {"short": decoded(7)}})
+    unstable = runs(memory, "4.40", second={"greedy": {"short": decoded(memory, 7)}})
     cells = {
         cell_id("4.40"): unstable,
         cell_id("4.48"): tuple(capture("4.48", run=run, status="failed") for run in "ab"),
@@ -284,17 +286,26 @@ def test_the_earliest_layer_over_all_prompts_is_the_first(memory):
 
 
 def test_a_kernel_change_is_first_only_where_its_layer_is(memory):
-    kernel = attention(call(0), call(1, enable_gqa=True))
+    kernel = attention(call(0), call(1, is_causal=False, mask="bool[1, 1, 6, 6]"))
     found = verdict_on(
         memory, *runs(memory, forward=hidden_of(memory, 2, 0, 1, 2), attention=kernel)
     )
     assert found.first.signal == "attention.kernel"
     assert found.first.item == "short · model.layers.1.self_attn"
-    assert "sdpa.enable_gqa False → True" in found.headline
+    assert "(masking no mask, causal → a mask)" in found.headline
     elsewhere = verdict_on(
         memory, *runs(memory, forward=hidden_of(memory, 1, 0, 1, 2), attention=kernel)
     )
     assert elsewhere.first.signal == "hidden_states"
+
+
+def test_a_call_that_is_only_spelt_otherwise_is_not_named_as_the_first_difference(memory):
+    kernel = attention(call(0), call(1, enable_gqa=True, scale=None))
+    found = verdict_on(
+        memory, *runs(memory, forward=hidden_of(memory, 2, 0, 1, 2), attention=kernel)
+    )
+    assert found.first.signal == "hidden_states"
+    assert list(found.changes) == ["attention.kernel"]
 
 
 def test_a_kernel_change_alone_is_no_difference(memory):
@@ -335,8 +346,13 @@ def test_other_inputs_are_first(memory):
 # figures
 
 
+def from_one_row(memory, *ids):
+    """Return other tokens that were chosen from the usual logits, as another processor may."""
+    return {"short": decoded(memory, *ids, logits=step_logits(3, 1, 4))}
+
+
 def test_tokens_are_the_figure_if_logits_agree(memory):
-    found = verdict_on(memory, *runs(memory, greedy={"short": decoded(3, 1, 5)}))
+    found = verdict_on(memory, *runs(memory, greedy=from_one_row(memory, 3, 1, 5)))
     assert found.figure == "tokens step 2"
     (split,) = found.splits
     assert (split.prompt, split.step) == ("short", 2)
@@ -346,18 +362,61 @@ def test_tokens_are_the_figure_if_logits_agree(memory):
     )
 
 
+def test_the_logits_that_the_tokens_were_chosen_from_come_before_them(memory):
+    found = verdict_on(memory, *runs(memory, greedy={"short": decoded(memory, 3, 1, 5)}))
+    assert (found.verdict, found.figure) == (Verdict.DIFFERS, "tokens step 2")
+    assert (found.first.signal, found.first.item) == ("decode", "short")
+    assert found.headline.startswith("decode: prompt short: 3 of 48 elements, max abs ")
+    assert found.headline.endswith("; up to step 2, where the tokens part")
+
+
 def test_a_split_at_the_end_has_one_side(memory):
-    found = verdict_on(memory, *runs(memory, greedy={"short": decoded(3, 1)}))
+    found = verdict_on(memory, *runs(memory, greedy={"short": decoded(memory, 3, 1)}))
     assert found.splits[0].candidate is None
     assert found.splits[0].reference == ((4, 1.75), (5, 0.75))
+    assert found.headline == "greedy: prompt short: step 2: token 4 in the reference, the end here"
+    assert found.notes == ("decode short: identical up to step 2, where the tokens part",)
 
 
-def test_the_same_tokens_from_other_logits_are_no_split(memory):
-    shifted = {"short": decoded(3, 1, 4, top=[2.0, 1.5, 1.75])}
-    found = verdict_on(memory, *runs(memory, greedy=shifted))
-    assert (found.verdict, found.splits, found.figure) == (Verdict.IDENTICAL, (), "")
-    assert found.headline.endswith("; the same tokens, from other logits while decoding")
-    assert found.notes[0].startswith("greedy short: the same tokens, but from step 1")
+def test_the_same_tokens_from_other_logits_differ_and_are_no_split(memory):
+    logits = step_logits(3, 1, 4)
+    logits[1, 7] = 0.25
+    other = logits.copy()
+    other[1, 7] = 0.5
+    found = verdict_on(
+        memory,
+        *runs(memory, greedy={"short": decoded(memory, 3, 1, 4, logits=other)}),
+        reference=runs(memory, "4.48", greedy={"short": decoded(memory, 3, 1, 4, logits=logits)}),
+    )
+    assert (found.verdict, found.splits, found.figure) == (Verdict.DIFFERS, (), "decode 0.25")
+    assert found.headline.startswith("decode: prompt short: 1 of 48 elements, max abs 0.25 (")
+
+
+def test_logits_come_before_decode_in_the_figure(memory):
+    one, other = moved(memory)
+    changed = {"short": decoded(memory, 3, 1, 4, top=[2.0, 1.5, 1.75])}
+    found = verdict_on(
+        memory,
+        *runs(memory, forward=other, greedy=changed),
+        reference=runs(memory, "4.48", forward=one),
+    )
+    assert (found.figure, found.first.signal) == ("logits 0.5", "logits")
+
+
+def test_steps_that_were_not_recorded_are_told_and_fail_nothing(memory):
+    bare = {"short": decoded(memory, 3, 1, 4).model_copy(update={"logits": None})}
+    found = verdict_on(memory, *runs(memory, greedy=bare))
+    assert found.verdict == Verdict.IDENTICAL
+    assert "decode" not in found.headline
+    assert found.notes == (
+        "decode: not compared: short: the logits of the steps were not recorded",
+    )
+
+
+def test_a_cell_whose_runs_decode_from_other_logits_is_unstable(memory):
+    second = {"short": decoded(memory, 3, 1, 4, top=[2.0, 1.5, 1.75])}
+    found = verdict_on(memory, *runs(memory, second={"greedy": second}))
+    assert (found.verdict, found.unstable) == (Verdict.UNSTABLE, ("decode short",))
 
 
 @pytest.mark.parametrize(("bad", "word"), [(math.nan, "NaN"), (math.inf, "inf")], ids=str)
@@ -483,7 +542,10 @@ class World:
             candidate = tuple(capture(stack, run=r, status=what, model=model) for r in "ab")
         elif what == "unstable":
             candidate = runs(
-                self.memory, stack, model=model, second={"greedy": {"short": decoded(9)}}
+                self.memory,
+                stack,
+                model=model,
+                second={"greedy": {"short": decoded(self.memory, 9)}},
             )
         else:
             candidate = runs(self.memory, stack, model=model, **what)
@@ -529,7 +591,7 @@ def test_an_expected_difference_passes_and_keeps_what_was_judged(memory):
 
 
 def test_an_entry_covers_only_the_signals_it_names(memory):
-    both = other_logits(memory) | {"greedy": {"short": decoded(8)}}
+    both = other_logits(memory) | {"greedy": {"short": decoded(memory, 8)}}
     world = World(memory, llama__old=both)
     results, reports = world.apply(expected(signal=("logits",)))
     assert results[1].verdict == Verdict.DIFFERS
@@ -539,9 +601,12 @@ def test_an_entry_covers_only_the_signals_it_names(memory):
 
 
 def test_entries_cover_a_cell_together(memory):
-    both = other_logits(memory) | {"greedy": {"short": decoded(8)}}
+    both = other_logits(memory) | {"greedy": {"short": decoded(memory, 8)}}
     world = World(memory, llama__old=both)
-    rules = expected(signal=("logi*",)), expected(signal=("greedy",), variant=("float32-*",))
+    rules = (
+        expected(signal=("logi*",)),
+        expected(signal=("decode", "greedy"), variant=("float32-*",)),
+    )
     results, reports = world.apply(*rules)
     assert results[1].verdict == Verdict.EXPECTED
     assert [report.cells for report in reports] == [("llama/float32-sdpa@5.0",)] * 2
@@ -581,8 +646,14 @@ def test_other_kinds_are_covered_by_their_own_entries(memory, kind):
 
 def test_an_unstable_signal_must_be_named_too(memory):
     world = World(memory, llama__old="unstable")
-    assert world.apply(expected(verdict="unstable", signal=("greedy",)))[0][1].verdict == "expected"
-    assert world.apply(expected(verdict="unstable", signal=("logits",)))[0][1].verdict == "unstable"
+    for signals, verdict in (
+        (("decode", "greedy"), "expected"),
+        (("greedy",), "unstable"),
+        (("decode",), "unstable"),
+        (("logits",), "unstable"),
+    ):
+        rule = expected(verdict="unstable", signal=signals)
+        assert world.apply(rule)[0][1].verdict == verdict
 
 
 def test_a_difference_that_went_away_is_reported_and_fails(memory):

@@ -1,9 +1,12 @@
 import difflib
 import json
 import os
+import posixpath
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
+import jsonschema
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,11 +17,19 @@ from sample_report import stacks as sample_stacks
 from test_reports_text import NASTY
 
 from samebits.capture import AttentionSignal, Failure
-from samebits.comparison import Extreme, ItemComparison, SignalComparison
+from samebits.comparison import (
+    Extreme,
+    FactChange,
+    FirstDifference,
+    ItemComparison,
+    SignalComparison,
+)
 from samebits.document import ExpectedReport, Report, StackReport
 from samebits.reports import machine, markdown, write
-from samebits.reports.outcomes import since
+from samebits.reports.outcomes import since, troubles
 from samebits.reports.overview import headline
+from samebits.reports.tensors import growth_line
+from samebits.schemas import FOLDER as SCHEMAS
 from samebits.summary import summary
 from samebits.words import Variant, Verdict
 
@@ -36,6 +47,7 @@ def assert_gold(name, text):
     """Compare with the gold file, or write it where SAMEBITS_REFRESH_GOLD asks for that."""
     path = GOLD / name
     if os.environ.get("SAMEBITS_REFRESH_GOLD"):
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")
         pytest.skip(f"wrote {path}")
     lines = difflib.unified_diff(
@@ -43,6 +55,16 @@ def assert_gold(name, text):
     )
     difference = "\n".join(lines)
     assert not difference, f"tests/gold/README.md says how to refresh\n{difference}"
+
+
+def rendered(report):
+    """report.md alone."""
+    return markdown.render(report)["report.md"]
+
+
+def everything(report):
+    """report.md and all pages, one after the other, as no reader gets them."""
+    return "\n".join(markdown.render(report).values())
 
 
 def structure(text):
@@ -57,7 +79,13 @@ def structure(text):
 
 
 def test_report_md():
-    assert_gold("report.md", markdown.render(sample_report()))
+    assert_gold("report.md", rendered(sample_report()))
+
+
+@pytest.mark.parametrize("model", ["gemma2", "falcon", "whisper"])
+def test_page_of_a_model(model):
+    path = f"models/{model}.md"
+    assert_gold(path, markdown.render(sample_report())[path])
 
 
 def test_report_json():
@@ -80,13 +108,13 @@ def test_every_verdict_is_in_the_sample():
 @settings(max_examples=15, deadline=None)
 @given(texts, texts, texts)
 def test_names_messages_and_tokens_change_no_structure(name, message, token):
-    plain = structure(markdown.render(sample_report("x", "x", "x")))
-    found = structure(markdown.render(sample_report(f"x{name}", f"x{message}", f"x{token}")))
+    plain = structure(everything(sample_report("x", "x", "x")))
+    found = structure(everything(sample_report(f"x{name}", f"x{message}", f"x{token}")))
     assert found == plain
 
 
 def test_html_is_that_of_folded_parts_alone():
-    text = markdown.render(sample_report(*["<img src=x><details>"] * 3))
+    text = everything(sample_report(*["<img src=x><details>"] * 3))
     html = [t.content for t in GFM.parse(text) if t.type == "html_block"]
     inline = [c for t in GFM.parse(text) for c in t.children or [] if c.type == "html_inline"]
     tags = set(re.findall(r"</?\w+", "".join(html)))
@@ -94,32 +122,68 @@ def test_html_is_that_of_folded_parts_alone():
     assert not inline
 
 
-def test_every_link_within_the_report_leads_to_a_heading():
-    text = markdown.render(sample_report())
+def anchors_of(text):
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    targets = set(re.findall(r"\]\(#([^)]+)\)", text))
-    assert targets
-    assert targets <= slugs
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links_of(text):
+    """What links point to; markdown-it leaves out what only looks like a link."""
+    children = (child for token in GFM.parse(text) for child in token.children or [])
+    return [child.attrs["href"] for child in children if child.type == "link_open"]
+
+
+@pytest.mark.parametrize("text", ["", "<x>/%41 b"])
+@pytest.mark.parametrize("copies", [1, 8])
+def test_every_link_leads_to_a_heading_or_a_file(text, copies):
+    documents = markdown.render(many(sample_report(text), copies))
+    n_links = 0
+    for path, content in documents.items():
+        for target in links_of(content):
+            if not target.startswith(("https://", "locks/")):
+                file, _, anchor = target.partition("#")
+                other = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(file)))
+                linked = documents[other] if file else content
+                assert not anchor or unquote(anchor) in anchors_of(linked), (path, target)
+                n_links += 1
+    assert n_links > 20
+
+
+def many(report, copies):
+    """The report with every model that many times, under other names."""
+    rows = tuple(
+        renamed(row, f"{row.model}{'' if i == 0 else i}")
+        for i in range(copies)
+        for row in report.rows
+    )
+    return report.model_copy(update={"rows": rows})
+
+
+def renamed(row, model):
+    cells = tuple(
+        cell.model_copy(update={"cell": cell.cell.model_copy(update={"model": model})})
+        for cell in row.cells
+    )
+    return row.model_copy(update={"model": model, "cells": cells})
 
 
 def test_rows_without_a_difference_have_no_section():
-    text = markdown.render(sample_report())
+    text = rendered(sample_report())
     assert "### llama/" not in text
     assert "### gemma2/float32-sdpa" in text
 
 
 def test_equal_rows_of_one_model_share_a_line():
-    assert "| llama · float32-sdpa, bfloat16-sdpa " in markdown.render(sample_report())
+    assert "| llama · float32-sdpa, bfloat16-sdpa " in rendered(sample_report())
 
 
 def test_cells_of_one_outcome_share_a_subsection():
-    assert "#### 5.0, 5.9: differs logits 1.2e-01" in markdown.render(sample_report())
+    assert "#### 5.0, 5.9: differs logits 1.2e-01" in rendered(sample_report())
 
 
 def test_a_run_that_passes_says_so():
     report = sample_report().model_copy(update={"exit_code": 0, "reasons": (), "rows": ()})
-    text = markdown.render(report)
+    text = rendered(report)
     assert text.startswith("# samebits: matrix.yaml passes\n")
     assert "**The run passes.**" in text
     assert "## Needs attention" not in text
@@ -131,7 +195,7 @@ def test_an_empty_report_is_no_crash():
         update={"rows": (), "stacks": (), "checkpoints": (), "expected": (), "machine": None}
     )
     assert "0 models" in headline(report)
-    assert "## Machine" not in markdown.render(report)
+    assert "## Machine" not in rendered(report)
 
 
 def test_headline_counts_the_cells_that_were_compared():
@@ -145,8 +209,8 @@ def test_headline_counts_the_cells_that_were_compared():
 
 def test_since_names_the_stacks_that_are_good_again():
     row = next(row for row in sample_report().rows if row.model == "opensci-ref")
-    assert since(row, ["5.0"]) == "5.0 (4.57 is the last good one; good again in 5.9)"
-    assert since(row, ["4.48"]) == "4.48 (good again in 4.57, 5.9)"
+    assert since(row, ["5.0"]) == "5.0 (last good: 4.57; good again: 5.9)"
+    assert since(row, ["4.48"]) == "4.48 (good again: 4.57, 5.9)"
 
 
 def with_attention(*signals):
@@ -161,7 +225,7 @@ def with_attention(*signals):
 
 def test_attention_that_was_not_observed_is_said_to_be():
     nothing = AttentionSignal(requested="sdpa", resolved=None)
-    text = markdown.render(with_attention(nothing, attention(gqa=False)))
+    text = rendered(with_attention(nothing, attention(gqa=False)))
     assert re.search(r"\| `sdpa → unknown` +\| not observed ", text)
 
 
@@ -169,31 +233,31 @@ def test_attention_without_sdpa_has_no_arguments_of_it():
     eager = attention(gqa=False)
     calls = {"short": tuple(c.model_copy(update={"sdpa": None}) for c in eager.calls["short"])}
     report = with_attention(AttentionSignal(requested="eager", resolved="eager", calls=calls))
-    text = markdown.render(report)
+    text = rendered(report)
     assert "In every row all stacks ran the same attention." in text
     assert "enable_gqa" not in text
 
 
 def test_no_attention_no_section():
-    assert "## Attention" not in markdown.render(with_attention())
+    assert "## Attention" not in rendered(with_attention())
 
 
 def test_stacks_without_a_difference_say_so():
     stacks = tuple(stack.model_copy(update={"packages": {"a": "1"}}) for stack in STACK_REPORTS)
     report = sample_report().model_copy(update={"stacks": stacks})
-    assert "Every package has the same version in every stack." in markdown.render(report)
+    assert "Every package has the same version in every stack." in rendered(report)
 
 
 def test_a_machine_without_variables():
     machine = sample_report().machine.model_copy(update={"environment": {}})
     report = sample_report().model_copy(update={"machine": machine})
-    assert "environment variable" not in markdown.render(report)
+    assert "environment variable" not in rendered(report)
 
 
 def only(cell):
     """The sample with the one cell."""
     row = sample_report().rows[0].model_copy(update={"cells": (cell,)})
-    return markdown.render(sample_report().model_copy(update={"rows": (row,)}))
+    return rendered(sample_report().model_copy(update={"rows": (row,)}))
 
 
 def differing(signal, *items):
@@ -221,6 +285,17 @@ def test_one_large_difference():
     assert "at most 5.0e-01 nats\n" in text
 
 
+def test_decode_gets_what_logits_get_in_its_own_words():
+    top = (Extreme(index=(2, 7), reference=0.0, candidate=1.0, token="7"),)
+    found = metrics(1.0, top=top, kl_max=0.5, n_argmax=1, n_positions=4)
+    text = only(differing("decode", item(metrics=found)))
+    assert "- `a`: argmax changes at 1 of 4 (25.0 %) greedy steps; KL" in text
+    assert "at most 5.0e-01 nats\n" in text
+    assert "The largest difference between the logits of the greedy steps of `a`:" in text
+    assert "| `[2, 7]` " in text
+    assert "argmax changes" not in only(differing("hidden_states", item(metrics=found)))
+
+
 def test_padding_rows_without_figures():
     text = only(differing("hidden_states", item(outcome="identical", pad_rows="differ")))
     assert "padding rows, which do not count, differ |" in text
@@ -244,7 +319,7 @@ def test_a_stack_without_a_lock_file_shows_its_digest():
     stack = StackReport(id="a", transformers="5.0.0", lock_digest="12" * 32)
     bare = StackReport(id="b", transformers="5.0.0", lock="b.txt")
     report = sample_report().model_copy(update={"stacks": (stack, bare), "rows": ()})
-    text = markdown.render(report)
+    text = rendered(report)
     assert "`121212121212`" in text
     assert re.search(r"\[lock\]\(b\.txt\) +\|", text)
 
@@ -252,15 +327,25 @@ def test_a_stack_without_a_lock_file_shows_its_digest():
 def test_part_of_an_entry_can_be_fixed():
     entry = ExpectedReport(line=3, text="a", reason="b", cells=("c",), fixed=("5.9",))
     report = sample_report().model_copy(update={"expected": (entry,)})
-    assert "**fixed**: remove `5.9` from it (matrix.yaml line 3)" in markdown.render(report)
+    assert "**fixed**: remove `5.9` from it (matrix.yaml line 3)" in rendered(report)
 
 
 def test_summary_names_a_dozen_rows_and_counts_the_others():
-    rows = tuple(row for row in sample_report().rows if row.model == "falcon") * 15
-    report = sample_report().model_copy(update={"rows": rows})
+    report = many(only_rows("falcon"), 15)
     lines = summary(report, Path("r.md"))
-    assert sum(line.startswith("  falcon/") for line in lines) == 12
+    assert sum(line.startswith("  falcon") for line in lines) == 12
     assert "  … and 3 more" in lines
+
+
+def only_rows(model):
+    """The sample with the rows of one model."""
+    rows = tuple(row for row in sample_report().rows if row.model == model)
+    return sample_report().model_copy(update={"rows": rows})
+
+
+def test_summary_has_short_lines():
+    report = sample_report(message="x" * 1000)
+    assert max(map(len, summary(report, Path("r.md")))) <= 160
 
 
 def test_summary_shows_no_control_character():
@@ -285,12 +370,27 @@ def test_report_json_survives_a_name_that_is_no_utf8():
 def test_write_puts_everything_in_its_place(tmp_path):
     folder = tmp_path / "reports" / "latest"
     written = write.write(sample_report(), folder, {f"locks/{s}.txt": f"# {s}\n" for s in STACKS})
-    assert written.markdown.read_text("utf-8") == markdown.render(sample_report())
+    assert written.markdown.read_text("utf-8") == rendered(sample_report())
     assert json.loads(written.json.read_text("utf-8"))["matrix"] == "matrix.yaml"
     links = re.findall(r"\[lock\]\(([^)]+)\)", written.markdown.read_text("utf-8"))
     assert len(links) == len(STACKS)
     assert all((folder / link).is_file() for link in links)
-    assert sorted(p.name for p in folder.iterdir()) == ["locks", "report.json", "report.md"]
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "locks",
+        "models",
+        "report.json",
+        "report.md",
+    ]
+    assert {p.name for p in (folder / "models").iterdir()} == {
+        posixpath.basename(path) for path in markdown.render(sample_report()) if "/" in path
+    }
+
+
+def test_write_removes_the_pages_of_other_runs_alone(tmp_path):
+    write.write(sample_report(), tmp_path, {})
+    (tmp_path / "models" / "mine.txt").write_text("kept")
+    write.write(only_rows("gemma2"), tmp_path, {})
+    assert sorted(p.name for p in (tmp_path / "models").iterdir()) == ["gemma2.md", "mine.txt"]
 
 
 def test_write_leaves_the_last_report_if_anything_goes_wrong(tmp_path, monkeypatch):
@@ -317,3 +417,226 @@ def test_write_stays_in_its_folder(tmp_path, name):
     with pytest.raises(ValueError, match="outside of the report's folder"):
         write.write(sample_report(), tmp_path, {name: ""})
     assert not list(tmp_path.iterdir())
+
+
+def test_the_worst_rows_come_first_and_a_dozen_of_them_in_full():
+    text = rendered(many(only_rows("falcon"), 20))
+    assert "The first 12 of 20 are given in full" in text
+    assert text.count("Deepest frames") == 12
+    assert text.count("All details: [models/falcon") == 8
+    assert text.count("- **5.9, 5.23** failed (forward short): forward short: Attr") == 8
+    order = [trouble.shared.first.verdict for trouble in troubles(sample_report())]
+    assert order == ["failed", "unstable", "diverged", "differs", "fixed"]
+
+
+def test_many_troubles_are_counted_by_kind_and_first_stack():
+    text = rendered(many(sample_report(), 2))
+    assert re.search(r"\| differs, first in hidden_states \| +\| +2 \| +\| +\|", text)
+    assert "Rows by what is wrong" not in rendered(sample_report())
+
+
+def variants_of(model, count=2):
+    """The sample with one row in several dtypes."""
+    row = only_rows(model).rows[0]
+    dtypes = ("float32", "bfloat16", "float16")[:count]
+    rows = tuple(in_dtype(row, Variant(dtype=dtype, attention="sdpa")) for dtype in dtypes)
+    return sample_report().model_copy(update={"rows": rows})
+
+
+def in_dtype(row, variant):
+    cells = tuple(
+        cell.model_copy(update={"cell": cell.cell.model_copy(update={"variant": variant})})
+        for cell in row.cells
+    )
+    return row.model_copy(update={"variant": str(variant), "cells": cells})
+
+
+def test_variants_with_one_story_share_a_block():
+    text = rendered(variants_of("falcon"))
+    assert "### falcon/float32-sdpa, bfloat16-sdpa\n" in text
+    assert "#### 5.9, 5.23: failed" in text
+    assert text.count("AttributeError: 'DynamicCache'") == 2  # what needs attention, the block
+    assert "On 5.9:" in text
+
+
+def test_variants_with_other_bits_are_told_apart_within_their_block():
+    rows = variants_of("gemma2", 3).rows
+    other = rows[1].cells[3].model_copy(update={"figure": "logits 9.9e-01"})
+    rows = (
+        rows[0],
+        rows[1].model_copy(update={"cells": (*rows[1].cells[:3], other, *rows[1].cells[4:])}),
+    )
+    text = rendered(sample_report().model_copy(update={"rows": rows}))
+    assert "#### float32-sdpa@5.0,5.9; bfloat16-sdpa@5.0: differs" in text
+    assert "#### bfloat16-sdpa@5.9: differs logits 9.9e-01" in text
+
+
+def test_known_differences_are_short_with_their_reason():
+    text = everything(variants_of("mamba"))
+    block = text[text.index("## Differences that do not fail") :]
+    assert "**Expected:** the scan was rewritten (<https://github.com/" in block
+    assert "- **float32-sdpa on 5.0** expected (logits 3.0e-06): logits differ on 5.0" in block
+
+
+def test_growth_is_one_line_for_the_prompt_where_it_is_largest():
+    layers = [
+        item(name=f"{prompt} · layer {i}", outcome="differs", metrics=metrics(size))
+        for prompt, factor in (("short", 1), ("long", 2))
+        for i, size in enumerate(factor * 2.0**n for n in range(20))
+    ]
+    found = differing("hidden_states", item(name="long · layer 0", outcome="identical"), *layers)
+    line = growth_line(found)
+    assert line.startswith("layers 0→20 of `long`, max abs: 0, 2.0e+00, 4.0e+00, ")
+    assert line.endswith(", …, 2.6e+05, 5.2e+05, 1.0e+06")
+    assert growth_line(differing("logits", *layers)) == ""
+    unknown = item(name="long · layer 0", outcome="not compared")
+    assert growth_line(differing("hidden_states", unknown)) == ""
+
+
+def test_growth_counts_layers_of_equal_size():
+    same = [item(name=f"a · layer {i}", outcome="identical") for i in range(3)]
+    last = item(name="a · layer 3", metrics=metrics(0.5))
+    line = growth_line(differing("hidden_states", *same, last))
+    assert line == "layers 0→3 of `a`, max abs: 0 (3 layers), 5.0e-01"
+
+
+def test_a_signal_without_items_to_show_has_no_table():
+    assert "buffers: what differs" not in only(differing("buffers"))
+
+
+def changed(kind, *changes):
+    """The text about cells where these facts changed."""
+    facts = tuple(FactChange(what=w, reference=r, candidate=c) for w, r, c in changes)
+    cell = sample_cell("m", VARIANT, "5.0", Verdict.DIFFERS, changes={kind: facts})
+    return only(cell)
+
+
+def test_config_fields_that_do_nothing_share_a_line():
+    text = changed(
+        "config",
+        ("top_k", 50, "absent"),
+        ("num_beams", 1, "absent"),
+        ("top_h", 50, "absent"),
+        ("scale", "absent", 1.0),
+        ("use_cache", True, "absent"),
+        ("tie", False, True),
+    )
+    assert "config: 2 fields only in the reference, off or at a default: top_k, num_beams." in text
+    assert "config: 1 field only in the candidate, off or at a default: scale." in text
+    assert "config: 3 changes, which may explain it" in text
+    assert re.search(r"\| `use_cache` +\| `True` +\| absent \|", text)
+
+
+def test_tuples_and_lists_are_shown_alike():
+    text = changed("load", ("messages", ("a",), []))
+    assert re.search(r"`\['a'\]` +\| `\[\]` \|", text)
+
+
+def attention_report(*changes, kernels):
+    """The sample's row of changed attention, with other facts and kernels."""
+    row = only_rows("gemma2").rows[0]
+    facts = tuple(FactChange(what=w, reference=r, candidate=c) for w, r, c in changes)
+    cells = tuple(
+        cell.model_copy(update={"changes": {"attention.kernel": facts}}) for cell in row.cells
+    )
+    row = row.model_copy(update={"cells": cells, "attention": kernels})
+    return rendered(sample_report().model_copy(update={"rows": (row,)}))
+
+
+ATTENTION_CHANGES = (
+    ("resolved", "sdpa", "eager"),
+    ("short · model.layers.*.self_attn · sdpa.enable_gqa (4 times)", False, True),
+)
+
+
+def test_attention_shows_what_can_matter_and_folds_what_is_only_written_otherwise():
+    kernels = {
+        stack: attention(gqa=stack >= "5", kernel="aten::bmm" if stack == "5.9" else "aten::x")
+        for stack in STACKS
+    }
+    text = attention_report(*ATTENTION_CHANGES, kernels=kernels)
+    assert "attention.kernel: of the whole model:\n" in text
+    material = text[text.index("attention.kernel: what can change the numbers") :]
+    line = material.splitlines()[4]
+    assert re.sub(r" +", " ", line) == (
+        "| `model.layers.0-3.self_attn` | short, long | `aten` | 5.9 | `['aten::x']` | `['aten::bmm']` |"
+    )
+    assert "<summary>attention.kernel: 1 argument or name that changed</summary>" in text
+
+
+def test_attention_that_only_is_written_otherwise_is_folded():
+    kernels = {stack: attention(gqa=stack >= "5") for stack in STACKS}
+    text = attention_report(ATTENTION_CHANGES[1], kernels=kernels)
+    assert "what can change the numbers" not in text
+    assert "<summary>attention.kernel: 1 argument or name that changed</summary>" in text
+    text = attention_report(ATTENTION_CHANGES[0], kernels=kernels)
+    assert "arguments and names" not in text
+
+
+def test_attention_changes_are_all_shown_where_calls_were_not_observed():
+    text = attention_report(*ATTENTION_CHANGES, kernels={})
+    assert "attention.kernel: 2 changes, which may explain it" in text
+
+
+def test_rows_that_go_over_to_another_kernel_are_joined():
+    other = attention(gqa=False, kernel="aten::bmm")
+    nothing = AttentionSignal(requested="sdpa", resolved=None)
+    report = with_attention(
+        attention(gqa=False), nothing, other, attention(gqa=True, kernel="aten::bmm")
+    )
+    text = rendered(many(report, 8))
+    kernels = text[text.index("## Attention kernels") :]
+    assert re.search(r"\| 5\.0 +\| +8 \| llama, llama1, .*llama5 and 2 more +\| sdpa by", kernels)
+    assert "4 ways to run attention" in kernels
+    page = markdown.render(report)["models/llama.md"]
+    assert re.search(r"\| float32-sdpa \| 5\.0 +\| short, long \| `model\.layers\.0-3", page)
+
+
+def test_only_models_with_something_to_tell_have_a_page():
+    row = only_rows("llama").rows[0]
+    bare = tuple(cell.model_copy(update={"changes": {}}) for cell in row.cells)
+    row = row.model_copy(update={"cells": bare})
+    report = sample_report().model_copy(update={"rows": (row,)})
+    assert list(markdown.render(report)) == ["report.md"]
+    assert "[llama]" not in rendered(report)
+
+
+def test_remarks_that_say_alike_of_many_models_are_one_line():
+    text = rendered(many(only_rows("whisper"), 30))
+    remarks = text[text.index("## Remarks on cells") : text.index("## Stacks")]
+    assert remarks.count("whisper") == 4
+    assert re.search(r"\| +30 \| `whisper/float16-eager`, `whisper1/float16-eager` \|", remarks)
+
+
+def test_what_needs_attention_is_short_and_keeps_its_figures():
+    what = (
+        "attention.kernel: model.layers.0.self_attn of prompt short is called in another way "
+        f"(computed by hand → sdpa; aten {'x' * 200}), and its layer is the first that differs: "
+        "348 of 432 elements, max abs 6.7e-06 (2,092,982,002 ULP)"
+    )
+    first = FirstDifference(signal="attention.kernel", item="short", what=what)
+    cell = sample_cell("m", VARIANT, "5.0", Verdict.DIFFERS, first=first)
+    text = only(cell.model_copy(update={"headline": what}))
+    line = next(line for line in text.splitlines() if line.startswith("| [m/"))
+    said = line.rsplit(" | ", 1)[1].removesuffix(" |")
+    assert said.startswith("attention.kernel: model.layers.0.self_attn: computed by hand → sdpa")
+    assert said.endswith("x…: max abs 6.7e-06 (2.1e+09 ULP)")
+    assert len(said) == 110
+    assert "(2.1e+09 ULP)" in text[text.index("**Differs first:**") :]
+    assert "2,092,982,002" not in text
+
+
+def test_report_json_leaves_out_defaults_and_fits_its_schema():
+    text = machine.render(sample_report())
+    found = json.loads(text)
+    assert found["schema_version"] == 1
+    assert "expected" not in found["rows"][0]["cells"][0]
+    assert "null" not in json.dumps(found["stacks"])
+    schema = json.loads((SCHEMAS / "report.schema.json").read_text("utf-8"))
+    jsonschema.validate(found, schema)
+
+
+def test_report_json_has_a_line_for_each_cell():
+    cells = [cell for row in sample_report().rows for cell in row.cells]
+    lines = machine.render(sample_report()).splitlines()
+    assert sum(line.lstrip().startswith('{"cell":') for line in lines) == len(cells)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from samebits.reports import blocks, figures, text
-from samebits.reports.names import numbered
+from samebits.reports.names import numbered, page_path
 from samebits.reports.text import Markdown, code, fill, html_text, prose, shorten, visible
 
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -183,6 +183,25 @@ def test_long_text_is_shortened_in_its_middle():
     assert shorten("a" * 55, 30) == "a" * 55
 
 
+def test_what_is_clipped_ends_in_dots():
+    assert text.clip("abc def", 5) == "abc…"
+    assert text.clip("abc", 3) == "abc"
+
+
+@given(texts, st.integers(10, 60))
+def test_a_brief_text_is_never_longer_than_its_limit(raw, limit):
+    assert len(text.brief(raw, limit)) <= limit
+
+
+def test_a_brief_text_keeps_the_figures_at_its_end():
+    assert (
+        text.brief("logits: a  long\nstory of it: max abs 1", 30) == "logits: a long st…: max abs 1"
+    )
+    assert text.brief("one two three four", 10) == "one two t…"
+    assert text.brief(f"a: {'b' * 20}", 10) == "a: bbbbbb…"
+    assert text.brief("a: b", 10) == "a: b"
+
+
 def test_fill_trusts_its_template_and_no_value():
     assert fill("**{}** {}", "*a*", Markdown("*b*")) == r"**\*a\*** *b*"
 
@@ -200,6 +219,17 @@ def test_a_link_keeps_its_target_in_its_brackets():
 def test_slugs_are_those_of_github():
     assert blocks.slug("llama/float32-sdpa") == "llamafloat32-sdpa"
     assert blocks.slug("Qwen3.5 x_y") == "qwen35-x_y"
+
+
+def test_a_last_column_of_words_is_not_padded():
+    rows = [["1", "2"], ["1", "long"]]
+    assert "| 2 |\n" in blocks.table(["a", "b"], rows)
+    assert "|    2 |\n" in blocks.table(["a", "b"], rows, right=("b",))
+
+
+def test_the_path_of_a_page_stays_in_its_folder():
+    assert page_path("qwen3.5_moe-x") == "models/qwen3.5_moe-x.md"
+    assert page_path("../a b\ud800") == "models/..%2Fa%20b%5Cud800.md"
 
 
 def test_empty_columns_are_left_out():
@@ -283,6 +313,13 @@ def test_a_pair_of_other_values_never_looks_equal():
 )
 def test_durations(seconds, said):
     assert figures.duration(seconds) == said
+
+
+def test_huge_distances_are_sizes():
+    assert figures.ulp(999_999) == "999,999"
+    assert figures.ulp(2_092_982_002) == "2.1e+09"
+    said = figures.rounded_ulp("1 of 2,092,982,002 elements (18,432 ULP) (2,092,982,002 ULP)")
+    assert said == "1 of 2,092,982,002 elements (18,432 ULP) (2.1e+09 ULP)"
 
 
 def test_counts_and_plurals():

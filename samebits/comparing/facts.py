@@ -68,9 +68,14 @@ def _masking(call: SdpaCall) -> str:
 def _effective_scale(call: SdpaCall) -> float | None:
     """Return the scale, or what it is when left out: 1 / sqrt of the head's dimension."""
     if call.scale is not None:
-        return round(call.scale, 7)
+        return _twelve_digits(call.scale)
     head_dim = re.search(r"(\d+)\]", call.query)
-    return round(int(head_dim.group(1)) ** -0.5, 7) if head_dim else None
+    return _twelve_digits(int(head_dim.group(1)) ** -0.5) if head_dim else None
+
+
+def _twelve_digits(number: float) -> float:
+    """Round what two ways to write one square root make of the last digit, and no more."""
+    return float(f"{number:.12g}")
 
 
 def paired_calls(

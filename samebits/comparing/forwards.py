@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from samebits.comparing.outcome import not_observed, signal_comparison
 from samebits.comparing.pair import union
-from samebits.comparing.tensors import NO_VALUES, compare_tensors, unpaired
+from samebits.comparing.tensors import EMPTY, compare_tensors, dtype_note, unpaired
 from samebits.comparison import ItemComparison, SignalComparison
 from samebits.metrics import measure, row_mask
 
@@ -28,6 +28,10 @@ LayerPair = tuple[int, "Layer | None", "Layer | None"]
 
 OTHER_INPUTS = "other inputs were fed, so nothing that follows from them can be compared"
 NO_LAYERS = "the model has no layers to watch"
+STEPS_NO_VALUES = (
+    "the hashes differ, and whether a step before the tokens part does cannot be told "
+    "while the values of both are not stored"
+)
 AXIS_UNKNOWN = "its padding cannot be told apart: no token axis at dimension 1"
 
 
@@ -342,17 +346,23 @@ def _until(
     pair: Pair, name: str, reference: TensorRef, candidate: TensorRef, step: int
 ) -> ItemComparison:
     """Compare the steps up to ``step``: behind it both sides were fed other tokens."""
+    if reference.shape[1:] != candidate.shape[1:]:
+        return compare_tensors(name, reference, candidate, pair.values, logits=True, tokens={})
     item = ItemComparison(
-        name=name, outcome="differs", reference=reference, candidate=candidate, note=NO_VALUES
+        name=name, outcome="not compared", reference=reference, candidate=candidate
     )
+    n_steps = min(step + 1, reference.shape[0], candidate.shape[0])  # one side may have ended
+    if not n_steps:
+        return item.model_copy(update={"note": EMPTY, "excused": True})
     if not (pair.values.has(reference) and pair.values.has(candidate)):
-        return item
-    mine, theirs = (pair.values.tensor(ref)[: step + 1] for ref in (reference, candidate))
+        return item.model_copy(update={"note": STEPS_NO_VALUES})
+    mine, theirs = (pair.values.tensor(ref)[:n_steps] for ref in (reference, candidate))
     found = measure(mine, theirs, logits=True)
-    note = f"up to step {step}, where the tokens part"
-    if not found.n_differ and mine.dtype == theirs.dtype:
-        return item.model_copy(update={"outcome": "identical", "note": note})
-    return item.model_copy(update={"metrics": found, "note": note})
+    told = [dtype_note(item), f"up to step {step}, where the tokens part"]
+    item = item.model_copy(update={"note": "; ".join(filter(None, told))})
+    if not found.n_differ and reference.dtype == candidate.dtype:
+        return item.model_copy(update={"outcome": "identical"})
+    return item.model_copy(update={"outcome": "differs", "metrics": found})
 
 
 def _both_greedy(pair: Pair, name: str) -> tuple[GreedyFacts, GreedyFacts] | ItemComparison:

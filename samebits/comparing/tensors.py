@@ -85,7 +85,7 @@ def _nothing_counts(ref: TensorRef, real: NDArray[np.bool_] | None) -> bool:
 
 
 def _without_values(item: ItemComparison, *, padded: bool) -> ItemComparison:
-    other_dtype = _dtype_note(item)
+    other_dtype = dtype_note(item)
     if other_dtype:
         return _with(item, note=other_dtype)
     if padded:
@@ -94,7 +94,7 @@ def _without_values(item: ItemComparison, *, padded: bool) -> ItemComparison:
 
 
 def _judged(item: ItemComparison, found: Metrics, pads: Metrics | None) -> ItemComparison:
-    other_dtype = _dtype_note(item)
+    other_dtype = dtype_note(item)
     same = not found.n_differ and not other_dtype
     # Other hashes, one dtype, one shape: some byte differs, and if no real row has it, a pad has.
     assert not same or (pads is not None and pads.n_differ)
@@ -108,7 +108,8 @@ def _judged(item: ItemComparison, found: Metrics, pads: Metrics | None) -> ItemC
     )
 
 
-def _dtype_note(item: ItemComparison) -> str:
+def dtype_note(item: ItemComparison) -> str:
+    """Return that the dtypes of both sides are not the same, '' if they are."""
     assert item.reference
     assert item.candidate
     a, b = item.reference.dtype, item.candidate.dtype

@@ -66,10 +66,9 @@ def _observed(capture: Capture) -> Iterator[tuple[str, Seen]]:
     for prompt, forward in (signals.forward or {}).items():
         yield from _forward(prompt, forward)
     for prompt, greedy in (signals.greedy or {}).items():
-        yield (
-            f"greedy {prompt}",
-            Seen((greedy.ids, repr(greedy.top2), greedy.logits and greedy.logits.hash)),
-        )
+        logits = greedy.logits.hash if greedy.logits is not None else None
+        yield f"decode {prompt}", Seen((repr(greedy.top2), logits))
+        yield f"greedy {prompt}", Seen(greedy.ids)
 
 
 def _forward(prompt: str, forward: ForwardFacts) -> Iterator[tuple[str, Seen]]:

@@ -110,7 +110,7 @@ def _items(signal: SignalComparison) -> Iterator[str]:
     for item in signal.items:
         if item.outcome == "not compared":
             told.setdefault(f"not compared: {item.note}", []).append(item.name)
-        elif signal.signal == "greedy" and item.outcome == "identical":  # shown for its note
-            told.setdefault(item.note, []).append(item.name)
+        elif signal.signal == "decode" and item.outcome == "identical":  # shown for its note
+            told.setdefault(f"identical {item.note}", []).append(item.name)
     for note, names in told.items():
         yield f"{signal.signal} {some(names)}: {note}"

@@ -34,6 +34,7 @@ LONGEST_FENCE = 120
 """Lines after which a fenced text is shortened in its middle."""
 
 _SAFE_URL = re.compile(r"https?://[A-Za-z0-9./_?=%:+~#&;,@-]+")
+_PADDING_AT_END = re.compile(r" +\|$", re.MULTILINE)
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 
 
@@ -74,20 +75,22 @@ def bullets(items: Iterable[str]) -> Markdown:
 def table(
     headers: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = ()
 ) -> Markdown:
-    """Return a table without the columns that would be empty; ``right`` names number columns."""
+    """Return a table without the columns that would be empty; ``right`` names number columns.
+
+    A last column of words is not padded, so one long cell there does not widen all the others.
+    """
     cells = [[_cell(cell) for cell in row] for row in rows]
     kept = [i for i in range(len(headers)) if any(row[i] for row in cells)]
     if not kept:
         return EMPTY
-    return Markdown(
-        tabulate(
-            [[row[i] for i in kept] for row in cells],
-            headers=[_cell(headers[i]) for i in kept],
-            tablefmt="pipe",
-            colalign=["right" if headers[i] in right else "left" for i in kept],
-            disable_numparse=True,
-        )
+    drawn = tabulate(
+        [[row[i] for i in kept] for row in cells],
+        headers=[_cell(headers[i]) for i in kept],
+        tablefmt="pipe",
+        colalign=["right" if headers[i] in right else "left" for i in kept],
+        disable_numparse=True,
     )
+    return Markdown(drawn if headers[kept[-1]] in right else _PADDING_AT_END.sub(" |", drawn))
 
 
 def _cell(content: str) -> str:

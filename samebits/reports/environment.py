@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from samebits.reports.blocks import details, fence, folded, heading, link, page, table, titled
 from samebits.reports.figures import count, plural
+from samebits.reports.names import page_path
 from samebits.reports.text import EMPTY, Markdown, code, fill, prose
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
     from samebits.document import CheckpointReport, MachineReport, Report, StackReport
 
 NOT_INSTALLED = Markdown("-")
@@ -80,19 +83,28 @@ def _version(stack: StackReport, name: str) -> str:
     return stack.packages.get(name, NOT_INSTALLED)
 
 
-def checkpoints(report: Report) -> Markdown:
-    """Return what the cells of each model loaded."""
+def checkpoints(report: Report, paged: Collection[str]) -> Markdown:
+    """Return what the cells of each model loaded, linked to its page if that is in ``paged``."""
     if not report.checkpoints:
         return EMPTY
-    headers = ["model", "source", "parameters", "digest"]
-    rows = table(headers, map(_checkpoint, report.checkpoints), right=("parameters",))
     name = plural(len(report.checkpoints), "checkpoint")
-    return page([heading(2, "Checkpoints"), folded(name, rows)])
+    return page([heading(2, "Checkpoints"), folded(name, _checkpoints(report.checkpoints, paged))])
 
 
-def _checkpoint(checkpoint: CheckpointReport) -> list[str]:
+def checkpoints_of(model: str, report: Report) -> Markdown:
+    """Return what the cells of one model loaded, for its own page."""
+    return _checkpoints([found for found in report.checkpoints if found.model == model])
+
+
+def _checkpoints(found: Iterable[CheckpointReport], paged: Collection[str] = ()) -> Markdown:
+    headers = ["model", "source", "parameters", "digest"]
+    return table(headers, (_checkpoint(one, paged) for one in found), right=("parameters",))
+
+
+def _checkpoint(checkpoint: CheckpointReport, paged: Collection[str]) -> list[str]:
+    path = page_path(checkpoint.model)
     return [
-        checkpoint.model,
+        link(checkpoint.model, path) if path in paged else checkpoint.model,
         checkpoint.source,
         "" if checkpoint.parameters is None else count(checkpoint.parameters),
         code(checkpoint.digest[:12]) if checkpoint.digest else EMPTY,

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+
+_LONG_ULP = re.compile(r"\b(\d{1,3}(?:,\d{3}){2,}) ULP")
 
 
 def number(value: float, digits: int = 2) -> str:
@@ -26,6 +29,19 @@ def pair(left: float, right: float) -> tuple[str, str]:
 def count(n: int) -> str:
     """Return ``1,234``."""
     return f"{n:,}"
+
+
+def ulp(n: int) -> str:
+    """Return a distance in ULP; from a million on its size alone says something.
+
+    Two values of different sign are as many ULP apart as there are numbers between them.
+    """
+    return count(n) if n < 1_000_000 else f"{n:.1e}"
+
+
+def rounded_ulp(text: str) -> str:
+    """Return a sentence with the distances in it written as :func:`ulp` writes them."""
+    return _LONG_ULP.sub(lambda found: f"{ulp(int(found[1].replace(',', '')))} ULP", text)
 
 
 def share(n: int, total: int) -> str:

@@ -29,6 +29,7 @@ FIGURES = (
     "max rel is relative to the reference's element, where that is not zero.",
     "max ULP is in units in the last place of the coarser dtype of the two.",
     "Padding rows are judged apart and count for no verdict.",
+    "`decode` is the logits of each greedy step, up to the first where other tokens are chosen.",
     "A percentage is 0 % or 100 % only if it is none or all.",
     "`config`, `load` and `attention.kernel` explain a verdict and never make one.",
     "The largest differences name the index in the tensor; its last number is the token id.",

@@ -1,15 +1,15 @@
-"""Which attention was asked for, resolved and ran: per row, where the stacks do not agree first."""
+"""Which attention was asked for, resolved and ran: over all models, and for the page of one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from samebits.reports.blocks import details, folded, heading, page, table
-from samebits.reports.figures import plural
+from samebits.reports.blocks import folded, heading, page, table, titled
+from samebits.reports.figures import count, plural
 from samebits.reports.names import numbered
-from samebits.reports.outcomes import row_name
-from samebits.reports.text import EMPTY, Markdown, code, join, prose
+from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,75 +17,146 @@ if TYPE_CHECKING:
     from samebits.capture import AttentionCall, AttentionSignal
     from samebits.document import Report, Row
 
-HEADERS = [
-    "row",
-    "stacks",
-    "prompts",
-    "layers",
-    "attention",
-    "function",
-    "enable_gqa",
-    "is_causal",
-    "mask",
-    "ATen kernel",
-]
+FACTS = ["attention", "function", "enable_gqa", "is_causal", "mask", "ATen kernel"]
+
+NOT_OBSERVED = "not observed"
+
+SHARED = "integrations."
+"""How the name of a function begins that all models share, its module kept."""
+
+OWN = "the model's own"
+"""Stands for every function that is a model's and not of transformers.integrations."""
+
+MOST_MODELS = 6
+"""Models that a line of report.md names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
     """What ran, and everywhere where just that ran."""
 
-    rows: tuple[str, ...]
+    models: tuple[str, ...]
+    variants: tuple[str, ...]
     stacks: tuple[str, ...]
     prompts: tuple[str, ...]
     layers: tuple[str, ...]
     facts: tuple[str, ...]
-    """The columns from ``attention`` on."""
+    """Those of :data:`FACTS`."""
 
 
 def attention_kernels(report: Report) -> Markdown:
-    """Return one table of rows whose stacks do not agree, and a folded one of the others."""
+    """Return where another kernel ran than in the stack before, and all that ran anywhere."""
     rows = [row for row in report.rows if row.attention]
     if not rows:
         return EMPTY
-    changed = [row for row in rows if _changed(row)]
-    same = [row for row in rows if not _changed(row)]
-    return page([heading(2, "Attention kernels"), _disagreeing(changed), _agreeing(same)])
+    order = [stack.id for stack in report.stacks]
+    return page([heading(2, "Attention kernels"), _moves_table(rows), _all_that_ran(rows, order)])
 
 
-def _disagreeing(rows: list[Row]) -> Markdown:
-    if not rows:
-        return prose("In every row all stacks ran the same attention.")
-    return folded(f"{plural(len(rows), 'row')} where stacks do not agree", _table(rows), longest=40)
-
-
-def _agreeing(rows: list[Row]) -> Markdown:
-    if not rows:
+def kernels_of(rows: list[Row]) -> Markdown:
+    """Return what ran in the rows of one model, per stack, prompt and layer, for its own page."""
+    lines = _lines(rows)
+    if not lines:
         return EMPTY
-    return details(f"{plural(len(rows), 'row')} where all stacks agree", _table(rows))
-
-
-def _changed(row: Row) -> bool:
-    return len({tuple(_ran_on(row, stack)) for stack in row.attention}) > 1
-
-
-def _ran_on(row: Row, stack: str) -> list[Ran]:
-    """Return what ran on one stack, without the stack's name, so that stacks compare."""
-    return [replace(ran, stacks=()) for ran in _stack_lines(row, stack)]
-
-
-def _table(rows: Iterable[Row]) -> Markdown:
-    lines = [line for row in rows for stack in row.attention for line in _stack_lines(row, stack)]
-    for field in ("layers", "prompts", "stacks", "rows"):
+    for field in ("layers", "prompts", "stacks", "variants"):
         lines = _joined(lines, field)
-    return table(HEADERS, map(_cells, lines))
+    drawn = table(["variant", "stacks", "prompts", "layers", *FACTS], map(_cells, lines))
+    return page([heading(2, "Attention kernels"), drawn])
+
+
+def changed(rows: Iterable[Row]) -> bool:
+    """Return True if another attention ran on some stack of a row than on another."""
+    return any(_moves(row) for row in rows)
+
+
+def _all_that_ran(rows: list[Row], order: list[str]) -> Markdown:
+    """Return one line for each set of facts, those of most rows first."""
+    found: dict[tuple[str, ...], list[tuple[Row, str]]] = {}
+    for row in rows:
+        for stack in row.attention:
+            for facts in {_general(line.facts): None for line in _stack_lines(row, stack)}:
+                found.setdefault(facts, []).append((row, stack))
+    lines = [_way(facts, places, order) for facts, places in found.items()]
+    lines.sort(key=lambda line: -int(line[0]))
+    drawn = table(["rows", "models", "stacks", *FACTS], lines, right=("rows",))
+    return folded(plural(len(lines), "way to run attention", "ways to run attention"), drawn, 40)
+
+
+def _way(facts: tuple[str, ...], places: list[tuple[Row, str]], order: list[str]) -> list[str]:
+    n_rows = len({(row.model, row.variant) for row, _ in places})
+    found = {stack for _, stack in places}
+    stacks = ", ".join(stack for stack in order if stack in found)
+    return [str(n_rows), _some(row.model for row, _ in places), stacks, *map(_fact, facts)]
+
+
+def _moves_table(rows: list[Row]) -> Markdown:
+    """Return from which kernels to which others the rows went, and on which stack."""
+    found: dict[tuple[Markdown, ...], list[Row]] = {}
+    for row in rows:
+        for move in _moves(row):
+            found.setdefault(move, []).append(row)
+    if not found:
+        return prose("In every row all stacks ran the same attention.")
+    lines = [
+        [since, count(len(moved)), _some(row.model for row in moved), *sides]
+        for (since, *sides), moved in found.items()
+    ]
+    title = titled("Where rows went over to another attention than on the stack before")
+    headers = ["since", "rows", "models", "before", "now"]
+    return page([title, table(headers, lines, right=("rows",))])
+
+
+def _some(models: Iterable[str]) -> Markdown:
+    names = list(dict.fromkeys(models))
+    shown = join(names[:MOST_MODELS])
+    rest = len(names) - MOST_MODELS
+    return fill("{} and {} more", shown, count(rest)) if rest > 0 else shown
+
+
+def _moves(row: Row) -> list[tuple[Markdown, ...]]:
+    """Return stack, what ran before and what runs now, where that is not the same.
+
+    How the call is written (mask, enable_gqa) moves with most releases, and is no such move.
+    """
+    ran = [(stack, _kernels(signal)) for stack, signal in row.attention.items()]
+    observed = [(stack, kernels) for stack, kernels in ran if kernels]
+    return [
+        (prose(stack), _without(before, now), _without(now, before))
+        for (_, before), (stack, now) in pairwise(observed)
+        if set(before) != set(now)
+    ]
+
+
+def _kernels(signal: AttentionSignal) -> list[Markdown]:
+    facts = (_general(_facts(signal, call)) for calls in signal.calls.values() for call in calls)
+    return list(dict.fromkeys(map(_kernel, facts)))
+
+
+def _kernel(facts: tuple[str, ...]) -> Markdown:
+    resolution, function, *_, aten = facts
+    return fill("{} by {}: {}", resolution, _fact(function), code(aten))
+
+
+def _without(these: list[Markdown], others: list[Markdown]) -> Markdown:
+    return join((kernel for kernel in these if kernel not in others), "; ")
+
+
+def _lines(rows: Iterable[Row]) -> list[Ran]:
+    return [line for row in rows for stack in row.attention for line in _stack_lines(row, stack)]
 
 
 def _stack_lines(row: Row, stack: str) -> list[Ran]:
     signal = row.attention[stack]
-    start = Ran(rows=(row_name(row),), stacks=(stack,), prompts=(), layers=(), facts=())
+    start = Ran(
+        models=(row.model,),
+        variants=(str(row.variant),),
+        stacks=(stack,),
+        prompts=(),
+        layers=(),
+        facts=(),
+    )
     if not signal.calls:
-        return [replace(start, facts=(_resolution(signal), "not observed", "", "", "", ""))]
+        return [replace(start, facts=(_resolution(signal), NOT_OBSERVED, "", "", "", ""))]
     return [
         replace(start, prompts=(prompt,), layers=(call.module,), facts=_facts(signal, call))
         for prompt, calls in signal.calls.items()
@@ -112,6 +183,18 @@ def _facts(signal: AttentionSignal, call: AttentionCall) -> tuple[str, ...]:
     return _resolution(signal), function, *arguments, ", ".join(call.aten)
 
 
+def _general(facts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the facts without what is one model's own: the names of its classes, its shapes."""
+    resolution, function, gqa, causal, mask, aten = facts
+    own = "." in function and not function.startswith(SHARED)
+    return resolution, OWN if own else function, gqa, causal, _kind_of_mask(mask), aten
+
+
+def _kind_of_mask(mask: str) -> str:
+    dtype = mask.partition("[")[0]
+    return "float" if "float" in dtype else dtype
+
+
 def _joined(lines: Iterable[Ran], field: str) -> list[Ran]:
     """Return the lines with those joined that are equal but for ``field``."""
     groups: dict[Ran, dict[str, None]] = {}
@@ -123,7 +206,7 @@ def _joined(lines: Iterable[Ran], field: str) -> list[Ran]:
 
 def _cells(ran: Ran) -> list[str]:
     return [
-        join(ran.rows),
+        join(ran.variants),
         ", ".join(ran.stacks),
         ", ".join(ran.prompts),
         join(map(code, numbered(ran.layers))),
@@ -132,4 +215,4 @@ def _cells(ran: Ran) -> list[str]:
 
 
 def _fact(fact: str) -> Markdown:
-    return code(fact) if fact and not fact.replace(" ", "").isalpha() else prose(fact)
+    return prose(fact) if fact == OWN or not set(fact) & set("_:[.→") else code(fact)

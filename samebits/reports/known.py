@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from samebits.reports.blocks import codes, folded, heading, linked, page, table
-from samebits.reports.figures import plural
+from samebits.reports.figures import count, plural
 from samebits.reports.outcomes import row_name
-from samebits.reports.text import EMPTY, Markdown, code, fill, prose
+from samebits.reports.text import EMPTY, Markdown, clip, code, fill, join, prose
 from samebits.words import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from samebits.comparison import CellResult
     from samebits.document import ExpectedReport, Report, Row
+
+TITLE = "Remarks on cells without a difference"
+
+WIDEST_NOTE = 200
+"""Characters of a note in report.md; the page of the model has all of it."""
+
+_OWN = re.compile(r"\w+(?:\.\w+)+|\b[A-Z][a-z0-9]+[A-Z]\w*|\d[\d,]*")
+"""What is one model's own in a remark: names of modules and classes, numbers."""
 
 
 def expected_differences(report: Report) -> Markdown:
     """Return the entries of matrix.yaml's ``expected`` and whether each still occurs."""
     if not report.expected:
         return EMPTY
-    headers = ["line", "entry", "reason", "reference", "cells", "now"]
+    headers = ["line", "entry", "now", "cells", "reference", "reason"]
     rows = [_entry(entry, report.matrix) for entry in report.expected]
     return page([heading(2, "Expected differences"), table(headers, rows)])
 
@@ -28,10 +39,10 @@ def _entry(entry: ExpectedReport, matrix: str) -> list[str]:
     return [
         str(entry.line),
         code(entry.text),
-        entry.reason,
-        linked(entry.reference),
-        codes(entry.cells, limit=4),
         _now(entry, matrix),
+        codes(entry.cells, limit=2),
+        linked(entry.reference),
+        entry.reason,
     ]
 
 
@@ -66,34 +77,71 @@ def absent(report: Report) -> Markdown:
 
 
 def remarks(report: Report) -> Markdown:
-    """Return notes, skips and moved facts of the cells that have no section of their own."""
-    said: dict[tuple[str, Markdown], dict[str, None]] = {}
-    for row in report.rows:
-        for stacks, remark in _row_remarks(row):
-            said.setdefault((stacks, remark), {})[row_name(row)] = None
-    lines = [[codes(rows), stacks, remark] for (stacks, remark), rows in said.items()]
+    """Return what is worth knowing of cells that have no block, once for all that say it alike."""
+    rows = [row for row in report.rows if has_remarks(row)]
+    if not rows:
+        return EMPTY
+    alike: dict[str, dict[str, None]] = {}
+    first: dict[str, Markdown] = {}
+    for row in rows:
+        for remark in _said(row, _gist):
+            key = _OWN.sub("", remark)
+            first.setdefault(key, remark)
+            alike.setdefault(key, {})[row_name(row)] = None
+    most_first = sorted(alike, key=lambda key: -len(alike[key]))
+    lines = [
+        [count(len(alike[key])), join(map(code, [*alike[key]][:2])), first[key]]
+        for key in most_first
+    ]
+    name = plural(len(lines), "remark")
+    shown = table(["rows", "such as", "remark on the first of them"], lines, right=("rows",))
+    where = Markdown("The pages of the models have them row by row.")
+    return page([heading(2, TITLE), folded(name, page([where, shown]))])
+
+
+def remarks_of(rows: list[Row]) -> Markdown:
+    """Return every remark on the rows of one model, for its own page."""
+    lines = [
+        [prose(row.variant), ", ".join(stacks), remark]
+        for row in rows
+        for remark, stacks in _said(row, _in_full).items()
+    ]
     if not lines:
         return EMPTY
-    shown = folded(plural(len(lines), "remark"), table(["rows", "stacks", "remark"], lines))
-    return page([heading(2, "Remarks on cells without a difference"), shown])
+    return page([heading(2, TITLE), table(["variant", "stacks", "remark"], lines)])
 
 
-def _row_remarks(row: Row) -> list[tuple[str, Markdown]]:
+def has_remarks(row: Row) -> bool:
+    """Return True if there is something to say of the row's cells without a difference."""
+    return bool(_said(row, _in_full))
+
+
+def _said(row: Row, remarks: Callable[[CellResult], list[Markdown]]) -> dict[Markdown, list[str]]:
     """Return every remark with the stacks that it holds for."""
     stacks: dict[Markdown, list[str]] = {}
     for cell in row.cells:
         if cell.verdict in (Verdict.REFERENCE, Verdict.IDENTICAL):
-            for remark in _cell_remarks(cell):
+            for remark in remarks(cell):
                 stacks.setdefault(remark, []).append(cell.cell.stack)
-    return [(", ".join(names), remark) for remark, names in stacks.items()]
+    return stacks
 
 
-def _cell_remarks(cell: CellResult) -> list[Markdown]:
+def _in_full(cell: CellResult) -> list[Markdown]:
     notes = [prose(note) for note in cell.notes]
     skips = [fill("not observed: {}: {}", code(skip.what), skip.reason) for skip in cell.skips]
     changes = [
         fill("{}: {} that moved no bit", kind, plural(len(facts), "change"))
         for kind, facts in cell.changes.items()
         if facts
+    ]
+    return [*notes, *skips, *changes]
+
+
+def _gist(cell: CellResult) -> list[Markdown]:
+    """Return the same, cut where names and figures begin to go into detail."""
+    notes = [prose(clip(note, WIDEST_NOTE)) for note in cell.notes]
+    skips = [fill("not observed: {}: {}", code(skip.what), skip.reason) for skip in cell.skips]
+    changes = [
+        fill("{}: changes that moved no bit", kind) for kind, facts in cell.changes.items() if facts
     ]
     return [*notes, *skips, *changes]

@@ -12,12 +12,37 @@ if TYPE_CHECKING:
 NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """What stands for the numbers that JSON does not have; pydantic reads it back."""
 
+OPENED = 4
+"""Levels that are written one entry per line: report, rows, row, cells. So each cell is one line."""
+
 
 def render(report: Report) -> str:
-    """Return report.json, fields in the order of the records."""
-    return (
-        json.dumps(_writable(report.model_dump(mode="json")), indent=2, ensure_ascii=False) + "\n"
+    """Return report.json, fields in the order of the records.
+
+    A field that holds its default is left out: the schema says which that is. The format's
+    version never is, because a reader needs it before the schema.
+    """
+    found = report.model_dump(mode="json", exclude_defaults=True)
+    text = _text(_writable({"schema_version": report.schema_version} | found), OPENED)
+    return f"{text}\n"
+
+
+def _text(value: object, opened: int, indent: str = "") -> str:
+    """Return JSON with its outer levels opened and the inner ones closely packed."""
+    if not opened or not value or not isinstance(value, (dict, list)):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    inner = f"{indent} "
+    entries = (
+        [
+            f"{json.dumps(k, ensure_ascii=False)}: {_text(v, opened - 1, inner)}"
+            for k, v in value.items()
+        ]
+        if isinstance(value, dict)
+        else [_text(entry, opened - 1, inner) for entry in value]
     )
+    left, right = "{}" if isinstance(value, dict) else "[]"
+    lines = ",\n".join(f"{inner}{entry}" for entry in entries)
+    return f"{left}\n{lines}\n{indent}{right}"
 
 
 def _writable(value: object) -> object:

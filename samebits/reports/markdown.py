@@ -1,31 +1,36 @@
-"""report.md: what a run found, for a reader on GitHub or in a plain text editor."""
+"""report.md and the pages beside it: what a run found, for a reader on GitHub or in an editor."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.reports import environment, guide, kernels, known, overview, rows
+from samebits.reports import environment, guide, kernels, known, overview, stories
 from samebits.reports.blocks import page
+from samebits.reports.pages import pages
 
 if TYPE_CHECKING:
     from samebits.document import Report
 
+REPORT = "report.md"
 
-def render(report: Report) -> str:
-    """Return the whole of report.md."""
+
+def render(report: Report) -> dict[str, str]:
+    """Return the text of report.md and of every model's page, by paths relative to the first."""
+    of_models = pages(report)
     blocks = [
         overview.title(report),
         overview.opening(report),
         overview.attention_needed(report),
         overview.summary(report),
-        rows.what_changed(report),
+        stories.what_changed(report),
         known.expected_differences(report),
         known.absent(report),
         known.remarks(report),
         kernels.attention_kernels(report),
         environment.stacks(report),
-        environment.checkpoints(report),
+        environment.checkpoints(report, of_models),
         environment.machine(report),
         guide.how_to_read(),
     ]
-    return f"{page(blocks)}\n"
+    documents = {REPORT: page(blocks), **of_models}
+    return {path: f"{text}\n" for path, text in documents.items()}

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+PAGES = "models"
+"""Folder of the models' pages, beside report.md."""
 
 _FIRST_INDEX = re.compile(r"(?<![^.])\d+(?![^.])")
 
@@ -19,6 +23,11 @@ def numbered(names: Iterable[str]) -> list[str]:
         key = (name[: found.start()], name[found.end() :]) if found else (name, "")
         groups.setdefault(key, []).extend([int(found[0])] if found else [])
     return [f"{before}{_ranges(numbers)}{after}" for (before, after), numbers in groups.items()]
+
+
+def page_path(model: str) -> str:
+    """Return where the page of a model lies, relative to report.md."""
+    return f"{PAGES}/{quote(model, safe='', errors='backslashreplace')}.md"
 
 
 def _ranges(numbers: list[int]) -> str:

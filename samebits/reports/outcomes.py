@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.reports.blocks import slug
+from samebits.reports.figures import rounded_ulp
 from samebits.words import Verdict
 
 if TYPE_CHECKING:
@@ -15,6 +17,14 @@ if TYPE_CHECKING:
 QUIET = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT})
 """Verdicts that need no section: nothing differs, or there is nothing to compare."""
 
+SEVERITY = (
+    Verdict.FAILED,
+    Verdict.UNSTABLE,
+    Verdict.DIVERGED,
+    Verdict.DIFFERS,
+    Verdict.FIXED,
+)
+"""The verdicts that fail a run, those that leave the least to use first."""
 
 _OUTCOME = {
     "verdict",
@@ -44,10 +54,52 @@ class Shared(NamedTuple):
         return tuple(cell.cell.stack for cell in self.cells)
 
 
-class Trouble(NamedTuple):
-    """One verdict of one row that makes the run fail."""
+class Story(NamedTuple):
+    """Rows of one model that part from their reference on the same stacks in the same signals."""
 
-    row: Row
+    rows: tuple[Row, ...]
+
+    @property
+    def name(self) -> str:
+        """Its heading: ``llama/float32-sdpa, bfloat16-sdpa``."""
+        return ", ".join([row_name(self.rows[0]), *(str(row.variant) for row in self.rows[1:])])
+
+    @property
+    def anchor(self) -> str:
+        """The link to that heading, within the document where it stands."""
+        return f"#{slug(self.name)}"
+
+    @property
+    def model(self) -> str:
+        """The model of all its rows."""
+        return self.rows[0].model
+
+    @property
+    def passes(self) -> bool:
+        """True if nothing in it makes the run fail."""
+        return all(cell.verdict.passes for row in self.rows for cell in row.cells)
+
+    @property
+    def severity(self) -> int:
+        """The place of its worst verdict in :data:`SEVERITY`; for one that does not pass."""
+        found = {cell.verdict for row in self.rows for cell in row.cells}
+        return min(map(SEVERITY.index, found.intersection(SEVERITY)))
+
+    def where(self, cells: Iterable[CellResult]) -> str:
+        """Return the stacks of some of its cells, with variants unless all or the one are meant."""
+        stacks: dict[str, list[str]] = {}
+        for cell in cells:
+            stacks.setdefault(str(cell.cell.variant), []).append(cell.cell.stack)
+        lists = {", ".join(names) for names in stacks.values()}
+        if len(lists) == 1 and len(stacks) == len(self.rows):
+            return lists.pop()
+        return "; ".join(f"{variant}@{','.join(names)}" for variant, names in stacks.items())
+
+
+class Trouble(NamedTuple):
+    """One verdict of one story that makes the run fail, with the cells of its first row."""
+
+    story: Story
     shared: Shared
 
 
@@ -67,13 +119,42 @@ def is_quiet(row: Row) -> bool:
 
 
 def troubles(report: Report) -> list[Trouble]:
-    """Return what makes the run fail, in the order of the rows."""
-    return [
-        Trouble(row, shared)
-        for row in report.rows
-        for shared in sharing(row.cells, lambda cell: cell.verdict)
+    """Return what makes the run fail, the worst first, else in the order of the rows."""
+    found = [
+        Trouble(story, shared)
+        for story in stories(report.rows)
+        for shared in sharing(story.rows[0].cells, lambda cell: cell.verdict)
         if not shared.first.verdict.passes
     ]
+    return sorted(found, key=lambda trouble: SEVERITY.index(trouble.shared.first.verdict))
+
+
+def stories(rows: Iterable[Row]) -> list[Story]:
+    """Return the rows that have something to tell, those of one model that tell the same joined."""
+    groups: dict[Hashable, list[Row]] = {}
+    for row in rows:
+        if not is_quiet(row):
+            groups.setdefault((row.model, *map(_plot, row.cells)), []).append(row)
+    return [Story(tuple(group)) for group in groups.values()]
+
+
+def anchors(rows: Iterable[Row]) -> dict[str, str]:
+    """Return row -> the link to its story within a document, for the rows that have one."""
+    return {row_name(row): story.anchor for story in stories(rows) for row in story.rows}
+
+
+def told(cell: CellResult) -> str:
+    """Return the most telling line about a cell."""
+    if cell.failure:
+        return f"{cell.failure.phase}: {cell.failure.type}: {cell.failure.message}"
+    return rounded_ulp(cell.first.what if cell.first else cell.headline)
+
+
+def _plot(cell: CellResult) -> Hashable:
+    """Return what a cell contributes to its row's story: no figure, which each dtype has its own."""
+    where = cell.first.signal if cell.first else ""
+    failure = (cell.failure.phase, cell.failure.type) if cell.failure else None
+    return cell.cell.stack, cell.verdict, cell.judged, cell.expected, where, failure
 
 
 def sharing(cells: Iterable[CellResult], key: Callable[[CellResult], Hashable]) -> list[Shared]:
@@ -106,6 +187,6 @@ def since(row: Row, stacks: Iterable[str]) -> str:
     good = [i for i, cell in enumerate(row.cells) if holds(cell)]
     before = [order[i] for i in good if i < first][-1:]
     after = [order[i] for i in good if i > first]
-    notes = [f"{before[0]} is the last good one"] if before else []
-    notes += [f"good again in {', '.join(after)}"] if after else []
+    notes = [f"last good: {before[0]}"] if before else []
+    notes += [f"good again: {', '.join(after)}"] if after else []
     return f"{bad[0]} ({'; '.join(notes)})" if notes else bad[0]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from samebits.reports.blocks import bullets, heading, link, page, slug, table
+from samebits.reports.blocks import bullets, heading, link, page, table, titled
 from samebits.reports.figures import count, duration, plural
-from samebits.reports.outcomes import holds, is_quiet, row_name, since, troubles
-from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
+from samebits.reports.outcomes import anchors, holds, row_name, since, told, troubles
+from samebits.reports.text import EMPTY, Markdown, brief, clip, code, fill, join, prose
 from samebits.words import Verdict
 
 if TYPE_CHECKING:
@@ -33,6 +35,22 @@ COUNTED = {
     Verdict.FAILED: ("failed", "failed"),
 }
 """What is said of the cells that are neither reference nor identical: of one, of several."""
+
+WIDEST_WHAT = 110
+"""Characters in the last column of what needs attention; the table is read in a terminal too."""
+
+SHORTER = (
+    (
+        re.compile(r" of prompt \S+ is called in another way \((.*)\)(?=, and its layer is )"),
+        r": \1",
+    ),
+    (re.compile(r"(, and its layer)? is the first that differs(?=: )"), ""),
+    (re.compile(r"(?<=: )[\d,]+ of [\d,]+ elements, (?=max abs)"), ""),
+)
+"""What of the words of diagnosing/first.py the block of the row has, and a narrow column spares."""
+
+FEW_TROUBLES = 5
+"""Lines that need attention and are taken in without counting them."""
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -109,32 +127,60 @@ def attention_needed(report: Report) -> Markdown:
     if not lines:
         return EMPTY
     headers = ["row", "verdict", "since", "stacks", "what"]
-    return page([heading(2, "Needs attention"), table(headers, lines)])
+    title = heading(2, "Needs attention")
+    return page([title, _counts(report), table(headers, lines)])
+
+
+def _counts(report: Report) -> Markdown:
+    """Return how many rows fail, by what is wrong and since when; nothing if one sees that anyway."""
+    found = troubles(report)
+    if len(found) <= FEW_TROUBLES:
+        return EMPTY
+    counts: Counter[tuple[str, str]] = Counter()
+    for trouble in found:
+        counts[_kind(trouble), trouble.shared.stacks[0]] += len(trouble.story.rows)
+    stacks = [s.id for s in report.stacks if any(stack == s.id for _, stack in counts)]
+    lines = [
+        [kind, *(count(n) if (n := counts[kind, stack]) else "" for stack in stacks)]
+        for kind in dict.fromkeys(kind for kind, _ in counts)
+    ]
+    headers = ["what is wrong", *(f"since {stack}" for stack in stacks)]
+    return page(
+        [titled("Rows by what is wrong and since when"), table(headers, lines, headers[1:])]
+    )
+
+
+def _kind(trouble: Trouble) -> str:
+    """Return the verdict, and for a difference the signal that shows it first."""
+    cell = trouble.shared.first
+    return f"{cell.verdict}, first in {cell.first.signal}" if cell.first else cell.verdict
 
 
 def _trouble(trouble: Trouble) -> list[str]:
-    row, shared = trouble
+    story, shared = trouble
     cell = shared.first
     return [
-        row_link(row),
+        link(story.name, story.anchor),
         Markdown(f"**{cell.verdict}**"),
-        "" if cell.verdict == Verdict.FIXED else since(row, shared.stacks),
+        "" if cell.verdict == Verdict.FIXED else since(story.rows[0], shared.stacks),
         ", ".join(shared.stacks),
-        prose(_what(cell), limit=160),
+        _what(cell),
     ]
 
 
 def _what(cell: CellResult) -> str:
-    """Return the most telling line about a cell."""
+    """Return the most telling line about a cell, short: that it is about the first is known here."""
+    text = " ".join(told(cell).split())
     if cell.failure:
-        return f"{cell.failure.phase}: {cell.failure.type}: {cell.failure.message}"
-    return cell.first.what if cell.first else cell.headline
+        return clip(text, WIDEST_WHAT)
+    for words, shorter in SHORTER:
+        text = words.sub(shorter, text)
+    return brief(text, WIDEST_WHAT)
 
 
-def row_link(row: Row) -> Markdown:
-    """Return the name of a row, linked to its section if it has one."""
-    name = row_name(row)
-    return prose(name) if is_quiet(row) else link(name, f"#{slug(name)}")
+def model_summary(rows: list[Row], report: Report) -> Markdown:
+    """Return the verdict of every cell of one model, for its own page."""
+    return _group(EMPTY, rows, report.stacks)
 
 
 def summary(report: Report) -> Markdown:
@@ -155,21 +201,14 @@ def _group(name: Markdown, rows: list[Row], stacks: tuple[StackReport, ...]) -> 
 
 
 def _lines(rows: list[Row], stacks: tuple[StackReport, ...]) -> Iterable[list[str]]:
-    """Return the lines of the table; quiet variants of one model with equal cells share one."""
-    for _, same in groupby(rows, key=lambda row: _line_key(row, stacks)):
-        first, *others = same
-        variants = join(prose(row.variant) for row in (first, *others))
-        label = fill("{} · {}", first.model, variants)
-        yield [label if is_quiet(first) else _section_link(first, label), *_words(first, stacks)]
-
-
-def _line_key(row: Row, stacks: tuple[StackReport, ...]) -> tuple[object, ...]:
-    variant = "" if is_quiet(row) else row.variant
-    return row.model, variant, *_words(row, stacks)
-
-
-def _section_link(row: Row, label: Markdown) -> Markdown:
-    return link(label, f"#{slug(row_name(row))}")
+    """Return the lines of the table; variants of one model and one story share equal lines."""
+    anchor = anchors(rows)
+    keys = ((row.model, anchor.get(row_name(row)), *_words(row, stacks)) for row in rows)
+    for (_, target, *words), same in groupby(zip(keys, rows, strict=True), itemgetter(0)):
+        found = [row for _, row in same]
+        variants = join(prose(row.variant) for row in found)
+        label = fill("{} · {}", found[0].model, variants)
+        yield [link(label, target) if target else label, *words]
 
 
 def _words(row: Row, stacks: tuple[StackReport, ...]) -> list[str]:

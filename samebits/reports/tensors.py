@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
-from samebits.reports.blocks import bullets, folded, page, table, titled
-from samebits.reports.figures import count, exact, number, pair, part, plural
+from samebits.reports.blocks import bullets, details, folded, page, table, titled
+from samebits.reports.figures import count, exact, number, pair, part, plural, ulp
 from samebits.reports.names import numbered
 from samebits.reports.text import EMPTY, Markdown, code, fill, join
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         TokenSplit,
     )
     from samebits.tensor import TensorRef
+    from samebits.words import Signal
 
 NUMBERS = (
     "max abs",
@@ -38,6 +39,16 @@ NUMBERS = (
 
 MOST_ITEMS = 200
 """Tensors that a table shows at most; report.json has them all."""
+
+
+MOST_SIZES = 12
+"""Figures in one line of growth; more are no longer taken in at a glance."""
+
+LOGITS: dict[Signal, tuple[str, str]] = {
+    "logits": ("positions", "logits"),
+    "decode": ("greedy steps", "logits of the greedy steps"),
+}
+"""Signals whose last axis is the vocabulary: what the axis before it is, and what they are."""
 
 
 def signal_table(cell: CellResult) -> Markdown:
@@ -70,17 +81,58 @@ def _signal_items(signal: SignalComparison) -> Markdown:
         return _layers(signal.items)
     differing = [item for item in signal.items if item.outcome != "identical"]
     parts = [_items(f"{signal.signal}: what differs", differing)]
-    if signal.signal == "logits":
-        parts += [_logits(item.name, item.metrics) for item in differing if item.metrics]
+    if signal.signal in LOGITS:
+        measured = [(item.name, item.metrics) for item in differing if item.metrics]
+        parts += _logits(*LOGITS[signal.signal], measured)
     return page(parts)
 
 
 def _layers(items: tuple[ItemComparison, ...]) -> Markdown:
     """Return one table per prompt, which shows how the difference grows through the model."""
+    return page(_prompt_layers(prompt, layers) for prompt, layers in _by_prompt(items).items())
+
+
+def _by_prompt(items: tuple[ItemComparison, ...]) -> dict[str, list[ItemComparison]]:
     prompts: dict[str, list[ItemComparison]] = {}
     for item in items:
         prompts.setdefault(item.name.partition(" · ")[0], []).append(item)
-    return page(_prompt_layers(prompt, layers) for prompt, layers in prompts.items())
+    return prompts
+
+
+def growth_line(cell: CellResult) -> Markdown:
+    """Return how the difference grows through the model, for the prompt where it gets largest."""
+    items = [s.items for s in cell.signals if s.signal == "hidden_states" and s.n_differ]
+    prompts = _by_prompt(items[0]) if items else {}
+    largest = {prompt: max(map(_size, layers)) for prompt, layers in prompts.items()}
+    worst = max(largest, key=largest.__getitem__, default="")
+    if not largest.get(worst):
+        return EMPTY
+    sizes = _sizes(prompts[worst])
+    return fill(
+        "layers 0→{} of {}, max abs: {}",
+        str(len(prompts[worst]) - 1),
+        code(worst),
+        ", ".join(sizes),
+    )
+
+
+def _size(item: ItemComparison) -> float:
+    return item.metrics.max_abs if item.metrics else 0.0
+
+
+def _sizes(layers: list[ItemComparison]) -> list[str]:
+    """Return one figure per layer, runs of equal ones once, the middle of very many left out."""
+    runs = ((size, len(list(run))) for size, run in groupby(map(_layer_size, layers)))
+    sizes = [f"{size} ({n} layers)" if n > 1 else size for size, n in runs]
+    if len(sizes) <= MOST_SIZES:
+        return sizes
+    return [*sizes[: MOST_SIZES - 4], "…", *sizes[-3:]]
+
+
+def _layer_size(item: ItemComparison) -> str:
+    if item.metrics is None:
+        return "0" if item.outcome == "identical" else item.outcome
+    return number(item.metrics.max_abs)
 
 
 def _prompt_layers(prompt: str, layers: list[ItemComparison]) -> Markdown:
@@ -132,6 +184,8 @@ def _items(name: str, items: list[ItemComparison]) -> Markdown:
         "cosine",
         "note",
     ]
+    if not items:
+        return EMPTY
     measured = [_item(item, item.metrics) for item in items if item.metrics is not None]
     rows = [*measured, *_unmeasured(items)]
     shown = table(headers, rows[:MOST_ITEMS], right=NUMBERS)
@@ -170,7 +224,7 @@ def _item(item: ItemComparison, metrics: Metrics) -> list[str]:
 
 
 def _ulp(metrics: Metrics) -> str:
-    return "" if metrics.max_ulp is None else count(metrics.max_ulp)
+    return "" if metrics.max_ulp is None else ulp(metrics.max_ulp)
 
 
 def _shapes(item: ItemComparison) -> Markdown:
@@ -202,26 +256,33 @@ def _pads(item: ItemComparison) -> str:
     return f"padding rows, which do not count, differ{figure}"
 
 
-def _logits(name: str, metrics: Metrics) -> Markdown:
-    return page([bullets(_logits_facts(metrics)), _extremes(name, metrics.top)])
+def _logits(places: str, what: str, measured: list[tuple[str, Metrics]]) -> list[Markdown]:
+    """Return what changed for a user of each prompt, and the largest differences, folded if many."""
+    facts = bullets(
+        fill("{}: {}", code(name), "; ".join(said))
+        for name, metrics in measured
+        if (said := _logits_facts(places, metrics))
+    )
+    extremes = [_extremes(what, name, metrics.top) for name, metrics in measured if metrics.top]
+    if len(extremes) < 2:
+        return [facts, *extremes]
+    return [facts, details(f"The largest differences between the {what}, by prompt", *extremes)]
 
 
-def _logits_facts(metrics: Metrics) -> list[str]:
+def _logits_facts(places: str, metrics: Metrics) -> list[str]:
     facts = []
     if metrics.n_argmax is not None and metrics.n_positions:
         changed = part(metrics.n_argmax, metrics.n_positions)
-        facts.append(f"argmax changes at {changed} positions")
+        facts.append(f"argmax changes at {changed} {places}")
     if metrics.kl_max is not None:
         mean = "" if metrics.kl_mean is None else f", on average {number(metrics.kl_mean)}"
         facts.append(f"KL(reference || candidate): at most {number(metrics.kl_max)} nats{mean}")
     return facts
 
 
-def _extremes(name: str, top: tuple[Extreme, ...]) -> Markdown:
-    if not top:
-        return EMPTY
+def _extremes(what: str, name: str, top: tuple[Extreme, ...]) -> Markdown:
     headers = ["index", "reference", "candidate", "abs diff", "token"]
-    title = fill("The {} between the logits of {}:", _largest(len(top)), code(name))
+    title = fill("The {} between the {} of {}:", _largest(len(top)), what, code(name))
     return page([title, table(headers, map(_extreme, top), right=headers[1:4])])
 
 

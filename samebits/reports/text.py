@@ -75,6 +75,20 @@ def shorten(text: str, limit: int = WIDEST) -> str:
     return f"{text[:head]} …{len(text) - limit:,} characters… {text[-tail:]}"
 
 
+def clip(text: str, limit: int) -> str:
+    """Return ``text``, cut at its end."""
+    return text if len(text) <= limit else f"{text[: limit - 1].rstrip()}…"
+
+
+def brief(text: str, limit: int) -> str:
+    """Return ``text`` on one line, cut where it hurts least: its figures, at the end, stay."""
+    text = " ".join(text.split())
+    said, colon, figures = text.rpartition(": ")
+    if len(text) <= limit or not colon or len(figures) > limit * 2 // 3:
+        return clip(text, limit)
+    return f"{clip(said, limit - len(figures) - 2)}: {figures}"
+
+
 def prose(text: str, limit: int = 1000) -> Markdown:
     """Return ``text`` as running text on one line, wherever in the line it will stand.
 

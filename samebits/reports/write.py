@@ -9,9 +9,10 @@ from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.reports import machine, markdown
+from samebits.reports.names import PAGES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from samebits.document import Report
 
@@ -24,23 +25,33 @@ class Written(NamedTuple):
 
 
 def write(report: Report, folder: Path, locks: Mapping[str, str]) -> Written:
-    """Write report.md, report.json and the locks that it links to; return the report's paths.
+    """Write report.md, the models' pages, report.json and the locks; return the report's paths.
 
     ``locks`` is the text of every lock file by its path relative to ``folder``, as in
     :attr:`samebits.document.StackReport.lock`. Nothing is renamed into place before everything
-    is written aside, so an error leaves the report of the run before.
+    is written aside, so an error leaves the report of the run before. Last of all the pages of
+    models are removed that this report does not have.
     """
-    written = Written(folder / "report.md", folder / "report.json")
-    files = {_inside(folder, name): text for name, text in locks.items()}
-    files |= {written.json: machine.render(report), written.markdown: markdown.render(report)}
+    written = Written(folder / markdown.REPORT, folder / "report.json")
+    texts = {**locks, **markdown.render(report)}
+    files = {_inside(folder, name): text for name, text in texts.items()}
+    files[written.json] = machine.render(report)
     _replace_all(files)
+    _remove_other_pages(folder / PAGES, files)
     return written
+
+
+def _remove_other_pages(folder: Path, files: Collection[Path]) -> None:
+    """Remove pages of earlier runs, which would read as if they were of this one."""
+    for path in folder.glob("*.md"):
+        if path not in files:
+            path.unlink()
 
 
 def _inside(folder: Path, name: str) -> Path:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
-        message = f"the lock {name!r} would lie outside of the report's folder {folder}"
+        message = f"{name!r} would lie outside of the report's folder {folder}"
         raise ValueError(message)
     return folder / path
 

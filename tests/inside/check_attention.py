@@ -41,7 +41,9 @@ def watched(module, *inputs):
 
 
 def test_sdpa_arguments_and_kernel():
-    (call,) = watched(FusedAttention(torch.nn.functional.scaled_dot_product_attention, is_causal=True), *qkv())
+    (call,) = watched(
+        FusedAttention(torch.nn.functional.scaled_dot_product_attention, is_causal=True), *qkv()
+    )
     assert call["sdpa"]["is_causal"] is True
     assert call["sdpa"]["mask"] is None
     assert call["sdpa"]["query"] == "float32[1, 4, 6, 8] strides [192, 48, 8, 1]"

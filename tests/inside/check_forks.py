@@ -8,12 +8,18 @@ MAJOR = int(transformers.__version__.split(".")[0])
 
 
 def test_dtype_keyword():
-    assert forks.dtype_keyword() == ("dtype" if transformers.__version__ >= "4.57" else "torch_dtype")
+    assert forks.dtype_keyword() == (
+        "dtype" if transformers.__version__ >= "4.57" else "torch_dtype"
+    )
     assert forks.TAKEN["dtype keyword"]
 
 
 def test_loading_info_is_sorted_text_in_every_release():
-    info = {"missing_keys": {"b", "a"}, "unexpected_keys": ["c"], "mismatched_keys": [("d", (1,), (2,))]}
+    info = {
+        "missing_keys": {"b", "a"},
+        "unexpected_keys": ["c"],
+        "mismatched_keys": [("d", (1,), (2,))],
+    }
     found = forks.loading_info(info)
     assert found["missing_keys"] == ["a", "b"]
     assert found["mismatched_keys"] == ["('d', (1,), (2,))"]

@@ -9,13 +9,18 @@ KINDS = {
     "linear": {"rope_type": "linear", "factor": 2.5},
     "dynamic": {"rope_type": "dynamic", "factor": 2.0},
     "llama3": {
-        "rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "rope_type": "llama3",
+        "factor": 4.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
         "original_max_position_embeddings": 32,
     },
     "yarn": {"rope_type": "yarn", "factor": 4.0},
     "longrope": {
-        "rope_type": "longrope", "short_factor": [1.0 + i / 10 for i in range(8)],
-        "long_factor": [2.0 + i for i in range(8)], "original_max_position_embeddings": 32,
+        "rope_type": "longrope",
+        "short_factor": [1.0 + i / 10 for i in range(8)],
+        "long_factor": [2.0 + i for i in range(8)],
+        "original_max_position_embeddings": 32,
         "factor": 4.0,
     },
 }
@@ -23,8 +28,14 @@ KINDS = {
 
 def model(scaling):
     config = transformers.LlamaConfig(
-        vocab_size=32, hidden_size=32, intermediate_size=32, num_hidden_layers=1,
-        num_attention_heads=2, num_key_value_heads=1, rope_theta=5000.0, rope_scaling=scaling,
+        vocab_size=32,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        rope_theta=5000.0,
+        rope_scaling=scaling,
         max_position_embeddings=128,
     )
     return transformers.LlamaForCausalLM(config)

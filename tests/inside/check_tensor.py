@@ -10,7 +10,9 @@ from probe_tensor import Keeper, NotHashable, raw_bytes, tensor_hash
 
 def test_signed_zero_and_nan_payload_are_other_bits():
     assert tensor_hash(torch.tensor([0.0])) != tensor_hash(torch.tensor([-0.0]))
-    quiet, other = (torch.tensor([n], dtype=torch.int32).view(torch.float32) for n in (0x7FC00000, 0x7FC00001))
+    quiet, other = (
+        torch.tensor([n], dtype=torch.int32).view(torch.float32) for n in (0x7FC00000, 0x7FC00001)
+    )
     assert tensor_hash(quiet) != tensor_hash(other)
     assert tensor_hash(quiet) == tensor_hash(quiet.clone())
 
@@ -51,7 +53,9 @@ def test_keeper_stores_small_and_wanted_tensors_only():
         refs = [keeper.ref(t) for t in (small, large, wanted)]
         assert [ref["stored"] for ref in refs] == [True, False, True]
         files = {path.stem: path.read_bytes() for path in Path(root).rglob("*.bin")}
-        assert files == {ref["hash"]: bytes(raw_bytes(t)) for ref, t in zip(refs[::2], (small, wanted))}
+        assert files == {
+            ref["hash"]: bytes(raw_bytes(t)) for ref, t in zip(refs[::2], (small, wanted))
+        }
         assert not list(Path(root).rglob("*.tmp"))
 
 

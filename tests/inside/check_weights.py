@@ -14,7 +14,10 @@ from safetensors.torch import save_file
 
 def checkpoint(**tensors):
     folder = Path(tempfile.mkdtemp())
-    save_file({k.replace("__", "."): v.contiguous() for k, v in tensors.items()}, folder / "model.safetensors")
+    save_file(
+        {k.replace("__", "."): v.contiguous() for k, v in tensors.items()},
+        folder / "model.safetensors",
+    )
     return Checkpoint.find(str(folder), None)
 
 
@@ -45,7 +48,10 @@ def test_transposed_and_reshaped():
 
 def test_concatenated_along_either_dimension():
     q, k = numbers(3, 4), numbers(2, 4, seed=1)
-    assert traced(torch.cat([q, k]), q=q, k=k) == ("concat dim 0", (("q", "", False), ("k", "", False)))
+    assert traced(torch.cat([q, k]), q=q, k=k) == (
+        "concat dim 0",
+        (("q", "", False), ("k", "", False)),
+    )
     q, k = numbers(3, 4), numbers(3, 2, seed=1)
     assert traced(torch.cat([q, k], 1), q=q, k=k).layout == "concat dim 1"
 
@@ -53,7 +59,10 @@ def test_concatenated_along_either_dimension():
 def test_split_says_which_part():
     qkv = numbers(9, 4)
     assert traced(qkv[3:6], qkv=qkv) == ("split dim 0", (("qkv", "[3:6]", False),))
-    assert traced(qkv[:, 1:3].contiguous(), qkv=qkv) == ("split dim 1", (("qkv", "[:, 1:3]", False),))
+    assert traced(qkv[:, 1:3].contiguous(), qkv=qkv) == (
+        "split dim 1",
+        (("qkv", "[:, 1:3]", False),),
+    )
 
 
 def test_stacked_experts_and_their_fused_halves():
@@ -118,7 +127,9 @@ def test_every_origin_is_told_apart():
         Keeper(tempfile.mkdtemp(), 0, []),
         "a",
         lambda: {"derived": torch.arange(6.0), "drawn": torch.randn(5)},
-        lambda: {name: tensor_hash(t) for name, (_, t, _) in probe_weights.named_state(Model()).items()},
+        lambda: {
+            name: tensor_hash(t) for name, (_, t, _) in probe_weights.named_state(Model()).items()
+        },
     )
     origins = {name: fact["origin"] for name, fact in facts["tensors"].items()}
     assert origins == {

@@ -1,0 +1,60 @@
+"""One page per model, with all that its rows have to tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.reports import environment, kernels, known, overview
+from samebits.reports.blocks import heading, link, page
+from samebits.reports.names import page_path
+from samebits.reports.outcomes import QUIET, is_quiet, stories
+from samebits.reports.rows import in_full, timeline
+from samebits.reports.text import Markdown, fill
+
+if TYPE_CHECKING:
+    from samebits.document import Report, Row
+    from samebits.reports.outcomes import Story
+
+
+def pages(report: Report) -> dict[str, Markdown]:
+    """Return the pages by their paths relative to report.md; none of a model with nothing to tell."""
+    models: dict[str, list[Row]] = {}
+    for row in report.rows:
+        models.setdefault(row.model, []).append(row)
+    return {
+        page_path(model): _page(model, rows, report)
+        for model, rows in models.items()
+        if _has_to_tell(rows)
+    }
+
+
+def _has_to_tell(rows: list[Row]) -> bool:
+    return (
+        not all(map(is_quiet, rows)) or any(map(known.has_remarks, rows)) or kernels.changed(rows)
+    )
+
+
+def _page(model: str, rows: list[Row], report: Report) -> Markdown:
+    found = stories(rows)
+    return page(
+        [
+            heading(1, model),
+            _back(report),
+            environment.checkpoints_of(model, report),
+            overview.model_summary(rows, report),
+            *(_section(story, report) for story in found),
+            kernels.kernels_of(rows),
+            known.remarks_of(rows),
+        ]
+    )
+
+
+def _back(report: Report) -> Markdown:
+    back = link("report", "../report.md")
+    return fill("Part of the {} on {} of {}.", back, report.matrix, report.started)
+
+
+def _section(story: Story, report: Report) -> Markdown:
+    cells = [cell for row in story.rows for cell in row.cells if cell.verdict not in QUIET]
+    blocks = [heading(2, story.name), timeline(story.rows[0])]
+    return page([*blocks, in_full(cells, story, report.expected, level=3)])

@@ -1,0 +1,134 @@
+"""What changed, row by row: in full where a run is small, in short with a page for each model."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from samebits.reports.blocks import bullets, heading, link, page
+from samebits.reports.figures import count
+from samebits.reports.names import page_path
+from samebits.reports.outcomes import QUIET, sharing, stories, told
+from samebits.reports.rows import expectation, in_full, timeline
+from samebits.reports.tensors import growth_line
+from samebits.reports.text import EMPTY, Markdown, clip, code, fill, join
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from samebits.comparison import CellResult
+    from samebits.document import ExpectedReport, Report
+    from samebits.reports.outcomes import Shared, Story
+
+MOST_IN_FULL = 12
+"""Rows with all their details in report.md.
+
+A row takes about 10 KB, GitHub shows files up to 500 KB, and nobody reads more of them in one go.
+"""
+
+
+def what_changed(report: Report) -> Markdown:
+    """Return a block for each story, those that fail the run first, the worst of them in full."""
+    found = stories(report.rows)
+    failing = sorted((s for s in found if not s.passes), key=lambda story: story.severity)
+    passing = [story for story in found if story.passes]
+    return page([_failing(failing, report.expected), _passing(passing, report.expected)])
+
+
+def _failing(found: list[Story], expected: tuple[ExpectedReport, ...]) -> Markdown:
+    if not found:
+        return EMPTY
+    ends = accumulate(len(story.rows) for story in found)
+    n_full = max(1, sum(end <= MOST_IN_FULL for end in ends))
+    blocks = [_full(story, expected) for story in found[:n_full]]
+    blocks += [_short(story, expected) for story in found[n_full:]]
+    return page([heading(2, "What changed"), _how_many(n_full, len(found)), *blocks])
+
+
+def _how_many(n_full: int, n: int) -> Markdown:
+    if n_full == n:
+        return EMPTY
+    return fill(
+        "The first {} of {} are given in full, the others in short: "
+        "the page of the model has all details.",
+        count(n_full),
+        count(n),
+    )
+
+
+def _passing(found: list[Story], expected: tuple[ExpectedReport, ...]) -> Markdown:
+    if not found:
+        return EMPTY
+    title = heading(2, "Differences that do not fail the run")
+    return page([title, *(_short(story, expected) for story in found)])
+
+
+def _full(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
+    """Return a block with all that fails the run in full, and the rest of its cells in short."""
+    path = page_path(story.model)
+    cells = [cell for row in story.rows for cell in row.cells if cell.verdict not in QUIET]
+    failing = [cell for cell in cells if not cell.verdict.passes]
+    passing = [cell for cell in cells if cell.verdict.passes]
+    return page(
+        [
+            heading(3, story.name),
+            timeline(story.rows[0]),
+            in_full(failing, story, expected, level=4),
+            *_in_short(passing, story, expected),
+            fill("More of this model: {}", link(path, f"{path}{story.anchor}")),
+        ]
+    )
+
+
+def _short(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
+    cells = [cell for row in story.rows for cell in row.cells if cell.verdict not in QUIET]
+    return page(
+        [
+            heading(3, story.name),
+            timeline(story.rows[0]),
+            *_in_short(cells, story, expected),
+            _ending(story, cells),
+        ]
+    )
+
+
+def _in_short(
+    cells: list[CellResult], story: Story, expected: tuple[ExpectedReport, ...]
+) -> list[Markdown]:
+    places = sharing(cells, _place)
+    return [expectation(cells, expected), bullets(_place_line(place, story) for place in places)]
+
+
+def _place(cell: CellResult) -> Hashable:
+    """Return a key that is equal for cells that part from the reference at the same place."""
+    failure = (
+        (cell.failure.phase, cell.failure.type, cell.failure.message) if cell.failure else None
+    )
+    first = (cell.first.signal, cell.first.item) if cell.first else cell.headline
+    return cell.cell.variant, cell.verdict, first, failure
+
+
+def _place_line(shared: Shared, story: Story) -> Markdown:
+    cell = shared.first
+    figures = ", ".join(dict.fromkeys(cell.figure for cell in shared.cells if cell.figure))
+    words = fill("{} ({})", cell.verdict, figures) if figures else cell.verdict
+    said = fill("{} {}: {}", _where(shared, story), words, clip(told(cell), 300))
+    growth = growth_line(cell)
+    return fill("{}; {}", said, growth) if growth else said
+
+
+def _where(shared: Shared, story: Story) -> Markdown:
+    stacks = ", ".join(shared.stacks)
+    several = len(story.rows) > 1
+    return fill("**{}**", f"{shared.first.cell.variant} on {stacks}" if several else stacks)
+
+
+def _ending(story: Story, cells: list[CellResult]) -> Markdown:
+    """Return where all details are, and the command that runs the worst of it alone."""
+    path = page_path(story.model)
+    details = fill("All details: {}", link(path, f"{path}{story.anchor}"))
+    failing = [cell for cell in cells if not cell.verdict.passes]
+    commands = [cell.reproduce for cell in (*failing, *cells) if cell.reproduce]
+    if not commands:
+        return details
+    return join([details, fill("To reproduce: {}", code(commands[0], limit=1000))], " · ")

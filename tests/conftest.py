@@ -1,0 +1,14 @@
+"""Unit tests start no process: a test that does says so with a mark."""
+
+import pytest
+from no_processes import MARKS, STARTERS, refusal
+
+
+@pytest.fixture(autouse=True)
+def no_processes(request, monkeypatch):
+    """Make starting a process impossible, except in tests that are marked for it."""
+    if any(request.node.get_closest_marker(mark) for mark in MARKS):
+        return
+    for module, name in STARTERS:
+        if hasattr(module, name):  # Windows has no fork
+            monkeypatch.setattr(module, name, refusal(module, name))

@@ -1,0 +1,87 @@
+"""Stack processes that are none: they answer at once, or as a test tells them to."""
+
+import asyncio
+import inspect
+import json
+
+READY = {"ready": {"platform": "Linux", "cpu": "fake"}}
+
+
+def ended(job, **changed):
+    return {"id": job["id"], "exit": 0, "seconds": 0.5} | changed
+
+
+class FakeProcess:
+    """A stack process that hands every job to ``does`` and says the answer that it returns.
+
+    ``does`` is a function of the job, async or not; it returns an answer, None for silence, or
+    an exception to die of. Everything that was said is in order.
+    """
+
+    def __init__(self, does=ended, ready=READY):
+        self.does = does
+        self.jobs = []
+        self.running = self.most_running = 0
+        self.has_ended = False
+        self._lines = asyncio.Queue()
+        self._tasks = set()
+        if ready is not None:
+            self.say(ready)
+        else:
+            self.die()
+
+    def say(self, message):
+        text = message if isinstance(message, str) else json.dumps(message)
+        self._lines.put_nowait(f"{text}\n")
+
+    def die(self):
+        self._lines.put_nowait("")
+
+    async def write(self, line):
+        if self.has_ended:
+            raise BrokenPipeError(32, "Broken pipe")
+        job = json.loads(line)
+        self.jobs.append(job)
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        task = asyncio.create_task(self._do(job))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _do(self, job):
+        answer = self.does(job)
+        if inspect.isawaitable(answer):
+            answer = await answer
+        self.running -= 1
+        if isinstance(answer, Exception):
+            self.has_ended = True
+            self.die()
+        elif answer is not None:
+            self.say(answer)
+
+    async def read(self):
+        return await self._lines.get()
+
+    async def end(self):
+        self.has_ended = True
+        self.die()
+
+    def log_tail(self):
+        return "last words"
+
+
+class FakeStarter:
+    """Starts the given processes in turn, then ordinary ones; remembers how they were started."""
+
+    def __init__(self, *processes):
+        self.processes = []
+        self.started = []
+        self._next = list(processes)
+
+    async def __call__(self, python, environment, log):
+        self.started.append((python, dict(environment), log))
+        made = self._next.pop(0)() if self._next else FakeProcess()
+        if isinstance(made, Exception):
+            raise made
+        self.processes.append(made)
+        return made

@@ -1,0 +1,269 @@
+"""A cell's captures are made once for all that its bits follow from, and nothing is lost silently."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from builders import built_stack, capture, cell_id, model_spec
+
+from samebits.cells import RUNS, VALUES_LIMIT, CellRunner, failed
+from samebits.checkpoints import Checkpoint
+from samebits.matrix import Prompt
+from samebits.probing import Ended
+from samebits.store import Store
+
+CELL = cell_id("4.48")
+STACK = built_stack("4.48")
+CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
+HUB = Checkpoint(model="llama", source="org/llama", said="hub org/llama")
+FINE, LOST = Ended(exit=0), Ended(signal=9)
+
+
+class Process:
+    """A stack process whose children leave ``status`` captures, or end without one."""
+
+    def __init__(self, status="complete", ends=FINE, log="", only=RUNS):
+        self.status, self.ends, self.log, self.only = status, ends, log, only
+        self.jobs = []
+
+    async def run(self, job, started):
+        started()
+        self.jobs.append(job)
+        await asyncio.sleep(0)
+        path = Path(job["capture"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.log:
+            Path(job["log"]).write_text(self.log, "utf-8")
+        if self.status is not None and job["run"] in self.only:
+            left = capture("4.48", run=job["run"], status=self.status)
+            path.write_text(left.model_dump_json(), "utf-8")
+        return self.ends
+
+
+class Bench:
+    """Runs one cell under given circumstances; anything not given is as usual."""
+
+    def __init__(self, root):
+        self.root = root
+        self.begun = 0
+
+    def observe(self, process, *, wanted=(), **changed):
+        said = {"probes": "p", "machine": "m", "fresh": False} | changed
+        runner = CellRunner(
+            self.root,
+            Store(self.root),
+            said["probes"],
+            said["machine"],
+            fresh=said["fresh"],
+        )
+        return asyncio.run(
+            runner.observe(
+                said.get("cell", CELL),
+                said.get("model", model_spec()),
+                said.get("checkpoint", CHECKPOINT),
+                said.get("stack", STACK),
+                process,
+                wanted,
+                self.begin,
+            )
+        )
+
+    def begin(self):
+        self.begun += 1
+
+    def runs_again(self, process=None, **changed):
+        """Return True if observing runs both jobs, False if none."""
+        process = process or Process()
+        self.observe(process, **changed)
+        assert len(process.jobs) in (0, 2)
+        return bool(process.jobs)
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+def test_both_runs_are_made_and_read(bench):
+    process = Process()
+    captures = bench.observe(process)
+    assert [(c.cell, c.run, c.status) for c in captures] == [
+        (CELL, "a", "complete"),
+        (CELL, "b", "complete"),
+    ]
+    assert bench.begun == 2
+
+
+def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
+    process = Process()
+    prompts = {"short": Prompt(text="a", length=3), "pair": Prompt(batch=(Prompt(length=2),))}
+    model = model_spec(
+        hub="org/llama", revision="main", trust_remote_code=True, prompts=prompts, timeout=7.0
+    )
+    checkpoint = HUB.model_copy(update={"revision": "main"})
+    bench.observe(process, model=model, checkpoint=checkpoint, wanted=["ab" * 32])
+    first, second = process.jobs
+    assert json.loads(json.dumps(first)) == first
+    assert first["kind"] == "cell"
+    assert first["cell"] == CELL.model_dump(mode="json")
+    assert (first["run"], second["run"]) == RUNS
+    assert (first["timeout"], first["threads"]) == (7.0, 1)
+    assert first["model"] == {
+        "source": "org/llama",
+        "revision": "main",
+        "trust_remote_code": True,
+        "greedy": 3,
+        "prompts": {"short": {"text": "a", "length": 3}, "pair": {"batch": [{"length": 2}]}},
+    }
+    assert first["store"] == {
+        "root": str(bench.root),
+        "limit": VALUES_LIMIT,
+        "wanted": ["ab" * 32],
+    }
+    assert len({job[key] for job in process.jobs for key in ("capture", "log")}) == 4
+    folder = Path(first["capture"]).parent
+    assert folder.parent == bench.root / "captures" / "llama" / "float32-sdpa" / "4.48"
+
+
+@pytest.mark.parametrize("status", ["complete", "absent"])
+def test_captures_of_a_model_that_answered_are_used_again(bench, status):
+    first = bench.observe(Process(status))
+    process = Process()
+    assert bench.observe(process) == first
+    assert process.jobs == []
+    assert bench.begun == 2
+
+
+def test_fresh_uses_none(bench):
+    assert bench.runs_again()
+    assert bench.runs_again(fresh=True)
+    assert not bench.runs_again()
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "again"),
+    [
+        (HUB, True),
+        (HUB.model_copy(update={"revision": "main"}), True),
+        (HUB.model_copy(update={"revision": "0" * 40}), False),
+        (CHECKPOINT, False),
+    ],
+    ids=["hub", "branch", "commit", "digest"],
+)
+def test_only_a_source_that_cannot_change_is_used_again(bench, checkpoint, again):
+    assert bench.runs_again(checkpoint=checkpoint)
+    assert bench.runs_again(checkpoint=checkpoint) == again
+
+
+def test_what_failed_is_run_again(bench):
+    bench.observe(Process("failed"))
+    captures = bench.observe(Process())
+    assert {c.status for c in captures} == {"complete"}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_one_run_alone_is_not_used_again(bench, run):
+    first, second = bench.observe(Process(only=[run]))
+    assert {first.run: first.status, second.run: second.status} == {
+        run: "complete",
+        ({*RUNS} - {run}).pop(): "failed",
+    }
+    assert bench.runs_again()
+
+
+def test_a_torn_capture_is_not_used_again(bench):
+    process = Process()
+    bench.observe(process)
+    path = Path(process.jobs[1]["capture"])
+    path.write_text(path.read_text("utf-8")[:-5], "utf-8")
+    assert bench.runs_again()
+
+
+def test_a_second_look_runs_anew(bench):
+    bench.observe(Process())
+    assert bench.runs_again(wanted=["ab" * 32])
+    assert not bench.runs_again()
+
+
+OTHERS = {
+    "stack": {"stack": built_stack("4.48", lock="other\n")},
+    "content": {"checkpoint": CHECKPOINT.model_copy(update={"digest": "e" * 64})},
+    "source": {"checkpoint": CHECKPOINT.model_copy(update={"source": "/elsewhere"})},
+    "prompt": {"model": model_spec(prompts={"short": Prompt(length=7)})},
+    "name of a prompt": {"model": model_spec(prompts={"brief": Prompt(length=6)})},
+    "one more prompt": {
+        "model": model_spec(prompts={"short": Prompt(length=6), "long": Prompt(length=9)})
+    },
+    "steps": {"model": model_spec(greedy=4)},
+    "remote code": {"model": model_spec(trust_remote_code=True)},
+    "probes": {"probes": "other"},
+    "machine": {"machine": "other"},
+    "dtype": {"cell": cell_id("4.48", dtype="bfloat16")},
+    "attention": {"cell": cell_id("4.48", attention="eager")},
+    "stack's id": {"cell": cell_id("4.49")},
+}
+
+
+@pytest.mark.parametrize("changed", OTHERS.values(), ids=OTHERS)
+def test_under_other_circumstances_it_is_run_again(bench, changed):
+    bench.observe(Process())
+    assert bench.runs_again(**changed)
+    assert not bench.runs_again(**changed)
+    assert not bench.runs_again()  # and what there was is still there
+
+
+def test_what_bits_do_not_follow_from_runs_nothing_again(bench):
+    bench.observe(Process())
+    model = model_spec(timeout=99.0, group="Decoders", dtypes=("float32", "bfloat16"))
+    same = CHECKPOINT.model_copy(update={"said": "otherwise", "builder": "5.0", "parameters": 7})
+    assert not bench.runs_again(model=model, checkpoint=same)
+
+
+def test_a_run_that_left_nothing_failed_and_says_why(bench):
+    log = "".join(f"line {n}\n" for n in range(40))
+    first, second = bench.observe(Process(None, LOST, log))
+    for found in (first, second):
+        assert found.status == "failed"
+        assert found.cell == CELL
+        assert found.failure.phase == "process"
+        assert found.failure.message == "killed by signal 9 (SIGKILL)"
+        assert found.failure.traceback.endswith("line 38\nline 39")
+        assert "line 3\n" not in found.failure.traceback
+    assert (first.run, second.run) == RUNS
+    assert bench.runs_again()
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        (Ended(exit=0), "is not there: the probe ended before it wrote it"),
+        (Ended(exit=1), "exited with 1"),
+        (Ended(timed_out=True, seconds=10.2), "ended after 10 s"),
+        (Ended(lost="the stack's process died:\nx"), "the stack's process died"),
+    ],
+    ids=["silent", "exit", "timeout", "lost"],
+)
+def test_every_way_to_leave_nothing_has_its_words(bench, ends, words):
+    assert words in bench.observe(Process(None, ends))[0].failure.message
+
+
+def test_a_capture_of_an_earlier_run_does_not_stand_in_for_one_that_is_missing(bench):
+    bench.observe(Process())
+    captures = bench.observe(Process(None, LOST), fresh=True)
+    assert {c.status for c in captures} == {"failed"}
+    captures = bench.observe(Process(None, LOST))
+    assert {c.status for c in captures} == {"failed"}
+
+
+def test_a_capture_that_was_written_counts_however_its_process_ended(bench):
+    first, _ = bench.observe(Process("complete", LOST))
+    assert first.status == "complete"
+
+
+def test_a_cell_that_could_not_be_started_has_two_failed_captures():
+    captures = failed(CELL, "stack", "no wheel", "the log")
+    assert [(c.run, c.status) for c in captures] == [("a", "failed"), ("b", "failed")]
+    assert {c.failure.phase for c in captures} == {"stack"}
+    assert captures[0].failure.message == "no wheel"
+    assert captures[0].failure.traceback == "the log"

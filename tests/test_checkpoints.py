@@ -1,0 +1,144 @@
+"""Which files a model is loaded from, who makes them, and when they are others."""
+
+import json
+
+import pytest
+from builders import built_stack, model_spec
+
+from samebits.checkpoints import Checkpoint, Checkpoints, builder_of, read_facts
+from samebits.matrix import Recipe
+
+OLD, NEW = built_stack("4.48", "gpt2", "llama"), built_stack("5.0", "gpt2", "llama", "qwen3")
+COMMIT = "0123456789" * 4
+
+
+def recipe(architecture="llama", **changed):
+    return model_spec(build=Recipe(architecture=architecture, **changed))
+
+
+@pytest.fixture
+def shelf(tmp_path):
+    return Checkpoints(tmp_path / "work", tmp_path, "probes")
+
+
+def make(shelf, model, builder, weights=b"weights", facts=None):
+    """Leave what probes/probe_build.py leaves, and return its folder."""
+    folder = shelf.folder(model, builder)
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(weights)
+    facts = {"n_parameters": 12} if facts is None else facts
+    (folder / "checkpoint.json").write_text(json.dumps(facts), "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("model", "builder"),
+    [
+        (recipe(), OLD),
+        (recipe("qwen3"), NEW),
+        (recipe("nothing"), None),
+        (recipe(stack="5.0"), NEW),
+        (recipe(stack="5.9"), None),
+    ],
+    ids=["oldest", "oldest-that-knows", "nobody-knows", "named", "named-and-not-built"],
+)
+def test_who_makes_a_checkpoint(model, builder):
+    assert builder_of(model, [OLD, NEW]) == builder
+
+
+def test_nobody_makes_one_without_stacks():
+    assert builder_of(recipe(), []) is None
+
+
+def test_nothing_is_there_until_it_is_made(shelf):
+    model = recipe(seed=7)
+    assert shelf.made(model, OLD) is None
+    folder = make(shelf, model, OLD)
+    found = shelf.made(model, OLD)
+    assert (found.model, found.source) == ("llama", str(folder))
+    assert found.said == "build llama, seed 7, by 4.48"
+    assert (found.parameters, found.builder, found.revision) == (12, "4.48", None)
+    assert found.pinned
+
+
+@pytest.mark.parametrize("text", [None, "", '{"n_parameters": 1', "[]", "3"], ids=str)
+def test_a_torn_checkpoint_is_none(shelf, text):
+    folder = make(shelf, recipe(), OLD)
+    if text is None:
+        (folder / "checkpoint.json").unlink()
+    else:
+        (folder / "checkpoint.json").write_text(text, "utf-8")
+    assert read_facts(folder) is None
+    assert shelf.made(recipe(), OLD) is None
+
+
+def test_facts_without_a_count_of_parameters_are_enough(shelf):
+    make(shelf, recipe(), OLD, facts={})
+    assert shelf.made(recipe(), OLD).parameters is None
+
+
+def test_the_folder_is_named_after_all_that_the_bytes_follow_from(shelf, tmp_path):
+    folders = [
+        shelf.folder(model, builder)
+        for model, builder in (
+            (recipe(), OLD),
+            (recipe(), NEW),
+            (recipe(), built_stack("4.48", lock="other\n")),
+            (recipe("gpt2"), OLD),
+            (recipe(seed=1), OLD),
+            (recipe(gain=2.0), OLD),
+            (recipe(head="base"), OLD),
+            (recipe(config={"hidden_size": 8}), OLD),
+        )
+    ]
+    folders.append(Checkpoints(tmp_path / "work", tmp_path, "other probes").folder(recipe(), OLD))
+    assert len(set(folders)) == len(folders)
+    assert all(folder.name.startswith("llama-") for folder in folders)
+    # what is run with it changes nothing of it
+    same = recipe().model_copy(update={"dtypes": ("bfloat16",), "greedy": 0, "timeout": 1.0})
+    assert shelf.folder(same, OLD) == folders[0]
+
+
+def test_the_digest_is_that_of_the_content(shelf, tmp_path):
+    make(shelf, recipe(), OLD)
+    make(shelf, recipe(), NEW)
+    make(shelf, recipe(seed=1), OLD, weights=b"others")
+    first, same = shelf.made(recipe(), OLD), shelf.made(recipe(), NEW)
+    assert first.digest == same.digest
+    assert shelf.made(recipe(seed=1), OLD).digest != first.digest
+    again = Checkpoints(tmp_path / "work", tmp_path, "probes").made(recipe(), OLD)
+    assert again == first
+
+
+def test_a_folder_is_relative_to_the_matrix_and_known_by_its_content(shelf, tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "config.json").write_text("{}", "utf-8")
+    found = shelf.given(model_spec(path="models"))
+    assert found.source == str((tmp_path / "models").resolve())
+    assert found.said == "path models"
+    assert found.pinned
+    (tmp_path / "models" / "config.json").write_text('{"a": 1}', "utf-8")
+    assert shelf.given(model_spec(path="models")).digest != found.digest
+
+
+@pytest.mark.parametrize(
+    ("revision", "said", "pinned"),
+    [
+        (None, "hub org/name", False),
+        ("main", "hub org/name@main", False),
+        ("v1.0", "hub org/name@v1.0", False),
+        (COMMIT[:7], f"hub org/name@{COMMIT[:7]}", False),
+        (COMMIT, f"hub org/name@{COMMIT}", True),
+        (f"{COMMIT}\n", f"hub org/name@{COMMIT}\n", False),
+    ],
+    ids=["none", "branch", "tag", "short", "commit", "newline"],
+)
+def test_a_hub_model_is_pinned_by_a_commit_alone(shelf, revision, said, pinned):
+    found = shelf.given(model_spec(hub="org/name", revision=revision))
+    assert (found.source, found.revision, found.digest) == ("org/name", revision, None)
+    assert (found.said, found.pinned) == (said, pinned)
+
+
+def test_a_digest_pins(shelf):
+    assert Checkpoint(model="m", source="s", said="s", digest="d").pinned
+    assert not Checkpoint(model="m", source="s", said="s").pinned

@@ -1,0 +1,270 @@
+"""The command line: what is asked for, what is printed, and the exit codes 0, 1 and 2."""
+
+import pytest
+from sample_report import STACKS, sample_report
+
+from samebits import cli
+from samebits.errors import SelectionError, StackError
+from samebits.progress import choose
+
+MATRIX = """\
+stacks: ["4.48", "5.x"]
+models:
+  llama: {build: llama}
+"""
+LOCKS = {f"locks/{stack}.txt": "numpy==2\n" for stack in STACKS}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Stand in an empty folder with a small matrix."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "matrix.yaml").write_text(MATRIX, "utf-8")
+    return tmp_path
+
+
+class Runner:
+    """Stands for samebits.run.run_matrix: remembers the order and returns a report, or raises."""
+
+    def __init__(self):
+        self.report = sample_report()
+        self.raises = None
+        self.order = self.environ = None
+
+    async def __call__(self, order, environ, progress):
+        self.order, self.environ = order, environ
+        assert progress is choose
+        if self.raises is not None:
+            raise self.raises
+        return self.report, LOCKS
+
+    def passes(self):
+        good = {"exit_code": 0, "reasons": ()}
+        stacks = [stack for stack in self.report.stacks if not stack.failure]
+        self.report = self.report.model_copy(update=good | {"stacks": tuple(stacks)})
+
+
+@pytest.fixture
+def runner(monkeypatch):
+    made = Runner()
+    monkeypatch.setattr(cli, "run_matrix", made)
+    return made
+
+
+def main(*arguments):
+    return cli.main(arguments, {"HOME": "/h"})
+
+
+# exit codes
+
+
+def test_0_if_everything_passes(runner, folder, capsys):
+    runner.passes()
+    assert main("matrix") == 0
+    out, err = capsys.readouterr()
+    assert "The run passes." in out
+    assert "latest/report.md" in out.splitlines()[-1]
+    assert err == ""
+    written = {path.name for path in (folder / "reports" / "latest").iterdir()}
+    assert {"locks", "report.json", "report.md"} <= written
+
+
+def test_1_if_anything_does_not(runner, folder, capsys):
+    assert main("matrix") == 1
+    assert "The run does not pass (exit code 1" in capsys.readouterr().out
+    assert (folder / "reports" / "latest" / "report.md").is_file()
+
+
+def test_2_for_a_mistake_in_the_matrix_without_a_traceback(folder, capsys):
+    (folder / "matrix.yaml").write_text("models: {llama: {biuld: llama}}\n", "utf-8")
+    assert main("matrix") == 2
+    out, err = capsys.readouterr()
+    assert err.startswith("matrix.yaml:1:")
+    assert "biuld" in err
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_2_for_a_matrix_that_is_not_there(capsys):
+    assert main("matrix", "--matrix", "nowhere.yaml") == 2
+    err = capsys.readouterr().err
+    assert "nowhere.yaml" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("matrix", "--models", "lama"), ("probe", "--stacks", "9.9"), ("matrix", "--dtypes", "int4")],
+    ids=" ".join,
+)
+def test_2_for_a_filter_that_matches_nothing(arguments, capsys):
+    assert main(*arguments) == 2
+    assert arguments[1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(SelectionError("s"), 2), (StackError("s"), 1)], ids=["selection", "stack"]
+)
+def test_every_error_of_a_user_has_its_own_code(runner, capsys, error, code):
+    runner.raises = error
+    assert main("matrix") == code
+    assert capsys.readouterr() == ("", "s\n")
+
+
+def test_a_defect_is_not_hidden(runner):
+    runner.raises = KeyError("ours")
+    with pytest.raises(KeyError):
+        main("matrix")
+
+
+def test_an_interrupt_says_that_nothing_is_lost(runner, capsys):
+    runner.raises = KeyboardInterrupt()
+    assert main("matrix") == 130
+    assert "the same command goes on" in capsys.readouterr().err
+
+
+# options
+
+
+@pytest.mark.parametrize("command", [[], ["matrix"], ["probe"]], ids=["none", "matrix", "probe"])
+def test_help_explains_and_exits_with_0(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(*command, "--help")
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    if command:
+        for option in ("--matrix", "--models", "--stacks", "--dtypes", "--fresh", "--jobs"):
+            assert option in out
+    if command == ["matrix"]:
+        assert out.startswith("usage: nox -s matrix -- ")
+        assert "Exit code: 0 all comparisons identical" in out
+    else:
+        assert out.startswith("usage: samebits")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), ("report",), ("matrix", "--nothing"), ("matrix", "--jobs", "0"), ("matrix", "x")],
+    ids=lambda arguments: " ".join(arguments) or "nothing",
+)
+def test_2_for_a_mistake_on_the_command_line(runner, arguments, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(*arguments)
+    assert caught.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert runner.order is None
+
+
+def test_options_become_an_order(runner, folder):
+    (folder / "other.yaml").write_text(MATRIX, "utf-8")
+    main(
+        *("matrix", "--matrix", "other.yaml", "--models", "llama*, t5", "--stacks", "5.x"),
+        *("--dtypes", "float32", "--attention", "eager,sdpa", "--devices", "cpu"),
+        *("--fresh", "--upgrade", "--jobs", "3"),
+    )
+    order = runner.order
+    assert str(order.matrix) == "other.yaml"
+    assert order.selection.models == ("llama*", "t5")
+    assert (order.selection.stacks, order.selection.dtypes) == (("5.x",), ("float32",))
+    assert (order.selection.attention, order.selection.devices) == (("eager", "sdpa"), ("cpu",))
+    assert (order.fresh, order.upgrade, order.jobs) == (True, True, 3)
+    assert order.command == (
+        "nox -s matrix -- --models 'llama*, t5' --stacks 5.x --dtypes float32 "
+        "--attention eager,sdpa --devices cpu --matrix other.yaml"
+    )
+    assert runner.environ == {"HOME": "/h"}
+
+
+def test_nothing_said_is_everything_as_usual(runner):
+    main("matrix")
+    order = runner.order
+    assert (str(order.matrix), order.command) == ("matrix.yaml", "nox -s matrix")
+    assert (order.fresh, order.upgrade, order.jobs) == (False, False, None)
+    assert not any(patterns for _, patterns in order.selection)
+
+
+def test_the_report_goes_beside_the_matrix_unless_said(runner, folder):
+    (folder / "sub").mkdir()
+    (folder / "sub" / "matrix.yaml").write_text(MATRIX, "utf-8")
+    main("matrix", "--matrix", "sub/matrix.yaml")
+    assert (folder / "sub" / "reports" / "latest" / "report.md").is_file()
+    main("matrix", "--reports", "elsewhere")
+    assert (folder / "elsewhere" / "report.md").is_file()
+    assert not (folder / "reports").exists()
+
+
+# probe
+
+
+def test_probe_writes_no_report_and_minds_no_verdict(runner, folder, capsys):
+    runner.passes()
+    runner.report = runner.report.model_copy(update={"exit_code": 1})
+    assert main("probe", "--stacks", "4.48") == 0
+    assert capsys.readouterr().out == ""
+    assert not (folder / "reports").exists()
+
+
+def test_probe_fails_if_its_stack_does(runner, capsys):
+    assert main("probe") == 1
+    assert capsys.readouterr().out.startswith("No solution found when resolving")
+
+
+# output
+
+
+def test_what_a_terminal_cannot_show_is_no_crash(runner, capsys, monkeypatch):
+    runner.raises = SelectionError("naïve → 中")
+    monkeypatch.setattr(cli.sys, "stderr", Ascii())
+    assert main("matrix") == 2
+    assert cli.sys.stderr.text == "na?ve ? ?\n"
+
+
+class Ascii:
+    encoding = "ascii"
+    text = ""
+
+    def write(self, text):
+        self.text += text.encode("ascii").decode("ascii")
+
+
+# what nox asks
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nox"],
+        ["nox", "-s", "probe(4.48)"],
+        ["nox", "-l", "--"],
+        ["nox", "-s", "matrix", "--", "--models", "llama", "--fresh"],
+        ["nox", "-s", "matrix", "--", "--help"],
+    ],
+    ids=" ".join,
+)
+def test_nox_is_told_the_stacks_of_the_matrix(arguments):
+    assert cli.stack_ids(arguments) == ["4.48", "5.x"]
+
+
+@pytest.mark.parametrize("option", [["--matrix", "other.yaml"], ["--matrix=other.yaml"]], ids=len)
+def test_nox_is_told_those_of_another_matrix(folder, option):
+    (folder / "other.yaml").write_text(MATRIX.replace("4.48", "4.57"), "utf-8")
+    arguments = ["nox", "-s", "matrix", "--", "--fresh", *option]
+    assert cli.stack_ids(arguments) == ["4.57", "5.x"]
+    # before the dashes it is nox's own option, whatever that may be
+    assert cli.stack_ids(["nox", *option]) == ["4.48", "5.x"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "models: [", "models: {llama: {biuld: x}}", "3", "\0", None], ids=ascii
+)
+def test_a_broken_matrix_offers_no_stack_and_no_traceback(folder, text):
+    path = folder / "matrix.yaml"
+    path.unlink()
+    if text is not None:
+        path.write_text(text, "utf-8")
+    assert cli.stack_ids(["nox", "-l"]) == []
+
+
+def test_a_mistake_behind_the_dashes_offers_no_stack_either():
+    assert cli.stack_ids(["nox", "--", "--matrix"]) == []
+    assert cli.stack_ids(["nox", "--", "--matrix", "."]) == []

@@ -1,0 +1,84 @@
+"""What a probe sees of the environment is a short list, and a report shows none of its secrets."""
+
+import pytest
+
+from samebits.environment import FIXED, PASSED_ON, probe_environment, shown
+
+SECRETS = ("HF_TOKEN", "HF_TOKEN_PATH", "HTTPS_PROXY", "http_proxy", "HF_ENDPOINT")
+
+
+def environment(environ=None, *, needs_hub=False):
+    return probe_environment(environ or {}, needs_hub=needs_hub, modules_cache="/work/modules")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ATEN_CPU_CAPABILITY",
+        "ONEDNN_MAX_CPU_ISA",
+        "DNNL_MAX_CPU_ISA",
+        "MKL_CBWR",
+        "LD_PRELOAD",
+        "PYTHONPATH",
+        "PYTHONSTARTUP",
+        "VIRTUAL_ENV",
+        "TORCH_LOGS",
+        "TRANSFORMERS_VERBOSITY",
+        "AWS_SECRET_ACCESS_KEY",
+    ],
+)
+def test_what_changes_bits_or_concerns_nobody_is_not_passed_on(name):
+    assert name not in environment({name: "x"})
+
+
+def test_what_is_needed_to_run_and_to_reach_the_hub_is_passed_on():
+    given = {name: f"my {name}" for name in PASSED_ON}
+    found = environment(given, needs_hub=True)
+    assert {name: found[name] for name in PASSED_ON} == given
+
+
+def test_what_is_not_set_is_not_made_up():
+    assert set(environment(needs_hub=True)) == {*FIXED, "HF_MODULES_CACHE"}
+
+
+@pytest.mark.parametrize("name", sorted(FIXED))
+def test_nothing_of_the_user_s_replaces_what_is_fixed(name):
+    assert environment({name: "mine"})[name] == FIXED[name]
+
+
+def test_threads_are_one_and_kernels_are_the_release_s_own():
+    found = environment()
+    assert found["OMP_NUM_THREADS"] == found["MKL_NUM_THREADS"] == "1"
+    assert found["USE_HUB_KERNELS"] == "NO"
+
+
+def test_the_hub_is_switched_off_unless_it_is_needed():
+    assert environment()["HF_HUB_OFFLINE"] == "1"
+    assert environment({"HF_HUB_OFFLINE": "0"})["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in environment(needs_hub=True)
+    assert environment({"HF_HUB_OFFLINE": "1"}, needs_hub=True)["HF_HUB_OFFLINE"] == "1"
+
+
+def test_each_stack_has_its_own_copy_of_remote_code():
+    assert environment({"HF_MODULES_CACHE": "/shared"})["HF_MODULES_CACHE"] == "/work/modules"
+
+
+def test_the_given_environment_is_left_alone():
+    given = {"PATH": "/bin", "OMP_NUM_THREADS": "8"}
+    environment(given)
+    assert given == {"PATH": "/bin", "OMP_NUM_THREADS": "8"}
+
+
+def test_a_report_shows_no_token_and_no_folder():
+    given = {name: f"secret of {name}" for name in PASSED_ON} | {"HF_HUB_OFFLINE": "0"}
+    told = shown(environment(given, needs_hub=True))
+    assert not set(SECRETS) & set(told)
+    assert not {"HOME", "PATH", "HF_HOME", "USER", "HF_MODULES_CACHE"} & set(told)
+    secret = {name for name, text in told.items() if text.startswith("secret")}
+    assert secret == {"CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG"}
+
+
+def test_a_report_shows_what_bears_on_bits():
+    assert shown(environment())["OMP_NUM_THREADS"] == "1"
+    assert shown(environment())["HF_HUB_OFFLINE"] == "1"
+    assert shown({}) == {}

@@ -1,0 +1,326 @@
+"""Jobs find their answers, and a process that dies, hangs or never comes up loses no job."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+from fakes import READY, FakeProcess, FakeStarter, ended
+
+from samebits import probing
+from samebits.probing import Ended, StackProcess, start_process, tail
+
+JOB = {"kind": "cell", "timeout": 10}
+LOG = Path("stack.log")
+
+
+def stack(starter, slots=None):
+    return StackProcess("4.48", "python", {"A": "1"}, LOG, slots or asyncio.Semaphore(4), starter)
+
+
+def run(scenario, *processes):
+    """Run ``scenario`` with a stack whose processes these are; return its result and the starter."""
+
+    async def main():
+        starter = FakeStarter(*processes)
+        process = stack(starter)
+        try:
+            return await asyncio.wait_for(scenario(process), 5), starter
+        finally:
+            await process.close()
+
+    return asyncio.run(main())
+
+
+def after(*answers):
+    """Return what a process does: the given answers in order of the jobs; None is silence."""
+    left = list(answers)
+    return lambda job: answer(job) if callable(answer := left.pop(0)) else answer
+
+
+def one(process, job=JOB):
+    return process.run(job)
+
+
+# jobs and answers
+
+
+def test_a_job_is_answered():
+    found, starter = run(one)
+    assert found == Ended(exit=0, seconds=0.5)
+    assert found.reason == ""
+    assert starter.started == [("python", {"A": "1"}, LOG)]
+    (job,) = starter.processes[0].jobs
+    assert job == JOB | {"id": "4.48#1"}
+
+
+def test_a_process_is_started_when_it_is_first_needed_and_once():
+    async def scenario(process):
+        assert process.machine is None
+        await asyncio.gather(*(process.run(JOB) for _ in range(6)))
+        return process.machine
+
+    machine, starter = run(scenario)
+    assert machine == READY["ready"]
+    assert len(starter.started) == 1
+    assert run(lambda process: asyncio.sleep(0))[1].started == []
+
+
+def test_answers_find_their_jobs_in_any_order():
+    async def scenario(process):
+        jobs = [{"n": n, "timeout": 10} for n in range(4)]
+        return await asyncio.gather(*(process.run(job) for job in jobs))
+
+    async def late(job):
+        await asyncio.sleep(0.01 * (4 - job["n"]))
+        return ended(job, seconds=float(job["n"]))
+
+    found, _ = run(scenario, lambda: FakeProcess(late))
+    assert [answer.seconds for answer in found] == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_how_a_child_ended_is_told():
+    async def scenario(process):
+        return [(await process.run(JOB)).reason for _ in range(4)]
+
+    does = after(
+        lambda job: ended(job, exit=3),
+        lambda job: ended(job, exit=None, signal=11),
+        lambda job: ended(job, exit=None, signal=250),
+        lambda job: ended(job, exit=None, signal=9, timed_out=True, seconds=120.4),
+    )
+    reasons, _ = run(scenario, lambda: FakeProcess(does))
+    assert reasons == [
+        "exited with 3",
+        "killed by signal 11 (SIGSEGV)",
+        "killed by signal 250 (unknown)",
+        "ended after 120 s without a result (the model's timeout)",
+    ]
+
+
+def test_what_a_package_prints_is_no_answer():
+    def chatty():
+        process = FakeProcess(ready=None)
+        process._lines.get_nowait()
+        for line in ("Welcome to the library!", "3", '["a"]', "{}", ""):
+            process.say(line)
+        process.say(READY)
+
+        def does(job):
+            process.say("imported something")
+            process.say('{"exit": 1}')
+            process.say(ended(job, id="4.48#99"))
+            return ended(job, seconds=2.0)
+
+        process.does = does
+        return process
+
+    found, _ = run(one, chatty)
+    assert found == Ended(exit=0, seconds=2.0)
+
+
+# processes that go wrong
+
+
+def test_a_process_that_dies_loses_its_jobs_and_the_next_job_starts_another():
+    async def scenario(process):
+        silent = asyncio.create_task(process.run({"timeout": 10, "n": 0}))
+        await asyncio.sleep(0)
+        lost = await process.run({"timeout": 10, "n": 1})
+        return await silent, lost, await process.run(JOB)
+
+    def dies():
+        return FakeProcess(lambda job: None if job["n"] == 0 else OSError("killed"))
+
+    (silent, lost, again), starter = run(scenario, dies)
+    assert silent.reason == lost.reason == "the stack's process died:\nlast words"
+    assert not lost.timed_out
+    assert again.reason == ""
+    assert len(starter.started) == 2
+
+
+def test_a_process_that_died_unnoticed_is_told_when_it_is_written_to():
+    async def scenario(process):
+        await process.run(JOB)
+        process._process.has_ended = True
+        return await process.run(JOB)
+
+    found, _ = run(scenario)
+    assert found.reason == "the stack's process is gone: [Errno 32] Broken pipe"
+
+
+@pytest.mark.parametrize("last", [None, "Traceback (most recent call last):"], ids=["end", "text"])
+def test_a_process_that_never_comes_up_fails_every_job_and_is_not_tried_again(last):
+    def broken():
+        process = FakeProcess(ready=last)
+        process.die()
+        return process
+
+    async def scenario(process):
+        return await asyncio.gather(*(process.run(JOB) for _ in range(3)))
+
+    found, starter = run(scenario, broken)
+    assert {end.reason for end in found} == {"the stack could not import its packages:\nlast words"}
+    assert len(starter.started) == 1
+    assert starter.processes[0].has_ended
+    assert starter.processes[0].jobs == []
+
+
+def test_an_interpreter_that_is_gone_fails_its_jobs_alone():
+    found, starter = run(one, lambda: FileNotFoundError(2, "No such file", "bin/python"))
+    assert "could not be started" in found.reason
+    assert "bin/python" in found.reason
+    assert len(starter.started) == 1
+
+
+@pytest.fixture
+def no_grace(monkeypatch):
+    monkeypatch.setattr(probing, "_GRACE", 0.01)
+
+
+@pytest.mark.usefixtures("no_grace")
+def test_a_process_that_stops_answering_is_ended_and_started_again():
+    async def scenario(process):
+        return await process.run({"timeout": 0.01}), await process.run(JOB)
+
+    (silent, again), starter = run(scenario, lambda: FakeProcess(lambda job: None))
+    assert silent.timed_out
+    assert silent.reason == "the stack's process stopped answering"
+    assert again.reason == ""
+    assert starter.processes[0].has_ended
+    assert len(starter.started) == 2
+
+
+@pytest.mark.usefixtures("no_grace")
+def test_jobs_beside_one_that_hangs_are_told_at_once_and_end_nothing_later():
+    async def scenario(process):
+        patient = asyncio.create_task(process.run({"timeout": 0.2}))
+        hung = await process.run({"timeout": 0.01})
+        told = await asyncio.wait_for(asyncio.shield(patient), 0.1)
+        again = await process.run(JOB)
+        await asyncio.sleep(0.25)  # beyond the patience of the first
+        return hung, told, again, await process.run(JOB)
+
+    (hung, told, *later), starter = run(scenario, lambda: FakeProcess(lambda job: None))
+    assert hung.reason == told.reason == "the stack's process stopped answering"
+    assert [end.reason for end in later] == ["", ""]
+    assert len(starter.started) == 2
+    assert len(starter.processes[1].jobs) == 2
+
+
+def test_a_process_that_is_slow_to_end_does_not_take_the_next_one_with_it():
+    async def scenario(process):
+        await process.run(JOB)
+        first = process._process
+        gate = asyncio.Event()
+        first.end = gate.wait
+        closing = asyncio.create_task(process.close())
+        await asyncio.sleep(0)
+        running = asyncio.create_task(process.run(JOB))
+        await asyncio.sleep(0.01)
+        gate.set()
+        await closing
+        return await running, await process.run(JOB)
+
+    found, starter = run(scenario)
+    assert [end.reason for end in found] == ["", ""]
+    assert len(starter.started) == 2
+
+
+def test_jobs_that_wait_when_all_is_closed_are_told():
+    async def scenario(process):
+        waiting = asyncio.create_task(process.run(JOB))
+        await asyncio.sleep(0.01)
+        await process.close()
+        await process.close()  # twice is no mistake
+        return await waiting
+
+    found, _ = run(scenario, lambda: FakeProcess(lambda job: None))
+    assert found.reason == "the stack's process was ended"
+
+
+# slots
+
+
+def test_slots_bound_how_many_jobs_run_over_all_stacks():
+    async def main():
+        slots, begun = asyncio.Semaphore(2), []
+
+        async def slowly(job):
+            await asyncio.sleep(0.005)
+            assert len(begun) <= done.count(1) + 2
+            done.append(1)
+            return ended(job)
+
+        done = []
+        starters = [FakeStarter(lambda: FakeProcess(slowly)) for _ in range(2)]
+        stacks = [stack(starter, slots) for starter in starters]
+        await asyncio.gather(
+            *(s.run(JOB, lambda: begun.append(1)) for s in stacks for _ in range(4))
+        )
+        for s in stacks:
+            await s.close()
+        return [p.most_running for starter in starters for p in starter.processes], begun
+
+    most, begun = asyncio.run(main())
+    assert len(begun) == 8
+    assert max(most) <= 2
+
+
+def test_a_job_that_is_lost_gives_its_slot_back():
+    async def main():
+        process = stack(FakeStarter(lambda: FakeProcess(ready=None)), asyncio.Semaphore(1))
+        return [await asyncio.wait_for(process.run(JOB), 1) for _ in range(3)]
+
+    assert all(end.lost for end in asyncio.run(main()))
+
+
+# logs, and a real process
+
+
+def test_the_tail_of_a_log(tmp_path):
+    log = tmp_path / "log"
+    assert tail(log) == ""
+    log.write_text("".join(f"{n}\n" for n in range(100)), "utf-8")
+    assert tail(log, 3) == "97\n98\n99"
+    assert len(tail(log).splitlines()) == 15
+    log.write_bytes(b"x" * 50_000 + b"\n\xff\xfe end")
+    assert tail(log).splitlines()[-1].endswith(" end")
+    assert len(tail(log)) <= 1 << 14
+
+
+FAKE_STACK = """
+import json, os, sys
+print(json.dumps({"ready": {"environment": dict(os.environ)}}), flush=True)
+print("to the log", file=sys.stderr, flush=True)
+for line in sys.stdin:
+    job = json.loads(line)
+    if job["kind"] == "die":
+        sys.exit(1)
+    print(json.dumps({"id": job["id"], "exit": 0, "seconds": job["x"]}), flush=True)
+"""
+
+
+@pytest.mark.processes
+def test_a_real_process_is_spoken_to_line_by_line(tmp_path, monkeypatch):
+    (tmp_path / "probe_stack.py").write_text(FAKE_STACK, "utf-8")
+    monkeypatch.setattr(probing, "PROBES", tmp_path)
+    log = tmp_path / "logs" / "4.48.log"
+
+    async def main():
+        process = StackProcess(
+            "4.48", sys.executable, {"A": "1"}, log, asyncio.Semaphore(2), start_process
+        )
+        long = {"kind": "cell", "timeout": 10, "x": 1.5, "text": "ü" * 100_000}
+        first = await process.run(long)
+        machine = process.machine
+        died = await process.run({"kind": "die", "timeout": 10})
+        again = await process.run(long)
+        await process.close()
+        return first, machine, died, again
+
+    first, machine, died, again = asyncio.run(main())
+    assert first == again == Ended(exit=0, seconds=1.5)
+    assert machine["environment"]["A"] == "1"
+    assert "HOME" not in machine["environment"]
+    assert died.reason == "the stack's process died:\nto the log"
