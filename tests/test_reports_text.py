@@ -195,7 +195,8 @@ def test_a_brief_text_is_never_longer_than_its_limit(raw, limit):
 
 def test_a_brief_text_keeps_the_figures_at_its_end():
     assert (
-        text.brief("logits: a  long\nstory of it: max abs 1", 30) == "logits: a long st…: max abs 1"
+        text.brief("logits: a  long\nstory of it: max abs 1", 30)
+        == "logits: a long sto…: max abs 1"
     )
     assert text.brief("one two three four", 10) == "one two t…"
     assert text.brief(f"a: {'b' * 20}", 10) == "a: bbbbbb…"

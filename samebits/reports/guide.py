@@ -28,10 +28,12 @@ FIGURES = (
     "NaN and infinities are counted apart: `NaN: 0 → 3` is none in the reference, 3 here.",
     "max rel is relative to the reference's element, where that is not zero.",
     "max ULP is in units in the last place of the coarser dtype of the two.",
+    "Values of different sign are up to billions of ULP apart: then its size alone is given.",
     "Padding rows are judged apart and count for no verdict.",
     "`decode` is the logits of each greedy step, up to the first where other tokens are chosen.",
     "A percentage is 0 % or 100 % only if it is none or all.",
     "`config`, `load` and `attention.kernel` explain a verdict and never make one.",
+    "A config field is off or at a default if it holds None, False, 0, 1, or nothing at all.",
     "The largest differences name the index in the tensor; its last number is the token id.",
 )
 

@@ -64,7 +64,7 @@ def _passing(found: list[Story], expected: tuple[ExpectedReport, ...]) -> Markdo
 
 
 def _full(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
-    """Return a block with all that fails the run in full, and the rest of its cells in short."""
+    """Return a block with all that fails the run in full, after the rest of its cells in short."""
     path = page_path(story.model)
     cells = [cell for row in story.rows for cell in row.cells if cell.verdict not in QUIET]
     failing = [cell for cell in cells if not cell.verdict.passes]
@@ -73,8 +73,8 @@ def _full(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
         [
             heading(3, story.name),
             timeline(story.rows[0]),
-            in_full(failing, story, expected, level=4),
             *_in_short(passing, story, expected),
+            in_full(failing, story, expected, level=4),
             fill("More of this model: {}", link(path, f"{path}{story.anchor}")),
         ]
     )
