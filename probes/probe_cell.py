@@ -21,6 +21,7 @@ import probe_attention
 import probe_forks as forks
 import probe_heap
 import probe_inputs
+import probe_invariants
 import probe_layers
 import probe_load
 import probe_rope
@@ -107,6 +108,8 @@ class Cell:
             self._forwards()
         with self._timed("greedy"), torch.no_grad():
             self._greedy()
+        with self._timed("invariants"), torch.no_grad():
+            self._invariants()
 
     def _outcome(self, status: str, **more: Any) -> dict[str, Any]:
         return {
@@ -304,6 +307,19 @@ class Cell:
     def _text(self, ids: list[int]) -> str | None:
         tokenizer = self.loaded.tokenizer
         return None if tokenizer is None else str(tokenizer.decode(ids))
+
+    def _invariants(self) -> None:
+        """Try the relations that must hold inside the cell; once, as run b would say the same."""
+        options = self.job["model"].get("invariants")
+        if options is None or self.job["run"] != "a":
+            return
+        model, head = self.loaded.model, self.loaded.head
+        try:
+            self.signals["invariants"] = probe_invariants.invariants(
+                model, head, model.config, options
+            )
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._skip("invariants", f"{type(error).__name__}: {error}")
 
     def _skip(self, what: str, reason: str) -> None:
         self.skips.append({"what": what, "reason": reason})

@@ -6,8 +6,11 @@ which branch it went through. Checked against the releases' own sources.
 
 from __future__ import annotations
 
+import inspect
+import sys
 from typing import Any
 
+import torch
 import transformers
 
 TAKEN: dict[str, str] = {}
@@ -100,3 +103,183 @@ def refuses_attention(message: str) -> bool:
     The words are those of modeling_utils.py's checks in 4.48 to 5.23.
     """
     return "does not support" in message and ("attention" in message.lower() or "sdpa" in message)
+
+
+# --- caches --------------------------------------------------------------------------------
+
+_CACHE_KEYWORDS = ("past_key_values", "cache_params", "state")
+_MADE_BY_CALLER = (
+    "HybridMambaAttentionDynamicCache",
+    "FalconHybridMambaAttentionDynamicCache",
+    "Zamba2HybridDynamicCache",
+    "HybridCache",
+)
+_STATES = ("conv_states", "conv_cache", "recurrent_states", "ssm_states", "linear_cache")
+
+
+def accepts(model: Any, name: str) -> bool:
+    """Return True if the model's forward names such a parameter."""
+    return name in inspect.signature(model.forward).parameters
+
+
+def cache_keyword(model: Any) -> str | None:
+    """Return forward's keyword for the cache; "" if modules keep it, None if there is none.
+
+    mamba says ``cache_params``, rwkv ``state``; recurrent_gemma kept it in its modules through
+    5.2 and takes ``past_key_values`` in 5.23.
+    """
+    found = next((key for key in _CACHE_KEYWORDS if accepts(model, key)), None)
+    if found is None and getattr(model.config, "model_type", "") == "recurrent_gemma":
+        found = ""
+    _take("cache keyword", {None: "none", "": "kept in modules"}.get(found, found or ""))
+    return found
+
+
+def new_cache(model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
+    """Return an empty cache where the caller has to make it, else None: forward makes its own.
+
+    jamba, bamba, zamba2, falcon_h1 and granitemoehybrid warn and return no cache in 4.x and 5.0
+    to 5.2; gemma2 and cohere2 of 4.48 make one that is no longer than their first input;
+    recurrent_gemma of 5.23 makes one and does not return it.
+    """
+    if getattr(model.config, "model_type", "") == "recurrent_gemma":
+        _take("new cache", "DynamicCache")
+        return transformers.DynamicCache(config=model.config)
+    kind = _own_cache(model)
+    _take("new cache", kind.__name__ if kind else "made by forward")
+    return None if kind is None else _made(kind, model, rows, length, dtype)
+
+
+def _own_cache(model: Any) -> Any:
+    module = sys.modules.get(type(model).__module__)
+    return next((getattr(module, name) for name in _MADE_BY_CALLER if hasattr(module, name)), None)
+
+
+def takes_static_cache(model: Any) -> bool:
+    """Return True if the class says that it works with a StaticCache.
+
+    ``_supports_static_cache`` through 4.53; later only ``_can_compile_fullgraph`` says so.
+    Classes with a cache of their own say it, too, and refuse one.
+    """
+    if not accepts(model, "past_key_values") or _own_cache(model):
+        return False
+    flags = ("_supports_static_cache", "_can_compile_fullgraph")
+    flag = next((flag for flag in flags if hasattr(type(model), flag)), None)
+    _take("takes a static cache", flag or "nothing says so")
+    return bool(flag and getattr(model, flag))
+
+
+def static_cache(model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
+    """Return an empty StaticCache: 4.48 must know rows, device and dtype, 4.57 fills lazily."""
+    import transformers.cache_utils  # noqa: PLC0415  only some jobs need it
+
+    kind = transformers.cache_utils.StaticCache
+    lazy = "max_batch_size" not in inspect.signature(kind.__init__).parameters
+    _take("static cache", "filled lazily" if lazy else "sized at construction")
+    return _made(kind, model, rows, length, dtype)
+
+
+def _made(kind: Any, model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
+    layers = int(getattr(model.config, "num_hidden_layers", 0))
+    device = next(model.parameters()).device
+    known = {
+        "config": model.config,
+        "batch_size": rows,
+        "max_batch_size": rows,
+        "max_cache_len": length,
+        "dtype": dtype,
+        "device": device,
+        "devices": [device] * layers,
+    }
+    takes = inspect.signature(kind.__init__).parameters
+    if "max_batch_size" in takes:  # 4.48 warns of the older name
+        known.pop("batch_size")
+    return kind(**{name: value for name, value in known.items() if name in takes})
+
+
+def placement(model: Any, past: int, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return what generate() tells forward of where new tokens stand behind ``past`` others.
+
+    ``cache_position`` is gone after 5.2; mamba's says only "prefill" by being as long as its
+    convolution (prepare_inputs_for_generation, 4.48 to 5.2), and its mask goes with the prefill
+    alone.
+    """
+    known: dict[str, torch.Tensor] = {"attention_mask": mask}
+    if accepts(model, "position_ids"):
+        ids = (mask.long().cumsum(-1) - 1).masked_fill(mask == 0, 1)
+        known["position_ids"] = ids[:, past:]
+    mamba = accepts(model, "cache_params")
+    if mamba and past:
+        known.pop("attention_mask")
+    if accepts(model, "cache_position"):
+        stop = int(model.config.conv_kernel) if mamba and not past else mask.shape[1]
+        known["cache_position"] = torch.arange(past, stop, device=mask.device)
+    _take("cache_position", "given" if "cache_position" in known else "not a parameter")
+    return known
+
+
+def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
+    """Return a cache's tensors by name: keys and values, convolution and recurrent states.
+
+    4.48 keeps lists ``key_cache`` and ``value_cache``, 4.57 and later ``layers``; hybrid caches
+    of 4.x and 5.2 add lists or dicts of states; gpt2's was a tuple of tuples in 4.48.
+    """
+    if cache is None:
+        return []
+    if hasattr(cache, "self_attention_cache"):
+        _take("cache contents", "encoder-decoder")
+        own = cache_tensors(cache.self_attention_cache)
+        cross = cache_tensors(cache.cross_attention_cache)
+        return own + [(f"cross-attention {name}", tensor) for name, tensor in cross]
+    if isinstance(cache, (tuple, list)):
+        _take("cache contents", "tuples")
+        return _tuple_tensors(cache)
+    found = _listed_tensors(cache)
+    layers = getattr(cache, "layers", None)
+    _take("cache contents", "lists" if layers is None else "layers")
+    for index, layer in enumerate(layers or ()):
+        kinds = ("keys", "values", "conv_states", "recurrent_states")
+        for kind in kinds:
+            found += _parts(f"layer {index} {kind}", getattr(layer, kind, None))
+    return found
+
+
+def _tuple_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
+    names = ("keys", "values", "cross-attention keys", "cross-attention values")
+    found: list[tuple[str, torch.Tensor]] = []
+    for index, layer in enumerate(cache):
+        if isinstance(layer, torch.Tensor):
+            found += _parts(f"state {index}", layer)
+            continue
+        for name, tensor in zip(names, layer, strict=False):
+            found += _parts(f"layer {index} {name}", tensor)
+    return found
+
+
+def _listed_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
+    found: list[tuple[str, torch.Tensor]] = []
+    for attribute in ("key_cache", "value_cache", *_STATES):
+        held = getattr(cache, attribute, None)
+        kind = {"key_cache": "keys", "value_cache": "values"}.get(attribute, attribute)
+        items = (
+            held.items() if isinstance(held, dict) else enumerate(held if held is not None else ())
+        )
+        for index, tensor in items:
+            found += _parts(f"layer {index} {kind}", tensor)
+    return found
+
+
+def _parts(name: str, held: Any) -> list[tuple[str, torch.Tensor]]:
+    """Return the tensor under its name, or each of several, as 5.23's layers hold them."""
+    if isinstance(held, torch.Tensor):
+        return [(name, held)] if held.numel() else []
+    if isinstance(held, dict):
+        return [p for key, item in held.items() for p in _parts(f"{name} {key}", item)]
+    if isinstance(held, (list, tuple)):
+        several = len(held) > 1
+        return [
+            part
+            for index, item in enumerate(held)
+            for part in _parts(f"{name} {index}" if several else name, item)
+        ]
+    return []

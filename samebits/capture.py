@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from samebits.invariant import InvariantsSignal
 from samebits.record import Record
 from samebits.tensor import TensorRef
 from samebits.words import CellId
@@ -227,6 +228,8 @@ class Signals(Record):
     forward: dict[str, ForwardFacts] | None = None
     """prompt -> facts; carries the signals inputs, hidden_states and logits."""
     greedy: dict[str, GreedyFacts] | None = None
+    invariants: InvariantsSignal | None = None
+    """Relations inside this cell; observed in run a only."""
 
 
 class Capture(Record):

@@ -36,13 +36,21 @@ class CellRunner:
     """Runs cells and reads what they left."""
 
     def __init__(
-        self, root: Path, store: Store, probes: str, machine: str, *, fresh: bool = False
+        self,
+        root: Path,
+        store: Store,
+        probes: str,
+        machine: str,
+        *,
+        fresh: bool = False,
+        sweep: bool = False,
     ) -> None:
         self._root = root
         self._store = store
         self._probes = probes
         self._machine = machine
         self._fresh = fresh
+        self._sweep = sweep
 
     async def observe(
         self,
@@ -78,6 +86,7 @@ class CellRunner:
                 "trust_remote_code": model.trust_remote_code,
                 "prompts": prompts,
                 "greedy": model.greedy,
+                "invariants": self._invariants(model),
                 "probes": self._probes,
                 "machine": self._machine,
                 "threads": THREADS,
@@ -85,10 +94,17 @@ class CellRunner:
         )
         return self._root / "captures" / model.name / str(cell.variant) / cell.stack / key[:16]
 
+    def _invariants(self, model: ModelSpec) -> dict[str, Any] | None:
+        """Return how the relations inside the cell are tried; None if they are not."""
+        if not model.invariants:
+            return None
+        return {"sweep": self._sweep, "samples": model.samples}
+
     def _kept(self, folder: Path) -> tuple[Capture, Capture] | None:
         """Return the captures of an earlier run if both are whole and the model itself answered.
 
-        Failures are run again: what broke may have been the machine and not the model.
+        An exception of the model is an answer. A run that left nothing, and an exception that
+        speaks of memory or files, may have been the machine's doing: those run again.
         """
         if self._fresh:
             return None
@@ -96,9 +112,7 @@ class CellRunner:
             first, second = (self._store.read_capture(folder / f"{run}.json") for run in RUNS)
         except CaptureError:
             return None
-        if "failed" in {first.status, second.status}:
-            return None
-        return first, second
+        return (first, second) if _is_answer(first) and _is_answer(second) else None
 
     def _job(
         self,
@@ -122,6 +136,7 @@ class CellRunner:
                 "revision": checkpoint.revision,
                 "trust_remote_code": model.trust_remote_code,
                 "greedy": model.greedy,
+                "invariants": self._invariants(model),
                 "prompts": {
                     name: prompt.model_dump(mode="json", exclude_none=True)
                     for name, prompt in model.prompts.items()
@@ -139,6 +154,16 @@ class CellRunner:
         log = tail(Path(job["log"]))
         failure = Failure(phase="process", type="no result", message=reason, traceback=log)
         return Capture(cell=cell, run=job["run"], status="failed", failure=failure)
+
+
+def _is_answer(capture: Capture) -> bool:
+    """Return True if the same run again would leave the same."""
+    failure = capture.failure
+    if failure is None:
+        return capture.status != "failed"
+    if failure.phase in {"process", "probe"} or "allocate" in failure.message:
+        return False
+    return not failure.type.endswith(("MemoryError", "OSError", "OutOfMemoryError"))
 
 
 def failed(cell: CellId, phase: str, message: str, log: str = "") -> tuple[Capture, Capture]:

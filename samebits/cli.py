@@ -74,6 +74,7 @@ def _order(options: argparse.Namespace) -> Order:
         selection=selection,
         fresh=options.fresh,
         upgrade=options.upgrade,
+        sweep=options.sweep,
         jobs=options.jobs,
         command=_typed(options),
     )
@@ -125,6 +126,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--devices", default="", metavar="NAMES", help="such as cpu,cuda")
     add("--fresh", action="store_true", help="use no captures of earlier runs")
     add("--upgrade", action="store_true", help="resolve the stacks anew to their newest releases")
+    add("--sweep", action="store_true", help="try invariants at every length residue and split")
     add("--jobs", type=_positive, metavar="N", help="cells at a time (one for each core)")
 
 

@@ -279,6 +279,8 @@ def _model(name: str, entry: ModelEntry, defaults: DefaultsEntry) -> ModelSpec:
         devices=tuple(entry.devices or defaults.devices),
         prompts={name: _prompt(prompt) for name, prompt in prompts.items()},
         greedy=defaults.greedy if entry.greedy is None else entry.greedy,
+        invariants=defaults.invariants if entry.invariants is None else entry.invariants,
+        samples=defaults.samples if entry.samples is None else entry.samples,
         timeout=entry.timeout or defaults.timeout,
     )
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from samebits.capture import AttentionSignal
 from samebits.comparison import CellResult
+from samebits.invariant import InvariantsSignal
 from samebits.record import Record
 from samebits.words import Verdict
 
@@ -56,6 +57,8 @@ class Row(Record):
     """In the order of the stacks."""
     attention: dict[str, AttentionSignal] = Field(default_factory=dict)
     """stack -> what attention was resolved to and ran."""
+    invariants: dict[str, InvariantsSignal] = Field(default_factory=dict)
+    """stack -> the relations that must hold inside its cell."""
 
 
 class ExpectedReport(Record):

@@ -81,9 +81,11 @@ class Relation(Record):
     case: str
     """The shape it was tried at, such as ``40 tokens, split at 39``."""
     holds: bool
-    """True if every byte that must agree agrees."""
+    """True if every byte that must agree agrees, in every layer, too; for relations of tokens, if
+    the tokens do."""
     distance: Distance | None = None
-    """Of the logits, over all rows that must agree; None for relations of tokens."""
+    """Of the logits, over all rows that must agree; of the whole cache for ``cache contents``; for
+    relations of tokens of the logits that chose them, up to where the tokens part."""
     promoted: Distance | None = None
     """The same relation in float64, with every float32 that the code asks for promoted, too."""
     layers: tuple[LayerDistance, ...] = ()
@@ -131,4 +133,6 @@ class InvariantsSignal(Record):
     inapplicable: tuple[Inapplicable, ...] = ()
     precision: tuple[Precision, ...] = ()
     averages: SampleAverages | None = None
+    no_float64: str | None = None
+    """Why there are no figures in float64; None if there are."""
     seconds: float = 0.0

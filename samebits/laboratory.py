@@ -51,6 +51,7 @@ class Laboratory:
         *,
         fresh: bool = False,
         upgrade: bool = False,
+        sweep: bool = False,
         slots: int | None = None,
         starter: Starter = start_process,
         builder: Callable[[StackSpec], Stack] | None = None,
@@ -72,7 +73,7 @@ class Laboratory:
         probes = probes_digest(PROBES)
         maker = digest_of_file(PROBES / "probe_build.py")
         self._shelf = Checkpoints(root, Path(matrix.path).parent, maker)
-        self._runner = CellRunner(root, store, probes, self._fingerprint, fresh=fresh)
+        self._runner = CellRunner(root, store, probes, self._fingerprint, fresh=fresh, sweep=sweep)
         self._processes: dict[str, StackProcess] = {}
         stack_builder = StackBuilder(
             root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade

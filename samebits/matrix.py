@@ -88,6 +88,10 @@ class ModelSpec(Record):
     prompts: dict[str, Prompt]
     greedy: int
     """Number of tokens to generate; 0 for none."""
+    invariants: bool = True
+    """Whether to try the relations that must hold inside one cell."""
+    samples: int = 0
+    """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: float
     """Seconds after which a cell is ended."""
 

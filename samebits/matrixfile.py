@@ -425,6 +425,7 @@ Prompts = Annotated[
     Field(min_length=1, json_schema_extra={"propertyNames": {"pattern": NAME}}),
 ]
 Greedy = Annotated[int, Field(ge=0, le=10_000)]
+Samples = Annotated[int, Field(ge=0, le=100_000)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 Build = Annotated[BuildEntry, _OrShort("architecture")]
 
@@ -450,6 +451,10 @@ class DefaultsEntry(Form):
     """Inputs by name; short, long and padded, if left out."""
     greedy: Greedy = 12
     """Number of tokens to generate; 0 for none."""
+    invariants: bool = True
+    """Whether to try the relations that must hold inside one cell, such as prefill + decode."""
+    samples: Samples = 0
+    """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: Seconds = 120
     """Seconds after which a cell is ended."""
 
@@ -490,6 +495,10 @@ class ModelEntry(Form):
     """Inputs by name, instead of those of defaults."""
     greedy: Given[Greedy] = None
     """Number of tokens to generate; 0 for none."""
+    invariants: Given[bool] = None
+    """Whether to try the relations that must hold inside one cell, such as prefill + decode."""
+    samples: Given[Samples] = None
+    """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: Given[Seconds] = None
     """Seconds after which a cell is ended."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits import config, diagnose
-from samebits.compare import compare, wanted
+from samebits.compare import wanted
 from samebits.document import CheckpointReport, MachineReport, Report, Row, StackReport
 from samebits.environment import shown
 from samebits.fingerprint import digest_of_file
@@ -23,7 +23,6 @@ from samebits.words import Verdict
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from samebits.capture import AttentionSignal, Capture
     from samebits.comparison import CellResult
     from samebits.matrix import Matrix
     from samebits.plan import Plan, PlannedRow
@@ -44,6 +43,8 @@ class Order(Record):
     """Do not use captures of earlier runs."""
     upgrade: bool = False
     """Resolve the stacks anew."""
+    sweep: bool = False
+    """Try the relations inside a cell at every length residue and every split."""
     jobs: int | None = None
     """Cells that run at a time; None: one for each core."""
     command: str = ""
@@ -75,15 +76,19 @@ async def run_matrix(
         environ,
         fresh=order.fresh,
         upgrade=order.upgrade,
+        sweep=order.sweep,
         slots=order.jobs,
     )
     try:
         runs = await laboratory.observe()
-        await laboratory.look_again(_wanted(planned, runs, store))
+        results = _results(order, planned, runs, store)
+        missing = _missing_values(results, runs, store)
+        await laboratory.look_again(missing)
     finally:
         await laboratory.close()
         shown_progress.close()
-    results = _results(order, planned, runs, store)
+    if missing:
+        results = _results(order, planned, runs, store)
     report = _report(order, planned, matrix, laboratory, runs, results)
     took = round(time.monotonic() - clock, 1)
     stamp = started.isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -96,19 +101,17 @@ def _reference(row: PlannedRow, runs: Mapping[CellId, diagnose.Runs]) -> CellId 
     return diagnose.choose_reference(cells, row.reference)
 
 
-def _wanted(
-    planned: Plan, runs: Mapping[CellId, diagnose.Runs], store: Store
+def _missing_values(
+    results: list[CellResult], runs: Mapping[CellId, diagnose.Runs], store: Store
 ) -> dict[CellId, set[str]]:
     """Return the hashes, by cell, whose values are needed and were not kept at first."""
     found: dict[CellId, set[str]] = {}
-    for row in planned.rows:
-        reference = _reference(row, runs)
-        for cell in row.cells:
-            if reference is None or cell == reference or runs[cell][0].status != "complete":
-                continue
-            one, other = runs[reference][0], runs[cell][0]
-            for of, hashes in wanted(one, other, compare(one, other, store), store):
-                found.setdefault(of, set()).update(hashes)
+    for result in results:
+        if result.reference is None or not result.signals:
+            continue
+        one, other = runs[result.reference][0], runs[result.cell][0]
+        for of, hashes in wanted(one, other, result.signals, store):
+            found.setdefault(of, set()).update(hashes)
     return found
 
 
@@ -186,13 +189,14 @@ def _row(
         attention={
             cell.stack: signal
             for cell in row.cells
-            if (signal := _attention(runs[cell][0])) is not None
+            if (signal := runs[cell][0].signals.attention) is not None
+        },
+        invariants={
+            cell.stack: relations
+            for cell in row.cells
+            if (relations := runs[cell][0].signals.invariants) is not None
         },
     )
-
-
-def _attention(capture: Capture) -> AttentionSignal | None:
-    return capture.signals.attention
 
 
 def _stack(stack_id: str, matrix: Matrix, laboratory: Laboratory) -> StackReport:

@@ -6,6 +6,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from samebits.reports.figures import plural
+from samebits.reports.invariants import broken_line
 from samebits.reports.outcomes import troubles
 from samebits.reports.overview import headline
 from samebits.reports.text import clip, visible
@@ -28,7 +29,7 @@ WRAPPED = 100
 
 def summary(report: Report, path: Path) -> list[str]:
     """Return the lines to print, control characters made visible."""
-    lines = [*_headline(report), *_attention(report), *_reasons(report)]
+    lines = [*_headline(report), *_attention(report), *_invariants(report), *_reasons(report)]
     return [*(clip(visible(line), WIDEST) for line in lines), visible(f"Report: {path}")]
 
 
@@ -41,6 +42,11 @@ def _attention(report: Report) -> list[str]:
     lines = [_line(trouble) for trouble in found[:MOST_LINES]]
     rest = len(found) - MOST_LINES
     return [*lines, f"  … and {rest:,} more"] if rest > 0 else lines
+
+
+def _invariants(report: Report) -> list[str]:
+    line = broken_line(report)
+    return [line] if line else []
 
 
 def _line(trouble: Trouble) -> str:

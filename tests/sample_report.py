@@ -19,6 +19,18 @@ from samebits.document import (
     Row,
     StackReport,
 )
+from samebits.invariant import (
+    CacheTensor,
+    Distance,
+    GreedySplit,
+    Inapplicable,
+    InvariantsSignal,
+    LayerDistance,
+    Precision,
+    Relation,
+    SampleAverages,
+    TopDifference,
+)
 from samebits.tensor import TensorRef
 from samebits.words import EXPLANATORY, SIGNALS, CellId, Variant, Verdict
 
@@ -36,6 +48,8 @@ def sample_report(text: str = "", message: str = "", token: str = "") -> Report:
         known("mamba", text),
         gone("bert"),
         padded("whisper", message),
+        delta_net("qwen3_next", "float32", text, message),
+        delta_net("qwen3_next", "bfloat16", text, message),
     )
     cells = [cell for row in rows for cell in row.cells]
     compared = [cell.verdict for cell in cells if cell.verdict != Verdict.REFERENCE]
@@ -525,7 +539,22 @@ def known(model: str, text: str) -> Row:
             signals=signals,
             expected=("the scan was rewritten",),
         )
-    return row(model, variant, cells, group="State space")
+    reason = f"it has no cache of keys and values{text}"
+    left = InvariantsSignal(
+        relations=(holding("causality"), holding("batch size")),
+        inapplicable=(
+            Inapplicable(relation="cache contents", reason=reason),
+            Inapplicable(relation="prefix cache reused", reason=reason),
+        ),
+        seconds=0.5,
+    )
+    return row(
+        model,
+        variant,
+        cells,
+        group="State space",
+        invariants=dict.fromkeys(STACKS, left),
+    )
 
 
 def gone(model: str) -> Row:
@@ -558,3 +587,139 @@ def padded(model: str, message: str) -> Row:
         for stack in STACKS
     }
     return row(model, variant, cells, group="Speech")
+
+
+def delta_net(model: str, dtype: str, text: str, message: str) -> Row:
+    """A model whose bits are the same everywhere, and which is wrong on two stacks all along."""
+    variant = Variant(dtype=dtype, attention="sdpa")
+    reference = CellId(model=model, variant=variant, stack="4.57")
+    cells = {"4.57": cell(model, variant, "4.57", Verdict.REFERENCE)}
+    for stack in STACKS[2:]:
+        cells[stack] = cell(model, variant, stack, Verdict.IDENTICAL, reference=reference)
+    wrong = relations_of_delta_net(dtype, text, message, wrong=True)
+    right = relations_of_delta_net(dtype, text, message, wrong=False)
+    found = {"4.57": wrong, "5.0": wrong, "5.9": right, "5.23": right}
+    return row(model, variant, cells, group="Gated delta net", invariants=found)
+
+
+def relations_of_delta_net(dtype: str, text: str, message: str, *, wrong: bool) -> InvariantsSignal:
+    unit = 2.0**-24 if dtype == "float32" else 2.0**-8
+    verify = relation(
+        "multi-token verify = single-token decode",
+        f"cache of 24 tokens, 16 at once{text}",
+        3.4 if wrong else 8 * unit,
+        promoted=3.4 if wrong else 1.6e-15,
+        argmax=1 if wrong else 0,
+        positions=(3.4 if wrong else 8 * unit,),
+        tried=16,
+    )
+    names = ("layer 0 conv_state", "layer 0 recurrent_state", f"layer 3 keys{text}")
+    cache = tuple(
+        CacheTensor(name=name, shape=(1, 2, 23, 16), distance=distance(size, n=35_328))
+        for name, size in zip(names, (2.0 if wrong else 0.0, unit, 0.0), strict=True)
+    )
+    return InvariantsSignal(
+        relations=(
+            decoding(dtype, text, unit),
+            relation("prefill split anywhere", "3 tokens, split at 1", 0.5, promoted=0.5, tried=9)
+            if wrong
+            else holding("prefill split anywhere", tried=9),
+            verify,
+            Relation(
+                relation="cache contents",
+                case="23 tokens, split at 11",
+                holds=False,
+                distance=distance(2.0 if wrong else unit, n=3 * 35_328),
+                promoted=distance(2.0 if wrong else 1e-15, n=3 * 35_328),
+                cache=cache,
+            ),
+            greedy(dtype, text),
+            relation("left padding", f"33 tokens, 1 of padding{text}", unit, promoted=None),
+            holding("batch position"),
+            holding("causality"),
+        ),
+        inapplicable=(
+            Inapplicable(
+                relation="position ids left out", reason=f"it takes no position ids{message}"
+            ),
+            Inapplicable(relation="causality", reason=f"2 tokens: ValueError{message}"),
+        ),
+        precision=precisions(dtype),
+        averages=sample_averages(dtype, text, unit),
+        no_float64=f"RuntimeError: no kernel for float64{message}" if dtype == "bfloat16" else None,
+        seconds=2.4,
+    )
+
+
+def distance(size: float, n: int = 151_936, argmax: int | None = None) -> Distance:
+    """As large as that, in one of eight elements."""
+    return Distance(
+        n=n,
+        n_differ=n // 8 if size else 0,
+        max_abs=size,
+        mean_abs=size / 100,
+        argmax_changes=argmax,
+    )
+
+
+def relation(
+    name: str, case: str, size: float, *, promoted: float | None, argmax: int = 0, **fields
+) -> Relation:
+    return Relation(
+        relation=name,
+        case=case,
+        holds=False,
+        distance=distance(size, argmax=argmax),
+        promoted=None if promoted is None else distance(promoted),
+        **fields,
+    )
+
+
+def holding(name: str, tried: int = 1) -> Relation:
+    return Relation(
+        relation=name, case="33 tokens", holds=True, distance=distance(0.0, argmax=0), tried=tried
+    )
+
+
+def decoding(dtype: str, text: str, unit: float) -> Relation:
+    sizes = (0.0, unit, 2 * unit, 4 * unit)
+    return relation(
+        "full forward = prefill + decode",
+        f"40 tokens, split at 39{text}",
+        13 * unit,
+        promoted=1.6e-15,
+        layers=tuple(
+            LayerDistance(name=f"layer {i}{text}", distance=distance(size, n=64))
+            for i, size in enumerate(sizes)
+        ),
+        positions=(0.0, 0.0, unit, 2 * unit, 13 * unit),
+        top=tuple(
+            TopDifference(position=39, token=token, one=-6.34375, other=-6.34375 + 13 * unit / i)
+            for i, token in enumerate((6927, 28_100, 124_639), start=1)
+        ),
+    )
+
+
+def greedy(dtype: str, text: str) -> Relation:
+    if dtype == "float32":
+        return holding("greedy by hand = generate()")
+    split = GreedySplit(step=2, margin=1.2e-3, one=(5, 7, 11, 13), other=(5, 7, 12, 13))
+    return Relation(
+        relation="greedy by hand = generate()",
+        case=f"12 tokens, 4 generated{text}",
+        holds=False,
+        split=split,
+    )
+
+
+def precisions(dtype: str) -> tuple[Precision, ...]:
+    bits = 23 if dtype == "float32" else 7
+    return (
+        Precision(what="parameters", dtype=dtype, mantissa_bits=bits, used_bits=bits),
+        Precision(what="logits", dtype=dtype, mantissa_bits=bits, used_bits=7),
+    )
+
+
+def sample_averages(dtype: str, text: str, unit: float) -> SampleAverages:
+    layers = {f"layer {i}{text}": unit * i for i in range(4)}
+    return SampleAverages(samples=1000, dtype=dtype, layers=layers | {"logits": 2.5 * unit})

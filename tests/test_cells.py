@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from builders import built_stack, capture, cell_id, model_spec
 
+from samebits.capture import Failure
 from samebits.cells import RUNS, VALUES_LIMIT, CellRunner, failed
 from samebits.checkpoints import Checkpoint
 from samebits.matrix import Prompt
@@ -23,8 +24,9 @@ FINE, LOST = Ended(exit=0), Ended(signal=9)
 class Process:
     """A stack process whose children leave ``status`` captures, or end without one."""
 
-    def __init__(self, status="complete", ends=FINE, log="", only=RUNS):
+    def __init__(self, status="complete", ends=FINE, log="", only=RUNS, failure=None):
         self.status, self.ends, self.log, self.only = status, ends, log, only
+        self.failure = failure
         self.jobs = []
 
     async def run(self, job, started):
@@ -37,6 +39,8 @@ class Process:
             Path(job["log"]).write_text(self.log, "utf-8")
         if self.status is not None and job["run"] in self.only:
             left = capture("4.48", run=job["run"], status=self.status)
+            if self.failure is not None:
+                left = left.model_copy(update={"failure": self.failure})
             path.write_text(left.model_dump_json(), "utf-8")
         return self.ends
 
@@ -114,6 +118,7 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "revision": "main",
         "trust_remote_code": True,
         "greedy": 3,
+        "invariants": {"sweep": False, "samples": 0},
         "prompts": {"short": {"text": "a", "length": 3}, "pair": {"batch": [{"length": 2}]}},
     }
     assert first["store"] == {
@@ -156,8 +161,27 @@ def test_only_a_source_that_cannot_change_is_used_again(bench, checkpoint, again
     assert bench.runs_again(checkpoint=checkpoint) == again
 
 
-def test_what_failed_is_run_again(bench):
+def test_an_exception_of_the_model_is_an_answer_and_kept(bench):
     bench.observe(Process("failed"))
+    captures = bench.observe(Process())
+    assert {c.status for c in captures} == {"failed"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"phase": "process"},
+        {"phase": "probe"},
+        {"type": "MemoryError"},
+        {"type": "torch.OutOfMemoryError"},
+        {"type": "OSError"},
+        {"type": "RuntimeError", "message": "DefaultCPUAllocator: can't allocate memory"},
+    ],
+    ids=str,
+)
+def test_what_the_machine_may_have_done_is_run_again(bench, changed):
+    failure = Failure(phase="load", type="ValueError", message="no", traceback="")
+    bench.observe(Process("failed", failure=failure.model_copy(update=changed)))
     captures = bench.observe(Process())
     assert {c.status for c in captures} == {"complete"}
 
@@ -196,6 +220,8 @@ OTHERS = {
         "model": model_spec(prompts={"short": Prompt(length=6), "long": Prompt(length=9)})
     },
     "steps": {"model": model_spec(greedy=4)},
+    "relations": {"model": model_spec(invariants=False)},
+    "samples": {"model": model_spec(samples=7)},
     "remote code": {"model": model_spec(trust_remote_code=True)},
     "probes": {"probes": "other"},
     "machine": {"machine": "other"},

@@ -11,8 +11,8 @@ ROOT = Path(__file__).parent.parent
 
 FLOORS = [
     {"errors", "record", "fingerprint", "environment", "decisions"},
-    {"words", "tensor", "yamltext"},
-    {"capture", "matrix", "ulp"},
+    {"words", "tensor", "yamltext", "invariant"},
+    {"capture", "matrix", "ulp", "invariance"},
     {"comparison", "matrixfile", "store", "plan", "stacks", "probing"},
     {"formcheck", "metrics", "document", "checkpoints"},
     {"config", "cells", "schemas"},

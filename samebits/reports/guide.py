@@ -35,6 +35,14 @@ FIGURES = (
     "`config`, `load` and `attention.kernel` explain a verdict and never make one.",
     "A config field is off or at a default if it holds None, False, 0, 1, or nothing at all.",
     "The largest differences name the index in the tensor; its last number is the token id.",
+    (
+        "An invariant compares two ways to compute the same rows in one release: it holds if all "
+        "their bytes agree, or for greedy decoding if all tokens do."
+    ),
+    (
+        "It is **broken** if the difference stays in float64: the figure in brackets, as in "
+        "`7.9e-07 (1.6e-15)`, or a dash where no float64 run was possible."
+    ),
 )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.reports import environment, guide, kernels, known, overview, stories
 from samebits.reports.blocks import page
+from samebits.reports.invariants import invariants
 from samebits.reports.pages import pages
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def render(report: Report) -> dict[str, str]:
         overview.opening(report),
         overview.attention_needed(report),
         overview.summary(report),
+        invariants(report),
         stories.what_changed(report),
         known.expected_differences(report),
         known.absent(report),

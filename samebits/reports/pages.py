@@ -8,6 +8,7 @@ from samebits.reports import environment, kernels, known, overview
 from samebits.reports.blocks import heading, link, page
 from samebits.reports.names import page_path
 from samebits.reports.outcomes import QUIET, is_quiet, stories
+from samebits.reports.relations import has_relations_to_tell, relations_of
 from samebits.reports.rows import in_full, timeline
 from samebits.reports.text import Markdown, fill
 
@@ -30,7 +31,10 @@ def pages(report: Report) -> dict[str, Markdown]:
 
 def _has_to_tell(rows: list[Row]) -> bool:
     return (
-        not all(map(is_quiet, rows)) or any(map(known.has_remarks, rows)) or kernels.changed(rows)
+        not all(map(is_quiet, rows))
+        or any(map(known.has_remarks, rows))
+        or kernels.changed(rows)
+        or has_relations_to_tell(rows)
     )
 
 
@@ -43,6 +47,7 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             environment.checkpoints_of(model, report),
             overview.model_summary(rows, report),
             *(_section(story, report) for story in found),
+            relations_of(rows),
             kernels.kernels_of(rows),
             known.remarks_of(rows),
         ]

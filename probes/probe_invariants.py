@@ -1,0 +1,330 @@
+"""Does a model give the same answer however its tokens are fed, inside one release.
+
+Every relation is two ways to compute the same rows (probe_relations_cases). Both are walked in
+the cell's dtype; where their bytes differ, both are walked again in float64 with everything
+promoted, so that rounding and a broken relation can be told apart. What comes back has the
+form of samebits/invariant.py's InvariantsSignal.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+import probe_forks as forks
+import probe_promote
+import probe_relations_greedy as greedy
+from probe_failure import without_folders
+from probe_relations_cases import RELATIONS, Case, Relation, Span, lengths, longest
+from probe_relations_distance import broken, distance, gaps, pooled, precision
+from probe_relations_ways import Subject, Walk, Way
+from probe_tensor import dtype_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_TOP = 5
+_SAMPLE_LENGTH = 64
+_REASON_LENGTH = 200
+Facts = dict[str, Any]
+
+
+def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) -> Facts:
+    """Return every relation tried on ``model``; ``job_options`` may ask for sweep and samples."""
+    started = time.perf_counter()
+    main = getattr(model, "main_input_name", "input_ids")
+    if main not in {"input_ids", "inputs_embeds"}:
+        return _nothing(f"the model takes {main}, not tokens", started)
+    subject = Subject(model, head, config)
+    judge = Judge(subject)
+    for relation in RELATIONS:
+        judge.relation(relation, sweep=bool(job_options.get("sweep")))
+    judge.greedy()
+    return {
+        "relations": judge.relations,
+        "inapplicable": judge.inapplicable,
+        "precision": _precision(subject),
+        "averages": averages(subject, int(job_options.get("samples") or 0)),
+        "no_float64": judge.no_float64,
+        "seconds": round(time.perf_counter() - started, 4),
+    }
+
+
+def _nothing(reason: str, started: float) -> Facts:
+    names = [relation.name for relation in RELATIONS] + list(greedy.NAMES)
+    return {
+        "relations": [],
+        "inapplicable": [{"relation": name, "reason": reason} for name in names],
+        "precision": [],
+        "averages": None,
+        "no_float64": None,
+        "seconds": round(time.perf_counter() - started, 4),
+    }
+
+
+class Measured(NamedTuple):
+    """One case and how far its two ways are apart, in the cell's dtype and in float64."""
+
+    case: Case
+    own: Facts
+    promoted: Facts | None = None
+
+
+class Judge:
+    """Tries relations on one model and keeps what was found."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.relations: list[Facts] = []
+        self.inapplicable: list[Facts] = []
+        self._float64: Subject | None = None
+        self.no_float64 = None if subject.small else "the model is too large to be copied"
+
+    def relation(self, relation: Relation, *, sweep: bool) -> None:
+        """Try a relation at all its shapes, or say why it has no meaning here."""
+        reason = lacks(self.subject, relation.needs)
+        if reason:
+            self.skip(relation.name, reason)
+            return
+        tried = list(self._tried(relation, sweep=sweep))
+        if tried:
+            shown = self._shown(relation, tried)
+            self.relations.append(self._facts(relation, shown, len(tried)))
+
+    def skip(self, name: str, reason: str) -> None:
+        """Note that a relation, or one of its shapes, could not be tried."""
+        self.inapplicable.append({"relation": name, "reason": reason})
+
+    def _tried(self, relation: Relation, *, sweep: bool) -> Iterator[Measured]:
+        refusals: dict[str, str] = {}
+        for case in relation.cases(self.subject, sweep):
+            try:
+                yield Measured(case, apart(self.subject, case, of_cache=relation.of_cache))
+            except Exception as error:  # noqa: BLE001, PERF203  refusing a shape is a fact
+                self.subject.settle()
+                refusals.setdefault(_shape_free(_said(error)), f"{case.label}: {_said(error)}")
+        for said in refusals.values():
+            self.skip(relation.name, said)
+
+    def _shown(self, relation: Relation, tried: list[Measured]) -> Measured:
+        """Return the smallest shape that is broken in float64, too, else the worst."""
+        worst = max(tried, key=lambda m: (m.own["n_differ"] > 0, m.own["max_abs"]))
+        for measured in tried:
+            if not measured.own["n_differ"]:
+                continue
+            look = partial(apart, case=measured.case, of_cache=relation.of_cache)
+            promoted = self.promoted(look)
+            measured = measured._replace(promoted=promoted)  # noqa: PLW2901
+            if promoted and broken(measured.own, promoted, self.subject.dtype):
+                return measured
+            if measured.case is worst.case:
+                worst = measured
+        return worst
+
+    def promoted(self, look: Callable[[Subject], Facts]) -> Facts | None:
+        """Return what ``look`` finds on the model in float64; None where that cannot be."""
+        if self.no_float64:
+            return None
+        try:
+            if self._float64 is None:
+                self._float64 = self.subject.in_float64()
+                return self._first(look, self._float64)
+            return look(self._float64)
+        except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
+            self.no_float64 = _said(error)
+            return None
+
+    def _first(self, look: Callable[[Subject], Facts], subject: Subject) -> Facts | None:
+        """Look for the first time: any smaller float that comes up spoils the comparison."""
+        with probe_promote.Leaks() as leaks:
+            found = look(subject)
+        if leaks.found:
+            self.no_float64 = f"less than float64 comes out of {', '.join(sorted(leaks.found))}"
+            return None
+        return found
+
+    def _facts(self, relation: Relation, shown: Measured, tried: int) -> Facts:
+        case = shown.case
+        one, other = self.subject.walk(case.one), self.subject.walk(case.other)
+        facts = {
+            "relation": relation.name,
+            "case": case.label,
+            "holds": not shown.own["n_differ"] and same_layers(one, other, case),
+            "distance": shown.own,
+            "promoted": shown.promoted,
+            "tried": tried,
+        }
+        if relation.of_cache:
+            return facts | {"cache": cache_table(one, other)}
+        facts["layers"] = layer_table(one, other, case)
+        return facts | _of_logits(one, other, case)
+
+    def greedy(self) -> None:
+        """Try the relations of tokens."""
+        for name in greedy.NAMES:
+            reason = lacks(self.subject, greedy.NEEDS) or greedy.lacks(self.subject, name)
+            if reason:
+                self.skip(name, reason)
+                continue
+            tried = []
+            for shape in greedy.shapes(self.subject):
+                try:
+                    tried.append(greedy.pair(self.subject, name, shape))
+                except Exception as error:  # noqa: BLE001, PERF203  refusing is a fact
+                    self.subject.settle()
+                    self.skip(name, f"{shape.label}: {_said(error)}")
+            if tried:
+                self.relations.append(greedy.facts(name, tried, self.promoted))
+
+
+def _said(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {without_folders(text)}"[:_REASON_LENGTH]
+
+
+def _shape_free(said: str) -> str:
+    """Return what was said without its numbers: one shape stands for all that say it."""
+    return re.sub(r"\d+", "n", said)
+
+
+def lacks(subject: Subject, needs: tuple[str, ...]) -> str | None:
+    """Return why a relation has no meaning for a model; None if it has one."""
+    kind = type(subject.model).__name__
+    missing = {
+        "decoder": None if subject.decodes else f"{kind} does not predict the next token",
+        "decoder only": None
+        if subject.decodes and not subject.encoder_decoder
+        else f"{kind} counts its encoder's positions from the left",
+        "cache": None if subject.keyword is not None else f"{kind} has no cache",
+        "cache object": None if subject.keyword else f"{kind} has no cache outside its modules",
+        "mask": None if _takes_mask(subject) else f"{kind} takes no attention mask",
+    }
+    return next((missing[need] for need in needs if missing[need]), None)
+
+
+def _takes_mask(subject: Subject) -> bool:
+    return forks.accepts(subject.model, "attention_mask")
+
+
+def apart(subject: Subject, case: Case, *, of_cache: bool = False) -> Facts:
+    """Return the distance of a case's two ways: of all logits that must agree, or the cache."""
+    one, other = subject.walk(case.one), subject.walk(case.other)
+    if of_cache:
+        return pooled(cache_pairs(one, other).values())
+    return distance(*_rows(one.logits, other.logits, case), logits=True)
+
+
+def _rows(one: torch.Tensor, other: torch.Tensor, case: Case) -> tuple[torch.Tensor, torch.Tensor]:
+    return _picked(one, case.spans), _picked(other, case.other_spans or case.spans)
+
+
+def _picked(tensor: torch.Tensor, spans: tuple[Span, ...]) -> torch.Tensor:
+    return torch.cat([tensor[row, start:stop] for row, start, stop in spans])
+
+
+def layer_pairs(one: Walk, other: Walk, case: Case) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Return each layer's outputs at the rows that must agree."""
+    names = [name for name in one.layers if name in other.layers]
+    return {name: _rows(one.layers[name], other.layers[name], case) for name in names}
+
+
+def same_layers(one: Walk, other: Walk, case: Case) -> bool:
+    """Return True if no layer's bytes differ."""
+    return not pooled(layer_pairs(one, other, case).values())["n_differ"]
+
+
+def layer_table(one: Walk, other: Walk, case: Case) -> list[Facts]:
+    """Return the distance of every layer."""
+    pairs = layer_pairs(one, other, case)
+    return [{"name": name, "distance": distance(*pair)} for name, pair in pairs.items()]
+
+
+def cache_pairs(one: Walk, other: Walk) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Return the tensors of both caches by name, cut to the tokens that both still hold."""
+    held = dict(other.cache)
+    found = {name: _common(t, held[name]) for name, t in one.cache if name in held}
+    if not found:
+        msg = "forward gave no cache whose contents can be read"
+        raise LookupError(msg)
+    return found
+
+
+def _common(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cut the token axis to the last that both hold: a sliding layer may keep more at first."""
+    if one.ndim < 2 or one.shape[:-2] != other.shape[:-2] or one.shape[-1] != other.shape[-1]:
+        return one, other
+    n = min(one.shape[-2], other.shape[-2])
+    return one[..., one.shape[-2] - n :, :], other[..., other.shape[-2] - n :, :]
+
+
+def cache_table(one: Walk, other: Walk) -> list[Facts]:
+    """Return the distance of every tensor of the cache."""
+    return [
+        {"name": name, "shape": list(pair[0].shape), "distance": distance(*pair)}
+        for name, pair in cache_pairs(one, other).items()
+    ]
+
+
+def _of_logits(one: Walk, other: Walk, case: Case) -> Facts:
+    """Return the largest difference at each position, and the largest of all with its token."""
+    first, second = _rows(one.logits, other.logits, case)
+    if first.shape != second.shape or first.ndim != 2:
+        return {}
+    table = gaps(first, second).reshape(first.shape)
+    largest = torch.topk(table.reshape(-1), min(_TOP, table.numel()))
+    top = []
+    for value, index in zip(largest.values.tolist(), largest.indices.tolist(), strict=True):
+        row, token = divmod(int(index), first.shape[1])
+        pair = {"one": float(first[row, token]), "other": float(second[row, token])}
+        if value:
+            top.append({"position": _position(case, row), "token": token, **pair})
+    return {"positions": table.amax(-1).tolist(), "top": top}
+
+
+def _position(case: Case, row: int) -> int:
+    """Return the position in its own prompt of the n-th row compared."""
+    for _, start, stop in case.spans:
+        if row < stop - start:
+            return start + row
+        row -= stop - start
+    raise AssertionError(row)
+
+
+def _precision(subject: Subject) -> list[Facts]:
+    way = Way((subject.prompt("precision", lengths(subject)[0]),), cached=False)
+    walk = subject.walk(way)
+    layers = [tensor for name, tensor in walk.layers.items() if name != "embeddings"]
+    return [
+        *precision("parameters", subject.model.parameters(), each=False),
+        *precision("activations", layers, each=True),
+        *precision("logits", [walk.logits], each=False),
+    ]
+
+
+def averages(subject: Subject, samples: int) -> Facts | None:
+    """Return the means over prompts of each layer's largest difference at the last token.
+
+    The table of https://github.com/huggingface/transformers/issues/25420: 64 tokens at once
+    against 63 and one through the cache.
+    """
+    if samples <= 0 or not subject.decodes or subject.keyword is None:
+        return None
+    n = min(_SAMPLE_LENGTH, longest(subject))
+    sums: dict[str, float] = {}
+    for sample in range(samples):
+        full = Way((subject.prompt(f"sample {sample}", n),), cached=False)
+        case = Case("", full, full._replace(cached=True, cuts=(n - 1,)), ((0, n - 1, n),))
+        for name, value in _maxima(subject, case).items():
+            sums[name] = sums.get(name, 0.0) + value
+    means = {name: total / samples for name, total in sums.items()}
+    return {"samples": samples, "dtype": dtype_name(subject.dtype), "layers": means}
+
+
+def _maxima(subject: Subject, case: Case) -> dict[str, float]:
+    one, other = subject.walk(case.one, keep=False), subject.walk(case.other, keep=False)
+    pairs = layer_pairs(one, other, case) | {"logits": _rows(one.logits, other.logits, case)}
+    return {name: float(gaps(*pair).max()) for name, pair in pairs.items()}

@@ -1,0 +1,107 @@
+"""What does a model compute when every number is a float64: the top rung of the precision ladder.
+
+A difference that is rounding shrinks from 1e-6 to 1e-15 there; one that is not keeps its size.
+Casting a model's parameters is not enough: its code asks for float32 by name (norms, softmax,
+rotary tables, routers, scans), and each of those puts float32's rounding back. A
+TorchFunctionMode sees every such request, whatever module makes it, and answers with float64.
+"""
+
+from __future__ import annotations
+
+import copy
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOW = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
+_LOW_TYPES = {"torch.FloatTensor", "torch.HalfTensor", "torch.BFloat16Tensor"}
+_CASTS = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
+
+
+def promoted_copy(model: Any) -> Any:
+    """Return a copy whose parameters, buffers and plain tensor attributes are float64."""
+    twin = copy.deepcopy(model).double()
+    for module in twin.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor) and value.dtype in _LOW:
+                setattr(module, name, value.double())
+    return twin
+
+
+class Promotion(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the host's mypy
+    """Answers every request for a smaller float with float64.
+
+    ``torch.finfo`` is no tensor function and stays as it is: float32's smallest number is as
+    good a mask in float64.
+    """
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run ``func`` with every smaller float among its arguments replaced."""
+        if func in _CASTS:
+            return args[0].double()
+        if getattr(func, "__name__", "") in {"grouped_mm", "_grouped_mm"}:
+            return _grouped_mm(*args, **kwargs or {})
+        named = {name: _wider(value) for name, value in (kwargs or {}).items()}
+        return func(*map(_wider, args), **named)
+
+
+def _wider(value: Any) -> Any:
+    if isinstance(value, torch.dtype):
+        return _LOW.get(value, value)
+    return "torch.DoubleTensor" if isinstance(value, str) and value in _LOW_TYPES else value
+
+
+def _grouped_mm(
+    rows: torch.Tensor, weights: torch.Tensor, offs: torch.Tensor, **_options: Any
+) -> torch.Tensor:
+    """Multiply each group of rows by its own matrix; torch's own refuses float64."""
+    ends = [int(end) for end in offs]
+    starts = [0, *ends[:-1]]
+    done = [rows[a:b] @ weight for a, b, weight in zip(starts, ends, weights, strict=True)]
+    rest = rows.new_zeros((rows.shape[0] - ends[-1], weights.shape[-1]))
+    return torch.cat([*done, rest])
+
+
+class Leaks(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
+    """Lists operations that give a smaller float all the same, such as scripted functions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run ``func`` and look at what it gives."""
+        result = func(*args, **kwargs or {})
+        if isinstance(result, torch.Tensor) and result.dtype in _LOW and result.numel() > 1:
+            self.found.add(str(func))
+        return result
+
+
+@contextmanager
+def promotion() -> Iterator[None]:
+    """Make float64 of every float that code inside asks for, by name or by default."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with Promotion():
+            yield
+    finally:
+        torch.set_default_dtype(before)

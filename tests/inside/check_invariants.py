@@ -1,0 +1,356 @@
+"""probe_invariants: a planted violation is caught under its name, and a clean model is not accused."""
+
+import json
+from types import SimpleNamespace
+
+import probe_forks
+import probe_promote
+import torch
+from probe_invariants import invariants
+from probe_relations_distance import broken, distance, used_bits
+
+BROKEN = 1e-6
+"""Every planted violation is larger in float64, and rounding is far smaller."""
+
+
+class Attention(torch.nn.Module):
+    """Two heads over what the cache holds and the new tokens, as transformers writes it."""
+
+    def __init__(self, defect):
+        super().__init__()
+        self.defect = defect
+        self.qkv = torch.nn.Linear(16, 48)
+        self.out = torch.nn.Linear(16, 16)
+
+    def forward(self, x, mask, past):
+        heads = [t.unflatten(-1, (2, 8)).transpose(1, 2) for t in self.qkv(x).chunk(3, -1)]
+        query, key, value = heads
+        if past is not None:
+            if self.defect == "drops state" and x.shape[1] > 1:
+                past = tuple(torch.zeros_like(t) for t in past)
+            key, value = torch.cat([past[0], key], 2), torch.cat([past[1], value], 2)
+        scores = (query @ key.transpose(-1, -2)) / 8**0.5
+        scores = scores.masked_fill(~mask, torch.finfo(torch.float32).min)
+        weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+        held = (key, value)
+        if self.defect == "forgets":
+            held = tuple(torch.cat([t[:, :, :1] * 0, t[:, :, 1:]], 2) for t in held)
+        return x + self.out((weights @ value).transpose(1, 2).flatten(2)), held
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, defect):
+        super().__init__()
+        self.defect = defect
+        self.attention = Attention(defect)
+        self.norm = torch.nn.LayerNorm(16)
+        self.seen_long = False
+
+    def forward(self, x, mask, past):
+        # norms and rotary tables of real models ask for float32 by name, too
+        x, held = self.attention(self.norm(x.float()).to(x.dtype), mask, past)
+        if self.defect == "mixes rows" and x.shape[0] > 1:
+            x = x + 0.01 * x.mean(0, keepdim=True)
+        if self.defect == "knows its row":
+            x = x + 0.01 * torch.arange(len(x))[:, None, None]
+        if self.defect == "computes in bfloat16":
+            x = x.bfloat16().to(x.dtype)
+        if self.defect == "remembers" and self.seen_long:
+            x = x + 1
+        self.seen_long = self.seen_long or x.shape[1] == 65
+        return x, held
+
+
+class Tiny(torch.nn.Module):
+    main_input_name = "input_ids"
+
+    def __init__(self, defect=None):
+        super().__init__()
+        torch.manual_seed(7)
+        self.defect = defect
+        self.config = SimpleNamespace(
+            vocab_size=50, is_encoder_decoder=False, max_position_embeddings=256, model_type="tiny"
+        )
+        self.embed = torch.nn.Embedding(50, 16)
+        self.place = torch.nn.Embedding(256, 16)
+        self.layers = torch.nn.ModuleList([Layer(defect) for _ in range(2)])
+        self.head = torch.nn.Linear(16, 50)
+
+    def get_input_embeddings(self):
+        return self.embed
+
+    def forward(
+        self,
+        input_ids,
+        attention_mask=None,
+        position_ids=None,
+        past_key_values=None,
+        use_cache=False,
+    ):
+        past = past_key_values[0][0].shape[2] if past_key_values else 0
+        n = input_ids.shape[1]
+        places = self.positions(past, n, position_ids)
+        x = self.embed(input_ids) + self.place(places)
+        mask = self.mask(past, n, attention_mask)
+        cache = []
+        for index, layer in enumerate(self.layers):
+            x, held = layer(x, mask, past_key_values[index] if past_key_values else None)
+            cache.append(held)
+        return SimpleNamespace(
+            logits=self.head(x), past_key_values=tuple(cache) if use_cache else None
+        )
+
+    def positions(self, past, n, given):
+        counted = torch.arange(past, past + n)[None]
+        if self.defect == "ignores position ids":
+            return counted
+        if self.defect == "counts from the chunk":
+            return counted - past
+        if self.defect == "guesses from the chunk" and given is None:
+            return counted - past
+        return counted if given is None else given
+
+    def mask(self, past, n, attention_mask):
+        last = torch.arange(past, past + n)[:, None]
+        mask = torch.arange(past + n)[None] <= last + (self.defect == "mask leaks")
+        residues = {"leaks at 33": (32, 1), "leaks at 69": (64, 5)}
+        block, residue = residues.get(self.defect, (1, 1))
+        if attention_mask is None or n % block == residue:
+            return mask
+        return mask & (attention_mask[:, None, None] == 1)
+
+
+def found(defect=None, **options):
+    model = Tiny(defect).eval()
+    with torch.no_grad():
+        facts = invariants(model, "causal-lm", model.config, options)
+    json.dumps(facts, allow_nan=False)
+    return facts
+
+
+def by_name(facts):
+    return {r["relation"]: r for r in facts["relations"]}
+
+
+def violated(facts):
+    """Return the relations whose difference stays in float64."""
+    small, large = set(), set()
+    for r in facts["relations"]:
+        promoted = r["promoted"]
+        if promoted is None:
+            assert r["distance"]["n_differ"] == 0, r
+        else:
+            group = large if promoted["max_abs"] > BROKEN else small
+            assert promoted["max_abs"] > BROKEN or promoted["max_abs"] < 1e-10, r
+            group.add(r["relation"])
+    return large
+
+
+CACHED = {
+    "full forward = prefill + decode",
+    "prefill split anywhere",
+}
+
+
+def test_a_clean_model_is_not_accused():
+    facts = found()
+    assert violated(facts) == set()
+    assert len(facts["relations"]) == 13
+    assert [i["relation"] for i in facts["inapplicable"]] == ["greedy by hand = generate()"]
+    assert facts["no_float64"] is None
+    assert all(p["used_bits"] >= 22 for p in facts["precision"]), facts["precision"]
+
+
+def test_a_cache_that_is_dropped_for_chunks():
+    facts = found("drops state")
+    assert violated(facts) == {
+        "prefill split anywhere",
+        "multi-token verify = single-token decode",
+        "cache contents",
+    }
+    verify = by_name(facts)["multi-token verify = single-token decode"]
+    assert verify["distance"]["n_differ"] == 50
+    assert verify["case"] == "25 tokens cached, 2 verified at once"
+
+
+def test_a_cache_that_forgets_a_token():
+    facts = found("forgets")
+    assert violated(facts) >= CACHED
+    assert not {"right padding", "batch size", "causality"} & violated(facts)
+    shown = by_name(facts)["full forward = prefill + decode"]
+    assert shown["case"] == "33 tokens, split at 32"
+    layers = [layer["distance"]["max_abs"] for layer in shown["layers"]]
+    assert len(layers) == 3
+    assert layers[0] == 0
+    assert min(layers[1:]) > BROKEN
+    assert shown["top"][0]["position"] == 32
+    assert max(shown["positions"]) == shown["distance"]["max_abs"]
+
+
+def test_a_mask_that_shows_the_future():
+    facts = found("mask leaks")
+    assert "causality" in violated(facts)
+    assert "left padding" not in violated(facts)
+    assert not {"batch position", "batch size", "row order"} & violated(facts)
+
+
+def test_positions_that_are_ignored():
+    facts = found("ignores position ids")
+    assert violated(facts) == {"left padding"}
+
+
+def test_positions_that_count_from_the_chunk():
+    assert violated(found("counts from the chunk")) >= CACHED
+
+
+def test_positions_that_must_be_given():
+    facts = found("guesses from the chunk")
+    assert violated(facts) >= {"position ids left out"}
+    assert "full forward = prefill + decode" not in violated(facts)
+    greedy = by_name(facts)["greedy without cache = with cache"]
+    assert greedy["holds"] or greedy["case"].endswith("left out")
+
+
+def test_padding_that_leaks_one_past_a_block():
+    facts = found("leaks at 33")
+    assert violated(facts) == {"left padding"}
+    assert by_name(facts)["left padding"]["case"] == "31 tokens padded to 33, 1 row"
+
+
+def test_padding_that_leaks_at_a_residue_that_only_a_sweep_meets():
+    assert violated(found("leaks at 69")) == set()
+    facts = found("leaks at 69", sweep=True)
+    assert violated(facts) == {"left padding"}
+    assert by_name(facts)["left padding"]["case"] == "4 tokens padded to 5, 1 row"
+
+
+def test_rows_that_mix():
+    assert violated(found("mixes rows")) == {"batch size", "left padding"}
+
+
+def test_rows_that_know_their_place():
+    assert violated(found("knows its row")) >= {"batch position", "row order"}
+
+
+def test_state_does_not_leak_from_one_relation_into_the_next():
+    assert violated(found("remembers")) == set()
+
+
+def test_float32_that_computed_in_bfloat16():
+    facts = found("computes in bfloat16")
+    used = {p["what"]: p["used_bits"] for p in facts["precision"]}
+    assert used["parameters"] >= 22
+    assert used["activations"] == 7
+
+
+def test_averages_over_prompts():
+    facts = found(samples=3)["averages"]
+    assert facts["samples"] == 3
+    assert list(facts["layers"]) == ["embeddings", "layers.0", "layers.1", "logits"]
+    assert 0 < facts["layers"]["logits"] < 1e-5
+
+
+def test_a_model_that_takes_no_tokens_says_so():
+    model = Tiny()
+    model.main_input_name = "pixel_values"
+    facts = invariants(model, "image-classification", model.config, {})
+    assert facts["relations"] == []
+    assert len(facts["inapplicable"]) == 14
+    assert facts["inapplicable"][0]["reason"] == "the model takes pixel_values, not tokens"
+
+
+def test_an_encoder_has_only_the_relations_of_its_rows():
+    model = Tiny().eval()
+    with torch.no_grad():
+        facts = invariants(model, "masked-lm", model.config, {})
+    names = {r["relation"] for r in facts["relations"]}
+    assert names == {"right padding", "batch position", "batch size", "row order"}
+
+
+def test_every_request_for_a_smaller_float_is_answered_with_float64():
+    low = torch.zeros(2, dtype=torch.float64)
+    with probe_promote.promotion():
+        asked = [
+            low.float(),
+            low.half(),
+            low.to(torch.float32),
+            low.to("cpu", torch.bfloat16),
+            low.type(torch.float16),
+            low.type("torch.FloatTensor"),
+            torch.softmax(low, -1, dtype=torch.float32),
+            torch.zeros(2, dtype=torch.float32),
+            torch.full((2,), 1.0),
+            torch.tensor([0.5]),
+            torch.arange(2).float(),
+            torch.empty_like(low, dtype=torch.float16),
+        ]
+    assert [t.dtype for t in asked] == [torch.float64] * len(asked)
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_a_smaller_float_that_nobody_asked_for_is_named():
+    scripted = torch.jit.script(_as_float32)
+    with probe_promote.promotion(), probe_promote.Leaks() as leaks:
+        scripted(torch.randn(3))
+    assert leaks.found == {"aten._to_copy.default"}
+
+
+def _as_float32(x: torch.Tensor) -> torch.Tensor:
+    return x.to(torch.float32) * 2
+
+
+def test_grouped_matmul_has_a_float64():
+    rows, weights = torch.randn(6, 4).double(), torch.randn(3, 4, 5).double()
+    offs = torch.tensor([2, 2, 5], dtype=torch.int32)
+    with probe_promote.promotion():
+        product = torch._grouped_mm(rows, weights, offs=offs)
+    want = [rows[:2] @ weights[0], rows[2:5] @ weights[2], torch.zeros(1, 5).double()]
+    assert distance(product, torch.cat(want))["n_differ"] == 0
+
+
+def test_used_bits():
+    exact = torch.randn(999)
+    assert used_bits(exact) == 23
+    assert used_bits(exact.bfloat16().float()) == 7
+    assert used_bits(exact.half().float()) == 10
+    assert used_bits(exact.bfloat16()) == 7
+    assert used_bits(torch.tensor([1.0, 2.0, 0.0, -0.0])) == 0
+    assert used_bits(torch.tensor([1.5, -1.0])) == 1
+    assert used_bits(torch.zeros(3)) is None
+    assert used_bits(torch.arange(3)) is None
+
+
+def test_distance_is_by_bytes_first():
+    one = torch.tensor([[0.0, float("inf"), 1.0]])
+    other = torch.tensor([[-0.0, float("inf"), float("nan")]])
+    apart = distance(one, other, logits=True)
+    assert (apart["n"], apart["n_differ"]) == (3, 2)
+    assert apart["max_abs"] > 1e300
+    assert distance(one, one.double())["n_differ"] == 3
+
+
+def test_rounding_shrinks_and_a_defect_does_not():
+    own = {"max_abs": 7e-6}
+    assert broken(own, {"max_abs": 7e-6}, torch.float32)
+    assert not broken(own, {"max_abs": 7e-15}, torch.float32)
+    assert not broken({"max_abs": 0.1}, {"max_abs": 1e-13}, torch.bfloat16)
+
+
+def test_caches_of_all_releases_are_read():
+    t = torch.ones(1, 2, 3, 4)
+    names = lambda cache: [name for name, _ in probe_forks.cache_tensors(cache)]
+    assert names(None) == []
+    assert names(((t, t), (t, t)))[-1] == "layer 1 values"
+    assert names((t, t)) == ["state 0", "state 1"]
+    lists = SimpleNamespace(key_cache=[t, torch.tensor([[]])], value_cache=[t], ssm_states={1: t})
+    assert names(lists) == ["layer 0 keys", "layer 0 values", "layer 1 ssm_states"]
+    stacked = SimpleNamespace(conv_states=torch.ones(2, 1, 3), recurrent_states=[None, t])
+    assert names(stacked) == [
+        "layer 0 conv_states",
+        "layer 1 conv_states",
+        "layer 1 recurrent_states",
+    ]
+    layer = SimpleNamespace(keys=t, values=t, conv_states={0: t, 1: None})
+    assert names(SimpleNamespace(layers=[layer]))[-1] == "layer 0 conv_states 0"
+    both = SimpleNamespace(self_attention_cache=((t, t),), cross_attention_cache=((t, t),))
+    assert names(both)[-1] == "cross-attention layer 0 values"
