@@ -8,8 +8,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from samebits.invariant import Relation
 
-UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-"""Half the distance from 1 to the next number (IEEE 754-2019; bfloat16: 8 bits of precision)."""
+SHRUNK = (2.0**-53 / 2.0**-24) ** 0.5
+"""What may be left of a difference in float64 if it is rounding.
+
+Rounding shrinks with the unit roundoff, from float32's 2**-24 to float64's 2**-53 (IEEE 754);
+half of that, on a logarithmic scale, must be seen. A model in bfloat16 computes norms, states
+and softmax in float32, so its differences shrink by no less.
+"""
+
+KEPT = 2.0**-3
+"""What must be left of a difference in float64 if the two ways compute different functions.
+
+Between the two nothing is said: a constant that was rounded when the model was made, for one,
+stays rounded in float64 and leaves a part of the difference (minimax's decay tables do).
+"""
 
 
 class Standing(StrEnum):
@@ -21,20 +33,17 @@ class Standing(StrEnum):
     STAYS = "broken"
     """The difference is there in float64, too: the two ways compute different functions."""
     UNKNOWN = "differs"
-    """The bits differ and there is no float64 run to tell."""
+    """The bits differ, and float64 does not tell why, or there is no float64 run."""
 
 
 def standing(relation: Relation, dtype: str) -> Standing:
-    """Return how a relation stands in a cell of ``dtype``.
-
-    Rounding shrinks with the unit roundoff, a different function does not. Half of that
-    shrinking, on a logarithmic scale, must be seen: the geometric mean of both outcomes.
-    """
+    """Return how a relation stands in a cell of ``dtype``."""
     if relation.holds:
         return Standing.HOLDS
     if relation.distance is None or relation.promoted is None or dtype == "float64":
         return Standing.UNKNOWN
-    ratio = UNIT_ROUNDOFF["float64"] / UNIT_ROUNDOFF[dtype]
-    if relation.promoted.max_abs <= relation.distance.max_abs * ratio**0.5:
+    before, after = relation.distance.max_abs, relation.promoted.max_abs
+    if after <= before * SHRUNK:
         return Standing.SHRINKS
-    return Standing.STAYS
+    # NaN is no small remainder
+    return Standing.UNKNOWN if after < before * KEPT else Standing.STAYS

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from samebits.invariance import UNIT_ROUNDOFF, Standing, standing
+from samebits.invariance import KEPT, SHRUNK, Standing, standing
 from samebits.invariant import Distance, Relation
 from samebits.words import DTYPES
 
@@ -22,24 +22,25 @@ def relation(own, promoted, *, holds=False):
     )
 
 
-THRESHOLDS = [("float32", 2.0**-14.5), ("float16", 2.0**-21), ("bfloat16", 2.0**-22.5)]
-"""The geometric mean of what rounding leaves of a difference in float64, and of all of it."""
+LOSSY = [dtype for dtype in DTYPES if dtype != "float64"]
 
 
-@pytest.mark.parametrize(("dtype", "threshold"), THRESHOLDS)
+@pytest.mark.parametrize("dtype", LOSSY)
 @pytest.mark.parametrize("size", [1e-7, 0.125, 3.4])
-def test_both_sides_of_the_threshold(dtype, threshold, size):
-    assert standing(relation(size, size * threshold), dtype) == Standing.SHRINKS
-    above = math.nextafter(size * threshold, math.inf)
-    assert standing(relation(size, above), dtype) == Standing.STAYS
+def test_both_sides_of_each_threshold(dtype, size):
+    assert standing(relation(size, size * SHRUNK), dtype) == Standing.SHRINKS
+    above = math.nextafter(size * SHRUNK, math.inf)
+    assert standing(relation(size, above), dtype) == Standing.UNKNOWN
+    assert standing(relation(size, size * KEPT), dtype) == Standing.STAYS
+    below = math.nextafter(size * KEPT, 0.0)
+    assert standing(relation(size, below), dtype) == Standing.UNKNOWN
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != "float64"])
-def test_both_outcomes_are_as_far_from_the_threshold(dtype):
-    rounding = UNIT_ROUNDOFF["float64"] / UNIT_ROUNDOFF[dtype]
-    for factor in (2.0**-6, 1.0, 2.0**6):
-        assert standing(relation(0.5, 0.5 * rounding * factor), dtype) == Standing.SHRINKS
-        assert standing(relation(0.5, 0.5 * factor), dtype) == Standing.STAYS
+def test_what_was_seen_of_minimax_and_zamba2_is_not_called_broken():
+    """Constants rounded at the start, and float32 states in a bfloat16 model."""
+    assert standing(relation(3.8e-06, 9.0e-08), "float32") == Standing.UNKNOWN
+    assert standing(relation(0.18, 1.2e-03), "bfloat16") == Standing.UNKNOWN
+    assert standing(relation(1.1e-05, 6.7e-12), "bfloat16") == Standing.SHRINKS
 
 
 @pytest.mark.parametrize(
@@ -52,10 +53,6 @@ def test_both_outcomes_are_as_far_from_the_threshold(dtype):
 )
 def test_the_cases_that_the_ladder_was_made_for(own, promoted, stands):
     assert standing(relation(own, promoted), "float32") == stands
-
-
-def test_every_dtype_has_a_unit_roundoff():
-    assert set(UNIT_ROUNDOFF) == set(DTYPES)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -40,8 +40,9 @@ FIGURES = (
         "their bytes agree, or for greedy decoding if all tokens do."
     ),
     (
-        "It is **broken** if the difference stays in float64: the figure in brackets, as in "
-        "`7.9e-07 (1.6e-15)`, or a dash where no float64 run was possible."
+        "The figure in brackets is the same difference in float64, as in `7.9e-07 (1.6e-15)`, or "
+        "a dash where no float64 run was possible. A relation is **broken** if the difference "
+        "stays there; one that shrinks only a little `differs`, and nothing more is said."
     ),
 )
 

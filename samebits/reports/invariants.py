@@ -52,8 +52,8 @@ SAID = {
         "differ and all but agree in float64, as rounding does",
     ),
     Standing.UNKNOWN: (
-        "differs with no float64 run to tell why",
-        "differ with no float64 run to tell why",
+        "differs and float64 does not tell why",
+        "differ and float64 does not tell why",
     ),
 }
 """What is said of one and of several that are not broken."""

@@ -110,7 +110,7 @@ def word(same: list[Line], stack: str) -> Markdown:
     worst = [case for line in same if (case := line.worst(stack))]
     if stands == Standing.HOLDS:
         return Markdown("holds")
-    figures = _figures(worst, stands)
+    figures = _figures(worst)
     if stands == Standing.STAYS:
         return fill("**broken** {}", figures)
     if stands == Standing.SHRINKS:
@@ -118,12 +118,12 @@ def word(same: list[Line], stack: str) -> Markdown:
     return fill("differs{}{}", Markdown(" ") if figures else EMPTY, figures)
 
 
-def _figures(cases: list[Relation], stands: Standing) -> Markdown:
+def _figures(cases: list[Relation]) -> Markdown:
     """Return the largest difference and, in brackets, the largest in float64."""
     own = _sizes(case.distance for case in cases)
     if not any(own):
         return _elsewhere(cases)
-    promoted = [] if stands == Standing.UNKNOWN else _sizes(case.promoted for case in cases)
+    promoted = _sizes(case.promoted for case in cases)
     bracket = size(largest(promoted)) if promoted else INAPPLICABLE
     return fill("{} ({})", size(largest(own)), bracket)
 
