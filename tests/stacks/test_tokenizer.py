@@ -1,0 +1,70 @@
+"""Prompts are texts where a model has a tokenizer: both stacks feed the ids that it makes."""
+
+import json
+import shutil
+
+import pytest
+
+WORDS = [
+    "[UNK]",
+    "The",
+    "capital",
+    "of",
+    "France",
+    "is",
+    "Once",
+    "upon",
+    "a",
+    "time",
+    ",",
+    "there",
+    "was",
+    "cat",
+    "named",
+    "Whiskers",
+    ".",
+]
+
+
+@pytest.fixture
+def folder(tmp_path, planted):
+    made = tmp_path / "worded"
+    shutil.copytree(planted("none"), made)
+    tokenizer = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": None,
+        "decoder": None,
+        "model": {
+            "type": "WordLevel",
+            "vocab": {word: index for index, word in enumerate(WORDS)},
+            "unk_token": "[UNK]",
+        },
+    }
+    (made / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (made / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "[UNK]"})
+    )
+    (tmp_path / "matrix.yaml").write_text(
+        'stacks: ["4.48", "5.x"]\n'
+        "defaults: {greedy: 0, prompts: {short: The capital of France is}}\n"
+        "models:\n  worded: {path: worded, trust_remote_code: true}\n"
+    )
+    return tmp_path
+
+
+def test_the_text_is_fed_as_its_tokens(folder, run_in):
+    report = run_in(folder)
+    assert report.exit_code == 0, report.reasons
+    (path,) = folder.glob(".samebits/captures/worded/*/4.48/*/a.json")
+    forward = json.loads(path.read_text())["signals"]["forward"]["short"]
+    assert forward["text"] == "The capital of France is"
+    assert forward["inputs"]["input_ids"]["shape"] == [1, 5]
+    stored = folder / ".samebits" / "tensors" / forward["inputs"]["input_ids"]["hash"][:2]
+    (data,) = stored.glob(f"{forward['inputs']['input_ids']['hash']}.bin")
+    ids = [int.from_bytes(data.read_bytes()[i : i + 8], "little") for i in range(0, 40, 8)]
+    assert ids == [WORDS.index(word) for word in ["The", "capital", "of", "France", "is"]]
