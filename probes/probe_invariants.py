@@ -48,7 +48,7 @@ def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) 
         "relations": judge.relations,
         "inapplicable": judge.inapplicable,
         "precision": _precision(subject),
-        "averages": averages(subject, int(job_options.get("samples") or 0)),
+        "averages": judge.averages(int(job_options.get("samples") or 0)),
         "no_float64": judge.no_float64,
         "seconds": round(time.perf_counter() - started, 4),
     }
@@ -180,6 +180,17 @@ class Judge:
             if tried:
                 self.relations.append(greedy.facts(name, tried, self.promoted))
 
+    def averages(self, samples: int) -> Facts | None:
+        """Return the means over prompts, or say why the model cannot decode one."""
+        if samples <= 0 or lacks(self.subject, greedy.NEEDS):
+            return None
+        try:
+            return averages(self.subject, samples)
+        except Exception as error:  # noqa: BLE001  refusing is a fact of the model
+            self.subject.settle()
+            self.skip(RELATIONS[0].name, f"{samples} samples: {_said(error)}")
+            return None
+
 
 def _said(error: Exception) -> str:
     text = " ".join(str(error).split())
@@ -305,14 +316,12 @@ def _precision(subject: Subject) -> list[Facts]:
     ]
 
 
-def averages(subject: Subject, samples: int) -> Facts | None:
+def averages(subject: Subject, samples: int) -> Facts:
     """Return the means over prompts of each layer's largest difference at the last token.
 
     The table of https://github.com/huggingface/transformers/issues/25420: 64 tokens at once
     against 63 and one through the cache.
     """
-    if samples <= 0 or not subject.decodes or subject.keyword is None:
-        return None
     n = min(_SAMPLE_LENGTH, longest(subject))
     sums: dict[str, float] = {}
     for sample in range(samples):

@@ -24,6 +24,10 @@ _LOW_TYPES = {"torch.FloatTensor", "torch.HalfTensor", "torch.BFloat16Tensor"}
 _CASTS = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
 
 
+_SAME_TABLE = 2.0**-16
+"""Relative difference up to which a table and its float64 version are the same numbers."""
+
+
 def promoted_copy(model: Any) -> Any:
     """Return a copy whose parameters, buffers and plain tensor attributes are float64."""
     twin = copy.deepcopy(model).double()
@@ -31,7 +35,32 @@ def promoted_copy(model: Any) -> Any:
         for name, value in list(vars(module).items()):
             if isinstance(value, torch.Tensor) and value.dtype in _LOW:
                 setattr(module, name, value.double())
+    _compute_tables_again(twin)
     return twin
+
+
+def _compute_tables_again(twin: Any) -> None:
+    """Replace buffers that the code computes, such as minimax's decays, by exact ones.
+
+    A table that was rounded once disagrees with a formula for the same numbers that another
+    branch evaluates. Buffers that a fresh model has otherwise are not the code's alone.
+    """
+    try:
+        with promotion(), torch.random.fork_rng(devices=[]):
+            fresh = dict(type(twin)(copy.deepcopy(twin.config)).named_buffers())
+    except Exception:  # noqa: BLE001  a class that cannot be made anew keeps its tables
+        return
+    for name, buffer in twin.named_buffers():
+        exact = fresh.get(name)
+        if exact is None or exact.dtype != buffer.dtype or exact.shape != buffer.shape:
+            continue
+        if buffer.is_floating_point() and _same_table(exact, buffer):
+            buffer.copy_(exact)
+
+
+def _same_table(exact: torch.Tensor, rounded: torch.Tensor) -> bool:
+    apart = (exact.to(rounded.device) - rounded).abs()
+    return bool((apart <= _SAME_TABLE * rounded.abs()).all())
 
 
 class Promotion(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the host's mypy

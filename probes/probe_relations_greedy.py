@@ -149,8 +149,12 @@ def split(one: Decoded, other: Decoded) -> Facts:
 
 
 def apart(pair: Pair) -> Facts:
-    """Return the distance of the logits up to where the tokens part: later ones have no pair."""
+    """Return the distance of the logits up to where the tokens part: later ones have no pair.
+
+    generate() hands out a float32 copy of what chose the token, whatever the model's dtype is.
+    """
     one, other = pair.one, pair.other
     step = split(one, other)["step"]
     stop = min(len(one.ids), len(other.ids)) if step is None else step + 1
-    return distance(one.logits[:stop], other.logits[:stop], logits=True)
+    wide = torch.promote_types(one.logits.dtype, other.logits.dtype)
+    return distance(one.logits[:stop].to(wide), other.logits[:stop].to(wide), logits=True)

@@ -3,6 +3,7 @@
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import probe_forks
 import probe_promote
 import torch
@@ -289,14 +290,28 @@ def test_every_request_for_a_smaller_float_is_answered_with_float64():
 
 
 def test_a_smaller_float_that_nobody_asked_for_is_named():
-    scripted = torch.jit.script(_as_float32)
     with probe_promote.promotion(), probe_promote.Leaks() as leaks:
-        scripted(torch.randn(3))
-    assert leaks.found == {"aten._to_copy.default"}
+        torch.from_numpy(np.ones(3, "float32")) * 2
+    assert "aten.mul.Tensor" in leaks.found
 
 
-def _as_float32(x: torch.Tensor) -> torch.Tensor:
-    return x.to(torch.float32) * 2
+class Decaying(torch.nn.Module):
+    """minimax: a table that is computed once, in float32, and a formula for the same numbers."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.register_buffer("decay", torch.exp(-torch.arange(5, dtype=torch.float32) / 3))
+        self.register_buffer("learned", torch.zeros(3))
+
+
+def test_tables_of_the_code_are_computed_again_in_float64():
+    model = Decaying(SimpleNamespace())
+    model.learned += 0.1
+    twin = probe_promote.promoted_copy(model)
+    exact = torch.exp(-torch.arange(5, dtype=torch.float64) / 3)
+    assert distance(twin.decay, exact)["n_differ"] == 0
+    assert distance(twin.learned, model.learned.double())["n_differ"] == 0
 
 
 def test_grouped_matmul_has_a_float64():
