@@ -531,7 +531,10 @@ def test_every_link_of_the_section_leads_to_a_heading():
 
 def test_the_guide_explains_the_brackets():
     guide = documents()["report.md"]
-    assert "The figure in brackets is the same difference in float64, as in `7.9e-07 (1.6e-15)`" in guide
+    assert (
+        "The figure in brackets is the same difference in float64, as in `7.9e-07 (1.6e-15)`"
+        in guide
+    )
 
 
 def test_report_json_has_all_of_it():
