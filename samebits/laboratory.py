@@ -136,14 +136,17 @@ class Laboratory:
     def _open_processes(self) -> None:
         needs_hub = any(self._matrix.model(name).hub for name in self._plan.models)
         for stack in self.stacks.values():
-            modules = self._root / "modules" / f"{stack.lock_digest[:12]}-{os.getpid()}"
             self.environment = probe_environment(
-                self._environ, needs_hub=needs_hub, modules_cache=str(modules)
+                self._environ, needs_hub=needs_hub, modules_cache=str(self._modules(stack))
             )
             log = self._root / "logs" / f"{stack.id}-{os.getpid()}.log"
             self._processes[stack.id] = StackProcess(
                 stack.id, stack.python, self.environment, log, self._slots, self._starter
             )
+
+    def _modules(self, stack: Stack) -> Path:
+        """Return where this run's process of a stack copies remote code."""
+        return self._root / "modules" / f"{stack.lock_digest[:12]}-{os.getpid()}"
 
     async def _checkpoint(self, model: ModelSpec) -> Checkpoint:
         """Return the model's checkpoint, made first if it is a recipe.
@@ -216,8 +219,7 @@ class Laboratory:
         elif path.exists():
             self.machine = json.loads(path.read_text("utf-8"))
         for stack in self.stacks.values():
-            modules = self._root / "modules" / f"{stack.lock_digest[:12]}-{os.getpid()}"
-            shutil.rmtree(modules, ignore_errors=True)
+            shutil.rmtree(self._modules(stack), ignore_errors=True)
 
 
 def _no_builder(model: ModelSpec, stacks: Sequence[Stack]) -> str:
