@@ -9,6 +9,7 @@
 #   "pyyaml>=6.0.2",
 #   "rich>=14.0",
 #   "tabulate>=0.9",
+#   "unidiff>=1.0",
 #   "uv>=0.9",
 # ]
 # ///
@@ -90,3 +91,10 @@ def schemas(session: nox.Session) -> None:
     """Write samebits/schemas/ from the records that define the files."""
     install(session, "tests")
     session.run("python", "-m", "samebits.schemas")
+
+
+@nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Write docs/findings/ from the registry of rules."""
+    install(session, "tests")
+    session.run("python", "-m", "samebits.reports.rulebook")

@@ -17,18 +17,37 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from probe_tensor import dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    Keep = Callable[[str, dict[str, Any]], None]
 
 _SDPA = torch.nn.functional.scaled_dot_product_attention
 _SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
 _EAGER_OPS = frozenset({"bmm", "baddbmm", "_softmax", "_safe_softmax"})
+_PRODUCTS = {
+    torch.matmul: 0,
+    torch.Tensor.matmul: 0,
+    torch.Tensor.__matmul__: 0,
+    torch.bmm: 0,
+    torch.Tensor.bmm: 0,
+    torch.baddbmm: 1,
+    torch.Tensor.baddbmm: 1,
+}
+"""Matrix products of stacks of matrices -> the place of their first operand."""
+_SOFTMAXES = frozenset({torch.softmax, torch.Tensor.softmax, torch.nn.functional.softmax})
 
 
 class Watch:
-    """Watches one forward; :attr:`calls` then holds the attention calls in order."""
+    """Watches one forward; :attr:`calls` then holds the attention calls in order.
 
-    def __init__(self, model: torch.nn.Module) -> None:
+    ``keep`` is told what entered and left each of them: the module's name, and the tensors by part.
+    """
+
+    def __init__(self, model: torch.nn.Module, keep: Keep | None = None) -> None:
         self.calls: list[dict[str, Any]] = []
+        self._keep = keep
+        self._products: dict[int, list[tuple[Any, Any, Any]]] = {}
+        self._by_hand: dict[int, tuple[dict[str, Any], tuple[int, ...]]] = {}
         self._names = {id(module): name for name, module in model.named_modules()}
         self._stack: list[torch.nn.Module] = []
         self._in_sdpa: dict[str, Any] | None = None
@@ -51,15 +70,63 @@ class Watch:
         for hook in self._hooks:
             hook.remove()
 
+    @property
+    def keeps(self) -> bool:
+        """True if tensors are asked for."""
+        return self._keep is not None
+
     def sdpa(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run scaled_dot_product_attention and note how it was called and what it ran."""
         call = self._call(_sdpa_facts(args, kwargs))
         self.calls.append(call)
         self._in_sdpa = call
         try:
-            return _SDPA(*args, **kwargs)
+            output = _SDPA(*args, **kwargs)
         finally:
             self._in_sdpa = None
+        if self._keep is not None:
+            given = dict(zip(_SDPA_ARGUMENTS, args, strict=False)) | kwargs
+            parts = {part: given[part] for part in ("query", "key", "value")}
+            mask = given.get("attn_mask")
+            self._keep(call["module"], parts | {"mask": mask, "output": output})
+        return output
+
+    def by_hand(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a matrix product or a softmax and note what it is to an attention by hand.
+
+        The product whose shape the softmax takes is that of query and key; the next one that the
+        softmax's result enters is that with the values. Two that could be it: none is noted.
+        """
+        owner = self._owner()
+        output = func(*args, **kwargs)
+        if owner is None or not _is_attention(owner) or not isinstance(output, torch.Tensor):
+            return output
+        if func in _SOFTMAXES:
+            self._scored(owner, args[0] if args else kwargs["input"], output)
+            return output
+        place = _PRODUCTS[func]
+        given = (*args[place:], *(kwargs[k] for k in ("batch1", "batch2", "mat2") if k in kwargs))
+        if len(given) < 2:
+            return output
+        first, second = given[:2]
+        parts, shape = self._by_hand.get(id(owner), ({}, ()))
+        if parts and _matrices(first) == shape:
+            del self._by_hand[id(owner)]
+            assert self._keep is not None
+            self._keep(self._names.get(id(owner), ""), parts | {"value": second, "output": output})
+            return output
+        # copied at once: a rotary embedding may turn them in place later on
+        kept = (first.detach().clone(), second.detach().clone(), _matrices(output))
+        self._products.setdefault(id(owner), []).append(kept)
+        return output
+
+    def _scored(self, owner: torch.nn.Module, scores: Any, weights: Any) -> None:
+        made = self._products.pop(id(owner), [])
+        fitting = [pair for pair in made if pair[2] == _matrices(scores)]
+        if len(fitting) == 1:
+            query, key, _ = fitting[0]
+            parts = {"query": query, "key": key.transpose(-1, -2)}
+            self._by_hand[id(owner)] = parts, _matrices(weights)
 
     def aten(self, name: str) -> None:
         """Note one ATen op: as part of the running sdpa call, or as an attention of its own."""
@@ -98,6 +165,8 @@ class Watch:
 
     def _leave_module(self, module: torch.nn.Module, _args: Any, _output: Any) -> None:
         self._pending.pop(id(module), None)
+        self._products.pop(id(module), None)
+        self._by_hand.pop(id(module), None)
         if self._stack and self._stack[-1] is module:
             self._stack.pop()
 
@@ -116,6 +185,8 @@ class _Functions(TorchFunctionMode):
     ) -> Any:
         if func is _SDPA:
             return self._watch.sdpa(args, kwargs or {})
+        if self._watch.keeps and (func in _PRODUCTS or func in _SOFTMAXES):
+            return self._watch.by_hand(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
 
@@ -133,6 +204,11 @@ class _Dispatch(TorchDispatchMode):
     ) -> Any:
         self._watch.aten(func.name().removeprefix("aten::").split(".")[0])
         return func(*args, **(kwargs or {}))
+
+
+def _matrices(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Return what a view of a stack of matrices has in common with it: size and last two axes."""
+    return (tensor.numel(), *tensor.shape[-2:])
 
 
 def _eager(name: str) -> bool:

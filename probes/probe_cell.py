@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,16 +18,21 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import probe_attention
+import probe_code
+import probe_evidence
+import probe_executed
 import probe_forks as forks
 import probe_heap
 import probe_inputs
+import probe_integrity
 import probe_invariants
 import probe_layers
 import probe_load
 import probe_rope
 import probe_weights
 from probe_checkpoint import Checkpoint, NoCheckpoint
-from probe_failure import PhaseFailed, Unknown, describe, phase
+from probe_failure import PhaseFailed, Unknown, describe, phase, without_folders
+from probe_state import hashes
 from probe_tensor import Keeper, dtype_name, tensor_hash
 
 if TYPE_CHECKING:
@@ -97,19 +102,26 @@ class Cell:
         return self._outcome("complete")
 
     def _observe(self) -> None:
-        with self._timed("load"):
-            self.loaded = probe_load.load(self.source)
+        try:
+            with self._timed("load"):
+                self.loaded = probe_load.load(self.source)
+        finally:
+            self._own_code()
         self.signals["load"] = self.loaded.facts
         self.signals["config"] = probe_load.effective_config(self.loaded.model.config)
         with self._timed("weights"), torch.no_grad():
             self._weights()
             self._buffers()
+        with self._timed("integrity"):
+            self._integrity()
         with self._timed("forward"), torch.no_grad():
             self._forwards()
         with self._timed("greedy"), torch.no_grad():
             self._greedy()
         with self._timed("invariants"), torch.no_grad():
             self._invariants()
+        with self._timed("evidence"), torch.no_grad():
+            self._eager()
 
     def _outcome(self, status: str, **more: Any) -> dict[str, Any]:
         return {
@@ -120,6 +132,16 @@ class Cell:
             "seconds": self.seconds,
             **more,
         }
+
+    def _own_code(self) -> None:
+        """Read the model's own files; after the load, which may fetch them, even if it failed."""
+        if self.job["run"] != "a":
+            return
+        try:
+            with self._timed("code"):
+                self.signals["code"] = probe_code.of_source(self.source)
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._skip("code", without_folders(f"{type(error).__name__}: {error}"))
 
     def _weights(self) -> None:
         with phase("trace weights"):
@@ -159,9 +181,8 @@ class Cell:
     def twin(self) -> dict[str, torch.Tensor] | None:
         """Parameters and buffers of a fresh model from the same config; None with a reason."""
         model = self.loaded.model
-        size = sum(p.numel() * p.element_size() for p in model.parameters())
-        if size > _TWIN_LIMIT:
-            self._skip("fresh model", f"it would need another {size / 2**30:.1f} GiB")
+        if reason := self._too_large():
+            self._skip("fresh model", reason)
             return None
         try:
             return probe_load.fresh_twin(model, self.loaded.config, self.source)
@@ -169,12 +190,47 @@ class Cell:
             self._skip("fresh model", f"{type(error).__name__}: {error}")
             return None
 
+    def _too_large(self) -> str:
+        """Return why no second model is made beside the first; '' if one is."""
+        size = sum(p.numel() * p.element_size() for p in self.loaded.model.parameters())
+        too_large = size > _TWIN_LIMIT
+        return f"it would need another {size / 2**30:.1f} GiB" if too_large else ""
+
     @cached_property
     def reloaded(self) -> dict[str, str]:
         """Hashes by name after another load under another seed."""
-        model, _ = probe_load.from_pretrained(type(self.loaded.model), self.source, seed=20)
-        state = probe_weights.named_state(model)
-        return {name: tensor_hash(tensor) for name, (_, tensor, _) in state.items()}
+        model, _ = probe_load.from_pretrained(
+            type(self.loaded.model), self.source, probe_integrity.SEED
+        )
+        return hashes(model)
+
+    def _integrity(self) -> None:
+        """Look into the load once, in a process of its own; run b would say the same."""
+        if self.job["run"] != "a":
+            return
+        folder = Path(self.job["capture"]).parent
+        known = probe_integrity.Known(
+            self.loaded,
+            self.source,
+            self.job["run"],
+            self.signals,
+            self.twin,
+            lambda: self.reloaded,
+            self._first_inputs,
+        )
+        try:
+            self.signals["integrity"] = probe_integrity.apart(
+                known, folder, self._too_large(), float(self.job["timeout"]) / 4
+            )
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._skip("integrity", without_folders(f"{type(error).__name__}: {error}"))
+
+    def _first_inputs(self) -> probe_inputs.Inputs | None:
+        """Return the first prompt that applies."""
+        for name, prompt in self.job["model"]["prompts"].items():
+            with suppress(probe_inputs.DoesNotApply):
+                return self._inputs(name, prompt)
+        return None
 
     def _forwards(self) -> None:
         facts = self.signals["forward"] = {}
@@ -227,18 +283,49 @@ class Cell:
         model = self.loaded.model
         signal = self.signals.setdefault("attention", self._attention_facts())
         try:
-            with probe_attention.Watch(model) as watch:
+            with (
+                self._evidence.of(name),
+                probe_attention.Watch(model, self._evidence.keep) as watch,
+                probe_executed.Executed() as executed,
+            ):
                 result = model(**inputs.kwargs)
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
             self._skip(f"attention.kernel {name}", f"{type(error).__name__}: {error}")
             return
         signal["calls"][name] = watch.calls
+        self._executed(executed)
         logits = getattr(result, "logits", None)
         logits = logits if logits is not None else probe_layers.first_tensor(result)
         if logits is None or facts["logits"] is None:
             return
         same = tensor_hash(logits) == facts["logits"]["hash"]
         self.effect = "none" if same and self.effect != "changed the bits" else "changed the bits"
+
+    @cached_property
+    def _evidence(self) -> probe_evidence.Evidence:
+        evidence = probe_evidence.Evidence(self.loaded.model, self.keeper)
+        self.signals["evidence"] = evidence.signal
+        return evidence
+
+    def _executed(self, executed: probe_executed.Executed) -> None:
+        """Note the functions that the first prompt's forward executed."""
+        code = self.signals.get("code")
+        if code is None or "executed" in code:
+            return
+        try:
+            code["executed"] = executed.functions()
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._skip("code: executed", without_folders(f"{type(error).__name__}: {error}"))
+
+    def _eager(self) -> None:
+        """Run the prompts with attention forced to eager; last, as it loads another model."""
+        if "evidence" not in self.signals:
+            return
+        prompts = {}
+        for name, prompt in self.job["model"]["prompts"].items():
+            with suppress(probe_inputs.DoesNotApply):
+                prompts[name] = self._inputs(name, prompt)
+        self._evidence.eager(self.source, prompts)
 
     def _attention_facts(self) -> dict[str, Any]:
         resolved = getattr(self.loaded.model.config, "_attn_implementation", None)
@@ -313,13 +400,21 @@ class Cell:
         options = self.job["model"].get("invariants")
         if options is None or self.job["run"] != "a":
             return
-        model, head = self.loaded.model, self.loaded.head
         try:
+            model = self._as_loaded()
             self.signals["invariants"] = probe_invariants.invariants(
-                model, head, model.config, options
+                model, self.loaded.head, model.config, options
             )
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
             self._skip("invariants", f"{type(error).__name__}: {error}")
+
+    def _as_loaded(self) -> Any:
+        """Return the model as no prompt has seen it: a rope may still be scaled by an earlier one."""
+        if reason := self._too_large():
+            self._skip("invariants: model loaded anew", reason)
+            return self.loaded.model
+        model, _ = probe_load.from_pretrained(type(self.loaded.model), self.source, seed=0)
+        return model
 
     def _skip(self, what: str, reason: str) -> None:
         self.skips.append({"what": what, "reason": reason})

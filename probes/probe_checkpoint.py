@@ -7,11 +7,14 @@ Tensors are read one at a time; nothing is kept.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import safe_open
+
+from probe_tensor import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +25,18 @@ _LAYOUTS = (
     ("pytorch_model.bin", False),
     ("pytorch_model.bin.index.json", True),
 )
+
+_DTYPES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+    "I32": "int32",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
+"""safetensors' names of dtypes -> torch's, where they are no float8."""
 
 
 class NoCheckpoint(Exception):  # noqa: N818  "nothing to trace to" is a result, not an error
@@ -74,6 +89,16 @@ class Checkpoint:
         if name in self._pickled:
             return tuple(self._pickled[name].shape)
         return tuple(self._open[self._file_of[name]].get_slice(name).get_shape())
+
+    def dtypes(self) -> dict[str, int]:
+        """Return dtype -> number of tensors, read from the files' headers."""
+        return dict(Counter(map(self._dtype, self._file_of)))
+
+    def _dtype(self, name: str) -> str:
+        if name in self._pickled:
+            return dtype_name(self._pickled[name].dtype)
+        written = str(self._open[self._file_of[name]].get_slice(name).get_dtype())
+        return _DTYPES.get(written, written)
 
     def tensor(self, name: str) -> torch.Tensor:
         """Return a tensor as the file has it."""

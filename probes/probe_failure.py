@@ -7,6 +7,7 @@ import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import probe_symbols
 from probe_attention import package_path
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def describe(name: str, error: BaseException) -> dict[str, Any]:
             "line": frame.lineno or 0,
             "function": frame.name,
             "code": frame.line or "",
+            "own": "/transformers_modules/" in frame.filename.replace("\\", "/"),
         }
         for frame in traceback.extract_tb(error.__traceback__)
         if "/probes/" not in frame.filename.replace("\\", "/")
@@ -55,7 +57,16 @@ def describe(name: str, error: BaseException) -> dict[str, Any]:
         "message": without_folders(str(error)),
         "traceback": _traceback(frames, kind.__name__, without_folders(str(error))),
         "frames": frames,
+        "symbols": _symbols(error),
     }
+
+
+def _symbols(error: BaseException) -> list[dict[str, Any]]:
+    """Return the names that an exception speaks of, looked up; none if that itself goes wrong."""
+    try:
+        return probe_symbols.symbols(error)
+    except Exception:  # noqa: BLE001  looking up must not hide what is looked up
+        return []
 
 
 def without_folders(text: str) -> str:

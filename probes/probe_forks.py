@@ -6,6 +6,7 @@ which branch it went through. Checked against the releases' own sources.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from typing import Any
@@ -33,6 +34,15 @@ def dtype_keyword() -> str:
     4.53 knows the old one only, 4.57 both (modeling_utils.py, from_pretrained).
     """
     return _take("dtype keyword", "dtype" if _version() >= (4, 57) else "torch_dtype")
+
+
+def config_dtype(config: Any) -> str | None:
+    """Return the dtype that a config asks for; ``torch_dtype`` in 4.48, ``dtype`` from 4.56 on."""
+    values = vars(config)
+    name = "dtype" if "dtype" in values else "torch_dtype"
+    _take("config dtype", name)
+    value = values.get(name)
+    return None if value is None else str(value).removeprefix("torch.")
 
 
 def loading_info(info: dict[str, Any]) -> dict[str, list[str]]:
@@ -119,7 +129,12 @@ _STATES = ("conv_states", "conv_cache", "recurrent_states", "ssm_states", "linea
 
 def accepts(model: Any, name: str) -> bool:
     """Return True if the model's forward names such a parameter."""
-    return name in inspect.signature(model.forward).parameters
+    return name in _parameters(getattr(model.forward, "__func__", model.forward))
+
+
+@functools.cache
+def _parameters(function: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
 
 
 def cache_keyword(model: Any) -> str | None:
@@ -167,6 +182,29 @@ def takes_static_cache(model: Any) -> bool:
     flag = next((flag for flag in flags if hasattr(type(model), flag)), None)
     _take("takes a static cache", flag or "nothing says so")
     return bool(flag and getattr(model, flag))
+
+
+def generates_behind_cache(model: Any) -> bool:
+    """Return True if generate() can be handed a filled cache.
+
+    mamba's ``cache_params`` makes prepare_inputs_for_generation of 4.48 to 5.2 feed the last token
+    alone, whatever the cache still lacks.
+    """
+    can = accepts(model, "past_key_values")
+    _take("generate() behind a cache", "past_key_values" if can else "no keyword for it")
+    return can
+
+
+def behind_cache(model: Any, cache: Any, ids: torch.Tensor) -> dict[str, Any]:
+    """Return what hands generate() a filled cache beside all ids, those in the cache included.
+
+    5.23 cuts off what the cache holds only if the decoder's mask is as long as its ids; an
+    encoder-decoder has none unless it is given, and would read the prefix twice.
+    """
+    given = {"past_key_values": cache}
+    if not getattr(model.config, "is_encoder_decoder", False):
+        return given
+    return given | {"decoder_attention_mask": torch.ones_like(ids)}
 
 
 def static_cache(model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:

@@ -5,31 +5,43 @@ luck. Each run of a cell therefore fills all fresh memory with its own byte, and
 that still shows the byte was never written.
 
 glibc's thread cache hands out freed blocks without filling them; the host switches it off in
-the environment (GLIBC_TUNABLES), since that can only be done before a process starts.
+the environment (GLIBC_TUNABLES), since that can only be done before a process starts. numpy
+keeps small freed blocks, too; they are filled by hand.
+
+A load can also be *poisoned*: torch fills what it allocates itself with NaN, with the largest
+integer, or with True (torch.utils.deterministic.fill_uninitialized_memory). That is seen element
+by element, and no model holds it by chance.
 """
 
 from __future__ import annotations
 
 import ctypes
 import platform
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
-PATTERNS = {"a": 0x3F, "b": 0xC0}
-"""Run -> byte. As floats of any width they are ordinary numbers, 0.75 and -6.0 in float32, so
-that they spread through the arithmetic instead of turning into NaN or vanishing."""
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATTERNS = {"a": 0x3F, "b": 0xC0, "poisoned": 0xE5}
+"""Run, or the poisoned load inside one -> byte. As floats of any width they are ordinary numbers,
+0.75, -6.0 and -1.4e23 in float32, so that they spread through the arithmetic instead of turning
+into NaN or vanishing. The last one is no number that a model holds in any dtype."""
 
 # glibc's mallopt parameters (malloc.h)
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_PERTURB = -1, -3, -6
 _CHECKED_SIZES = (*range(1, 65), 100, 300, 5_000, 100_000, 3_000_000)
+_NUMPY_CACHE = ((*range(1, 64), *range(64, 1024, 4)), 7)
+"""Sizes of which numpy keeps freed blocks, odd large ones left out, and how many (alloc.c)."""
 
 
 def fill_unwritten(run: str, device: str) -> str:
     """Make all memory that is allocated from now on hold the byte of ``run``; say how."""
     byte = PATTERNS[run]
-    how = _fill_malloc(byte) or _fill_by_hand(byte)
-    if device != "cpu":
-        _fill_device(byte, device)
+    how = _fill(byte, device)
     tensors = [torch.empty(n, device=device) for n in _CHECKED_SIZES]
     seen = sum(_shows(tensor, byte) for tensor in tensors)
     return f"0x{byte:02x} by {how}, seen in {seen} of {len(_CHECKED_SIZES)} fresh tensors"
@@ -42,11 +54,115 @@ def holds_pattern(tensor: torch.Tensor, run: str) -> bool:
     return _shows(tensor, PATTERNS[run])
 
 
-def _shows(tensor: torch.Tensor, byte: int) -> bool:
+def elements(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of every element, uint8 [number of elements, bytes of one]."""
     flat = tensor.detach().contiguous().reshape(-1)
     if flat.is_complex():
-        flat = torch.view_as_real(flat).reshape(-1)
-    return bool((flat.view(torch.uint8) == byte).all())
+        flat = torch.view_as_real(flat)
+    return flat.view(torch.uint8).reshape(tensor.numel(), tensor.element_size())
+
+
+def showing(tensor: torch.Tensor, run: str) -> torch.Tensor:
+    """Return which elements hold the byte of ``run``, bool [number of elements]."""
+    return (elements(tensor) == PATTERNS[run]).all(1)
+
+
+def showing_poison(tensor: torch.Tensor) -> torch.Tensor:
+    """Return which elements hold what a poisoned load leaves in them, bool [number of elements].
+
+    Memory that torch allocated holds torch's poison, memory of others the byte of malloc.
+    """
+    return _showing_fill(tensor) | showing(tensor, "poisoned")
+
+
+@contextmanager
+def poisoned(run: str, device: str) -> Iterator[str]:
+    """Fill all memory that is allocated inside with poison; yield how, and whether it is seen.
+
+    Afterwards memory is filled with the byte of ``run`` again.
+    """
+    _fill(PATTERNS["poisoned"], device)
+    try:
+        with _filled_by_torch():
+            yield _seen(device)
+    finally:
+        _fill(PATTERNS[run], device)
+
+
+@contextmanager
+def _filled_by_torch() -> Iterator[bool]:
+    """Have torch fill what it allocates inside; yield False if it is too old for that (2.2)."""
+    switch = torch.utils.deterministic
+    if not hasattr(switch, "fill_uninitialized_memory"):
+        yield False
+        return
+    fills, mode = switch.fill_uninitialized_memory, torch.get_deterministic_debug_mode()
+    # torch.use_deterministic_algorithms imports all of inductor first, which takes 4 s;
+    # with warn_only an operation without a deterministic form runs as it always does
+    torch._C._set_deterministic_algorithms(True, warn_only=True)
+    switch.fill_uninitialized_memory = True
+    try:
+        yield True
+    finally:
+        switch.fill_uninitialized_memory = fills
+        torch._C._set_deterministic_algorithms(mode > 0, warn_only=mode == 1)
+
+
+def _seen(device: str) -> str:
+    """Return which memory torch fills, which shows malloc's byte, and which neither."""
+    by_torch, by_malloc, by_nobody = [], [], []
+    for name, tensor in _fresh(device):
+        if bool(_showing_fill(tensor).all()):
+            by_torch.append(name)
+        elif bool(showing(tensor, "poisoned").all()):
+            by_malloc.append(name)
+        else:
+            by_nobody.append(name)
+    n = len(by_torch) + len(by_malloc) + len(by_nobody)
+    said = [f"NaN, the largest integer or True, seen in {len(by_torch)} of {n} ways to allocate"]
+    if by_malloc:
+        said.append(f"0x{PATTERNS['poisoned']:02x} in {', '.join(by_malloc)}")
+    if by_nobody:
+        said.append(f"nothing in {', '.join(by_nobody)}")
+    return "; ".join(said)
+
+
+def _fresh(device: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield memory that nobody wrote, from every way to get it that models' code uses."""
+    for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
+        name = str(dtype).removeprefix("torch.")
+        yield f"empty {name}", torch.empty(33, dtype=dtype, device=device)
+    # not from the meta device: its first use imports much, and it allocates in these ways, too
+    yield "empty_like", torch.empty_like(torch.zeros(3, 5, device=device))
+    yield "empty_strided", torch.empty_strided((3, 5), (5, 1), device=device)
+    yield "new_empty", torch.zeros(1, device=device).new_empty(40)
+    if device == "cpu":
+        yield "torch.Tensor(n)", torch.Tensor(35)
+        yield "UntypedStorage", torch.tensor([]).set_(torch.UntypedStorage(148))
+        yield "numpy.empty", torch.from_numpy(np.empty(36, dtype=np.float32))
+
+
+def _showing_fill(tensor: torch.Tensor) -> torch.Tensor:
+    return (elements(tensor) == _torch_fill(tensor.dtype).to(tensor.device)).all(1)
+
+
+def _torch_fill(dtype: torch.dtype) -> torch.Tensor:
+    """Return the bytes that torch fills an element with, as fill_empty_deterministic_ does."""
+    with _filled_by_torch():
+        return elements(torch.empty(1, dtype=dtype))
+
+
+def _shows(tensor: torch.Tensor, byte: int) -> bool:
+    return bool((elements(tensor) == byte).all())
+
+
+def _fill(byte: int, device: str) -> str:
+    """Make all memory that is allocated from now on hold ``byte``; return how."""
+    how = _fill_malloc(byte) or _fill_by_hand(byte)
+    if device != "cpu":
+        _fill_device(byte, device)
+    _fill_numpy(byte)
+    return how
 
 
 def _fill_malloc(byte: int) -> str:
@@ -66,6 +182,13 @@ def _fill_by_hand(byte: int) -> str:
     for block in blocks:
         block.fill_(byte)
     return "blocks filled and freed"
+
+
+def _fill_numpy(byte: int) -> None:
+    """Fill the small blocks that numpy keeps for its next arrays."""
+    sizes, each = _NUMPY_CACHE
+    blocks = [np.full(n, byte, dtype=np.uint8) for n in sizes for _ in range(each)]
+    del blocks
 
 
 def _fill_device(byte: int, device: str) -> None:

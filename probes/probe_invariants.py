@@ -10,17 +10,20 @@ from __future__ import annotations
 
 import re
 import time
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 
 import probe_forks as forks
 import probe_promote
 import probe_relations_greedy as greedy
+import probe_relations_prefix as prefix
+import probe_relations_rope as rope
+import probe_relations_tokens as tokens
 from probe_failure import without_folders
 from probe_relations_cases import RELATIONS, Case, Relation, Span, lengths, longest
-from probe_relations_distance import broken, distance, gaps, pooled, precision
+from probe_relations_distance import broken, distance, gaps, pooled, precision, same_bytes
 from probe_relations_ways import Subject, Walk, Way
 from probe_tensor import dtype_name
 
@@ -31,6 +34,9 @@ _TOP = 5
 _SAMPLE_LENGTH = 64
 _REASON_LENGTH = 200
 Facts = dict[str, Any]
+T = TypeVar("T")
+
+OF_TOKENS = (prefix.RELATION, *greedy.RELATIONS)
 
 
 def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) -> Facts:
@@ -42,12 +48,17 @@ def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) 
     subject = Subject(model, head, config)
     judge = Judge(subject)
     for relation in RELATIONS:
-        judge.relation(relation, sweep=bool(job_options.get("sweep")))
-    judge.greedy()
+        with judge.refusing(relation.name):
+            judge.relation(relation, sweep=bool(job_options.get("sweep")))
+    for of_tokens in OF_TOKENS:
+        with judge.refusing(of_tokens.name):
+            judge.of_tokens(of_tokens)
+    found, no_precision = _precision(subject)
     return {
         "relations": judge.relations,
         "inapplicable": judge.inapplicable,
-        "precision": _precision(subject),
+        "precision": found,
+        "no_precision": no_precision,
         "averages": judge.averages(int(job_options.get("samples") or 0)),
         "no_float64": judge.no_float64,
         "seconds": round(time.perf_counter() - started, 4),
@@ -55,23 +66,51 @@ def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) 
 
 
 def _nothing(reason: str, started: float) -> Facts:
-    names = [relation.name for relation in RELATIONS] + list(greedy.NAMES)
+    names = [relation.name for relation in (*RELATIONS, *OF_TOKENS)]
     return {
         "relations": [],
         "inapplicable": [{"relation": name, "reason": reason} for name in names],
         "precision": [],
+        "no_precision": None,
         "averages": None,
         "no_float64": None,
         "seconds": round(time.perf_counter() - started, 4),
     }
 
 
+class Apart(NamedTuple):
+    """How far the two ways of a case are apart."""
+
+    whole: Facts
+    """Of the logits, or of the cache."""
+    layers: Facts | None
+    """Of all layers together; None where they agree to the byte, and for a cache."""
+
+    @property
+    def differs(self) -> bool:
+        """True if any byte differs."""
+        return bool(self.whole["n_differ"]) or self.layers is not None
+
+    @property
+    def told(self) -> Facts:
+        """What the case is judged by: the layers only where the logits agree to the byte."""
+        return self.layers if self.layers and not self.whole["n_differ"] else self.whole
+
+
 class Measured(NamedTuple):
     """One case and how far its two ways are apart, in the cell's dtype and in float64."""
 
     case: Case
-    own: Facts
-    promoted: Facts | None = None
+    own: Apart
+    promoted: Apart | None = None
+
+    def broken(self, dtype: torch.dtype) -> bool:
+        """Return True if the two ways compute different functions."""
+        if self.promoted is None:
+            return False
+        by_layers = self.own.told is not self.own.whole
+        finer = self.promoted.layers if by_layers else self.promoted.whole
+        return finer is not None and broken(self.own.told, finer, dtype)
 
 
 class Judge:
@@ -95,6 +134,31 @@ class Judge:
             shown = self._shown(relation, tried)
             self.relations.append(self._facts(relation, shown, len(tried)))
 
+    def of_tokens(self, relation: tokens.TokenRelation) -> None:
+        """Try a relation of tokens at all its shapes, or say why it has no meaning here."""
+        reason = lacks(self.subject, relation.needs) or relation.lacks(self.subject)
+        if reason:
+            self.skip(relation.name, reason)
+            return
+        tried: list[tokens.Tried] = []
+        for trial in relation.trials(self.subject):
+            try:
+                tried += tokens.attempt(self.subject, trial, self.promoted)
+            except Exception as error:  # noqa: BLE001, PERF203  refusing a shape is a fact
+                self.subject.settle()
+                self.skip(relation.name, f"{trial.label}: {_said(error)}")
+        if tried:
+            self.relations.append(tokens.facts(self.subject, relation.name, tried))
+
+    @contextmanager
+    def refusing(self, name: str) -> Iterator[None]:
+        """Keep what one relation raises from the others."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  refusing is a fact of the model
+            self.subject.settle()
+            self.skip(name, _said(error))
+
     def skip(self, name: str, reason: str) -> None:
         """Note that a relation, or one of its shapes, could not be tried."""
         self.inapplicable.append({"relation": name, "reason": reason})
@@ -111,21 +175,39 @@ class Judge:
             self.skip(relation.name, said)
 
     def _shown(self, relation: Relation, tried: list[Measured]) -> Measured:
-        """Return the smallest shape that is broken in float64, too, else the worst."""
-        worst = max(tried, key=lambda m: (m.own["n_differ"] > 0, m.own["max_abs"]))
-        for measured in tried:
-            if not measured.own["n_differ"]:
-                continue
-            look = partial(apart, case=measured.case, of_cache=relation.of_cache)
-            promoted = self.promoted(look)
-            measured = measured._replace(promoted=promoted)  # noqa: PLW2901
-            if promoted and broken(measured.own, promoted, self.subject.dtype):
-                return measured
-            if measured.case is worst.case:
-                worst = measured
-        return worst
+        """Return the smallest shape that is broken in float64, too, else the worst.
 
-    def promoted(self, look: Callable[[Subject], Facts]) -> Facts | None:
+        One that is broken by design stands for the relation only if no other is.
+        """
+        worst = max(tried, key=lambda m: (m.own.whole["max_abs"], m.own.differs))
+        by_design = None
+        for measured in tried:
+            if not measured.own.differs:
+                continue
+            finer = self._finer(relation, measured)
+            if finer.broken(self.subject.dtype):
+                if not self._note(finer.case):
+                    return finer
+                by_design = by_design or finer
+            if measured.case is worst.case:
+                worst = finer
+        return by_design or worst
+
+    def _finer(self, relation: Relation, measured: Measured) -> Measured:
+        def look(subject: Subject) -> Apart:
+            return apart(
+                subject,
+                measured.case,
+                of_cache=relation.of_cache,
+                layers=measured.own.layers is not None,
+            )
+
+        return measured._replace(promoted=self.promoted(look))
+
+    def _note(self, case: Case) -> str:
+        return rope.of_ways(self.subject, case.one, case.other)
+
+    def promoted(self, look: Callable[[Subject], T]) -> T | None:
         """Return what ``look`` finds on the model in float64; None where that cannot be."""
         if self.no_float64:
             return None
@@ -138,7 +220,7 @@ class Judge:
             self.no_float64 = _said(error)
             return None
 
-    def _first(self, look: Callable[[Subject], Facts], subject: Subject) -> Facts | None:
+    def _first(self, look: Callable[[Subject], T], subject: Subject) -> T | None:
         """Look for the first time: any smaller float that comes up spoils the comparison."""
         with probe_promote.Leaks() as leaks:
             found = look(subject)
@@ -150,46 +232,38 @@ class Judge:
     def _facts(self, relation: Relation, shown: Measured, tried: int) -> Facts:
         case = shown.case
         one, other = self.subject.walk(case.one), self.subject.walk(case.other)
-        facts = {
+        facts: Facts = {
             "relation": relation.name,
             "case": case.label,
-            "holds": not shown.own["n_differ"] and same_layers(one, other, case),
-            "distance": shown.own,
-            "promoted": shown.promoted,
+            "holds": not shown.own.differs,
+            "distance": shown.own.whole,
+            "promoted": shown.promoted.whole if shown.promoted else None,
             "tried": tried,
+            "note": self._note(case) if shown.own.differs else "",
         }
         if relation.of_cache:
             return facts | {"cache": cache_table(one, other)}
         facts["layers"] = layer_table(one, other, case)
+        if shown.promoted and self._float64:
+            finer = layer_table(self._float64.walk(case.one), self._float64.walk(case.other), case)
+            sizes = {layer["name"]: layer["distance"] for layer in finer}
+            for layer in facts["layers"]:
+                layer["promoted"] = sizes.get(layer["name"])
         return facts | _of_logits(one, other, case)
-
-    def greedy(self) -> None:
-        """Try the relations of tokens."""
-        for name in greedy.NAMES:
-            reason = lacks(self.subject, greedy.NEEDS) or greedy.lacks(self.subject, name)
-            if reason:
-                self.skip(name, reason)
-                continue
-            tried = []
-            for shape in greedy.shapes(self.subject):
-                try:
-                    tried.append(greedy.pair(self.subject, name, shape))
-                except Exception as error:  # noqa: BLE001, PERF203  refusing is a fact
-                    self.subject.settle()
-                    self.skip(name, f"{shape.label}: {_said(error)}")
-            if tried:
-                self.relations.append(greedy.facts(name, tried, self.promoted))
 
     def averages(self, samples: int) -> Facts | None:
         """Return the means over prompts, or say why the model cannot decode one."""
-        if samples <= 0 or lacks(self.subject, greedy.NEEDS):
+        if samples <= 0 or lacks(self.subject, AVERAGED.needs):
             return None
         try:
             return averages(self.subject, samples)
         except Exception as error:  # noqa: BLE001  refusing is a fact of the model
             self.subject.settle()
-            self.skip(RELATIONS[0].name, f"{samples} samples: {_said(error)}")
+            self.skip(AVERAGED.name, f"{samples} samples: {_said(error)}")
             return None
+
+
+AVERAGED = RELATIONS[0]
 
 
 def _said(error: Exception) -> str:
@@ -221,12 +295,15 @@ def _takes_mask(subject: Subject) -> bool:
     return forks.accepts(subject.model, "attention_mask")
 
 
-def apart(subject: Subject, case: Case, *, of_cache: bool = False) -> Facts:
-    """Return the distance of a case's two ways: of all logits that must agree, or the cache."""
+def apart(subject: Subject, case: Case, *, of_cache: bool = False, layers: bool = True) -> Apart:
+    """Return the distance of a case's two ways: of all that must agree, or of the cache."""
     one, other = subject.walk(case.one), subject.walk(case.other)
     if of_cache:
-        return pooled(cache_pairs(one, other).values())
-    return distance(*_rows(one.logits, other.logits, case), logits=True)
+        return Apart(pooled(cache_pairs(one, other).values()), None)
+    whole = distance(*_rows(one.logits, other.logits, case), logits=True)
+    pairs = layer_pairs(one, other, case).values() if layers else ()
+    differ = any(not same_bytes(*pair) for pair in pairs)
+    return Apart(whole, pooled(pairs) if differ else None)
 
 
 def _rows(one: torch.Tensor, other: torch.Tensor, case: Case) -> tuple[torch.Tensor, torch.Tensor]:
@@ -241,11 +318,6 @@ def layer_pairs(one: Walk, other: Walk, case: Case) -> dict[str, tuple[torch.Ten
     """Return each layer's outputs at the rows that must agree."""
     names = [name for name in one.layers if name in other.layers]
     return {name: _rows(one.layers[name], other.layers[name], case) for name in names}
-
-
-def same_layers(one: Walk, other: Walk, case: Case) -> bool:
-    """Return True if no layer's bytes differ."""
-    return not pooled(layer_pairs(one, other, case).values())["n_differ"]
 
 
 def layer_table(one: Walk, other: Walk, case: Case) -> list[Facts]:
@@ -305,15 +377,18 @@ def _position(case: Case, row: int) -> int:
     raise AssertionError(row)
 
 
-def _precision(subject: Subject) -> list[Facts]:
+def _precision(subject: Subject) -> tuple[list[Facts], str | None]:
+    """Return what the bits hold, and why that is not known of what a forward gives, if it is not."""
+    found = precision("parameters", subject.model.parameters(), each=False)
     way = Way((subject.prompt("precision", lengths(subject)[0]),), cached=False)
-    walk = subject.walk(way)
+    try:
+        walk = subject.walk(way)
+    except Exception as error:  # noqa: BLE001  refusing is a fact of the model
+        subject.settle()
+        return found, _said(error)
     layers = [tensor for name, tensor in walk.layers.items() if name != "embeddings"]
-    return [
-        *precision("parameters", subject.model.parameters(), each=False),
-        *precision("activations", layers, each=True),
-        *precision("logits", [walk.logits], each=False),
-    ]
+    found += precision("activations", layers, each=True)
+    return found + precision("logits", [walk.logits], each=False), None
 
 
 def averages(subject: Subject, samples: int) -> Facts:

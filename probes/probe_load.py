@@ -68,11 +68,24 @@ class Source(NamedTuple):
 
 
 def load(source: Source, seed: int = 0) -> Loaded:
-    """Load the model of ``source``.
+    """Load the model of ``source``, and its tokenizer if it has one.
 
     Raises:
         Unknown: the release has no such architecture.
         PhaseFailed: config, load or tokenizer raised.
+
+    """
+    loaded = load_model(source, seed)
+    with phase("tokenizer"):
+        return loaded._replace(tokenizer=_tokenizer(source))
+
+
+def load_model(source: Source, seed: int = 0) -> Loaded:
+    """Load the model of ``source`` alone.
+
+    Raises:
+        Unknown: the release has no such architecture.
+        PhaseFailed: config or load raised.
 
     """
     _refuse_unknown(source)
@@ -92,9 +105,7 @@ def load(source: Source, seed: int = 0) -> Loaded:
         "activation_dtypes": {},
         "seconds": round(time.perf_counter() - started, 4),
     }
-    with phase("tokenizer"):
-        tokenizer = _tokenizer(source)
-    return Loaded(model, pristine, tokenizer, head_of(type(model).__name__), facts)
+    return Loaded(model, pristine, None, head_of(type(model).__name__), facts)
 
 
 def from_pretrained(model_class: Any, source: Source, seed: int) -> tuple[Any, dict[str, Any]]:
@@ -122,16 +133,22 @@ def fresh_twin(model: Any, config: Any, source: Source) -> dict[str, torch.Tenso
 
 def effective_config(config: Any) -> dict[str, Any]:
     """Return the config as plain data, with what only spells the release left out."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        values = _plain(config.to_dict())
-    assert isinstance(values, dict)
+    values = plain_config(config)
     for name in ("transformers_version", "_name_or_path", "_attn_implementation_autoset"):
         values.pop(name, None)
     if "torch_dtype" in values:
         values.setdefault("dtype", values.pop("torch_dtype"))
     if "rope_parameters" not in values and {"rope_theta", "rope_scaling"} & set(values):
         values["rope_parameters"] = _rope_parameters(values)
+    return values
+
+
+def plain_config(config: Any) -> dict[str, Any]:
+    """Return the config as plain data, in this release's own spelling."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        values = _plain(config.to_dict())
+    assert isinstance(values, dict)
     return values
 
 

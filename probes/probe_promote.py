@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _LOW = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
 _LOW_TYPES = {"torch.FloatTensor", "torch.HalfTensor", "torch.BFloat16Tensor"}
 _CASTS = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
-
+_GROUPED = {"grouped_mm", "_grouped_mm"}
+_NAMING = {torch.dtype, str}
 
 _SAME_TABLE = 2.0**-16
 """Relative difference up to which a table and its float64 version are the same numbers."""
@@ -35,11 +36,11 @@ def promoted_copy(model: Any) -> Any:
         for name, value in list(vars(module).items()):
             if isinstance(value, torch.Tensor) and value.dtype in _LOW:
                 setattr(module, name, value.double())
-    _compute_tables_again(twin)
+    compute_tables_again(twin)
     return twin
 
 
-def _compute_tables_again(twin: Any) -> None:
+def compute_tables_again(twin: Any) -> None:
     """Replace buffers that the code computes, such as minimax's decays, by exact ones.
 
     A table that was rounded once disagrees with a formula for the same numbers that another
@@ -54,11 +55,12 @@ def _compute_tables_again(twin: Any) -> None:
         exact = fresh.get(name)
         if exact is None or exact.dtype != buffer.dtype or exact.shape != buffer.shape:
             continue
-        if buffer.is_floating_point() and _same_table(exact, buffer):
+        if buffer.is_floating_point() and same_table(exact, buffer):
             buffer.copy_(exact)
 
 
-def _same_table(exact: torch.Tensor, rounded: torch.Tensor) -> bool:
+def same_table(exact: torch.Tensor, rounded: torch.Tensor) -> bool:
+    """Return True if a table is the exact one as float32 holds it, or thereabouts."""
     apart = (exact.to(rounded.device) - rounded).abs()
     return bool((apart <= _SAME_TABLE * rounded.abs()).all())
 
@@ -80,10 +82,15 @@ class Promotion(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the
         """Run ``func`` with every smaller float among its arguments replaced."""
         if func in _CASTS:
             return args[0].double()
-        if getattr(func, "__name__", "") in {"grouped_mm", "_grouped_mm"}:
+        if not kwargs and len(args) == 1:  # most calls are for a shape or a dtype
+            return func(*args)
+        if getattr(func, "__name__", "") in _GROUPED:
             return _grouped_mm(*args, **kwargs or {})
-        named = {name: _wider(value) for name, value in (kwargs or {}).items()}
-        return func(*map(_wider, args), **named)
+        if any(type(value) in _NAMING for value in args):
+            args = tuple(map(_wider, args))
+        if not kwargs:
+            return func(*args)
+        return func(*args, **{name: _wider(value) for name, value in kwargs.items()})
 
 
 def _wider(value: Any) -> Any:

@@ -111,15 +111,6 @@ def cache_contents(subject: Subject, sweep: bool) -> Iterator[Case]:
             yield Case(f"{n} tokens, split at {k}", once, twice, ((0, k, n),))
 
 
-def prefix_reused(subject: Subject, sweep: bool) -> Iterator[Case]:  # noqa: ARG001
-    """Go on from a prefix's cache that was copied and used for another prompt in between."""
-    for n in lengths(subject)[-1:]:
-        ids = subject.prompt("row 0", n)
-        fresh = Way((ids,), cuts=tuple(range(n - 5, n)))
-        other = fresh._replace(decoy=subject.prompt("decoy", 4)[1:])
-        yield Case(f"{n - 5} tokens cached, 5 after a copy", fresh, other, ((0, n - 5, n),))
-
-
 def positions_left_out(subject: Subject, sweep: bool) -> Iterator[Case]:  # noqa: ARG001
     """Leave positions and mask to be found out by forward."""
     for n in lengths(subject)[-1:]:
@@ -232,7 +223,6 @@ RELATIONS = (
     Relation("prefill split anywhere", ("decoder", "cache"), split_anywhere),
     Relation("multi-token verify = single-token decode", ("decoder", "cache"), verify_and_decode),
     Relation("cache contents", ("decoder", "cache object"), cache_contents, of_cache=True),
-    Relation("prefix cache reused", ("decoder", "cache object"), prefix_reused),
     Relation("position ids left out", ("decoder", "cache"), positions_left_out),
     Relation("left padding", ("decoder only", "mask"), left_padding),
     Relation("right padding", ("mask",), right_padding),
@@ -241,4 +231,4 @@ RELATIONS = (
     Relation("row order", (), row_order),
     Relation("causality", ("decoder",), causality),
 )
-"""In the order of samebits/invariant.py; the two greedy ones stand in probe_relations_greedy."""
+"""In the order of samebits/invariant.py; those of tokens stand in probe_relations_tokens."""

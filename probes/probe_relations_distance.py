@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from probe_relations_rule import stays
 from probe_tensor import dtype_name
 
 if TYPE_CHECKING:
@@ -71,14 +72,14 @@ def _argmax_changes(one: torch.Tensor, other: torch.Tensor, *, logits: bool) -> 
     return int((one.argmax(-1) != other.argmax(-1)).sum())
 
 
-def broken(own: Distance, promoted: Distance, dtype: torch.dtype) -> bool:
-    """Return True if a difference did not shrink as the arithmetic got more precise.
+def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return True if no element's bytes differ."""
+    return not bool(differing(one, other).any())
 
-    Rounding shrinks with the unit roundoff, a difference of function keeps its size; the line
-    is drawn in the middle of the two, so it depends on no tolerance.
-    """
-    finer = torch.finfo(torch.float64).eps / torch.finfo(dtype).eps
-    return bool(promoted["max_abs"] > own["max_abs"] * finer**0.5)
+
+def broken(own: Distance, promoted: Distance, dtype: torch.dtype) -> bool:
+    """Return True if a difference did not shrink as the arithmetic got more precise."""
+    return stays(own["max_abs"], promoted["max_abs"], dtype_name(dtype))
 
 
 def used_bits(tensor: torch.Tensor) -> int | None:

@@ -19,9 +19,10 @@ import probe_forks as forks
 import probe_layers
 import probe_promote
 from probe_inputs import seeded_ids, text_config
+from probe_relations_state import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
 Ids = tuple[int, ...]
 
@@ -43,8 +44,6 @@ class Way(NamedTuple):
     placed: bool = True
     """Whether forward is told positions and the mask, as generate() tells it."""
     static: bool = False
-    decoy: Ids = ()
-    """What a copy of the first part's cache is used for before the cache itself goes on."""
     encoder_pad: int = 0
 
 
@@ -79,9 +78,9 @@ class Subject:
         self.float64 = float64
         self.small = sum(p.numel() * p.element_size() for p in model.parameters()) <= _COPY_LIMIT
         self.model = probe_promote.promoted_copy(model) if float64 else model
-        self._pristine = copy.deepcopy(self.model) if self.small else None
-        self._state = _state(self.model)
+        self._snapshot = Snapshot(self.model, parameters=self.small)
         self._walks: dict[Way, Walk] = {}
+        self._results: dict[Hashable, Any] = {}
         self.keyword = forks.cache_keyword(model)
         self.encoder_decoder = bool(getattr(config, "is_encoder_decoder", False))
         self.decodes = head in {"causal-lm", "seq2seq-lm"}
@@ -93,7 +92,14 @@ class Subject:
 
     def in_float64(self) -> Subject:
         """Return the same model in float64."""
-        return Subject(self._pristine, self.head, self.config, float64=True)
+        self.settle()
+        return Subject(self.model, self.head, self.config, float64=True)
+
+    def once(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+        """Return what ``compute`` gives, which is small and the same whenever it is called."""
+        if key not in self._results:
+            self._results[key] = compute()
+        return self._results[key]
 
     def prompt(self, name: str, length: int) -> Ids:
         """Return seeded ids; an encoder-decoder's begin with its start token."""
@@ -117,20 +123,11 @@ class Subject:
         steps: list[Step] = []
         cache = self.new_cache(way)
         for start, stop in pairwise((0, *way.cuts, len(way.rows[0]))):
-            if way.decoy and start == way.cuts[0]:
-                used, cache = copy.deepcopy(cache), copy.deepcopy(cache)
-                self._spoil(way, start, used)
             steps.append(self.step(way, start, stop, cache))
             cache = steps[-1].cache
         kept = tuple((name, t.detach().clone()) for name, t in forks.cache_tensors(cache))
         self.settle()
         return Walk(_joined([s.logits for s in steps]), _joined_layers(steps), kept)
-
-    def _spoil(self, way: Way, past: int, cache: Any) -> None:
-        """Feed a copied cache other tokens: nothing of that may reach the original."""
-        decoy = way._replace(rows=tuple(row[:past] + way.decoy for row in way.rows), decoy=())
-        for start in range(past, past + len(way.decoy)):
-            cache = self.step(decoy, start, start + 1, cache).cache
 
     def new_cache(self, way: Way) -> Any:
         """Return an empty cache where forward does not make its own."""
@@ -200,17 +197,19 @@ class Subject:
         return placed
 
     def _encoded(self, way: Way) -> dict[str, Any]:
-        """Return the encoder's part: its input follows from the row's second token alone."""
-        rows = [
-            seeded_ids(f"invariants encoder {row[1:2]}", _ENCODER_LENGTH, self.text)
-            for row in way.rows
-        ]
-        pad = [0] * way.encoder_pad
+        """Return the encoder's part: its input follows from each row's second token alone."""
+        seconds = tuple(row[1:2] for row in way.rows)
+        key = ("encoded", seconds, way.encoder_pad)
+        outputs, mask = self.once(key, lambda: self._encode(seconds, way.encoder_pad))
+        return {"encoder_outputs": copy.copy(outputs), "attention_mask": mask}
+
+    def _encode(self, seconds: tuple[Ids, ...], n_pads: int) -> tuple[Any, torch.Tensor]:
+        rows = [seeded_ids(f"invariants encoder {s}", _ENCODER_LENGTH, self.text) for s in seconds]
+        pad = [0] * n_pads
         device = self.model.get_input_embeddings().weight.device
         ids = torch.tensor([row + pad for row in rows], device=device)
         mask = torch.tensor([[1] * len(row) + pad for row in rows], device=device)
-        outputs = self.model.get_encoder()(input_ids=ids, attention_mask=mask)
-        return {"encoder_outputs": outputs, "attention_mask": mask}
+        return self.model.get_encoder()(input_ids=ids, attention_mask=mask), mask
 
     def generation_inputs(self, way: Way) -> dict[str, Any]:
         """Return what generate() is given for ``way``: ids and mask, or the encoder's."""
@@ -222,45 +221,8 @@ class Subject:
             return {"decoder_input_ids": ids, **self._encoded(way)}
 
     def settle(self) -> None:
-        """Put a pristine copy in the model's place if a walk left something in its modules.
-
-        recurrent_gemma kept its states there, and a dynamic rope keeps its scaling.
-        """
-        if self._pristine is None or _same_state(self._state, _state(self.model)):
-            return
-        self.model = copy.deepcopy(self._pristine)
-        self._state = _state(self.model)
-
-
-State = dict[tuple[str, str], Any]
-
-
-def _state(model: torch.nn.Module) -> State:
-    """Return what modules hold beside parameters; tensors with their count of changes."""
-    found: State = {}
-    for name, module in model.named_modules():
-        for key, value in vars(module).items():
-            if isinstance(value, torch.Tensor):
-                found[name, key] = (value, value._version)
-            elif isinstance(value, (bool, int, float, str, type(None))):
-                found[name, key] = value
-        for key, buffer in module._buffers.items():
-            if buffer is not None:
-                found[name, key] = (buffer, buffer._version)
-    return found
-
-
-def _same_state(one: State, other: State) -> bool:
-    if one.keys() != other.keys():
-        return False
-    for key, value in one.items():
-        if isinstance(value, tuple):
-            now = other[key]
-            if not isinstance(now, tuple) or now[0] is not value[0] or now[1] != value[1]:
-                return False
-        elif other[key] != value:
-            return False
-    return True
+        """Put back what a walk left in the modules."""
+        self._snapshot.restore()
 
 
 def _joined(parts: list[torch.Tensor]) -> torch.Tensor:

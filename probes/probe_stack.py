@@ -1,9 +1,9 @@
 """Runs the cells of one stack: imports torch and transformers once, then forks a child per job.
 
-Expects one JSON object a line on standard input: ``{"id": …, "kind": "cell" | "build", "log":
-path, "timeout": seconds, …}``. Answers on standard output, one JSON object a line: first
-``{"ready": machine facts}``, then ``{"id": …, "exit": code or null, "signal": number or null,
-"timed_out": bool, "seconds": …}`` as each job ends. End of input ends the process and its
+Expects one JSON object a line on standard input: ``{"id": …, "kind": "cell" | "build" | "save" |
+"load", "log": path, "timeout": seconds, …}``. Answers on standard output, one JSON object a line:
+first ``{"ready": machine facts}``, then ``{"id": …, "exit": code or null, "signal": number or
+null, "timed_out": bool, "seconds": …}`` as each job ends. End of input ends the process and its
 children. What a job computes lies in the files that the job names, never in the answer.
 
 A child is its own process group with its output in ``log``; a segfault, a hang or a
@@ -45,9 +45,24 @@ class Child(NamedTuple):
 def perform(job: Job) -> None:
     """Do one job in this process."""
     if job["kind"] == "build":
-        import probe_build  # noqa: PLC0415  one job needs one of the two
+        import probe_build  # noqa: PLC0415  one job needs one of them
 
         probe_build.build(job, job["out"])
+        return
+    if job["kind"] in {"save", "load"}:
+        import probe_crossing  # noqa: PLC0415
+
+        probe_crossing.perform(job)
+        return
+    if job["kind"] == "ladder":
+        import probe_ladder  # noqa: PLC0415
+
+        probe_ladder.run(job)
+        return
+    if job["kind"] == "trace":
+        import probe_trace_job  # noqa: PLC0415
+
+        probe_trace_job.run(job)
         return
     import probe_cell  # noqa: PLC0415
 
@@ -250,6 +265,9 @@ def _import_everything() -> dict[str, Any]:
         importlib.import_module(name)
     import probe_build  # noqa: F401, PLC0415
     import probe_cell  # noqa: F401, PLC0415
+    import probe_crossing  # noqa: F401, PLC0415
+    import probe_ladder  # noqa: F401, PLC0415
+    import probe_trace_job  # noqa: F401, PLC0415
 
     return probe_machine.facts()
 

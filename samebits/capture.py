@@ -10,8 +10,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from samebits.evidence import EvidenceSignal
 from samebits.invariant import InvariantsSignal
+from samebits.provenance import IntegritySignal
 from samebits.record import Record
+from samebits.sourcecode import CodeSignal, Symbol
 from samebits.tensor import TensorRef
 from samebits.words import CellId
 
@@ -36,6 +39,8 @@ class Frame(Record):
     line: int
     function: str
     code: str = ""
+    own: bool = False
+    """True if it is the model's own remote code."""
 
 
 class Failure(Record):
@@ -47,6 +52,15 @@ class Failure(Record):
     message: str
     traceback: str
     frames: tuple[Frame, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
+    """Names that the exception speaks of, looked up in the stack it was raised in."""
+
+    @property
+    def may_be_the_machine(self) -> bool:
+        """True if running the same again may end otherwise: no result, memory, files."""
+        if self.phase in {"process", "probe"} or "allocate" in self.message:
+            return True
+        return self.type.endswith(("MemoryError", "OSError", "OutOfMemoryError"))
 
 
 class Skip(Record):
@@ -230,6 +244,12 @@ class Signals(Record):
     greedy: dict[str, GreedyFacts] | None = None
     invariants: InvariantsSignal | None = None
     """Relations inside this cell; observed in run a only."""
+    integrity: IntegritySignal | None = None
+    """Whether loading did what it says; observed in run a only."""
+    code: CodeSignal | None = None
+    """The code that it is made of and ran; observed in run a only."""
+    evidence: EvidenceSignal | None = None
+    """What explains a difference; observed in run a only."""
 
 
 class Capture(Record):

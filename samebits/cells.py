@@ -159,11 +159,7 @@ class CellRunner:
 def _is_answer(capture: Capture) -> bool:
     """Return True if the same run again would leave the same."""
     failure = capture.failure
-    if failure is None:
-        return capture.status != "failed"
-    if failure.phase in {"process", "probe"} or "allocate" in failure.message:
-        return False
-    return not failure.type.endswith(("MemoryError", "OSError", "OutOfMemoryError"))
+    return capture.status != "failed" if failure is None else not failure.may_be_the_machine
 
 
 def failed(cell: CellId, phase: str, message: str, log: str = "") -> tuple[Capture, Capture]:

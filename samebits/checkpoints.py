@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from samebits.fingerprint import digest_of, digest_of_folder
+from samebits.fingerprint import digest_of, digest_of_file, digest_of_folder
+from samebits.patching import write_patched
 from samebits.record import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from samebits.matrix import ModelSpec
     from samebits.stacks import Stack
@@ -94,10 +95,25 @@ class Checkpoints:
             )
         assert model.path is not None
         folder = (self._matrix_folder / model.path).resolve()
+        if model.patch:
+            folder = self._patched(model, folder)
         digest = digest_of_folder(folder, self._cache)
-        return Checkpoint(
-            model=model.name, source=str(folder), said=f"path {model.path}", digest=digest
-        )
+        # an absolute path is this machine's, and reports are published
+        shown = folder_of.name if (folder_of := Path(model.path)).is_absolute() else model.path
+        said = " + ".join([f"path {shown}", *(Path(patch).name for patch in model.patch)])
+        return Checkpoint(model=model.name, source=str(folder), said=said, digest=digest)
+
+    def _patched(self, model: ModelSpec, folder: Path) -> Path:
+        """Return a copy of a folder with the model's patches, named after all that it is made of.
+
+        Raises PatchError if one does not apply.
+        """
+        patches = [self._matrix_folder / patch for patch in model.patch]
+        of = [digest_of_folder(folder, self._cache), *map(digest_of_file, patches)]
+        out = self._root / f"{model.name}-{digest_of(of)[:12]}"
+        if not out.is_dir():
+            write_patched(folder, patches, out)
+        return out
 
 
 def read_facts(folder: Path) -> dict[str, Any] | None:

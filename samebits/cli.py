@@ -75,6 +75,7 @@ def _order(options: argparse.Namespace) -> Order:
         fresh=options.fresh,
         upgrade=options.upgrade,
         sweep=options.sweep,
+        causes=options.causes,
         jobs=options.jobs,
         command=_typed(options),
     )
@@ -89,6 +90,7 @@ def _typed(options: argparse.Namespace) -> str:
         if (value := getattr(options, name))
         for word in (f"--{name}", value)
     ]
+    given += [f"--{name}" for name in ("sweep", "causes") if getattr(options, name)]
     if options.matrix != DEFAULT_MATRIX:
         given += ["--matrix", str(options.matrix)]
     return shlex.join([*words, "--", *given] if given else words)
@@ -127,6 +129,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--fresh", action="store_true", help="use no captures of earlier runs")
     add("--upgrade", action="store_true", help="resolve the stacks anew to their newest releases")
     add("--sweep", action="store_true", help="try invariants at every length residue and split")
+    add("--causes", action="store_true", help="trace rounding and expected differences, too")
     add("--jobs", type=_positive, metavar="N", help="cells at a time (one for each core)")
 
 

@@ -7,8 +7,11 @@ from typing import Any, Literal
 from pydantic import Field
 
 from samebits.capture import Failure, Skip
+from samebits.finding import Finding, Step
+from samebits.ladder import Ladder
 from samebits.record import Record
 from samebits.tensor import TensorRef
+from samebits.trace import Cause
 from samebits.words import CellId, Signal, Verdict
 
 Outcome = Literal["identical", "differs", "only here", "only in reference", "not compared"]
@@ -137,6 +140,10 @@ class CellResult(Record):
     """Explanatory facts that changed: ``config``, ``load``, ``attention.kernel``, ``weights layout``."""
     first: FirstDifference | None = None
     splits: tuple[TokenSplit, ...] = ()
+    ladder: Ladder | None = None
+    """What the precision ladder says of a cell that differs; None: it was not asked."""
+    cause: Cause | None = None
+    """Where it parts from its reference, as a trace of both shows it; None: none was found."""
     failure: Failure | None = None
     absent: str | None = None
     unstable: tuple[str, ...] = ()
@@ -146,5 +153,9 @@ class CellResult(Record):
     skips: tuple[Skip, ...] = ()
     notes: tuple[str, ...] = ()
     """What is worth knowing though it makes no verdict, such as pad rows that differ."""
+    findings: tuple[Finding, ...] = ()
+    """Defects that a rule knows by name."""
+    steps: tuple[Step, ...] = ()
+    """The hunt: what is ruled in and what is ruled out as the cause."""
     reproduce: str = ""
     """The command that runs just this cell and its reference."""

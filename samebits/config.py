@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits import yamltext
-from samebits.errors import MatrixError, nearest, shown
+from samebits.errors import MatrixError, PatchError, nearest, shown
 from samebits.formcheck import check
 from samebits.matrix import Expected, Matrix, ModelSpec, Prompt, Recipe, Rule, StackSpec
 from samebits.matrixfile import NAME_RULE, ExpectedEntry, PromptEntry, is_name
+from samebits.patching import patched_files
 from samebits.words import SIGNALS
 from samebits.yamltext import FILE, Problem
 
@@ -195,6 +196,22 @@ class _Reading:
         wrong = _bad_folder(self._folder, entry.path) if entry.path is not None else None
         if wrong:
             yield Problem(self._yaml.place(("models", name, "path")), f"path: {wrong}")
+        elif entry.patch:
+            yield from self._bad_patches(name, entry.path, entry.patch)
+
+    def _bad_patches(self, name: str, path: str | None, written: list[str]) -> Iterator[Problem]:
+        """Find the first patch that does not apply after those before it."""
+        keys: Keys = ("models", name, "patch")
+        if path is None:
+            text = "patch: only a folder, path:, can be patched: remove the key"
+            yield Problem(self._yaml.place(keys), text)
+            return
+        folder = self._folder / Path(path).expanduser()
+        for number in range(len(written)):
+            wrong = _bad_patch(self._folder, folder, written[: number + 1])
+            if wrong:
+                yield Problem(self._yaml.place((*keys, number)), f"patch: {wrong}")
+                return
 
     def _useless(
         self, section: str, rules: Iterable[RuleEntry | ExpectedEntry]
@@ -247,6 +264,21 @@ def _bad_folder(base: Path, written: str) -> str | None:
     return None
 
 
+def _bad_patch(base: Path, folder: Path, written: list[str]) -> str | None:
+    """Return what is wrong with the last of the patches, given those before it; or None."""
+    try:
+        patches = [base / Path(patch).expanduser() for patch in written]
+        if not patches[-1].exists():
+            return f"{shown(written[-1])} does not exist{_beside(patches[-1])}"
+        patched_files(folder, patches)
+    except PatchError as error:
+        return str(error)
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        return f"{shown(written[-1])} cannot be read: {reason}"
+    return None
+
+
 def _beside(folder: Path) -> str:
     names = [path.name for path in folder.parent.iterdir()] if folder.parent.is_dir() else []
     hint = nearest(folder.name, names)
@@ -270,7 +302,8 @@ def _model(name: str, entry: ModelEntry, defaults: DefaultsEntry) -> ModelSpec:
         name=name,
         hub=entry.hub,
         revision=entry.revision,
-        path=str(Path(path).expanduser()) if path and path.startswith("~") else path,
+        path=_at_home(path) if path else None,
+        patch=tuple(_at_home(patch) for patch in entry.patch or ()),
         build=_recipe(entry.build) if entry.build else None,
         trust_remote_code=entry.trust_remote_code,
         group=entry.group,
@@ -280,9 +313,14 @@ def _model(name: str, entry: ModelEntry, defaults: DefaultsEntry) -> ModelSpec:
         prompts={name: _prompt(prompt) for name, prompt in prompts.items()},
         greedy=defaults.greedy if entry.greedy is None else entry.greedy,
         invariants=defaults.invariants if entry.invariants is None else entry.invariants,
+        crossings=defaults.crossings if entry.crossings is None else entry.crossings,
         samples=defaults.samples if entry.samples is None else entry.samples,
         timeout=entry.timeout or defaults.timeout,
     )
+
+
+def _at_home(path: str) -> str:
+    return str(Path(path).expanduser()) if path.startswith("~") else path
 
 
 def _recipe(entry: BuildEntry) -> Recipe:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from samebits.compare import changes, compare, disagreements, never_written
 from samebits.comparison import CellResult, SignalComparison, TokenSplit
@@ -10,6 +10,7 @@ from samebits.diagnosing.amounts import figure, some
 from samebits.diagnosing.ending import exit_code
 from samebits.diagnosing.expected import apply_expected
 from samebits.diagnosing.first import first_difference, token_splits
+from samebits.diagnosing.hunt import steps
 from samebits.diagnosing.notes import notes
 from samebits.words import EXPLANATORY, Signal, Verdict
 
@@ -18,15 +19,14 @@ if TYPE_CHECKING:
 
     from samebits.capture import Capture, Failure
     from samebits.compare import TensorSource
+    from samebits.finding import Step
     from samebits.words import CellId
 
 __all__ = [
-    "Judge",
     "Runs",
     "apply_expected",
     "choose_reference",
     "exit_code",
-    "no_ladder",
     "result",
 ]
 
@@ -35,24 +35,6 @@ Runs = tuple["Capture", ...]
 
 ENOUGH: frozenset[Signal] = frozenset({"weights", "hidden_states", "logits"})
 """Without one of these compared, no cell is called identical."""
-
-
-class Judge(Protocol):
-    """Says which kind of difference it is, once bytes are known to differ."""
-
-    def __call__(
-        self, reference: Capture, candidate: Capture, signals: tuple[SignalComparison, ...]
-    ) -> Verdict:
-        """Return DIFFERS, or, where a precision ladder can tell, ROUNDING or DIVERGED."""
-
-
-def no_ladder(
-    reference: Capture,  # noqa: ARG001  a Judge's arguments
-    candidate: Capture,  # noqa: ARG001
-    signals: tuple[SignalComparison, ...],  # noqa: ARG001
-) -> Verdict:
-    """Return DIFFERS: without a precision ladder the kind of difference is not known."""
-    return Verdict.DIFFERS
 
 
 def choose_reference(cells: Mapping[CellId, Runs], stack: str) -> CellId | None:
@@ -71,7 +53,6 @@ def result(
     reference: Runs | None,
     values: TensorSource,
     *,
-    judge: Judge = no_ladder,
     reproduce: str = "",
 ) -> CellResult:
     """Return the verdict on a cell, with all that was found on the way to it.
@@ -81,6 +62,7 @@ def result(
     own = _own_verdict(cell, runs, values)
     if own is not None:
         own = own.model_copy(update={"reference": reference[0].cell if reference else None})
+        own = own.model_copy(update={"steps": _steps_of_unstable(own, runs, reference, values)})
         return own.model_copy(update={"reproduce": reproduce})
     if reference is None:
         headline = "there is no complete and stable cell to compare with"
@@ -88,9 +70,18 @@ def result(
     elif reference[0].cell == cell:
         found = _plain(cell, Verdict.REFERENCE, "the other stacks are compared with this one")
     else:
-        return _compared(reference[0], runs[0], values, judge, reproduce)
+        return _compared(reference[0], runs[0], values, reproduce)
     told = {"notes": notes(runs[0]), "skips": runs[0].skips, "reproduce": reproduce}
     return found.model_copy(update=told)
+
+
+def _steps_of_unstable(
+    found: CellResult, runs: Runs, reference: Runs | None, values: TensorSource
+) -> tuple[Step, ...]:
+    """Return the hunt of a cell that contradicts itself: its first run against the reference's."""
+    if found.verdict != Verdict.UNSTABLE or reference is None or reference[0].cell == found.cell:
+        return ()
+    return steps(reference[0], runs[0], compare(reference[0], runs[0], values), values)
 
 
 def _own_verdict(cell: CellId, runs: Runs, values: TensorSource | None = None) -> CellResult | None:
@@ -125,12 +116,13 @@ def _unstable_names(runs: Runs, values: TensorSource | None) -> tuple[str, ...]:
 
 
 def _compared(
-    reference: Capture, candidate: Capture, values: TensorSource, judge: Judge, reproduce: str
+    reference: Capture, candidate: Capture, values: TensorSource, reproduce: str
 ) -> CellResult:
     signals = compare(reference, candidate, values)
-    verdict, headline = _verdict(reference, candidate, signals, judge)
+    verdict, headline = _verdict(signals)
     first = first_difference(reference, candidate, signals)
     splits = _splits(reference, candidate, signals)
+    same = verdict is Verdict.IDENTICAL
     return CellResult(
         cell=candidate.cell,
         reference=reference.cell,
@@ -144,20 +136,19 @@ def _compared(
         splits=splits,
         skips=candidate.skips,
         notes=notes(candidate, signals),
+        steps=steps(reference, candidate, signals, values) if not same else (),
         reproduce=reproduce,
     )
 
 
-def _verdict(
-    reference: Capture,
-    candidate: Capture,
-    signals: tuple[SignalComparison, ...],
-    judge: Judge,
-) -> tuple[Verdict, str]:
-    """Return the verdict on two sound runs and a line that says it, in this order of rules."""
+def _verdict(signals: tuple[SignalComparison, ...]) -> tuple[Verdict, str]:
+    """Return the verdict on two sound runs and a line that says it, in this order of rules.
+
+    Which kind of difference it is, the precision ladder says later (samebits/thirdlook.py).
+    """
     bearing = [signal for signal in signals if signal.signal not in EXPLANATORY]
     if any(signal.outcome == "differs" for signal in bearing):
-        return judge(reference, candidate, signals), "it differs"
+        return Verdict.DIFFERS, "it differs"
     held = [s for s in bearing if s.outcome == "not compared" and not s.excused]
     if held:
         return Verdict.FAILED, f"{held[0].signal} could not be compared: {held[0].note}"

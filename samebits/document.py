@@ -8,7 +8,10 @@ from pydantic import Field
 
 from samebits.capture import AttentionSignal
 from samebits.comparison import CellResult
+from samebits.crossing import CrossingsReport
+from samebits.finding import RuleText
 from samebits.invariant import InvariantsSignal
+from samebits.provenance import IntegritySignal
 from samebits.record import Record
 from samebits.words import Verdict
 
@@ -59,6 +62,8 @@ class Row(Record):
     """stack -> what attention was resolved to and ran."""
     invariants: dict[str, InvariantsSignal] = Field(default_factory=dict)
     """stack -> the relations that must hold inside its cell."""
+    integrity: dict[str, IntegritySignal] = Field(default_factory=dict)
+    """stack -> whether loading did what it says."""
 
 
 class ExpectedReport(Record):
@@ -109,6 +114,10 @@ class Report(Record):
     stacks: tuple[StackReport, ...]
     checkpoints: tuple[CheckpointReport, ...]
     rows: tuple[Row, ...]
+    crossings: tuple[CrossingsReport, ...] = ()
+    """Checkpoints saved by one stack and loaded by another."""
+    rules: tuple[RuleText, ...] = ()
+    """The rules that spoke of any cell."""
     expected: tuple[ExpectedReport, ...] = ()
     machine: MachineReport | None = None
     counts: dict[Verdict, int] = Field(default_factory=dict)

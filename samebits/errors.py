@@ -38,6 +38,10 @@ class StackError(SamebitsError):
     exit_code = 1
 
 
+class PatchError(SamebitsError):
+    """A patch of a checkpoint cannot be read or does not apply: which file of it, and which hunk."""
+
+
 class CaptureError(SamebitsError):
     """A file that a probe left is missing, torn or not of this format version."""
 

@@ -40,10 +40,33 @@ def standing(relation: Relation, dtype: str) -> Standing:
     """Return how a relation stands in a cell of ``dtype``."""
     if relation.holds:
         return Standing.HOLDS
-    if relation.distance is None or relation.promoted is None or dtype == "float64":
-        return Standing.UNKNOWN
-    before, after = relation.distance.max_abs, relation.promoted.max_abs
+    found = sizes(relation)
+    return Standing.UNKNOWN if found is None or dtype == "float64" else judged(*found)
+
+
+def sizes(relation: Relation) -> tuple[float, float] | None:
+    """Return the difference that a relation is judged by and the same in float64; None: no such.
+
+    It is that of the logits, or of the layers where the logits agree to the byte.
+    """
+    own, promoted = relation.distance, relation.promoted
+    if own is None or own.n_differ:
+        return (own.max_abs, promoted.max_abs) if own and promoted else None
+    pairs = [
+        (layer.distance.max_abs, layer.promoted.max_abs)
+        for layer in relation.layers
+        if layer.promoted
+    ]
+    before, after = zip(*pairs, strict=True) if pairs else ((), ())
+    return (max(before), max(after)) if pairs else None
+
+
+def judged(before: float, after: float) -> Standing:
+    """Return what a difference of ``before`` is that is one of ``after`` in float64.
+
+    One that float64 alone shows, such as 0.0 beside -0.0, has no ratio to judge by.
+    """
     if after <= before * SHRUNK:
         return Standing.SHRINKS
     # NaN is no small remainder
-    return Standing.UNKNOWN if after < before * KEPT else Standing.STAYS
+    return Standing.UNKNOWN if before == 0 or after < before * KEPT else Standing.STAYS

@@ -43,6 +43,8 @@ class LayerDistance(Record):
 
     name: str
     distance: Distance
+    promoted: Distance | None = None
+    """The same in float64."""
 
 
 class TopDifference(Record):
@@ -82,7 +84,7 @@ class Relation(Record):
     """The shape it was tried at, such as ``40 tokens, split at 39``."""
     holds: bool
     """True if every byte that must agree agrees, in every layer, too; for relations of tokens, if
-    the tokens do."""
+    the tokens do and the logits that chose them do not compute another function."""
     distance: Distance | None = None
     """Of the logits, over all rows that must agree; of the whole cache for ``cache contents``; for
     relations of tokens of the logits that chose them, up to where the tokens part."""
@@ -96,6 +98,8 @@ class Relation(Record):
     split: GreedySplit | None = None
     tried: int = 1
     """Shapes tried; the case shown is the worst, or the smallest that fails."""
+    note: str = ""
+    """Why the two ways are not expected to agree at this shape, if the model means them not to."""
 
 
 class Inapplicable(Record):
@@ -132,6 +136,8 @@ class InvariantsSignal(Record):
     relations: tuple[Relation, ...] = ()
     inapplicable: tuple[Inapplicable, ...] = ()
     precision: tuple[Precision, ...] = ()
+    no_precision: str | None = None
+    """Why the precision of activations and logits is not known; None if it is."""
     averages: SampleAverages | None = None
     no_float64: str | None = None
     """Why there are no figures in float64; None if there are."""

@@ -13,21 +13,30 @@ from typing import TYPE_CHECKING, Any
 from samebits import cells
 from samebits.cells import CellRunner
 from samebits.checkpoints import Checkpoint, Checkpoints, builder_of
+from samebits.crossings import Crosser, Party, Subject, rows_to_cross
 from samebits.environment import probe_environment
-from samebits.errors import StackError, nearest
+from samebits.errors import PatchError, StackError, nearest
 from samebits.fingerprint import digest_of_file, machine_fingerprint
+from samebits.ladders import Climber
 from samebits.probing import PROBES, StackProcess, start_process, tail
 from samebits.stacks import Stack, StackBuilder, probes_digest
+from samebits.tracing import runner as tracing
+from samebits.tracing.runner import Tracer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from samebits.capture import Capture
+    from samebits.crossing import CrossingsReport
+    from samebits.ladder import LadderFile
+    from samebits.laddering.asking import Ask
     from samebits.matrix import Matrix, ModelSpec, StackSpec
-    from samebits.plan import Plan
+    from samebits.plan import Plan, PlannedRow
     from samebits.probing import Starter
     from samebits.progress import Progress
     from samebits.store import Store
+    from samebits.trace import Cause
+    from samebits.tracing.question import Asked
     from samebits.words import CellId
 
 Runs = tuple["Capture", "Capture"]
@@ -74,6 +83,9 @@ class Laboratory:
         maker = digest_of_file(PROBES / "probe_build.py")
         self._shelf = Checkpoints(root, Path(matrix.path).parent, maker)
         self._runner = CellRunner(root, store, probes, self._fingerprint, fresh=fresh, sweep=sweep)
+        self._tracer = Tracer(root, store, probes, self._fingerprint, fresh=fresh)
+        self._climber = Climber(root, probes, self._fingerprint, fresh=fresh)
+        self._crosser = Crosser(root, store, probes, self._fingerprint, fresh=fresh)
         self._processes: dict[str, StackProcess] = {}
         stack_builder = StackBuilder(
             root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade
@@ -100,6 +112,67 @@ class Laboratory:
             for cell, hashes in wanted.items():
                 group.create_task(self._captures(cell, tuple(hashes)))
 
+    async def climb(self, asked: Mapping[CellId, Iterable[Ask]]) -> dict[CellId, list[LadderFile]]:
+        """Run cells on the precision ladder: one job for each thing that a cell is asked."""
+        jobs = [(cell, ask) for cell, asks in asked.items() for ask in asks]
+        if jobs:
+            cells = f"{len(asked):,} cell{'s' * (len(asked) > 1)}"
+            self._progress.note(f"third look at {cells}: the precision ladder")
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._climb(cell, ask)) for cell, ask in jobs]
+        found: dict[CellId, list[LadderFile]] = {}
+        for (cell, _), task in zip(jobs, tasks, strict=True):
+            found.setdefault(cell, []).append(task.result())
+        return found
+
+    async def _climb(self, cell: CellId, ask: Ask) -> LadderFile:
+        """Return what one cell, which ran before, left on the ladder."""
+        checkpoint = await asyncio.shield(self._made[cell.model])
+        stack, process = self.stacks[cell.stack], self._processes[cell.stack]
+        model = self._matrix.model(cell.model)
+        return await self._climber.climb(cell, model, checkpoint, stack, process, ask)
+
+    async def causes(self, asked: Mapping[CellId, Asked]) -> dict[CellId, Cause | str]:
+        """Return where cells part from their references, or why tracing both does not say it."""
+        if asked:
+            self._progress.note(f"where it starts: {len(asked):,} pairs are traced")
+        async with asyncio.TaskGroup() as group:
+            tasks = {c: group.create_task(self._cause(c, ask)) for c, ask in asked.items()}
+        return {cell: task.result() for cell, task in tasks.items()}
+
+    async def _cause(self, cell: CellId, asked: Asked) -> Cause | str:
+        checkpoint = await asyncio.shield(self._made[cell.model])
+        subject = tracing.Subject(self._matrix.model(cell.model), checkpoint)
+        parties = [
+            tracing.Party(of, self.stacks[of.stack], self._processes[of.stack])
+            for of in (asked.reference, cell)
+        ]
+        return await self._tracer.cause(subject, parties[0], parties[1], asked)
+
+    async def cross(self) -> tuple[CrossingsReport, ...]:
+        """Save each model in every stack that was observed, and load that in every other one."""
+        rows = rows_to_cross(self._matrix, self._plan)
+        if not rows:
+            return ()
+        models = f"{len(rows):,} model{'s' * (len(rows) > 1)}"
+        self._progress.note(f"{models}: saved by each stack and loaded by every other one")
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(self._cross(row)) for row in rows]
+        return tuple(found for task in tasks if (found := task.result()) is not None)
+
+    async def _cross(self, row: PlannedRow) -> CrossingsReport | None:
+        """Return what became of one model; None if there are no two stacks or no checkpoint."""
+        stacks = [self.stacks[cell.stack] for cell in row.cells if cell.stack in self.stacks]
+        try:
+            checkpoint = await asyncio.shield(self._made[row.model])
+        except BuildFailed:
+            return None
+        if len(stacks) < 2:
+            return None
+        parties = [Party(stack, self._processes[stack.id]) for stack in stacks]
+        subject = Subject(self._matrix.model(row.model), row.variant, checkpoint)
+        return await self._crosser.cross(subject, parties)
+
     async def close(self) -> None:
         """End all processes and tasks."""
         for task in self._made.values():
@@ -107,6 +180,9 @@ class Laboratory:
             with contextlib.suppress(asyncio.CancelledError, BuildFailed):
                 await task
         await asyncio.gather(*(process.close() for process in self._processes.values()))
+        self._crosser.close()
+        for stack in self.stacks.values():
+            shutil.rmtree(self._modules(stack), ignore_errors=True)
 
     async def _build_stacks(self) -> None:
         """Build the stacks of the plan, and those that may have to make a checkpoint for it."""
@@ -156,11 +232,17 @@ class Laboratory:
 
         """
         if model.build is None:
-            found = await asyncio.to_thread(self._shelf.given, model)
+            found = await self._given_checkpoint(model)
         else:
             found = await self._made_checkpoint(model)
         self.checkpoints[model.name] = found
         return found
+
+    async def _given_checkpoint(self, model: ModelSpec) -> Checkpoint:
+        try:
+            return await asyncio.to_thread(self._shelf.given, model)
+        except PatchError as error:
+            raise BuildFailed(str(error)) from error
 
     async def _made_checkpoint(self, model: ModelSpec) -> Checkpoint:
         ordered = [self.stacks[s.id] for s in self._matrix.stacks if s.id in self.stacks]
@@ -218,8 +300,6 @@ class Laboratory:
             path.write_text(json.dumps(self.machine), "utf-8")
         elif path.exists():
             self.machine = json.loads(path.read_text("utf-8"))
-        for stack in self.stacks.values():
-            shutil.rmtree(self._modules(stack), ignore_errors=True)
 
 
 def _no_builder(model: ModelSpec, stacks: Sequence[Stack]) -> str:

@@ -78,6 +78,8 @@ class ModelSpec(Record):
     revision: str | None = None
     path: str | None = None
     """A folder with config.json, relative to matrix.yaml."""
+    patch: tuple[str, ...] = ()
+    """Unified diffs, relative to matrix.yaml, that a copy of the folder is loaded with, in order."""
     build: Recipe | None = None
     trust_remote_code: bool = False
     group: str | None = None
@@ -90,6 +92,8 @@ class ModelSpec(Record):
     """Number of tokens to generate; 0 for none."""
     invariants: bool = True
     """Whether to try the relations that must hold inside one cell."""
+    crossings: bool = True
+    """Whether to save it in each stack and load that in every stack."""
     samples: int = 0
     """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: float
@@ -123,7 +127,7 @@ class Expected(Record):
     stack: tuple[Pattern, ...]
     signal: tuple[Pattern, ...] = ("*",)
     """Signals that may differ; a difference in any other one is not covered."""
-    verdict: Literal["differs", "unstable", "failed"] = "differs"
+    verdict: Literal["differs", "rounding", "diverged", "unstable", "failed"] = "differs"
     reason: str
     reference: str = ""
     """An issue, a pull request, or a file of the release."""

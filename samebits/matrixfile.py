@@ -453,6 +453,8 @@ class DefaultsEntry(Form):
     """Number of tokens to generate; 0 for none."""
     invariants: bool = True
     """Whether to try the relations that must hold inside one cell, such as prefill + decode."""
+    crossings: bool = True
+    """Whether each stack saves the model and every stack loads that."""
     samples: Samples = 0
     """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: Seconds = 120
@@ -469,7 +471,7 @@ class ModelEntry(Form):
     model_config = ConfigDict(
         json_schema_extra={
             "oneOf": [{"required": [source]} for source in ("hub", "path", "build")],
-            "dependentRequired": {"revision": ["hub"]},
+            "dependentRequired": {"revision": ["hub"], "patch": ["path"]},
         }
     )
 
@@ -479,6 +481,8 @@ class ModelEntry(Form):
     """Branch, tag or commit on the hub."""
     path: Given[LineText] = None
     """A folder with config.json, relative to the matrix file."""
+    patch: Given[Different[LineText]] = None
+    """Unified diffs, relative to the matrix file, applied in order to a copy of path."""
     build: Given[Build] = None
     """A tiny checkpoint made from a config; an architecture alone is short for it."""
     trust_remote_code: bool = False
@@ -497,6 +501,8 @@ class ModelEntry(Form):
     """Number of tokens to generate; 0 for none."""
     invariants: Given[bool] = None
     """Whether to try the relations that must hold inside one cell, such as prefill + decode."""
+    crossings: Given[bool] = None
+    """Whether each stack saves the model and every stack loads that."""
     samples: Given[Samples] = None
     """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: Given[Seconds] = None
@@ -538,7 +544,7 @@ class ExpectedEntry(Form):
     """Ids of stacks, or patterns such as "5.*"."""
     signal: Several[SignalPattern] = ["*"]
     """Signals that may differ; a difference in any other one is not covered."""
-    verdict: Literal["differs", "unstable", "failed"] = "differs"
+    verdict: Literal["differs", "rounding", "diverged", "unstable", "failed"] = "differs"
     """What is known to happen."""
     reason: WordsText
     """Why the difference is there."""

@@ -213,7 +213,8 @@ class _PipedProcess:
         try:
             await asyncio.wait_for(self._process.wait(), 5)
         except TimeoutError:
-            self._process.kill()
+            with contextlib.suppress(ProcessLookupError):  # it ended between the two lines
+                self._process.kill()
             await self._process.wait()
 
     def log_tail(self) -> str:

@@ -13,17 +13,22 @@ from samebits import config, diagnose
 from samebits.compare import wanted
 from samebits.document import CheckpointReport, MachineReport, Report, Row, StackReport
 from samebits.environment import shown
+from samebits.findings import registry
+from samebits.findings.case import Case
 from samebits.fingerprint import digest_of_file
 from samebits.laboratory import Laboratory
 from samebits.plan import Selection, plan, reproduce
 from samebits.record import Record
 from samebits.store import Store
+from samebits.thirdlook import third_look
+from samebits.tracing.question import with_causes
 from samebits.words import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from samebits.comparison import CellResult
+    from samebits.crossing import Crossing, CrossingsReport
     from samebits.matrix import Matrix
     from samebits.plan import Plan, PlannedRow
     from samebits.progress import Progress
@@ -45,6 +50,8 @@ class Order(Record):
     """Resolve the stacks anew."""
     sweep: bool = False
     """Try the relations inside a cell at every length residue and every split."""
+    causes: bool = False
+    """Trace where it starts for rounding and expected differences, too."""
     jobs: int | None = None
     """Cells that run at a time; None: one for each core."""
     command: str = ""
@@ -81,19 +88,30 @@ async def run_matrix(
     )
     try:
         runs = await laboratory.observe()
+        crossings = await laboratory.cross()
         results = _results(order, planned, runs, store)
         missing = _missing_values(results, runs, store)
         await laboratory.look_again(missing)
+        if missing:
+            results = _results(order, planned, runs, store)
+        results = await third_look(results, runs, store, laboratory.climb)
+        traced = None if order.causes else _unexplained(results, matrix)
+        results = await with_causes(results, runs, laboratory.causes, traced)
     finally:
         await laboratory.close()
         shown_progress.close()
-    if missing:
-        results = _results(order, planned, runs, store)
-    report = _report(order, planned, matrix, laboratory, runs, results)
+    report = _report(order, planned, matrix, laboratory, runs, results, crossings)
     took = round(time.monotonic() - clock, 1)
     stamp = started.isoformat(timespec="seconds").replace("+00:00", "Z")
     locks = {_lock_path(stack.id): stack.lock for stack in laboratory.stacks.values()}
     return report.model_copy(update={"started": stamp, "seconds": took}), locks
+
+
+def _unexplained(results: list[CellResult], matrix: Matrix) -> set[CellId]:
+    """Return the cells that make the run fail: those whose cause somebody will ask for."""
+    everything = plan(matrix, Selection()).cells
+    judged, _ = diagnose.apply_expected(results, matrix.expected, everything)
+    return {result.cell for result in judged if not result.verdict.passes}
 
 
 def _reference(row: PlannedRow, runs: Mapping[CellId, diagnose.Runs]) -> CellId | None:
@@ -148,9 +166,11 @@ def _report(
     laboratory: Laboratory,
     runs: Mapping[CellId, diagnose.Runs],
     found: list[CellResult],
+    crossings: tuple[CrossingsReport, ...],
 ) -> Report:
     everything = plan(matrix, Selection()).cells
-    results, expected = diagnose.apply_expected(found, matrix.expected, everything)
+    judged, expected = diagnose.apply_expected(found, matrix.expected, everything)
+    results = tuple(_named(result, runs, crossings) for result in judged)
     stacks = tuple(_stack(stack, matrix, laboratory) for stack in planned.stacks)
     code, reasons = diagnose.exit_code(results, expected, stacks)
     by_cell = {result.cell: result for result in results}
@@ -165,11 +185,41 @@ def _report(
         stacks=stacks,
         checkpoints=_checkpoints(planned, laboratory),
         rows=tuple(_row(row, matrix, by_cell, runs) for row in planned.rows),
+        crossings=crossings,
+        rules=registry.texts(found.code for result in results for found in result.findings),
         expected=expected,
         machine=_machine(laboratory),
         counts=_counts(results),
         exit_code=code,
         reasons=reasons,
+    )
+
+
+def _named(
+    result: CellResult,
+    runs: Mapping[CellId, diagnose.Runs],
+    crossings: tuple[CrossingsReport, ...],
+) -> CellResult:
+    """Return the result with the findings of every rule that speaks of its cell."""
+    compared = result.reference is not None and result.reference != result.cell
+    case = Case(
+        capture=runs[result.cell][0],
+        reference=runs[result.reference][0] if compared and result.reference else None,
+        signals=result.signals,
+        steps=result.steps,
+        crossings=_into(result.cell, crossings),
+    )
+    return result.model_copy(update={"findings": registry.findings(case)})
+
+
+def _into(cell: CellId, crossings: tuple[CrossingsReport, ...]) -> tuple[Crossing, ...]:
+    """Return what the cell's stack makes of its model as each stack saved it."""
+    return tuple(
+        crossing
+        for found in crossings
+        if (found.model, found.variant) == (cell.model, str(cell.variant))
+        for crossing in found.crossings
+        if crossing.loader == cell.stack
     )
 
 
@@ -195,6 +245,11 @@ def _row(
             cell.stack: relations
             for cell in row.cells
             if (relations := runs[cell][0].signals.invariants) is not None
+        },
+        integrity={
+            cell.stack: load
+            for cell in row.cells
+            if (load := runs[cell][0].signals.integrity) is not None
         },
     )
 

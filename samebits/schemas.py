@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from samebits.capture import Capture
+from samebits.crossing import CrossingsFile, SavedModel
 from samebits.document import Report
+from samebits.ladder import LadderFile
 from samebits.matrixfile import MatrixFile
+from samebits.trace import Trace
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -26,6 +29,10 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "matrix.schema.json": (MatrixFile, "matrix.yaml"),
     "capture.schema.json": (Capture, "capture of one run of one cell"),
+    "saved.schema.json": (SavedModel, "saved.json of a model that a stack saved"),
+    "crossings.schema.json": (CrossingsFile, "what one stack makes of a model that others saved"),
+    "ladder.schema.json": (LadderFile, "what one cell leaves on the precision ladder"),
+    "trace.schema.json": (Trace, "every operation of one prompt of one cell"),
     "report.schema.json": (Report, "report.json"),
 }
 

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import json
+from pathlib import Path
 
 READY = {"ready": {"platform": "Linux", "cpu": "fake"}}
 
@@ -85,3 +86,47 @@ class FakeStarter:
             raise made
         self.processes.append(made)
         return made
+
+
+class Crossed:
+    """What probe_crossing leaves, as one test tells it; remembers the jobs."""
+
+    def __init__(self, saves=None, loads=None, crashes=()):
+        self.saves = saves or {}
+        self.loads = loads or {}
+        self.crashes = set(crashes)
+        self.jobs = []
+
+    def __call__(self, job):
+        self.jobs.append(job)
+        return self.save(job) if job["kind"] == "save" else self.load(job)
+
+    def save(self, job):
+        said = self.saves.get(job["stack"], {"outcome": "saved"})
+        if said is None:
+            return ended(job, exit=None, signal=9)
+        folder = Path(job["out"])
+        assert not folder.exists()
+        folder.mkdir(parents=True)
+        head = {"model": job["name"], "variant": job["variant_name"], "stack": job["stack"]}
+        (folder / "saved.json").write_text(json.dumps(head | said))
+        return ended(job)
+
+    def load(self, job):
+        loader = job["stack"]
+        if (loader, "original") in self.crashes:
+            return ended(job, exit=None, signal=11)
+        found = []
+        for saver, folder in job["savers"].items():
+            assert (Path(folder) / "saved.json").exists()
+            if (loader, saver) in self.crashes:
+                break
+            said = self.loads.get((saver, loader), {"outcome": "same bits"})
+            found.append({"saver": saver, "loader": loader} | said)
+        head = {"model": job["name"], "variant": job["variant_name"], "stack": loader}
+        Path(job["result"]).parent.mkdir(parents=True, exist_ok=True)
+        Path(job["result"]).write_text(json.dumps(head | {"crossings": found}))
+        return ended(job, exit=None, signal=11) if len(found) < len(job["savers"]) else ended(job)
+
+    def did(self):
+        return sorted((job["kind"], job["stack"]) for job in self.jobs)

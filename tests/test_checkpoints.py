@@ -1,11 +1,13 @@
 """Which files a model is loaded from, who makes them, and when they are others."""
 
 import json
+from pathlib import Path
 
 import pytest
 from builders import built_stack, model_spec
 
 from samebits.checkpoints import Checkpoint, Checkpoints, builder_of, read_facts
+from samebits.errors import PatchError
 from samebits.matrix import Recipe
 
 OLD, NEW = built_stack("4.48", "gpt2", "llama"), built_stack("5.0", "gpt2", "llama", "qwen3")
@@ -116,9 +118,56 @@ def test_a_folder_is_relative_to_the_matrix_and_known_by_its_content(shelf, tmp_
     found = shelf.given(model_spec(path="models"))
     assert found.source == str((tmp_path / "models").resolve())
     assert found.said == "path models"
+    absolute = shelf.given(model_spec(path=str(tmp_path / "models")))
+    assert absolute.source == found.source
+    assert absolute.said == "path models"
     assert found.pinned
     (tmp_path / "models" / "config.json").write_text('{"a": 1}', "utf-8")
     assert shelf.given(model_spec(path="models")).digest != found.digest
+
+
+DIFF = "--- a/code.py\n+++ b/code.py\n@@ -1 +1 @@\n-one\n+two\n"
+
+
+@pytest.fixture
+def patched(tmp_path):
+    """A folder, two patches of it, and the model that names all three."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "code.py").write_text("one\n", "utf-8")
+    (tmp_path / "first.diff").write_text(DIFF, "utf-8")
+    (tmp_path / "second.diff").write_text(DIFF.replace("two", "2").replace("one", "two"), "utf-8")
+    return model_spec(path="models", patch=("first.diff", "second.diff"))
+
+
+def test_a_patched_folder_is_a_copy_and_says_its_patches(shelf, patched, tmp_path):
+    found = shelf.given(patched)
+    assert found.said == "path models + first.diff + second.diff"
+    assert Path(found.source).parent == tmp_path / "work" / "checkpoints"
+    assert (Path(found.source) / "code.py").read_text("utf-8") == "2\n"
+    assert (tmp_path / "models" / "code.py").read_text("utf-8") == "one\n"
+
+
+def test_a_patched_folder_is_known_by_its_content(shelf, patched, tmp_path):
+    found = shelf.given(patched)
+    assert found.digest != shelf.given(model_spec(path="models")).digest
+    assert shelf.given(patched) == found
+    (tmp_path / "models" / "code.py").write_text("2\n", "utf-8")
+    assert shelf.given(model_spec(path="models")).digest == found.digest
+
+
+def test_another_patch_makes_another_copy(shelf, patched, tmp_path):
+    first = shelf.given(patched)
+    (tmp_path / "second.diff").write_text(DIFF.replace("two", "3").replace("one", "two"), "utf-8")
+    again = shelf.given(patched)
+    assert again.source != first.source
+    assert (Path(again.source) / "code.py").read_text("utf-8") == "3\n"
+
+
+def test_a_patch_that_does_not_apply_leaves_no_copy(shelf, patched, tmp_path):
+    (tmp_path / "models" / "code.py").write_text("other\n", "utf-8")
+    with pytest.raises(PatchError, match="hunk 1"):
+        shelf.given(patched)
+    assert list((tmp_path / "work" / "checkpoints").glob("*")) == []
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,16 @@ def test_defaults():
     assert [item.length for item in model.prompts["padded"].batch] == [5, 13]
 
 
+@pytest.mark.parametrize("default", [True, False])
+def test_whether_a_model_crosses_is_its_own_to_say(default):
+    text = f"defaults: {{crossings: {str(default).lower()}}}\n"
+    text += (
+        f"models: {{a: {{build: t5}}, b: {{build: t5, crossings: {str(not default).lower()}}}}}\n"
+    )
+    assert [model.crossings for model in read(text).models] == [default, not default]
+    assert all(model.crossings for model in read(ONE_MODEL).models)
+
+
 def test_everything_that_can_be_said(tmp_path):
     (tmp_path / "ckpt").mkdir()
     (tmp_path / "ckpt" / "config.json").write_text("{}", encoding="utf-8")
@@ -212,6 +222,9 @@ MISTAKES = {
     "bad hub id": ("models: {m: {hub: a b}}\n", '1:19: hub: "a b" is no hub id: write one such as "org/name"'),
     "revision without hub": ("models: {m: {build: llama, revision: main}}\n", "1:38: revision: only a model with hub: has revisions: remove the key"),
     "path that is not there": ("models: {m: {path: nope}}\n", '1:20: path: "nope" does not exist: it is relative to the matrix file'),
+    "patch without path": ("models: {m: {build: llama, patch: a.diff}}\n", "1:35: patch: only a folder, path:, can be patched: remove the key"),
+    "no patches": ("models: {m: {build: llama, patch: []}}\n", "1:28: patch is empty: write at least one, or remove the key"),
+    "patch twice": ("models: {m: {build: llama, patch: [a.diff, a.diff]}}\n", '1:28: patch: "a.diff" is listed twice: remove one'),
     "path with NUL": ('models: {m: {path: "a\\0b"}}\n', '1:20: path: "a\\x00b" is not a line of text: write one line with something in it'),
     "architecture is missing": ("models: {m: {build: {seed: 1}}}\n", "1:14: architecture is missing: write a model_type such as llama"),
     "unknown head": ("models: {m: {build: {architecture: t5, head: seq2seq}}}\n", '1:46: head: "seq2seq" is not known: did you mean "seq2seq-lm"?'),
@@ -237,7 +250,7 @@ MISTAKES = {
     "expected with an empty reason": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: ' '}]\n", "2:49: reason: the text is empty: write a sentence"),
     "expected without a model": (ONE_MODEL + "expected: [{stack: '5.x', reason: r}]\n", '2:12: model is missing: name the models, "*" for all'),
     "unknown verdict": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: fails}]\n", '2:61: verdict: "fails" is not known: did you mean "failed"?'),
-    "verdict of a wrong kind": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: 1}]\n", '2:61: verdict: the number 1 is not known: choose from "differs", "unstable", "failed"'),
+    "verdict of a wrong kind": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: 1}]\n", '2:61: verdict: the number 1 is not known: choose from "differs", "rounding", "diverged", "unstable", "failed"'),
     "no list": (ONE_MODEL + "expected: {model: llama}\n", "2:1: expected: write a list instead of a mapping"),
     "not a mapping": ("- a\n", "1:1: the file is not a mapping: begin with models: and what to compare"),
     "empty file": ("", "1:1: the file says nothing"),
@@ -422,3 +435,47 @@ def test_what_is_sound_is_read(stacks, dtypes):
     assert {stack.id for stack in matrix.stacks} == set(stacks)
     assert matrix.reference == matrix.stacks[0].id
     assert [variant.dtype for variant in matrix.models[0].variants] == dtypes
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with a model in it, a patch of it, and one of another model."""
+    (tmp_path / "ckpt").mkdir()
+    (tmp_path / "ckpt" / "config.json").write_text("{}\n", encoding="utf-8")
+    diff = "--- a/config.json\n+++ b/config.json\n@@ -1 +1 @@\n-{}\n+[]\n"
+    (tmp_path / "good.diff").write_text(diff, encoding="utf-8")
+    (tmp_path / "bad.diff").write_text(diff.replace("{}", "3"), encoding="utf-8")
+    return tmp_path
+
+
+def model_with(folder, patch):
+    path = folder / "matrix.yaml"
+    path.write_text(f"models:\n  m: {{path: ckpt, patch: {patch}}}\n", encoding="utf-8")
+    return config.load(path).models[0]
+
+
+def test_a_patch_or_several(folder):
+    (folder / "next.diff").write_text(
+        "--- a/config.json\n+++ b/config.json\n@@ -1 +1 @@\n-[]\n+3\n", encoding="utf-8"
+    )
+    assert model_with(folder, "good.diff").patch == ("good.diff",)
+    assert model_with(folder, "[good.diff, next.diff]").patch == ("good.diff", "next.diff")
+
+
+@pytest.mark.parametrize(
+    ("patch", "said"),
+    [
+        ("bad.diff", '2:26: patch: "bad.diff" does not apply: hunk 1 of "config.json" (line 1): '),
+        ("[good.diff, bad.diff]", '2:38: patch: "bad.diff" does not apply: hunk 1'),
+        ("[good.diff, god.diff]", '2:38: patch: "god.diff" does not exist: did you mean "good.diff"?'),
+        ("none.txt", '2:26: patch: "none.txt" does not exist: it is relative to the matrix file'),
+        ("ckpt", '2:26: patch: "ckpt" cannot be read: '),
+        ("ckpt/config.json", '2:26: patch: "config.json" changes nothing that can be patched'),
+        ("3", '2:26: patch: unquoted, 3 is the number 3 to YAML: quote it: "3"'),
+    ],
+)  # fmt: skip
+def test_a_patch_that_does_not_apply_is_a_mistake_in_the_file(folder, patch, said):
+    with pytest.raises(MatrixError) as caught:
+        model_with(folder, patch)
+    (problem,) = caught.value.problems
+    assert f"matrix.yaml:{said}" in problem

@@ -27,7 +27,9 @@ from builders import (
 from samebits.capture import FormulaFacts
 from samebits.diagnose import apply_expected, choose_reference, exit_code, result
 from samebits.document import ExpectedReport, StackReport
+from samebits.ladder import Ladder
 from samebits.matrix import Expected
+from samebits.thirdlook import with_ladder
 from samebits.words import Verdict
 
 
@@ -97,20 +99,6 @@ def test_differs(memory):
     assert found.first.signal == "logits"
     assert found.headline == found.first.what
     assert found.headline.startswith("logits: prompt short: 1 of 48 elements, max abs 0.5 (")
-
-
-def test_a_judge_says_which_kind_of_difference_it_is(memory):
-    seen = []
-
-    def judge(reference, candidate, signals):
-        seen.append((str(reference.cell), str(candidate.cell), len(signals)))
-        return Verdict.ROUNDING
-
-    other = runs(memory, forward=moved(memory)[1])
-    assert verdict_on(memory, *other, judge=judge).verdict == Verdict.ROUNDING
-    assert seen == [("llama/float32-sdpa@4.48", "llama/float32-sdpa@5.0", 8)]
-    verdict_on(memory, *runs(memory), judge=judge)
-    assert len(seen) == 1
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("a",)], ids=["both", "one"])
@@ -741,3 +729,35 @@ def test_rounding_and_absence_pass(memory):
     assert exit_code(world.results, [], [])[0] == 0
     fixed = ExpectedReport(line=0, text="t", reason="r", fixed=("x",))
     assert "an entry: x" in exit_code(world.results, [fixed], [])[1][0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "told", "verdict", "fixed"),
+    [
+        ("differs", "rounding", "expected", ()),
+        ("differs", "diverged", "expected", ()),
+        ("differs", "undecided", "expected", ()),
+        ("rounding", "rounding", "expected", ()),
+        ("rounding", "diverged", "diverged", ()),
+        ("rounding", "undecided", "differs", ()),
+        ("diverged", "diverged", "expected", ()),
+        ("diverged", "undecided", "differs", ()),
+        ("diverged", "rounding", "rounding", ("llama", "5.0")),
+    ],
+)
+def test_an_entry_may_say_which_kind_of_difference_it_expects(memory, entry, told, verdict, fixed):
+    world = World(memory, llama__old=other_logits(memory))
+    said = Ladder(kind=told, rule="slope", reason="")
+    world.results[1] = with_ladder(world.results[1], said)
+    results, (report,) = world.apply(expected(verdict=entry))
+    assert results[1].verdict == verdict
+    assert report.fixed == fixed
+
+
+def test_a_difference_that_is_rounding_passes_without_an_entry(memory):
+    world = World(memory, llama__old=other_logits(memory))
+    world.results[1] = with_ladder(
+        world.results[1], Ladder(kind="rounding", rule="slope", reason="")
+    )
+    results, _ = world.apply()
+    assert exit_code(results, [], []) == (0, ())

@@ -1,10 +1,12 @@
+import importlib.util
 import math
 import sys
+from pathlib import Path
 
 import pytest
 
 from samebits.invariance import KEPT, SHRUNK, Standing, standing
-from samebits.invariant import Distance, Relation
+from samebits.invariant import Distance, LayerDistance, Relation
 from samebits.words import DTYPES
 
 
@@ -76,8 +78,56 @@ def test_a_difference_of_bytes_alone_is_not_broken():
     assert standing(relation(0.0, 0.0), "float32") == Standing.SHRINKS
 
 
-def test_what_is_there_only_in_float64_is_broken():
-    assert standing(relation(0.0, 1e-15), "float32") == Standing.STAYS
+def test_what_is_there_only_in_float64_has_no_ratio_to_judge_by():
+    """0.0 and -0.0 are other bytes and no distance; float64's rounding is one."""
+    assert standing(relation(0.0, 1e-15), "float32") == Standing.UNKNOWN
+
+
+def layered(own, promoted):
+    """A relation whose logits agree to the byte and whose layers do not."""
+    return Relation(
+        relation="causality",
+        case="3 tokens",
+        holds=False,
+        distance=Distance(n=8, n_differ=0, max_abs=0, mean_abs=0),
+        promoted=Distance(n=8, n_differ=1, max_abs=1e-16, mean_abs=1e-17),
+        layers=tuple(
+            LayerDistance(
+                name=f"layers.{i}",
+                distance=distance(own * i),
+                promoted=None if promoted is None else distance(promoted * i),
+            )
+            for i in range(3)
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("promoted", "stands"),
+    [(1e-15, Standing.SHRINKS), (1e-7, Standing.STAYS), (None, Standing.UNKNOWN)],
+)
+def test_layers_tell_where_the_logits_agree(promoted, stands):
+    assert standing(layered(1e-7, promoted), "float32") == stands
+
+
+def probes_rule():
+    path = Path(__file__).parent.parent / "probes" / "probe_relations_rule.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_probes_call_the_same_broken(dtype):
+    rule = probes_rule()
+    assert (rule.SHRUNK, rule.KEPT) == (SHRUNK, KEPT)
+    sizes = [0.0, 5e-324, *(10.0**e for e in range(-18, 5)), sys.float_info.max, math.inf, math.nan]
+    edges = [f(s * k, 0.0) for s in sizes for k in (SHRUNK, KEPT) for f in (max, math.nextafter)]
+    for own in sizes:
+        for promoted in (*sizes, *edges, *(own * k for k in (SHRUNK, KEPT))):
+            broken = standing(relation(own, promoted), dtype) == Standing.STAYS
+            assert rule.stays(own, promoted, dtype) == broken, (own, promoted)
 
 
 @pytest.mark.parametrize("size", [math.nan, math.inf, sys.float_info.max])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from builders import built_stack, capture, model_spec, stack_spec
-from fakes import FakeStarter, ended
+from fakes import Crossed, FakeStarter, ended
 
 from samebits.errors import StackError
 from samebits.laboratory import Laboratory
@@ -415,3 +415,68 @@ def test_slots_bound_the_cells_of_all_stacks_together(tmp_path):
 def test_without_a_number_there_is_a_slot_for_each_core(tmp_path, monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(7))
     assert Bench(tmp_path, slots=None).make()._slots._value == 7
+
+
+# crossings
+
+
+def crossed(root, *models, **options):
+    """Observe and cross; return savers and loaders by model, and what was told."""
+    crossing = Crossed()
+
+    def does(job):
+        return crossing(job) if job["kind"] in {"save", "load"} else probe(job)
+
+    bench = Bench(root, *models, does=dict.fromkeys(STACKS, does), **options)
+
+    async def main():
+        laboratory = bench.make()
+        try:
+            await laboratory.observe()
+            return await asyncio.wait_for(laboratory.cross(), 10)
+        finally:
+            await laboratory.close()
+
+    found = asyncio.run(main())
+    pairs = {m.model: [(c.saver, c.loader) for c in m.crossings] for m in found}
+    return pairs, bench.told.of("note")
+
+
+def test_every_model_crosses_between_all_stacks(tmp_path):
+    pairs, notes = crossed(tmp_path, recipe(), recipe("small", "llama"))
+    every = [(saver, loader) for saver in STACKS for loader in STACKS]
+    assert pairs == {"llama": every, "small": every}
+    assert notes == ["note 2 models: saved by each stack and loaded by every other one"]
+
+
+def test_a_stack_that_was_not_built_takes_no_part(tmp_path):
+    pairs, _ = crossed(tmp_path, failing=("4.57",))
+    assert {stack for pair in pairs["llama"] for stack in pair} == {"4.48", "5.0"}
+    assert crossed(tmp_path, failing=("4.57", "5.0"))[0] == {}
+
+
+def test_a_model_without_a_checkpoint_does_not_cross(tmp_path):
+    pairs, _ = crossed(tmp_path, recipe(), recipe("nobody"))
+    assert list(pairs) == ["llama"]
+
+
+def test_nothing_crosses_where_it_is_switched_off(tmp_path):
+    off = model_spec("llama", build=Recipe(architecture="llama"), crossings=False)
+    assert crossed(tmp_path, off) == ({}, [])
+
+
+def test_a_run_leaves_no_copies_of_remote_code(tmp_path):
+    bench = Bench(tmp_path)
+
+    async def main():
+        laboratory = bench.make()
+        await laboratory.observe()
+        folders = [laboratory._modules(stack) for stack in laboratory.stacks.values()]
+        for folder in folders:
+            folder.mkdir(parents=True)
+        await laboratory.close()
+        return folders
+
+    folders = asyncio.run(main())
+    assert len(folders) == 3
+    assert not any(folder.exists() for folder in folders)

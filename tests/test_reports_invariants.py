@@ -89,7 +89,7 @@ def test_the_sample_shows_every_kind_of_fact():
     relations = [case for s in found for case in s.relations]
     for field in ("distance", "promoted", "layers", "positions", "top", "cache", "split"):
         assert any(getattr(case, field) for case in relations), field
-    for field in InvariantsSignal.model_fields:
+    for field in set(InvariantsSignal.model_fields) - {"no_precision"}:  # has a test of its own
         assert any(getattr(s, field) for s in found), field
 
 
@@ -260,6 +260,45 @@ def test_a_difference_of_the_layers_alone_has_a_figure():
     assert f"| differs in the layers 2.0e-06 ({DASH}) |" in section(row(x5_0=signal(case)))
 
 
+def test_layers_alone_are_judged_by_their_own_float64():
+    def found(promoted):
+        layers = (
+            LayerDistance(name="layer 0", distance=distance(2e-6), promoted=distance(promoted)),
+        )
+        case = relation(NAME, "a", 0.0, promoted=0.0, layers=layers)
+        same = case.distance.model_copy(update={"n_differ": 0})
+        return section(row(x5_0=signal(case.model_copy(update={"distance": same}))))
+
+    assert "| in the layers 2.0e-06 (1.0e-15) |" in found(1e-15)
+    assert "| **broken** in the layers 2.0e-06 (2.0e-06) |" in found(2e-6)
+
+
+BY_DESIGN = "by design: this dynamic rope has other frequencies beyond 32 tokens"
+
+
+def test_a_rope_that_depends_on_the_length_is_no_defect_of_the_cache():
+    meant = signal(relation(NAME, "40 tokens", 0.5, promoted=0.5, note=BY_DESIGN))
+    wrong = signal(relation(NAME, "40 tokens", 0.5, promoted=0.5))
+    text = section(row("dynamic", x5_0=meant, x5_9=meant), row("plain", x5_0=wrong))
+    assert "dynamic on 5.0, 5.9 (by design of its rope); plain on 5.0." in text
+    assert f"- dynamic, {NAME}: {BY_DESIGN}.\n" in text
+    assert "- plain" not in text
+    assert f"On 5.0, 5.9 {BY_DESIGN}." in page(row(x5_0=meant, x5_9=meant))
+    assert "On 5.0" not in page(row(x5_0=wrong))
+    both = (row("dynamic", x5_0=meant), row("plain", x5_0=wrong))
+    line = broken_line(sample_report().model_copy(update={"rows": both}))
+    assert "dynamic on 5.0 (1 relation, by design of its rope)" in line
+    assert "plain on 5.0 (1 relation)" in line
+
+
+def test_one_relation_that_is_not_meant_keeps_the_model_accused():
+    meant = relation(NAME, "40 tokens", 0.5, promoted=0.5, note=BY_DESIGN)
+    wrong = relation("causality", "40 tokens", 0.5, promoted=0.5)
+    text = section(row(x5_0=signal(meant, wrong)))
+    assert "m on 5.0.\n" in text
+    assert f"- m, {NAME}: {BY_DESIGN}.\n" in text
+
+
 def test_every_relation_has_names_for_its_two_ways():
     assert tuple(WAYS) == RELATIONS
 
@@ -421,6 +460,13 @@ def test_a_coarse_row_without_relations_is_shown_all_the_same():
     found = signal(precision=(precise("logits", "float32", 23, 7),))
     assert "logits are float32, but every value fits bfloat16" in section(row(x5_0=found))
     assert "every value fits bfloat16" in page(row(x5_0=found))
+
+
+def test_a_forward_that_was_refused_leaves_its_precision_unknown():
+    found = signal(holding(NAME), no_precision="ValueError: no")
+    text = page(row(x5_0=found))
+    said = "float32-sdpa on 5.0: not known of activations and logits: ValueError: no"
+    assert f"- {said}\n" in text
 
 
 def averaged(factor=1.0, samples=1000, **layers):

@@ -179,7 +179,7 @@ def _output(
 ) -> ItemComparison:
     """Compare two outputs of a forward, its padding apart; ``tokens`` says they are logits."""
     real = real_rows(both[0], reference) if on_axis else None
-    if real is None and reference.hash != candidate.hash and _may_hide_padding(both, reference):
+    if real is None and reference.hash != candidate.hash and may_hide_padding(both, reference):
         return ItemComparison(
             name=name,
             outcome="not compared",
@@ -212,7 +212,7 @@ def real_rows(forward: ForwardFacts, ref: TensorRef) -> NDArray[np.bool_] | None
     return row_mask(ranges, ref.shape)
 
 
-def _may_hide_padding(both: Forwards, ref: TensorRef) -> bool:
+def may_hide_padding(both: Forwards, ref: TensorRef) -> bool:
     """Return True if some axis is as long as the padded prompt, or as all its rows in a line.
 
     An output without such an axis, like one row of scores for each text, holds no padding.
@@ -240,7 +240,7 @@ def _prompt_layers(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
             pair, "hidden_states", prompt, reference=not layers[0], candidate=not layers[1]
         )
         return
-    for index, mine, theirs in _layer_pairs(*layers):
+    for index, mine, theirs in layer_pairs(*layers):
         yield _layer(pair, prompt, both, index, mine, theirs)
 
 
@@ -261,7 +261,7 @@ def _layer(
     return _output(pair, name, both, mine.ref, theirs.ref, on_axis=on_axis)
 
 
-def _layer_pairs(reference: tuple[Layer, ...], candidate: tuple[Layer, ...]) -> list[LayerPair]:
+def layer_pairs(reference: tuple[Layer, ...], candidate: tuple[Layer, ...]) -> list[LayerPair]:
     """Pair layers by position, or by name where position cannot be trusted.
 
     Position is trusted if the counts agree and no name stands at two positions.

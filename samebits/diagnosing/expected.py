@@ -16,18 +16,28 @@ if TYPE_CHECKING:
     from samebits.matrix import Expected
     from samebits.words import CellId
 
-Kind = Literal["differs", "unstable", "failed"]
+Kind = Literal["differs", "rounding", "diverged", "unstable", "failed"]
 Item = tuple[Literal["model", "stack"], str]
 
 KINDS: dict[Kind, frozenset[Verdict]] = {
     "differs": frozenset({Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED}),
+    "rounding": frozenset({Verdict.ROUNDING}),
+    "diverged": frozenset({Verdict.DIVERGED}),
     "unstable": frozenset({Verdict.UNSTABLE}),
     "failed": frozenset({Verdict.FAILED}),
 }
-"""What an entry's ``verdict`` covers."""
+"""What an entry's ``verdict`` covers.
+
+``differs`` covers a difference of any kind. ``rounding`` expects no more than rounding: the cell
+would pass without it, and one that comes to diverge is not covered.
+"""
 
 UNTELLING: dict[Kind, frozenset[Verdict]] = {
     "differs": frozenset({Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE}),
+    "rounding": frozenset(
+        {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.DIFFERS, Verdict.DIVERGED}
+    ),
+    "diverged": frozenset({Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.DIFFERS}),
     "unstable": frozenset({Verdict.FAILED}),
     "failed": frozenset({Verdict.UNSTABLE}),
 }

@@ -58,6 +58,8 @@ SAID = {
 }
 """What is said of one and of several that are not broken."""
 
+BY_DESIGN = " (by design of its rope)"
+
 _NUMBER = re.compile("[0-9]{1,9}")
 
 
@@ -83,8 +85,11 @@ def invariants(report: Report) -> Markdown:
 def broken_line(report: Report) -> str:
     """Return the models with a broken relation, on which stacks; '' if there is none."""
     places = _places(lines(report.rows))
+    designed = _designed(lines(report.rows))
     said = [
-        f"{model} on {', '.join(stacks)} ({plural(n, 'relation')})" for model, stacks, n in places
+        f"{model} on {', '.join(stacks)} ({plural(n, 'relation')}"
+        f"{', by design of its rope' if model in designed else ''})"
+        for model, stacks, n in places
     ]
     return f"Broken inside one version: {_first(said)}" if said else ""
 
@@ -123,7 +128,18 @@ def _extent(found: list[Line]) -> str:
 
 
 def _where(found: list[Line]) -> str:
-    return _first(f"{model} on {', '.join(stacks)}" for model, stacks, _ in _places(found))
+    designed = _designed(found)
+    return _first(
+        f"{model} on {', '.join(stacks)}{BY_DESIGN if model in designed else ''}"
+        for model, stacks, _ in _places(found)
+    )
+
+
+def _designed(found: list[Line]) -> set[str]:
+    """Return the models of which everything that is broken is meant to be so."""
+    broken = [line for line in found if line.on(Standing.STAYS)]
+    models = {line.row.model for line in broken}
+    return models - {line.row.model for line in broken if not line.by_design()}
 
 
 def _first(parts: Iterable[str]) -> str:
@@ -170,7 +186,24 @@ def _broken(found: list[Line]) -> Markdown:
     rest = len(rows) - MOST_BROKEN
     more = fill("… and {} more, which the next table counts.", count(rest)) if rest > 0 else EMPTY
     drawn = table(headers, rows[:MOST_BROKEN], right=headers[3:5])
-    return page([titled("Broken, with the largest differences"), drawn, more])
+    title = titled("Broken, with the largest differences")
+    return page([title, drawn, more, bullets(_notes(found))])
+
+
+def _notes(found: list[Line]) -> list[Markdown]:
+    """Return what is broken by design: no defect of a cache, whatever the figures look like."""
+    notes: dict[str, dict[str, dict[str, None]]] = {}
+    for line in found:
+        for stack in line.on(Standing.STAYS):
+            worst = line.worst(stack)
+            if worst and worst.note:
+                relations = notes.setdefault(worst.note, {}).setdefault(line.row.model, {})
+                relations[line.name] = None
+    return [
+        fill("{}, {}: {}.", model, "; ".join(relations), note)
+        for note, models in notes.items()
+        for model, relations in models.items()
+    ]
 
 
 def _broken_row(same: list[Line]) -> list[str]:

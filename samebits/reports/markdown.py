@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from samebits.reports import environment, guide, kernels, known, overview, stories
 from samebits.reports.blocks import page
+from samebits.reports.crossings import crossings
+from samebits.reports.findings import findings
+from samebits.reports.integrity import loading
 from samebits.reports.invariants import invariants
 from samebits.reports.pages import pages
 
@@ -23,7 +26,10 @@ def render(report: Report) -> dict[str, str]:
         overview.opening(report),
         overview.attention_needed(report),
         overview.summary(report),
+        findings(report),
+        loading(report),
         invariants(report),
+        crossings(report),
         stories.what_changed(report),
         known.expected_differences(report),
         known.absent(report),

@@ -103,6 +103,12 @@ class Trouble(NamedTuple):
     shared: Shared
 
 
+def verdict_word(cell: CellResult) -> str:
+    """Return the verdict; of an expected difference also its kind, once the ladder has told it."""
+    told = cell.verdict == Verdict.EXPECTED and cell.judged in (Verdict.ROUNDING, Verdict.DIVERGED)
+    return f"{cell.verdict}, {cell.judged}" if told else cell.verdict
+
+
 def row_name(row: Row) -> str:
     """Return the name of a row as it begins its cells' names: ``llama/float32-sdpa``."""
     return f"{row.model}/{row.variant}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from samebits.reports.blocks import bullets, heading, link, page, table, titled
 from samebits.reports.figures import count, duration, plural
-from samebits.reports.outcomes import anchors, holds, row_name, since, told, troubles
+from samebits.reports.outcomes import anchors, holds, row_name, since, told, troubles, verdict_word
 from samebits.reports.text import EMPTY, Markdown, brief, clip, code, fill, join, prose
 from samebits.words import Verdict
 
@@ -220,6 +220,6 @@ def _word(cell: CellResult | None, stack: StackReport) -> Markdown:
     """Return verdict and figure; a verdict that fails the run is set in bold."""
     if cell is None:
         return NOT_BUILT if stack.failure else LEFT_OUT
-    word = cell.verdict if cell.verdict.passes else f"**{cell.verdict}**"
+    word = verdict_word(cell) if cell.verdict.passes else f"**{cell.verdict}**"
     figure = "" if cell.verdict in (Verdict.REFERENCE, Verdict.IDENTICAL) else cell.figure
     return fill("{} {}", Markdown(word), prose(figure, limit=40)) if figure else Markdown(word)

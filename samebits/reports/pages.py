@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 from samebits.reports import environment, kernels, known, overview
 from samebits.reports.blocks import heading, link, page
+from samebits.reports.crossings import crossings_of, has_losses
+from samebits.reports.findings import findings_of, has_findings
+from samebits.reports.integrity import has_loading_to_tell, loading_of
 from samebits.reports.names import page_path
 from samebits.reports.outcomes import QUIET, is_quiet, stories
 from samebits.reports.relations import has_relations_to_tell, relations_of
@@ -25,7 +28,7 @@ def pages(report: Report) -> dict[str, Markdown]:
     return {
         page_path(model): _page(model, rows, report)
         for model, rows in models.items()
-        if _has_to_tell(rows)
+        if _has_to_tell(rows) or has_losses(model, report)
     }
 
 
@@ -35,6 +38,8 @@ def _has_to_tell(rows: list[Row]) -> bool:
         or any(map(known.has_remarks, rows))
         or kernels.changed(rows)
         or has_relations_to_tell(rows)
+        or has_loading_to_tell(rows)
+        or has_findings(rows)
     )
 
 
@@ -46,8 +51,11 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             _back(report),
             environment.checkpoints_of(model, report),
             overview.model_summary(rows, report),
+            findings_of(rows, report),
             *(_section(story, report) for story in found),
+            loading_of(rows),
             relations_of(rows),
+            crossings_of(model, report),
             kernels.kernels_of(rows),
             known.remarks_of(rows),
         ]

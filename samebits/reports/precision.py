@@ -46,6 +46,11 @@ def has_suspicious(row: Row) -> bool:
     return any(is_suspicious(p) for signal in row.invariants.values() for p in signal.precision)
 
 
+def is_unknown(row: Row) -> bool:
+    """Return True if a stack's precision of activations and logits is not known."""
+    return any(signal.no_precision for signal in row.invariants.values())
+
+
 def too_coarse(rows: Iterable[Row]) -> Markdown:
     """Return the rows that computed in a coarser dtype than they claim, for report.md."""
     found = [
@@ -64,6 +69,7 @@ def too_coarse(rows: Iterable[Row]) -> Markdown:
 
 def precision_table(rows: Iterable[Row]) -> Markdown:
     """Return what every dtype promises and what its values use, for the page of a model."""
+    rows = list(rows)
     found = [
         [
             row.variant,
@@ -77,11 +83,23 @@ def precision_table(rows: Iterable[Row]) -> Markdown:
         for row in rows
         for stacks, p in _precisions(row)
     ]
-    if not found:
+    unknown = _unknown(rows)
+    if not found and not unknown:
         return EMPTY
     headers = ["variant", "stacks", "what", "dtype", "mantissa bits", "used", "note"]
     title = heading(3, "Is the dtype what it claims to be")
-    return page([title, table(headers, found, right=headers[4:6])])
+    drawn = table(headers, found, right=headers[4:6]) if found else EMPTY
+    return page([title, drawn, bullets(unknown)])
+
+
+def _unknown(rows: Iterable[Row]) -> list[Markdown]:
+    """Return where no forward could be looked at, and why."""
+    return [
+        fill("{} on {}: not known of activations and logits: {}", row.variant, stack, why)
+        for row in rows
+        for stack, signal in row.invariants.items()
+        if (why := signal.no_precision)
+    ]
 
 
 def _precisions(row: Row) -> list[tuple[list[str], Precision]]:

@@ -11,7 +11,7 @@ from samebits.reports.averages import averaged, averages
 from samebits.reports.blocks import codes, details, fence, heading, page, table, titled
 from samebits.reports.figures import count, exact, pair, part, plural
 from samebits.reports.invariants import TITLE
-from samebits.reports.precision import has_suspicious, precision_table
+from samebits.reports.precision import has_suspicious, is_unknown, precision_table
 from samebits.reports.standings import GRAVITY, Line, alike, lines, size
 from samebits.reports.text import EMPTY, Markdown, code, fill, join
 
@@ -33,7 +33,7 @@ WAYS: dict[RelationName, tuple[str, str]] = {
     "prefill split anywhere": ("full forward", "split"),
     "multi-token verify = single-token decode": ("single-token decode", "multi-token verify"),
     "cache contents": ("one pass", "two passes"),
-    "prefix cache reused": ("fresh cache", "copied cache"),
+    "prefix cache reused": ("fresh run", "copied cache"),
     "greedy without cache = with cache": ("without cache", "with cache"),
     "greedy by hand = generate()": ("generate()", "by hand"),
     "position ids left out": ("given", "left out"),
@@ -64,6 +64,7 @@ def has_relations_to_tell(rows: Iterable[Row]) -> bool:
         any(not line.holds for line in lines(rows))
         or any(map(averaged, rows))
         or any(map(has_suspicious, rows))
+        or any(map(is_unknown, rows))
     )
 
 
@@ -121,6 +122,7 @@ def _in_full(line: Line) -> Markdown:
     differing = {stack: case for stack, case in worst.items() if not case.holds}
     blocks = [
         _cases(line),
+        _notes(line),
         _reproduce(line, broken),
         *(_largest(line, stacks, case.top) for stacks, case in _per(differing, "top") if case.top),
         _layers(worst),
@@ -151,6 +153,16 @@ def _cases(line: Line) -> Markdown:
     headers = ["stacks", "shape", "shapes tried", "stands", "elements that differ", "max abs"]
     headers += ["mean abs", "argmax changes", "max abs in float64", "mean abs in float64", "ratio"]
     return table(headers, rows, right=(headers[2], *headers[4:]))
+
+
+def _notes(line: Line) -> Markdown:
+    """Return why what is broken is meant to be, stacks of which the same is true together."""
+    notes: dict[str, dict[str, None]] = {}
+    for stack, cases in line.cases.items():
+        for case in cases:
+            if case.note and standing(case, line.dtype) == Standing.STAYS:
+                notes.setdefault(case.note, {})[stack] = None
+    return page(fill("On {} {}.", ", ".join(stacks), note) for note, stacks in notes.items())
 
 
 def _case(line: Line, case: Relation) -> list[str]:

@@ -14,9 +14,13 @@ from samebits.reports.blocks import (
     page,
     titled,
 )
+from samebits.reports.causes import causes_of
 from samebits.reports.changes import changes
+from samebits.reports.failures import looked_up
 from samebits.reports.figures import rounded_ulp
-from samebits.reports.outcomes import outcome, sharing
+from samebits.reports.hunt import hunt
+from samebits.reports.ladder import ladder_of
+from samebits.reports.outcomes import outcome, sharing, verdict_word
 from samebits.reports.tensors import signal_table, split_table, tensor_tables
 from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
 
@@ -80,6 +84,9 @@ def _outcome(
             expectation(shared.cells, expected),
             _failure(shared, story),
             _unstable(cell),
+            _per_stack(shared, story, hunt),
+            _per_stack(shared, story, ladder_of),
+            _per_stack(shared, story, causes_of),
             _relative(shared),
             signal_table(cell),
             tensor_tables(cell),
@@ -93,7 +100,7 @@ def _outcome(
 
 def _outcome_heading(shared: Shared, story: Story, level: int) -> Markdown:
     cell = shared.first
-    words = " ".join(filter(None, [cell.verdict, cell.figure]))
+    words = " ".join(filter(None, [verdict_word(cell), cell.figure]))
     return heading(level, fill("{}: {}", story.where(shared.cells), words))
 
 
@@ -143,7 +150,7 @@ def _failure(shared: Shared, story: Story) -> Markdown:
 
 def _trace(failure: Failure) -> Markdown:
     whole = details("Traceback", fence(failure.traceback)) if failure.traceback else EMPTY
-    return page([_frames(failure), whole])
+    return page([looked_up(failure), _frames(failure), whole])
 
 
 def _frames(failure: Failure) -> Markdown:

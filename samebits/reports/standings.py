@@ -65,6 +65,11 @@ class Line(NamedTuple):
         """True if it holds bit for bit wherever it was tried."""
         return all(self.stands(stack) == Standing.HOLDS for stack in self.cases)
 
+    def by_design(self) -> bool:
+        """Return True if the model means the ways to differ wherever they are broken."""
+        broken = [self.worst(stack) for stack in self.on(Standing.STAYS)]
+        return bool(broken) and all(case is not None and case.note for case in broken)
+
     def word(self, stack: str) -> Markdown:
         """Return what a table says of one stack."""
         return word([self], stack)
@@ -135,7 +140,9 @@ def _elsewhere(cases: list[Relation]) -> Markdown:
     """
     layers = _sizes(layer.distance for case in cases for layer in case.layers)
     if any(layers):
-        return fill("in the layers {} ({})", size(largest(layers)), INAPPLICABLE)
+        promoted = _sizes(layer.promoted for case in cases for layer in case.layers)
+        bracket = size(largest(promoted)) if promoted else INAPPLICABLE
+        return fill("in the layers {} ({})", size(largest(layers)), bracket)
     margins = [case.split.margin for case in cases if case.split and case.split.margin is not None]
     return fill("by a margin of {}", size(largest(margins))) if margins else EMPTY
 

@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from samebits.reports.blocks import bullets, heading, link, page
+from samebits.reports.causes import cause_in_short
 from samebits.reports.figures import count
 from samebits.reports.names import page_path
 from samebits.reports.outcomes import QUIET, sharing, stories, told
@@ -113,6 +114,8 @@ def _place_line(shared: Shared, story: Story) -> Markdown:
     figures = ", ".join(dict.fromkeys(cell.figure for cell in shared.cells if cell.figure))
     words = fill("{} ({})", cell.verdict, figures) if figures else cell.verdict
     said = fill("{} {}: {}", _where(shared, story), words, clip(told(cell), 300))
+    if start := cause_in_short(cell):
+        said = fill("{}; it starts with {}", said, start)
     growth = growth_line(cell)
     return fill("{}; {}", said, growth) if growth else said
 

@@ -1,5 +1,6 @@
 """probe_invariants: a planted violation is caught under its name, and a clean model is not accused."""
 
+import copy
 import json
 from types import SimpleNamespace
 
@@ -7,8 +8,13 @@ import numpy as np
 import probe_forks
 import probe_promote
 import torch
+import transformers
 from probe_invariants import invariants
 from probe_relations_distance import broken, distance, used_bits
+from probe_relations_state import Snapshot
+
+with probe_promote.Leaks():  # the first use imports torch's compiler, which each test would pay for
+    torch.zeros(2) * 2
 
 BROKEN = 1e-6
 """Every planted violation is larger in float64, and rounding is far smaller."""
@@ -58,6 +64,8 @@ class Layer(torch.nn.Module):
             x = x.bfloat16().to(x.dtype)
         if self.defect == "remembers" and self.seen_long:
             x = x + 1
+        if self.defect == "leaks into a layer" and x.shape[0] > 1:
+            x = x + 0.01
         self.seen_long = self.seen_long or x.shape[1] == 65
         return x, held
 
@@ -97,6 +105,8 @@ class Tiny(torch.nn.Module):
         for index, layer in enumerate(self.layers):
             x, held = layer(x, mask, past_key_values[index] if past_key_values else None)
             cache.append(held)
+        if self.defect == "leaks into a layer":
+            x = self.embed(input_ids) + self.place(places)
         return SimpleNamespace(
             logits=self.head(x), past_key_values=tuple(cache) if use_cache else None
         )
@@ -242,6 +252,199 @@ def test_float32_that_computed_in_bfloat16():
     used = {p["what"]: p["used_bits"] for p in facts["precision"]}
     assert used["parameters"] >= 22
     assert used["activations"] == 7
+
+
+def test_a_difference_of_the_layers_alone_has_a_float64_run():
+    facts = found("leaks into a layer")
+    shown = by_name(facts)["batch size"]
+    assert not shown["holds"]
+    assert shown["distance"]["n_differ"] == 0
+    sizes = [layer["promoted"]["max_abs"] for layer in shown["layers"]]
+    assert sizes[0] == 0
+    assert all(abs(size - 0.01) < 1e-3 or abs(size - 0.02) < 1e-3 for size in sizes[1:]), sizes
+    assert by_name(found())["batch size"]["distance"]["max_abs"] < 1e-5
+
+
+class State(list):
+    """A recurrent state that a forward writes in place."""
+
+
+class Shared(State):
+    """The defect: a copy of it is the state itself."""
+
+    def __deepcopy__(self, memo):
+        return self
+
+
+class Recurrent(Tiny):
+    """One state that all tokens so far went into, as an SSM has it."""
+
+    def __init__(self, cache):
+        super().__init__()
+        self.cache = cache
+
+    def forward(self, input_ids, attention_mask=None, past_key_values=None, use_cache=False):
+        x = self.embed(input_ids)
+        if attention_mask is not None:
+            x = x * attention_mask[:, -x.shape[1] :, None]
+        held = past_key_values or self.cache([torch.zeros(len(x), 16)])
+        rows = []
+        for token in x.unbind(1):
+            held[0].mul_(0.8).add_(token)
+            rows.append(held[0].clone())
+        logits = self.head(torch.stack(rows, 1))
+        return SimpleNamespace(logits=logits, past_key_values=held if use_cache else None)
+
+
+def tried(model):
+    with torch.no_grad():
+        return invariants(model.eval(), "causal-lm", model.config, {})
+
+
+def test_a_copied_cache_that_is_the_same_cache():
+    facts = tried(Recurrent(Shared))
+    assert violated(facts) == {"prefix cache reused"}
+    shown = by_name(facts)["prefix cache reused"]
+    assert not shown["holds"]
+    assert shown["case"].endswith("prompt 2 of 2")
+    assert (shown["tried"], len(shown["split"]["one"])) == (2, 20)
+
+
+def test_a_copied_cache_of_its_own():
+    facts = tried(Recurrent(State))
+    assert violated(facts) == set()
+    shown = by_name(facts)["prefix cache reused"]
+    assert shown["holds"]
+    assert shown["split"]["step"] is None
+
+
+def test_logits_that_are_another_function_do_not_hold_because_the_tokens_agree():
+    """What a cache forgets may be too little to change a token."""
+    facts = found("forgets")
+    for name in ("greedy without cache = with cache", "prefix cache reused"):
+        shown = by_name(facts)[name]
+        assert shown["holds"] == (name not in violated(facts))
+
+
+def llama(**config):
+    config = transformers.LlamaConfig(
+        vocab_size=60,
+        hidden_size=32,
+        intermediate_size=40,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        bos_token_id=None,
+        eos_token_id=None,
+        **config,
+    )
+    torch.manual_seed(5)
+    model = transformers.LlamaForCausalLM(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+DYNAMIC = {"rope_type": "dynamic", "factor": 4.0}
+
+
+def test_a_rope_that_scales_is_named_beside_what_it_breaks():
+    facts = tried(llama(max_position_embeddings=32, rope_scaling=DYNAMIC))
+    broke = violated(facts)
+    assert broke >= {"full forward = prefill + decode", "cache contents", "causality"}
+    notes = {name: by_name(facts)[name]["note"] for name in broke}
+    assert all("this dynamic rope" in note for note in notes.values()), notes
+    assert not broke & {"right padding", "batch size", "row order", "batch position"}
+
+
+def test_a_rope_that_has_room_excuses_nothing():
+    facts = tried(llama(max_position_embeddings=128, rope_scaling=DYNAMIC))
+    assert violated(facts) == set()
+    assert {r["note"] for r in facts["relations"]} == {""}
+
+
+def test_a_plain_rope_is_clean_and_generate_takes_its_cache():
+    facts = tried(llama(max_position_embeddings=32))
+    assert violated(facts) == set()
+    assert {r["note"] for r in facts["relations"]} == {""}
+    assert facts["inapplicable"] == []
+    shown = by_name(facts)["prefix cache reused"]
+    assert (shown["holds"], shown["tried"]) == (True, 4)
+
+
+def test_a_defect_is_shown_before_what_is_meant():
+    """The cache of a scaling rope drops its first token: only shapes within its range show it."""
+    model = llama(max_position_embeddings=36, rope_scaling=DYNAMIC)
+    forward = type(model).forward
+
+    class Forgetting(type(model)):
+        def forward(self, input_ids, past_key_values=None, **kwargs):
+            for name, tensor in probe_forks.cache_tensors(past_key_values):
+                if name.endswith("values"):
+                    tensor[:, :, 0] = 0
+            return forward(self, input_ids=input_ids, past_key_values=past_key_values, **kwargs)
+
+    model.__class__ = Forgetting
+    shown = by_name(tried(model))["full forward = prefill + decode"]
+    assert shown["case"] == "33 tokens, split at 32"
+    assert shown["note"] == ""
+
+
+def test_what_a_forward_left_is_put_back():
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    model.seen, model.held, model.step = None, [torch.zeros(2)], torch.zeros(2)
+    table = model[1].running_mean
+    before = Snapshot(model, parameters=True)
+    model.seen, model.new = 3, "x"
+    model.held.append(1)
+    model.step += 1
+    model[1].running_mean += 1
+    model[1].register_buffer("running_var", torch.zeros(2))
+    model[1].register_buffer("late", torch.zeros(2))
+    before.restore()
+    assert (model.seen, hasattr(model, "new"), len(model.held)) == (None, False, 1)
+    assert model.step.tolist() == [0, 0]
+    assert model[1].running_mean is table
+    assert table.tolist() == [0, 0]
+    assert model[1].running_var.tolist() == [1, 1]
+    assert "late" not in dict(model.named_buffers())
+
+
+class Dividing(torch.nn.Linear):
+    """rwkv: the first forward divides the weights and notes that it has."""
+
+    divided = False
+
+    def forward(self, x):
+        if not self.divided:
+            self.weight.data.div_(2)
+            self.weight.mul_(1)
+            self.divided = True
+        return super().forward(x)
+
+
+def test_weights_that_a_forward_divides_are_put_back_with_its_note_or_neither():
+    for kept in (True, False):
+        model = Dividing(2, 2)
+        model.divided = False
+        weight, x = copy.deepcopy(model.weight), torch.ones(1, 2)
+        before = Snapshot(model, parameters=kept)
+        with torch.no_grad():
+            first = model(x)
+            before.restore()
+            assert model.divided != kept
+            assert (distance(weight, model.weight)["n_differ"] == 0) == kept
+            assert distance(first, model(x))["n_differ"] == 0
+
+
+def test_a_forward_that_refuses_does_not_end_the_probe():
+    model = Tiny()
+    model.forward = lambda **_: (_ for _ in ()).throw(ValueError("no"))
+    facts = tried(model)
+    assert facts["relations"] == []
+    assert facts["no_precision"] == "ValueError: no"
+    assert [p["what"] for p in facts["precision"]] == ["parameters"]
+    assert found()["no_precision"] is None
 
 
 def test_averages_over_prompts():

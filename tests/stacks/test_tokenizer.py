@@ -5,6 +5,8 @@ import shutil
 
 import pytest
 
+from samebits.plan import Selection
+
 WORDS = [
     "[UNK]",
     "The",
@@ -53,12 +55,17 @@ def folder(tmp_path, planted):
         'stacks: ["4.48", "5.x"]\n'
         "defaults: {greedy: 0, prompts: {short: The capital of France is}}\n"
         "models:\n  worded: {path: worded, trust_remote_code: true}\n"
+        "  newer: {path: newer, trust_remote_code: true}\n"
     )
+    newer = tmp_path / "newer"
+    shutil.copytree(made, newer)
+    told = {"tokenizer_class": "TokenizersBackend", "unk_token": "[UNK]"}
+    (newer / "tokenizer_config.json").write_text(json.dumps(told))
     return tmp_path
 
 
 def test_the_text_is_fed_as_its_tokens(folder, run_in):
-    report = run_in(folder)
+    report = run_in(folder, selection=Selection.parse(models="worded"))
     assert report.exit_code == 0, report.reasons
     (path,) = folder.glob(".samebits/captures/worded/*/4.48/*/a.json")
     forward = json.loads(path.read_text())["signals"]["forward"]["short"]
@@ -68,3 +75,12 @@ def test_the_text_is_fed_as_its_tokens(folder, run_in):
     (data,) = stored.glob(f"{forward['inputs']['input_ids']['hash']}.bin")
     ids = [int.from_bytes(data.read_bytes()[i : i + 8], "little") for i in range(0, 40, 8)]
     assert ids == [WORDS.index(word) for word in ["The", "capital", "of", "France", "is"]]
+
+
+def test_a_tokenizer_that_5_saved_is_named_where_4_does_not_know_its_class(folder, run_in):
+    report = run_in(folder, selection=Selection.parse(models="newer"))
+    (row,) = report.rows
+    old, new = row.cells
+    assert (old.verdict, old.failure.phase) == ("failed", "tokenizer")
+    assert [finding.code for finding in old.findings] == ["SB802"]
+    assert new.findings == ()

@@ -1,0 +1,97 @@
+"""Which lines of a model's own code are known to mean something else in another release.
+
+A line alone proves nothing: a rule speaks of it only beside a difference that it explains.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CACHES = frozenset({"past_key_values", "past_key_value", "cache", "past"})
+_LAYERS = frozenset({"layer", "decoder_layer", "block", "layer_module", "encoder_layer"})
+_ROPE_FIELDS = frozenset({"rope_theta", "rope_scaling"})
+_LOGITS = frozenset({"num_logits_to_keep", "logits_to_keep"})
+
+
+class Idiom(NamedTuple):
+    """One line of the model's own code."""
+
+    name: str
+    line: int
+    code: str
+
+
+def idioms(tree: ast.AST) -> Iterator[Idiom]:
+    """Yield what is found, in the order of the lines within each kind."""
+    for node in ast.walk(tree):
+        for name in _of(node):
+            assert isinstance(node, (ast.expr, ast.stmt))
+            yield Idiom(name, node.lineno, ast.unparse(_shown(node)).partition("\n")[0][:200])
+
+
+def _of(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, (ast.If, ast.IfExp, ast.While)):
+        tested = list(_truths(node.test))
+        if any(isinstance(t, ast.Name) and t.id in _CACHES for t in tested):
+            yield "truth of a cache"
+        if any(_asks_values(t) for t in tested):
+            yield "truth of a buffer's values"
+    elif isinstance(node, ast.Subscript):
+        if _is_zero(node.slice) and isinstance(node.value, ast.Call) and _is_layer(node.value.func):
+            yield "first of a layer's output"
+    elif isinstance(node, ast.Call):
+        keywords = {keyword.arg for keyword in node.keywords}
+        if "past_key_value" in keywords:
+            yield "past_key_value keyword"
+        if keywords & _LOGITS:
+            yield "logits_to_keep keyword"
+        if _is_getattr_with_default(node):
+            yield "default for a rope field"
+
+
+def _truths(test: ast.expr) -> Iterator[ast.expr]:
+    """Yield the expressions whose truth value decides, through ``and``, ``or`` and ``not``."""
+    if isinstance(test, ast.BoolOp):
+        for value in test.values:
+            yield from _truths(value)
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _truths(test.operand)
+    else:
+        yield test
+
+
+def _asks_values(test: ast.expr) -> bool:
+    """Return True for ``self.x.any()`` and ``self.x.all()``, whatever they are compared with."""
+    call = test.left if isinstance(test, ast.Compare) else test
+    return (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in {"any", "all"}
+        and ast.unparse(call.func).startswith("self.")
+    )
+
+
+def _is_layer(function: ast.expr) -> bool:
+    name = function.attr if isinstance(function, ast.Attribute) else None
+    name = function.id if isinstance(function, ast.Name) else name
+    return name in _LAYERS
+
+
+def _is_zero(index: ast.expr) -> bool:
+    return isinstance(index, ast.Constant) and index.value == 0
+
+
+def _is_getattr_with_default(call: ast.Call) -> bool:
+    if not (isinstance(call.func, ast.Name) and call.func.id == "getattr" and len(call.args) == 3):
+        return False
+    name = call.args[1]
+    return isinstance(name, ast.Constant) and name.value in _ROPE_FIELDS
+
+
+def _shown(node: ast.expr | ast.stmt) -> ast.AST:
+    """Return what of a node is worth showing: of a branch only its test."""
+    return node.test if isinstance(node, (ast.If, ast.IfExp, ast.While)) else node

@@ -1,0 +1,299 @@
+"""Did loading do what it says: was every tensor written, and where does it come from.
+
+The model is loaded a second time, under another seed and over poisoned memory (probe_heap).
+Elements that hold the heap's byte after the first load and the poison after the second were
+never written. Elements that differ in another way are asked for once more: a third load, under
+the second's seed and over the first's memory, tells what is drawn from what is read.
+
+All of it happens in a process of its own (probe_apart). What comes back has the form of
+samebits/provenance.py's IntegritySignal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import probe_apart
+import probe_forks as forks
+import probe_heap
+import probe_load
+import probe_rope
+from probe_checkpoint import Checkpoint, NoCheckpoint
+from probe_failure import without_folders
+from probe_roundtrip import round_trip
+from probe_state import State, everything
+from probe_tensor import NotHashable, dtype_name, raw_bytes, tensor_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import torch
+
+    from probe_inputs import Inputs
+
+Facts = dict[str, Any]
+SEED = 20
+"""Of every load but the first: the same as where a cell looks for what is drawn by chance."""
+
+_FEWEST_BYTES = 8
+_WIDE = 4
+"""A tensor of so many bytes, in elements of so many, does not hold one byte everywhere by chance:
+63 is a usual integer, and 0.746 a usual bfloat16."""
+
+
+class Known(NamedTuple):
+    """What the cell knows already when its load is looked into."""
+
+    loaded: probe_load.Loaded
+    source: probe_load.Source
+    run: str
+    signals: Facts
+    """load, weights and buffers, as the capture has them."""
+    twin: dict[str, torch.Tensor] | None
+    again: Callable[[], dict[str, str]]
+    """Hashes by name of a load under :data:`SEED`, over the first load's kind of memory."""
+    inputs: Callable[[], Inputs | None]
+    """What to feed for a comparison of logits."""
+
+
+def apart(known: Known, folder: Path, no_second: str, limit: float) -> Facts:
+    """Return the integrity signal, observed in a forked child within ``limit`` seconds.
+
+    Without a child the first load alone is looked at, which leaves no marks either. ``folder``
+    holds the saved model while it lasts.
+
+    Raises:
+        NoAnswer: the child raised, died or took too long.
+
+    """
+    no_second = no_second or probe_apart.refusal(known.source.device)
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".integrity-", dir=folder) as saved:
+        if no_second:
+            return integrity(known, Path(saved), no_second)
+        found: Facts = probe_apart.apart(lambda: integrity(known, Path(saved), ""), limit)
+        return found
+
+
+def integrity(known: Known, folder: Path, no_second: str) -> Facts:
+    """Return the integrity signal; ``folder`` takes the saved model.
+
+    ``no_second`` is why no second model may be made beside the first; '' if one may.
+    """
+    started = time.perf_counter()
+    first = everything(known.loaded.model)
+    second: Any = None
+    poison = f"not tried: {no_second}"
+    if not no_second:
+        try:
+            second, poison = _poisoned_load(known)
+        except Exception as error:  # noqa: BLE001  a model that loads only once is a fact
+            no_second = f"a second load raised {_said(error)}"
+            poison = f"not seen: {no_second}"
+    judge = Judge(known, everything(second) if second is not None else None, no_second)
+    tensors = {name: judge.facts(name, state, first) for name, state in first.items()}
+    return {
+        "poison": poison,
+        "tensors": tensors,
+        "silent": [name for name in tensors if judge.is_silent(name, tensors)],
+        "stored_dtypes": judge.stored_dtypes,
+        "default_dtypes": None if no_second else _default_dtypes(known, judge.stored_dtypes),
+        "round_trip": _round_trip(known, second, folder, tensors, no_second),
+        "seconds": round(time.perf_counter() - started, 4),
+    }
+
+
+def _poisoned_load(known: Known) -> tuple[Any, str]:
+    with probe_heap.poisoned(known.run, known.source.device) as poison:
+        model_class = type(known.loaded.model)
+        model, _ = probe_load.from_pretrained(model_class, known.source, SEED)
+    return model, poison
+
+
+def _round_trip(known: Known, second: Any, folder: Path, tensors: Facts, no_second: str) -> Facts:
+    if no_second:
+        return {"outcome": "not tried", "reason": no_second}
+    unwritten = [name for name, facts in tensors.items() if facts["n_unwritten"]]
+    chance = {name for name, facts in tensors.items() if facts["steady"] is False}
+    absent = {*known.signals["load"]["missing_keys"], *chance}
+    return round_trip(second, known.source, folder, known.inputs, absent, unwritten)
+
+
+def _default_dtypes(known: Known, stored: dict[str, int]) -> dict[str, int] | None:
+    """Return the dtypes of a load that asks for none; None where float32 is all there is."""
+    asked = forks.config_dtype(known.loaded.config)
+    floats = {name for name in stored if "float" in name}
+    if floats <= {"float32"} and asked in {None, "float32"}:
+        return None
+    arguments = known.source.arguments()
+    model = type(known.loaded.model).from_pretrained(known.source.where, **arguments)
+    return dict(Counter(dtype_name(parameter.dtype) for parameter in model.parameters()))
+
+
+class Judge:
+    """Says of every tensor where it comes from and whether it was written."""
+
+    def __init__(self, known: Known, second: dict[str, State] | None, no_second: str) -> None:
+        self.known = known
+        self.second = second
+        self.no_second = no_second
+        self.weights: Facts = known.signals["weights"]["tensors"]
+        self.buffers: Facts = known.signals["buffers"]
+        self.unused = set(known.signals["weights"]["unused"])
+        self.stored_dtypes = _stored_dtypes(known.source)
+
+    def facts(self, name: str, state: State, first: dict[str, State]) -> Facts:
+        """Return the provenance of one tensor."""
+        written = self._written(name, state)
+        facts = {"kind": state.kind, **written}
+        if state.tied:
+            return facts | {"source": "tied", "detail": f"tied to {state.tied}"}
+        names = [name, *(other for other, one in first.items() if one.tied == name)]
+        facts["fresh"] = self._fresh(name, state, names)
+        facts |= self._source(name, state, facts, names)
+        ignored = name in self.unused and facts["source"] != "loaded"
+        return facts | ({"ignored": True} if ignored else {})
+
+    def is_silent(self, name: str, tensors: Facts) -> bool:
+        """Return True if loading named no key of a tensor that comes from chance or nowhere."""
+        if tensors[name]["source"] not in {"reinitialised", "unwritten", "partly written"}:
+            return False
+        return not self._is_named(name)
+
+    def _is_named(self, name: str) -> bool:
+        return any(
+            _same_key(name, key, self._prefix) for key in self._keys("mismatched", "missing")
+        )
+
+    def _keys(self, *kinds: str) -> Iterator[str]:
+        for kind in kinds:
+            for key in self.known.signals["load"][f"{kind}_keys"]:
+                # a mismatched key is the text of a tuple of name and both shapes
+                yield key.split("'")[1] if key.startswith("('") else key
+
+    @property
+    def _prefix(self) -> str:
+        return str(getattr(self.known.loaded.model, "base_model_prefix", ""))
+
+    def _written(self, name: str, state: State) -> Facts:
+        """Return whether anything wrote the tensor, by a second look at it."""
+        try:
+            raw_bytes(state.tensor)
+        except NotHashable as reason:
+            return _not_covered(str(reason))
+        if self.second is None:
+            return self._by_the_heap_alone(state.tensor)
+        if name not in self.second:
+            return _not_covered("the second load has no such tensor")
+        other = self.second[name].tensor
+        if other.shape != state.tensor.shape or other.dtype != state.tensor.dtype:
+            return _not_covered("the second load gives it another shape or dtype") | {
+                "steady": False
+            }
+        return self._against(name, state.tensor, other)
+
+    def _by_the_heap_alone(self, tensor: torch.Tensor) -> Facts:
+        if _wholly(tensor, self.known.run):
+            return {"written": "none", "n_unwritten": tensor.numel(), "steady": None}
+        return _not_covered(self.no_second)
+
+    def _against(self, name: str, one: torch.Tensor, other: torch.Tensor) -> Facts:
+        differ = (probe_heap.elements(one) != probe_heap.elements(other)).any(1)
+        if not bool(differ.any()):
+            return self._steady(name, one, other)
+        unwritten = probe_heap.showing(one, self.known.run) & probe_heap.showing_poison(other)
+        if bool((differ & ~unwritten).any()) and self._memory_alone(name, one):
+            unwritten = unwritten | differ
+        n = int(unwritten.sum())
+        written = "none" if n == one.numel() else "partly" if n else "all"
+        return {"written": written, "n_unwritten": n, "steady": False}
+
+    def _steady(self, name: str, one: torch.Tensor, other: torch.Tensor) -> Facts:
+        """Return what is known of a tensor that both loads agree on."""
+        if _wholly(one, self.known.run):
+            # a table that was made once in this process, and never written
+            return {"written": "none", "n_unwritten": one.numel(), "steady": True}
+        origin = self.weights.get(name, {}).get("origin")
+        if origin != "loaded" and not other.untyped_storage().resizable():
+            # torch cannot resize what numpy or mmap gave it; the first model's tensors were read
+            # through numpy, after which they cannot be resized either
+            reason = "its memory is not torch's: malloc's is filled, what numpy keeps is not always"
+            return _not_covered(reason) | {"steady": True}
+        return {"written": "all", "n_unwritten": 0, "steady": True}
+
+    def _memory_alone(self, name: str, one: torch.Tensor) -> bool:
+        """Return True if another seed alone changes nothing: the poison did."""
+        again = self.known.again().get(name)
+        return again is not None and again == tensor_hash(one)
+
+    def _fresh(self, name: str, state: State, names: list[str]) -> str:
+        if name in self.buffers:
+            return str(self.buffers[name]["fresh"])
+        loaded = self.weights.get(name, {}).get("origin") == "loaded"
+        if state.tensor.is_meta or (loaded and not self._all_missing(names)):
+            return "not compared"
+        return probe_rope.against_fresh(name, state.tensor, self.known.twin)
+
+    def _all_missing(self, names: list[str]) -> bool:
+        missing = list(self._keys("missing"))
+        return all(any(_same_key(n, key, self._prefix) for key in missing) for n in names)
+
+    def _is_loaded(self, name: str, names: list[str], facts: Facts) -> bool:
+        """Return True if the checkpoint explains it; equal bytes of a missing key are chance."""
+        if self.weights.get(name, {}).get("origin") != "loaded":
+            return False
+        return not (facts["fresh"] == "equal" and self._all_missing(names))
+
+    def _source(self, name: str, state: State, facts: Facts, names: list[str]) -> Facts:
+        if facts["n_unwritten"] and facts["n_unwritten"] == state.tensor.numel():
+            return {"source": "unwritten"}
+        if facts["n_unwritten"]:
+            return {"source": "partly written"}
+        if facts["steady"] is False:
+            return {"source": "reinitialised"}
+        if self._is_loaded(name, names, facts):
+            return {"source": "loaded", "detail": _layout(self.weights[name], name)}
+        if facts["fresh"] == "equal":
+            return {"source": "derived"}
+        if self.known.twin is None:
+            return {"source": "unexplained", "detail": "no fresh model could be made"}
+        return {"source": "unexplained"}
+
+
+def _not_covered(reason: str) -> Facts:
+    return {"written": "not covered", "not_covered": reason, "n_unwritten": 0, "steady": None}
+
+
+def _wholly(tensor: torch.Tensor, run: str) -> bool:
+    width = tensor.element_size()
+    enough = width >= _WIDE and tensor.numel() * width >= _FEWEST_BYTES
+    return enough and probe_heap.holds_pattern(tensor, run)
+
+
+def _layout(facts: Facts, name: str) -> str:
+    """Return how the checkpoint's tensors make this one; '' for its own, as it is."""
+    names = list(dict.fromkeys(piece["tensor"] for piece in facts["pieces"]))
+    if not facts["layout"] and names == [name]:
+        return ""
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return f"{facts['layout']} of {shown}" if facts["layout"] else shown
+
+
+def _same_key(name: str, key: str, prefix: str) -> bool:
+    """Return True if loading's key means the tensor; it may spell the base model or not."""
+    return name == key or (bool(prefix) and f"{prefix}.{key}" == name) or f"{prefix}.{name}" == key
+
+
+def _stored_dtypes(source: probe_load.Source) -> dict[str, int]:
+    try:
+        return Checkpoint.find(source.where, source.revision).dtypes()
+    except NoCheckpoint:
+        return {}
+
+
+def _said(error: Exception) -> str:
+    return without_folders(f"{type(error).__name__}: {error}")

@@ -1,0 +1,449 @@
+"""What does one cell compute on every rung of the precision ladder: own dtype, float32, float64.
+
+Expects the job of a cell with ``ladder``: result (a path), forced (row -> token ids), rounded
+(tensor -> dtype) and tables (compute them again in float64). Writes the file that samebits/ladder.py reads, whole or not at all.
+
+All prompts run, in the order of the cell's own run, on each rung's own copy of the model: what
+an earlier prompt leaves behind (a rope that stays stretched) belongs to the difference. Decoding
+is generate() itself, with its tokens forced: discrete choices cannot make two sides part, and
+the cache, the mask and the positions are those that the release makes.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import time
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import probe_forks as forks
+import probe_heap
+import probe_inputs
+import probe_layers
+import probe_load
+import probe_promote
+from probe_failure import PhaseFailed, Unknown, describe, without_folders
+from probe_tensor import Keeper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FORMAT_VERSION = 1
+_COPY_LIMIT = 4 << 30
+"""Bytes of a promoted copy above which none is made, and the ladder says so."""
+_REASON_LENGTH = 300
+_MOST_CHOICES = 512
+"""Choices of one forward that are kept: every router of a model, and no loop that runs wild."""
+
+Facts = dict[str, Any]
+
+
+def run(job: Facts) -> None:
+    """Run one cell on all rungs and write what came of it."""
+    torch.set_num_threads(int(job["threads"]))
+    probe_heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
+    started = time.perf_counter()
+    found: Facts = {"rungs": {}, "failure": None}
+    try:
+        found["rungs"] = Ladder(job).climb()
+    except Unknown as reason:
+        found["failure"] = describe("load", LookupError(str(reason)))
+    except PhaseFailed as failed:
+        found["failure"] = failed.failure
+    except Exception as error:  # noqa: BLE001  a cell that ran before and does not now is a fact
+        found["failure"] = describe("ladder", error)
+    found["seconds"] = round(time.perf_counter() - started, 4)
+    _write(Path(job["ladder"]["result"]), job, found)
+
+
+def _write(path: Path, job: Facts, found: Facts) -> None:
+    said = {
+        "format": "samebits-ladder",
+        "format_version": FORMAT_VERSION,
+        "cell": job["cell"],
+        "forks": forks.TAKEN,
+        **found,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(f".{os.getpid()}.tmp")
+    with aside.open("w", encoding="utf-8") as file:
+        json.dump(said, file, ensure_ascii=True)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+
+
+class Ladder:
+    """One model, and its copies in higher precision."""
+
+    def __init__(self, job: Facts) -> None:
+        self.job = job
+        variant, model = job["cell"]["variant"], job["model"]
+        self.source = probe_load.Source(
+            where=model["source"],
+            revision=model.get("revision"),
+            trust_remote_code=bool(model["trust_remote_code"]),
+            dtype=variant["dtype"],
+            attention=variant["attention"],
+            device=variant["device"],
+        )
+        self.keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
+        self.loaded = probe_load.load(self.source)
+
+    def climb(self) -> Facts:
+        """Return what every rung gave; the cell's own comes last, as it may leave a state behind."""
+        rungs = {"float64": self._promoted(torch.float64)}
+        if self.source.dtype != "float32":
+            rungs["float32"] = self._promoted(torch.float32)
+        if rungs["float64"]["refused"]:
+            rungs["noise"] = self._noise()
+        rungs["own"] = self._rung(self.loaded.model, nullcontext())
+        return rungs
+
+    def _promoted(self, dtype: torch.dtype) -> Facts:
+        """Return what a copy in ``dtype`` gives, with every float that the code asks for in it."""
+        try:
+            twin = self._copy(dtype)
+        except _TooLarge as reason:
+            return _nothing(str(reason))
+        return self._rung(twin, promoted(dtype), dtype)
+
+    def _copy(self, dtype: torch.dtype) -> Any:
+        size = sum(p.numel() for p in self.loaded.model.parameters()) * dtype.itemsize
+        if size > _COPY_LIMIT:
+            msg = f"a copy in {_name(dtype)} would need another {size / 2**30:.1f} GiB"
+            raise _TooLarge(msg)
+        twin = raised(self.loaded.model, dtype, self.job["ladder"]["rounded"])
+        if dtype == torch.float64 and self.job["ladder"]["tables"]:
+            probe_promote.compute_tables_again(twin)
+            _compute_attributes_again(twin)
+        return twin
+
+    def _noise(self) -> Facts:
+        """Return the float32 rung once more, each row fed twice, all sums in another order."""
+        try:
+            twin = self._copy(torch.float32)
+        except _TooLarge as reason:
+            return _nothing(str(reason))
+        with Reordered():
+            return self._rung(twin, promoted(torch.float32), torch.float32, twice=True)
+
+    def _rung(
+        self, model: Any, mode: Any, dtype: torch.dtype | None = None, *, twice: bool = False
+    ) -> Facts:
+        found = _nothing()
+        started = time.perf_counter()
+        watch = Watch(dtype)
+        prompts = list(self._prompts(dtype))
+        with torch.no_grad(), mode:
+            for name, inputs in prompts:
+                with _fact(found["refused"], f"forward {name}"), watch:
+                    found["forward"][name] = self._forward(model, inputs, watch, twice=twice)
+            for name, inputs in prompts:
+                seen = nullcontext() if dtype is None else watch  # the own dtype has no leaks
+                with _fact(found["refused"], f"decode {name}"), seen:
+                    found["decode"].update(self._decode(model, name, inputs, twice=twice))
+        found["leaks"] = sorted(watch.leaks)
+        found["seconds"] = round(time.perf_counter() - started, 4)
+        return found
+
+    def _prompts(self, dtype: torch.dtype | None) -> Iterator[tuple[str, probe_inputs.Inputs]]:
+        """Yield the inputs of the cell; those that are floats, in the rung's dtype."""
+        for name, prompt in self.job["model"]["prompts"].items():
+            try:
+                inputs = probe_inputs.make(
+                    name,
+                    prompt,
+                    self.loaded.model,
+                    self.loaded.tokenizer,
+                    self.loaded.head,
+                    getattr(torch, self.source.dtype),
+                )
+            except probe_inputs.DoesNotApply:
+                continue
+            kwargs = {k: v.to(self.source.device) for k, v in inputs.kwargs.items()}
+            if dtype is not None:
+                kwargs = {k: v.to(dtype) if v.is_floating_point() else v for k, v in kwargs.items()}
+            yield name, inputs._replace(kwargs=kwargs)
+
+    def _forward(
+        self, model: Any, inputs: probe_inputs.Inputs, watch: Watch, *, twice: bool
+    ) -> Facts:
+        watch.choices = []
+        kwargs = _doubled(inputs.kwargs) if twice else inputs.kwargs
+        with probe_layers.recorded(model) as outputs:
+            result = model(**kwargs)
+        choices, watch.choices = watch.choices, None
+        logits = getattr(result, "logits", None)
+        logits = logits if logits is not None else probe_layers.first_tensor(result)
+        rows = next(iter(inputs.kwargs.values())).shape[0]
+        if twice:
+            logits = _second(logits, rows)
+            outputs = [(name, _second(tensor, rows)) for name, tensor in outputs]
+        return {
+            "logits": None if logits is None else self.keeper.ref(logits),
+            "hidden_states": [
+                {"name": name, "ref": self.keeper.ref(tensor)} for name, tensor in outputs
+            ],
+            "choices": [
+                {
+                    "op": op,
+                    "scores": self.keeper.ref(scores),
+                    "chosen": self.keeper.ref(chosen),
+                    "margin": self.keeper.ref(margin),
+                }
+                for op, scores, chosen, margin in choices
+            ],
+        }
+
+    def _decode(self, model: Any, name: str, inputs: probe_inputs.Inputs, *, twice: bool) -> Facts:
+        """Return the logits of every step, [steps, vocabulary] by row, with the tokens forced."""
+        kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
+        rows = next(iter(kwargs.values())).shape[0]
+        names = [name if rows == 1 else f"{name}[{row}]" for row in range(rows)]
+        ids = [self.job["ladder"]["forced"].get(row) for row in names]
+        if not all(ids):
+            return {}
+        output = model.generate(
+            **(_doubled(kwargs) if twice else kwargs),
+            max_new_tokens=max(map(len, ids)),
+            do_sample=False,
+            num_beams=1,
+            output_scores=True,
+            output_logits=True,
+            return_dict_in_generate=True,
+            logits_processor=forcing(ids * 2 if twice else ids),
+        )
+        first = rows if twice else 0
+        return {
+            row: self.keeper.ref(
+                torch.stack([step[first + i] for step in output.logits[: len(ids[i])]])
+            )
+            for i, row in enumerate(names)
+        }
+
+
+class _TooLarge(Exception):  # noqa: N818  "there is no room for a copy" is a result
+    """A model is too large to be copied; the message says how large."""
+
+
+def _nothing(refused: str = "") -> Facts:
+    return {
+        "forward": {},
+        "decode": {},
+        "refused": {"model": refused} if refused else {},
+        "leaks": [],
+        "seconds": 0.0,
+    }
+
+
+@contextmanager
+def _fact(refused: dict[str, str], what: str) -> Iterator[None]:
+    """Note an exception under ``what``: an operation that refuses a precision is a fact."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001
+        text = without_folders(" ".join(str(error).split()))
+        refused[what] = f"{type(error).__name__}: {text}"[:_REASON_LENGTH]
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _doubled(kwargs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return inputs in which every row comes twice."""
+    return {name: torch.cat([tensor, tensor]) for name, tensor in kwargs.items()}
+
+
+def _second(tensor: torch.Tensor, rows: int) -> torch.Tensor:
+    """Return the second half of an output whose rows came twice, or all of one without rows."""
+    return tensor[rows:] if tensor.ndim and tensor.shape[0] == 2 * rows else tensor
+
+
+def forcing(ids: list[list[int]]) -> Any:
+    """Return the logits processors that make generate() choose ``ids``, row by row."""
+    import transformers  # noqa: PLC0415  only some jobs generate
+
+    class Forced(transformers.LogitsProcessor):  # type: ignore[misc]
+        step = 0
+
+        def __call__(self, _input_ids: Any, scores: torch.Tensor) -> torch.Tensor:
+            forced = torch.full_like(scores, float("-inf"))
+            for row, tokens in enumerate(ids):
+                # a row that has ended is padded by generate() itself
+                forced[row, tokens[min(self.step, len(tokens) - 1)]] = 0.0
+            self.step += 1
+            return forced
+
+    return transformers.LogitsProcessorList([Forced()])
+
+
+# --- a model in another precision ------------------------------------------------------------
+
+_LOWER: dict[torch.dtype, dict[torch.dtype, torch.dtype]] = {
+    torch.float64: {
+        torch.float32: torch.float64,
+        torch.float16: torch.float64,
+        torch.bfloat16: torch.float64,
+        torch.complex64: torch.complex128,
+    },
+    torch.float32: {
+        torch.float16: torch.float32,
+        torch.bfloat16: torch.float32,
+    },
+}
+
+
+def raised(model: Any, dtype: torch.dtype, rounded: dict[str, str]) -> Any:
+    """Return a copy in ``dtype`` that holds the numbers of ``model``.
+
+    Tables are not computed again: the numbers that both sides of a pair store are compared by
+    their bytes. ``rounded`` names tensors that the other side holds in a smaller dtype: they
+    are rounded to that one first, so that both sides start from the same numbers.
+    """
+    twin = copy.deepcopy(model)
+    known = dict(twin.named_parameters(remove_duplicate=False))
+    known |= dict(twin.named_buffers(remove_duplicate=False))
+    with torch.no_grad():
+        for name, smaller in rounded.items():
+            if name in known:
+                known[name].copy_(known[name].to(getattr(torch, smaller)))
+    for tensor in (*twin.parameters(), *twin.buffers()):
+        if tensor.is_floating_point():
+            tensor.data = tensor.data.to(dtype)
+        elif tensor.dtype in _LOWER[dtype]:
+            tensor.data = tensor.data.to(_LOWER[dtype][tensor.dtype])
+    for module in twin.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor) and value.dtype in _LOWER[dtype]:
+                setattr(module, name, value.to(_LOWER[dtype][value.dtype]))
+    return twin
+
+
+def _compute_attributes_again(twin: Any) -> None:
+    """Replace tensors that are plain attributes of modules, such as gptj's scale, by exact ones."""
+    try:
+        with probe_promote.promotion(), torch.random.fork_rng(devices=[]):
+            fresh = dict(type(twin)(copy.deepcopy(twin.config)).named_modules())
+    except Exception:  # noqa: BLE001  a class that cannot be made anew keeps what it has
+        return
+    for name, module in twin.named_modules():
+        for key, value in list(vars(module).items()):
+            exact = vars(fresh.get(name, module)).get(key)
+            if not (isinstance(value, torch.Tensor) and isinstance(exact, torch.Tensor)):
+                continue
+            if value.is_floating_point() and exact.shape == value.shape:
+                exact = exact.to(value)
+                if probe_promote.same_table(exact, value):
+                    setattr(module, key, exact)
+
+
+class Reordered(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
+    """Multiplies matrices with the terms of every sum in another order: even ones, then odd."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Facts | None = None
+    ) -> Any:
+        """Run ``func``, a product of matrices with both factors reordered alike."""
+        at = _FACTORS.get(func)
+        if at is not None:
+            one, other = args[at], args[at + 1]
+            n = one.shape[-1]
+            order = torch.cat([torch.arange(0, n, 2), torch.arange(1, n, 2)]).to(one.device)
+            pair = one.index_select(-1, order), other.index_select(other.ndim - 2, order)
+            args = (*args[:at], *pair, *args[at + 2 :])
+        return func(*args, **kwargs or {})
+
+
+_FACTORS = {
+    torch.ops.aten.mm.default: 0,
+    torch.ops.aten.bmm.default: 0,
+    torch.ops.aten.addmm.default: 1,
+    torch.ops.aten.baddbmm.default: 1,
+}
+"""Product of matrices -> where its factors stand among the arguments."""
+
+
+class Promotion32(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the host's mypy
+    """Answers every request for a float smaller than float32 with float32."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Facts | None = None
+    ) -> Any:
+        """Run ``func`` with every smaller float among its arguments replaced."""
+        if func in {torch.Tensor.half, torch.Tensor.bfloat16}:
+            return args[0].float()
+        lower = _LOWER[torch.float32]
+        named = {k: _wider(v, lower) for k, v in (kwargs or {}).items()}
+        return func(*(_wider(arg, lower) for arg in args), **named)
+
+
+def _wider(value: Any, lower: dict[torch.dtype, torch.dtype]) -> Any:
+    return lower.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+@contextmanager
+def promoted(dtype: torch.dtype) -> Iterator[None]:
+    """Make ``dtype`` of every smaller float that code inside asks for."""
+    with probe_promote.promotion() if dtype == torch.float64 else Promotion32():
+        yield
+
+
+class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
+    """Lists operations that give a smaller float than the rung's, and every discrete choice.
+
+    A choice is what top-k or argmax took, with the distance to what it just did not take.
+    """
+
+    def __init__(self, dtype: torch.dtype | None) -> None:
+        super().__init__()
+        self.leaks: set[str] = set()
+        self.choices: list[tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]] | None = None
+        self._lower = _LOWER[dtype] if dtype is not None else {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Facts | None = None
+    ) -> Any:
+        """Run ``func`` and look at what it gives."""
+        result = func(*args, **kwargs or {})
+        if isinstance(result, torch.Tensor) and result.dtype in self._lower and result.numel() > 1:
+            self.leaks.add(str(func))
+        if self.choices is not None and len(self.choices) < _MOST_CHOICES:
+            self._choice(func, args, kwargs or {}, result)
+        return result
+
+    def _choice(self, func: Any, args: Any, kwargs: Facts, result: Any) -> None:
+        assert self.choices is not None
+        if func is torch.ops.aten.topk.default:
+            scores, k = args[0], args[1]
+            dim = args[2] if len(args) > 2 else kwargs.get("dim", -1)
+            largest = args[3] if len(args) > 3 else kwargs.get("largest", True)
+            chosen = result[1].movedim(dim, -1)
+            apart = margin(scores, k, dim, largest=largest)
+            self.choices.append(("topk", scores.movedim(dim, -1).clone(), chosen, apart))
+        elif func is torch.ops.aten.argmax.default and len(args) > 1 and args[1] is not None:
+            scores, dim = args[0], args[1]
+            chosen = result.reshape(*scores.movedim(dim, -1).shape[:-1], 1)
+            if scores.is_floating_point():
+                apart = margin(scores, 1, dim, largest=True)
+                self.choices.append(("argmax", scores.movedim(dim, -1).clone(), chosen, apart))
+
+
+def margin(scores: torch.Tensor, k: int, dim: int, *, largest: bool) -> torch.Tensor:
+    """Return the distance between the last score taken and the first that was not, by row.
+
+    Infinite where all are taken.
+    """
+    scores = scores.movedim(dim, -1).double()
+    if scores.shape[-1] <= k:
+        return torch.full(scores.shape[:-1], float("inf"), dtype=torch.float64)
+    values = torch.topk(scores if largest else -scores, k + 1, dim=-1).values
+    return values[..., k - 1] - values[..., k]

@@ -1,0 +1,135 @@
+"""What comes back of a model that is saved and loaded again in the same release.
+
+Saved is the model of the second load, never the one that is observed: saving writes into a
+model's config. It is loaded by its own class, so that remote code need not be saved with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import probe_forks as forks
+import probe_layers
+import probe_load
+from probe_failure import without_folders
+from probe_state import everything, hashes
+from probe_tensor import dtype_name, tensor_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from probe_inputs import Inputs
+
+Facts = dict[str, Any]
+_LONGEST = 400
+SEED = 30
+"""Of the load of what was saved: another than any before, so that chance shows."""
+
+
+def round_trip(
+    model: Any,
+    source: probe_load.Source,
+    folder: Path,
+    inputs: Callable[[], Inputs | None],
+    chance: set[str],
+    unwritten: list[str],
+) -> Facts:
+    """Return what is lost when ``model`` is saved to ``folder`` and loaded from there.
+
+    ``chance`` names the tensors that the checkpoint or two loads leave open: of these only what
+    was saved is compared. Logits are not compared where any tensor is ``unwritten``.
+    """
+    before = Before(model)
+    try:
+        model.save_pretrained(folder)
+    except Exception as error:  # noqa: BLE001  a model that cannot be saved is a fact
+        return {"outcome": "save failed", "reason": _said(error)}
+    try:
+        saved = source._replace(where=str(folder), revision=None)
+        again, info = probe_load.from_pretrained(type(model), saved, SEED)
+    except Exception as error:  # noqa: BLE001  a model that cannot be loaded again is one, too
+        return {"outcome": "load failed", "reason": _said(error)}
+    tensors = before.lost(again, info, chance)
+    fields = before.changed(probe_load.effective_config(again.config))
+    logits, reason = _logits(model, again, inputs, unwritten)
+    same = not tensors and not fields and logits != "differs"
+    return {
+        "outcome": "same bits" if same else "differs",
+        "tensors": tensors,
+        "config": fields,
+        "logits": logits,
+        "reason": reason,
+    }
+
+
+class Before:
+    """What a model holds before it is saved, which changes its config."""
+
+    def __init__(self, model: Any) -> None:
+        self.config = probe_load.effective_config(model.config)
+        self.dtype = dtype_name(model.dtype)
+        self.hashes = hashes(model)
+        self.saved = set(model.state_dict(keep_vars=True))
+        self.tied = {name for name, state in everything(model).items() if state.tied}
+
+    def lost(self, again: torch.nn.Module, info: Facts, chance: set[str]) -> list[str]:
+        """Return the tensors that did not come back with the same bytes, or not from the file."""
+        after = hashes(again)
+        missing = set(forks.loading_info(info)["missing_keys"]) - self.tied - chance
+        return [
+            name
+            for name, digest in self.hashes.items()
+            if name in missing
+            or (after.get(name) != digest and (name in self.saved or name not in chance))
+        ]
+
+    def changed(self, after: Facts) -> list[str]:
+        """Return ``field: value before → value after`` of every field with another value."""
+        before = dict(self.config)
+        if after.get("dtype") == self.dtype:
+            # what is saved says what it holds, whatever was said of the file before it
+            before["dtype"] = self.dtype
+        return [
+            f"{name}: {_shown(before, name)} → {_shown(after, name)}"
+            for name in sorted({*before, *after})
+            if (name in before) != (name in after) or before.get(name) != after.get(name)
+        ]
+
+
+def _shown(values: Facts, name: str) -> str:
+    return without_folders(repr(values[name])) if name in values else "absent"
+
+
+def _logits(
+    one: Any, other: Any, inputs: Callable[[], Inputs | None], unwritten: list[str]
+) -> tuple[str, str]:
+    """Return whether both compute the same, or why that was not looked at."""
+    if unwritten:
+        return "not compared", f"{unwritten[0]} was never written, and is poison here"
+    fed = inputs()
+    if fed is None:
+        return "not compared", "no prompt applies"
+    try:
+        found = [_output(model, fed.kwargs) for model in (one, other)]
+    except Exception as error:  # noqa: BLE001  the cell's own forward says so, too
+        return "not compared", f"the forward raised {_said(error)}"
+    if found[0] is None or found[1] is None:
+        return "not compared", "the model returns no tensor"
+    return ("same bits" if tensor_hash(found[0]) == tensor_hash(found[1]) else "differs"), ""
+
+
+def _output(model: Any, kwargs: Facts) -> torch.Tensor | None:
+    torch.manual_seed(SEED)
+    with torch.no_grad():
+        result = model(**kwargs)
+    logits = getattr(result, "logits", None)
+    return logits if logits is not None else probe_layers.first_tensor(result)
+
+
+def _said(error: Exception) -> str:
+    """Return an exception in short: some list every tensor of the model."""
+    text = without_folders(f"{type(error).__name__}: {error}")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,0 +1,130 @@
+"""Is a function the same source in two releases: a digest that comments and annotations leave alone.
+
+Left out are what computes nothing: comments, blank lines, docstrings, annotations and the
+decorators that only write documentation.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import linecache
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import CodeType
+
+LONGEST = 400
+"""Lines of a class or function above which no digest is made: PreTrainedModel has thousands."""
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DOCUMENTS = re.compile(r"docstring|auto_doc")
+
+
+def digest(source: str) -> str:
+    """Return the hex SHA-256 of a definition's syntax tree.
+
+    Raises:
+        SyntaxError: it is not one whole statement.
+
+    """
+    # an indented definition is parsed inside a block, because dedenting would change its strings
+    inside = source[:1].isspace()
+    (node,) = ast.parse(f"if 1:\n{source}" if inside else source).body
+    if inside:
+        assert isinstance(node, ast.If)
+        node = node.body[0]
+    for part in ast.walk(node):
+        _strip(part)
+    return hashlib.sha256(ast.unparse(node).encode()).hexdigest()
+
+
+def _strip(node: ast.AST) -> None:
+    if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+        node.decorator_list = [
+            d for d in node.decorator_list if not _DOCUMENTS.search(ast.unparse(d))
+        ]
+        first = node.body[0]
+        if (
+            isinstance(first, ast.Expr)
+            and isinstance(first.value, ast.Constant)
+            and isinstance(first.value.value, str)
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+    if isinstance(node, _FUNCTIONS):
+        node.returns = None
+    elif isinstance(node, ast.arg):
+        node.annotation = None
+    elif isinstance(node, ast.AnnAssign):
+        node.annotation = ast.Name("object")
+
+
+@cache
+def of_code(code: CodeType) -> str:
+    """Return the digest of the function that a code object was made from; '' if it has no source."""
+    lines = linecache.getlines(code.co_filename)
+    made = _digest_or_none("".join(lines[code.co_firstlineno - 1 : _last_line(code)]))
+    if made is not None:
+        return made
+    try:  # what computes nothing at the end has no position
+        return _digest_or_none(inspect.getsource(code)) or ""
+    except OSError:
+        return ""
+
+
+def _last_line(code: CodeType) -> int:
+    """Return the last line that an instruction of the function stands on, or ends on."""
+    positions = getattr(code, "co_positions", None)  # 3.11
+    if positions is None:
+        ends = [line for *_, line in code.co_lines() if line]
+    else:
+        ends = [end for _, end, _, _ in positions() if end]
+    inner = (_last_line(c) for c in code.co_consts if inspect.iscode(c))
+    return max((code.co_firstlineno, *ends, *inner))
+
+
+def of_object(value: Any) -> str | None:
+    """Return the digest of a function or class; None if it has none or is longer than LONGEST."""
+    value = inspect.unwrap(value) if callable(value) else value
+    code = getattr(value, "__code__", None)
+    if inspect.iscode(code):
+        return of_code(code) or None
+    if not inspect.isclass(value):
+        return None
+    place = of_class(value)
+    if place is None:
+        return None
+    lines, start = linecache.getlines(place[0]), place[1] - 1
+    made = (_digest_or_none("".join(lines[start:stop])) for stop in _block_ends(lines, start))
+    return next((text for text in made if text is not None), None)
+
+
+def _digest_or_none(source: str) -> str | None:
+    try:
+        return digest(source)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def of_class(kind: type) -> tuple[str, int] | None:
+    """Return the file and the line of a top-level class, without parsing the file."""
+    try:
+        file = inspect.getsourcefile(kind)
+    except TypeError:
+        return None
+    if file is None:
+        return None
+    pattern = re.compile(rf"class {re.escape(kind.__name__)}\b")
+    lines = linecache.getlines(file)
+    line = next((i for i, text in enumerate(lines, 1) if pattern.match(text)), None)
+    return None if line is None else (file, line)
+
+
+def _block_ends(lines: list[str], start: int) -> list[int]:
+    """Return where a block that begins at ``start`` may end, up to LONGEST lines behind it."""
+    stops = range(start + 1, min(start + 1 + LONGEST, len(lines)))
+    ends = [i for i in stops if lines[i].strip() and not lines[i][0].isspace()]
+    return ends or ([len(lines)] if len(lines) - start <= LONGEST else [])

@@ -1,0 +1,63 @@
+"""Which tensors does a model hold: every parameter and buffer by name, and which share memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from probe_tensor import NotHashable, tensor_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class State(NamedTuple):
+    """One name of a tensor in memory."""
+
+    kind: str
+    tensor: torch.Tensor
+    tied: str
+    """The first name of the same memory; '' if this is the first."""
+
+
+def everything(model: torch.nn.Module) -> dict[str, State]:
+    """Return all parameters and buffers by name, what a checkpoint can hold first."""
+    found: dict[str, State] = {}
+    first: dict[tuple[Any, ...], str] = {}
+    for kind, name, tensor in _named(model):
+        tied = first.setdefault(_memory(tensor) or (name,), name)
+        found[name] = State(kind, tensor.detach(), "" if tied == name else tied)
+    return found
+
+
+def hashes(model: torch.nn.Module) -> dict[str, str]:
+    """Return the hash of every tensor that has bytes."""
+    states = everything(model).items()
+    found = ((name, _hash(state.tensor)) for name, state in states)
+    return {name: digest for name, digest in found if digest is not None}
+
+
+def _hash(tensor: torch.Tensor) -> str | None:
+    try:
+        return tensor_hash(tensor)
+    except NotHashable:
+        return None
+
+
+def _named(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
+    persistent = set(model.state_dict(keep_vars=True))
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        yield "parameter", name, parameter
+    buffers = dict(model.named_buffers(remove_duplicate=False))
+    for name in [name for name in buffers if name in persistent]:
+        yield "buffer", name, buffers[name]
+    for name in [name for name in buffers if name not in persistent]:
+        yield "non-persistent buffer", name, buffers[name]
+
+
+def _memory(tensor: torch.Tensor) -> tuple[Any, ...] | None:
+    """Return what two names of the same memory share; None where there is none to share."""
+    if tensor.is_meta or tensor.layout != torch.strided or tensor.numel() == 0:
+        return None
+    return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)

@@ -1,0 +1,254 @@
+"""SB7xx: the KV cache, as an object and as what it makes decoding compute."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.finding import RuleText
+from samebits.findings.rule import Rule, Seen, raised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.capture import Capture
+    from samebits.findings.case import Case
+    from samebits.invariant import Relation, RelationName
+
+_CACHED: tuple[RelationName, ...] = (
+    "full forward = prefill + decode",
+    "prefill split anywhere",
+    "multi-token verify = single-token decode",
+)
+_CHUNKED: tuple[RelationName, ...] = (
+    "prefill split anywhere",
+    "multi-token verify = single-token decode",
+)
+
+
+def _has_delta_net(capture: Capture) -> bool:
+    """Return True if a gated delta-net ran: not any linear attention, such as minimax's."""
+    code = capture.signals.code
+    return code is not None and any("GatedDeltaNet" in name for name in code.executed)
+
+
+def _figures(relation: Relation) -> str:
+    assert relation.distance is not None
+    assert relation.promoted is not None
+    return (
+        f"{relation.relation} ({relation.case}): logits differ by up to "
+        f"{relation.distance.max_abs:.2g}, and by {relation.promoted.max_abs:.2g} in float64"
+    )
+
+
+def _chunks(case: Case) -> Iterator[Seen]:
+    """Speak of chunks that ignore the recurrent state while single-token decoding keeps it."""
+    if not _has_delta_net(case.capture):
+        return
+    broken = list(case.broken(*_CHUNKED))
+    if broken and not list(case.broken("full forward = prefill + decode")):
+        yield Seen("multi-token forward with a cache", tuple(map(_figures, broken)))
+
+
+def _cached(case: Case) -> Iterator[Seen]:
+    """Speak of a cached path that computes another function, unless a narrower rule does."""
+    if list(_chunks(case)):
+        return
+    broken = [r for r in case.broken(*_CACHED) if not r.note]
+    if broken:
+        yield Seen("forward with a cache", tuple(map(_figures, broken)))
+
+
+def _padding(case: Case) -> Iterator[Seen]:
+    broken = [r for r in case.broken("left padding", "right padding", "batch size") if not r.note]
+    if broken:
+        yield Seen("padded batch", tuple(map(_figures, broken)))
+
+
+def _causality(case: Case) -> Iterator[Seen]:
+    broken = [relation for relation in case.broken("causality") if not relation.note]
+    if broken:
+        yield Seen("causality", tuple(map(_figures, broken)))
+
+
+def _decodes_otherwise(case: Case) -> str | None:
+    """Return how decoding is seen to compute something else than in the reference, or than forward."""
+    if case.first() in ("decode", "greedy"):
+        return "decoding through the cache is the first thing that differs from the reference"
+    if case.failure is not None and case.failure.phase.startswith("greedy"):
+        return case.told()[0]
+    broken = next(case.broken(*_CACHED), None)
+    return _figures(broken) if broken is not None else None
+
+
+def _truth(case: Case) -> Iterator[Seen]:
+    seen = _decodes_otherwise(case)
+    for idiom in case.idioms("truth of a cache") if seen else ():
+        yield Seen(f"{idiom.file}:{idiom.line}", (f"tested: {idiom.code}", seen or ""))
+
+
+def _keyword(case: Case) -> Iterator[Seen]:
+    seen = _decodes_otherwise(case)
+    for idiom in case.idioms("past_key_value keyword") if seen else ():
+        yield Seen(f"{idiom.file}:{idiom.line}", (f"called: {idiom.code}", seen or ""))
+
+
+RULES = (
+    Rule(
+        RuleText(
+            code="SB701",
+            name="the cache object has lost this attribute",
+            kind="crash",
+            looks_for="AttributeError on a …Cache object",
+            cause="Caches became lists of layers: key_cache, value_cache, seen_tokens and "
+            "get_usable_length went after 4.53, to_legacy_cache and from_legacy_cache in 5.0, "
+            "get_max_cache_shape in 5.23; get_max_length came and went.",
+            remedy="Use update() and get_seq_length(), which every release has; read tensors through "
+            "cache.layers[i].keys where there are layers.",
+            example="past = cache.get_seq_length() if cache is not None else 0\n"
+            'keys = cache.layers[i].keys if hasattr(cache, "layers") else cache.key_cache[i]',
+            releases="key_cache: through 4.53; layers: from 4.57; legacy tuples: through 4.57",
+            references=("transformers/cache_utils.py",),
+        ),
+        raised("AttributeError", r"'\w*Cache'( object)? has no attribute '\w+'"),
+    ),
+    Rule(
+        RuleText(
+            code="SB702",
+            name="the cache is no longer a tuple of tuples",
+            kind="crash",
+            looks_for="TypeError: '…Cache' object is not subscriptable; or 'tuple' object has no "
+            "attribute of a cache",
+            cause="5.0 removed __getitem__ from caches and yields three values per layer when it is "
+            "iterated; legacy tuples are refused by the library's classes in every release of the "
+            "grid.",
+            remedy="Use the Cache API: cache.update(k, v, layer_idx) and cache.get_seq_length().",
+            example="key, value = cache.update(key, value, self.layer_idx)",
+            releases="subscripts: through 4.57; iterating in pairs: through 4.57",
+            references=(
+                "transformers/cache_utils.py",
+                "https://github.com/FastCrest/tether/issues/184",
+            ),
+        ),
+        raised(
+            "TypeError|AttributeError",
+            r"'\w*Cache' object is not (subscriptable|iterable)"
+            r"|'tuple' object has no attribute '(get_seq_length|update|get_usable_length)'",
+        ),
+    ),
+    Rule(
+        RuleText(
+            code="SB703",
+            name="a chunk of several tokens ignores the recurrent state",
+            kind="silent",
+            looks_for="a model with gated delta-net layers where cached forwards of several tokens "
+            "differ from one forward, in float64, too, while single-token decoding agrees",
+            cause="The layer used its conv and recurrent states only if the sequence length was 1; "
+            "a longer chunk started from zero.",
+            remedy="Use 5.9 or later; before that feed cached tokens one at a time (no chunked "
+            "prefill, no assisted decoding, no reuse of a prefix cache).",
+            releases="qwen3_next 4.57 to 5.6, qwen3_5 5.2 to 5.6; right from 5.9",
+            references=("https://github.com/huggingface/transformers/pull/45513",),
+        ),
+        _chunks,
+    ),
+    Rule(
+        RuleText(
+            code="SB704",
+            name="decoding through the cache computes another function than one forward",
+            kind="silent",
+            looks_for="prefill and decode, a split prefill or a verified chunk that differs from one "
+            "forward, and stays different in float64; a rope that depends on length, which differs "
+            "by design, keeps it silent",
+            cause="The cache loses, repeats or misplaces something: a keyword that the layer "
+            "swallows (past_key_value / past_key_values), an empty cache taken for a full one, "
+            "positions or masks counted from the wrong place, a state that is not handed on.",
+            remedy="Compare the tables of the relation on the model's page: the first layer and "
+            "position that part. In own code: pass the cache under the name that the layer's "
+            "signature has, and ask get_seq_length() > 0 instead of the cache's truth value.",
+            releases="differs by model; stock models that this project found: docs/found.md",
+            references=(
+                "https://github.com/huggingface/transformers/issues/25420",
+                "https://github.com/openvla/openvla/issues/348",
+            ),
+        ),
+        _cached,
+    ),
+    Rule(
+        RuleText(
+            code="SB705",
+            name="padding or batching changes the real rows",
+            kind="silent",
+            looks_for="a row whose logits differ between a padded or larger batch and itself alone, "
+            "in float64, too",
+            cause="Padding leaks: it enters a convolution, a recurrent state or a router, or "
+            "positions are counted over it.",
+            remedy="Feed rows of equal length without padding, or a release in which it holds.",
+            releases="differs by model; docs/found.md",
+            references=("https://github.com/huggingface/transformers/issues/46873",),
+        ),
+        _padding,
+    ),
+    Rule(
+        RuleText(
+            code="SB706",
+            name="later tokens change earlier rows",
+            kind="silent",
+            looks_for="rows before a changed token that differ, in float64, too",
+            cause="The causal mask leaks, or a table is computed from the whole sequence.",
+            remedy="See the positions table of the relation on the model's page.",
+            releases="differs by model; docs/found.md",
+            references=(),
+        ),
+        _causality,
+    ),
+    Rule(
+        RuleText(
+            code="SB707",
+            name="crop() refuses a positive length",
+            kind="crash",
+            looks_for="ValueError: Calling `crop` with a positive value",
+            cause="5.23 takes only negative lengths: the number of tokens to drop.",
+            remedy="cache.crop(wanted - cache.get_seq_length()), which all releases take.",
+            example="cache.crop(wanted - cache.get_seq_length())",
+            releases="5.23.0",
+            references=("transformers/cache_utils.py",),
+        ),
+        raised("ValueError", r"Calling `crop` with a positive value"),
+    ),
+    Rule(
+        RuleText(
+            code="SB708",
+            name="an empty cache counts as true",
+            kind="silent",
+            looks_for="code of the model that tests the truth of its cache, where decoding differs "
+            "from the reference or from one forward",
+            cause="bool(DynamicCache()) is False in 4.48. From 4.57 on generate() hands over "
+            "DynamicCache(config=…), whose length is the number of layers: an empty one is true, and "
+            "the prompt is taken for a continuation.",
+            remedy="Ask for the number of tokens: get_seq_length() > 0.",
+            example="if past_key_values is not None and past_key_values.get_seq_length() > 0: ...",
+            releases="4.57.6 and later",
+            references=("https://github.com/openvla/openvla/issues/348",),
+        ),
+        _truth,
+    ),
+    Rule(
+        RuleText(
+            code="SB709",
+            name="a library layer swallows past_key_value",
+            kind="silent",
+            looks_for="a call with the keyword past_key_value in the model's code, where decoding "
+            "differs from the reference or from one forward",
+            cause="The layers' parameter was renamed to past_key_values; the old keyword disappears "
+            "in **kwargs without an error, the cache stays empty and every token is decoded without "
+            "its past.",
+            remedy="Pass the name that the signature has.",
+            example="takes = inspect.signature(LlamaDecoderLayer.forward).parameters\n"
+            'name = "past_key_values" if "past_key_values" in takes else "past_key_value"\n'
+            "layer(hidden_states, **{name: cache})",
+            releases="past_key_value: through 4.57; 5.0.0 and later swallow it",
+            references=("transformers/models/llama/modeling_llama.py",),
+        ),
+        _keyword,
+    ),
+)

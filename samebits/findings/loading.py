@@ -1,0 +1,301 @@
+"""SB3xx: what loading leaves unwritten, overwrites, draws anew or casts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.finding import RuleText
+from samebits.findings.rule import Rule, Seen, raised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.findings.case import Case
+    from samebits.provenance import Provenance
+
+_MEANINGS = {
+    "derived": "what a model made fresh from the config holds there",
+    "unexplained": "neither from the checkpoint nor as a fresh model has it",
+}
+_POISON = "it still holds what memory was filled with before the load"
+
+
+def _hole(provenance: Provenance) -> str:
+    if provenance.source == "partly written":
+        return f"{provenance.n_unwritten:,} of its elements still hold what memory was filled with"
+    return _POISON
+
+
+def _unwritten_buffers(case: Case) -> Iterator[Seen]:
+    for name, tensor in case.tensors():
+        if tensor.kind == "non-persistent buffer" and tensor.written in ("none", "partly"):
+            evidence = [_hole(tensor)]
+            if tensor.fresh == "differs":
+                evidence.append("a model made fresh from the config holds other bytes there")
+            evidence.append("loading reported no missing key: such buffers are in no state_dict")
+            evidence += [
+                f"{i.file}:{i.line}: {i.code} — no repair: it asks what the memory happens to hold"
+                for i in case.idioms("truth of a buffer's values")
+            ]
+            yield Seen(name, tuple(evidence))
+
+
+def _unwritten_parameters(case: Case) -> Iterator[Seen]:
+    load = case.capture.signals.load
+    missing = load.missing_keys if load is not None else ()
+    for name, tensor in case.tensors():
+        if tensor.kind == "non-persistent buffer" or tensor.written not in ("none", "partly"):
+            continue
+        said = "it is among the missing keys" if name in missing else "no key was reported missing"
+        yield Seen(name, (_hole(tensor), said))
+
+
+def _overwritten(case: Case) -> Iterator[Seen]:
+    """Speak of tensors that the checkpoint has and that hold bytes drawn at random."""
+    for name, tensor in case.tensors():
+        if tensor.source == "reinitialised" and tensor.ignored:
+            yield Seen(
+                name,
+                (
+                    f"the checkpoint has {name}, and the model holds other bytes under that name",
+                    "two loads under two seeds give two results",
+                    *_init_weights(case),
+                ),
+            )
+
+
+def _not_taken(case: Case) -> Iterator[Seen]:
+    """Speak of tensors that the checkpoint has and the model holds something constant for."""
+    for name, tensor in case.tensors():
+        if tensor.ignored and tensor.source in ("derived", "unexplained"):
+            yield Seen(
+                name,
+                (
+                    f"the checkpoint has {name}, and the model holds other bytes under that name",
+                    f"what it holds is {_MEANINGS[tensor.source]}",
+                ),
+            )
+
+
+def _init_weights(case: Case) -> Iterator[str]:
+    for fact in case.classes:
+        for call in fact.calls.get("_init_weights", ()):
+            if call.endswith((".data.normal_", ".data.zero_", ".data.fill_", ".data.uniform_")):
+                yield f"{fact.file}: {fact.name}._init_weights calls {call}, which marks nothing"
+
+
+def _missing_drawn(case: Case) -> Iterator[Seen]:
+    """Speak of parameters that the checkpoint lacks and that are drawn at every load."""
+    load = case.capture.signals.load
+    missing = set(load.missing_keys) if load is not None else set()
+    drawn = [n for n, t in case.tensors() if t.source == "reinitialised" and n in missing]
+    for name in drawn:
+        yield Seen(
+            name,
+            (
+                f"the checkpoint has no {name}; loading reported it missing",
+                "two loads under two seeds give two results",
+            ),
+        )
+
+
+def _default_dtype(case: Case) -> Iterator[Seen]:
+    mine = case.capture.signals.integrity
+    other = case.reference.signals.integrity if case.reference is not None else None
+    if mine is None or other is None or not mine.default_dtypes or not other.default_dtypes:
+        return
+    here, there = set(mine.default_dtypes), set(other.default_dtypes)
+    if here != there and case.reference is not None:
+        yield Seen(
+            "from_pretrained without dtype",
+            (
+                f"{case.capture.cell.stack}: parameters in {', '.join(sorted(here))}",
+                f"{case.reference.cell.stack}: parameters in {', '.join(sorted(there))}",
+                "samebits asks for a dtype explicitly, so no verdict here follows from it",
+            ),
+        )
+
+
+def _round_trip(case: Case) -> Iterator[Seen]:
+    integrity = case.capture.signals.integrity
+    trip = integrity.round_trip if integrity is not None else None
+    if trip is None or trip.outcome not in ("differs", "save failed", "load failed"):
+        return
+    evidence = [f"save_pretrained, then from_pretrained in the same stack: {trip.outcome}"]
+    if trip.reason:
+        evidence.append(trip.reason)
+    if trip.tensors:
+        evidence.append(f"other bytes: {', '.join(trip.tensors[:6])}")
+    if trip.config:
+        evidence.append(f"config: {', '.join(trip.config[:6])}")
+    if trip.logits != "not compared":
+        evidence.append(f"logits: {trip.logits}")
+    yield Seen("save_pretrained", tuple(evidence))
+
+
+RULES = (
+    Rule(
+        RuleText(
+            code="SB301",
+            name="a non-persistent buffer is never written",
+            kind="silent",
+            looks_for="a buffer outside the state_dict that still holds the bytes that memory was "
+            "filled with before the load: NaN in a second, poisoned load and a chosen byte in the "
+            "first. What the value looks like plays no part",
+            cause="5.x builds the model on the meta device. What __init__ computes for a buffer "
+            "registered with persistent=False is thrown away, no checkpoint entry replaces it, and "
+            "loading allocates it with torch.empty_like. Only modules that the library's own "
+            "_init_weights recognises (its rotary embeddings) are computed again. In a fresh "
+            "process such memory is often zero, which is why it is reported as 'zeroed'.",
+            remedy="Have no such buffer: compute the table in forward from plain attributes such as "
+            "self.config, on the CPU and then moved, so that no loader can lose it and no other "
+            "device rounds it. A table too large for that: write it again in _init_weights, which "
+            "5.x calls for every module that no file filled, and call super()._init_weights(module) "
+            "there, or the library's own rotary embeddings lose theirs. Asking for the values is no "
+            "repair: `if not self.inv_freq.any()` works only while the memory happens to be zero. "
+            "Both remedies are run in all releases by this project's tests (tests/custom).",
+            example="class MyRotaryEmbedding(nn.Module):\n"
+            "    def __init__(self, config):\n"
+            "        super().__init__()\n"
+            "        self.config = config  # no buffer\n\n"
+            "    def forward(self, x, position_ids):\n"
+            "        inv_freq = rope_frequencies(self.config).to(x.device)  # computed on the CPU\n"
+            "        ...",
+            releases="5.0.0 to 5.23.0, all that were measured; 4.x computes it in __init__ and "
+            "keeps it",
+            references=(
+                "https://github.com/huggingface/transformers/issues/48892",
+                "https://github.com/huggingface/transformers/issues/45902",
+                "transformers/modeling_utils.py, _move_missing_keys_from_meta_to_device",
+            ),
+        ),
+        _unwritten_buffers,
+    ),
+    Rule(
+        RuleText(
+            code="SB302",
+            name="a parameter is never written",
+            kind="silent",
+            looks_for="a parameter or persistent buffer that still holds the bytes that memory was "
+            "filled with before the load",
+            cause="The checkpoint has no such tensor, and since 4.53 the value that __init__ gave "
+            "it does not survive loading: the module is made on the meta device and its missing "
+            "tensors come from torch.empty. _init_weights has no branch that writes this one.",
+            remedy="Initialise it in _init_weights, or store it in the checkpoint.",
+            example="def _init_weights(self, module):\n"
+            "    super()._init_weights(module)\n"
+            "    if isinstance(module, MyScale):\n"
+            "        torch.nn.init.constant_(module.scale, 3.0)",
+            releases="4.53 and later; 4.48 keeps the constructor's value",
+            references=("transformers/modeling_utils.py, _initialize_missing_keys",),
+        ),
+        _unwritten_parameters,
+    ),
+    Rule(
+        RuleText(
+            code="SB303",
+            name="loaded weights are overwritten by _init_weights",
+            kind="silent",
+            looks_for="a tensor that the checkpoint has under this name, where the model holds other "
+            "bytes that differ between two loads under two seeds",
+            cause="5.x runs _init_weights over every module after loading. Calls of torch.nn.init "
+            "skip tensors that are already loaded; module.weight.data.normal_() does not know of "
+            "that and draws them anew. loading_info stays clean.",
+            remedy="Use torch.nn.init in _init_weights, never .data.normal_().",
+            example="torch.nn.init.normal_(module.weight, mean=0.0, std=self.config.initializer_range)",
+            releases="remote code: 5.0 and 5.1; classes defined in the user's own program also 5.6 "
+            "and 5.9",
+            references=(
+                "https://github.com/huggingface/transformers/issues/46620",
+                "https://github.com/huggingface/transformers/issues/46632",
+            ),
+        ),
+        _overwritten,
+    ),
+    Rule(
+        RuleText(
+            code="SB304",
+            name="a parameter is missing from the checkpoint and drawn at random",
+            kind="silent",
+            looks_for="a parameter among the missing keys that differs between two loads under two "
+            "seeds",
+            cause="The checkpoint was saved without it, under another name, or for another head.",
+            remedy="Load the class that the checkpoint was saved from, rename the tensor in the "
+            "file, or initialise it to a constant.",
+            releases="all",
+            references=(),
+        ),
+        _missing_drawn,
+    ),
+    Rule(
+        RuleText(
+            code="SB305",
+            name="the constructor needs data, and 5.x constructs on the meta device",
+            kind="crash",
+            looks_for="the exceptions that item(), numpy(), a copy or a nested from_pretrained raise "
+            "on meta tensors, in phase load",
+            cause="from_pretrained of 5.x runs __init__ under torch.device('meta'), where tensors "
+            "have no values.",
+            remedy="Compute constants in __init__ with Python or numpy, not with torch; build "
+            "sub-models with from_config; move what needs values to _init_weights or the first "
+            "forward.",
+            example="rates = [float(x) for x in numpy.linspace(0, drop_rate, depth)]",
+            releases="5.0.0 and later; torch.linspace(...).item() works again by 5.6.2",
+            references=("transformers/initialization.py, meta_device_safe_creation_ops",),
+        ),
+        raised(
+            "RuntimeError|TypeError|NotImplementedError",
+            r"Tensor\.item\(\) cannot be called on meta tensors|can't convert meta device type tensor"
+            r"|with a meta device context manager|Cannot copy out of meta tensor",
+        ),
+    ),
+    Rule(
+        RuleText(
+            code="SB306",
+            name="the default dtype is no longer float32",
+            kind="silent",
+            looks_for="a load that asks for no dtype and gives parameters of another dtype than in "
+            "the reference",
+            cause="5.0 made dtype='auto' the default of from_pretrained: the checkpoint's dtype "
+            "instead of float32.",
+            remedy="Say torch_dtype=torch.float32 (or what you mean) in every call.",
+            releases="4.x: float32. 5.0.0 and later: what config.json or the weights say",
+            references=("transformers/modeling_utils.py, from_pretrained",),
+        ),
+        _default_dtype,
+    ),
+    Rule(
+        RuleText(
+            code="SB307",
+            name="the model does not survive save_pretrained and from_pretrained",
+            kind="silent",
+            looks_for="a model saved and loaded again in the same stack that fails, or comes back "
+            "with other tensors, config values or logits",
+            cause="A tensor is left out of the file (tied by declaration but not in memory), a "
+            "config field is not written, or saving refuses shared memory.",
+            remedy="The finding names what did not come back: declare ties in _tied_weights_keys, "
+            "write config fields in __init__.",
+            releases="depends on the model",
+            references=(),
+        ),
+        _round_trip,
+    ),
+    Rule(
+        RuleText(
+            code="SB308",
+            name="a tensor of the checkpoint is not taken",
+            kind="silent",
+            looks_for="a tensor that the checkpoint has under this name, where the model holds other "
+            "bytes, the same at every load",
+            cause="Something replaces the tensor after it was loaded, such as a tie made too late: "
+            "4.48 assigns loaded parameters where dtypes agree, and _tie_weights then points the "
+            "bias at one that was never filled (roberta, albert).",
+            remedy="Compare the tensor with the file after loading and copy it in by hand, or use a "
+            "release that takes it.",
+            example="model.lm_head.bias.data.copy_(file_tensors['lm_head.bias'])",
+            releases="roberta and albert: 4.48 in the dtype of the file, as measured here",
+            references=("docs/found.md",),
+        ),
+        _not_taken,
+    ),
+)

@@ -1,0 +1,129 @@
+"""SB4xx: input and output embeddings that share their memory, or should."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.finding import RuleText
+from samebits.findings.case import weights_of
+from samebits.findings.rule import Rule, Seen, raised
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.capture import Capture
+    from samebits.findings.case import Case
+
+
+def _list(case: Case) -> Iterator[Seen]:
+    if not case.raised("AttributeError", r"'list' object has no attribute 'keys'"):
+        return
+    for fact in case.classes:
+        if fact.attributes.get("_tied_weights_keys") == "list":
+            what = f"class {fact.name} declares _tied_weights_keys as a list"
+            yield Seen(f"{fact.file}:{fact.line}", (what, *case.told()))
+            return
+    frame = case.frame(own=False)
+    if frame is not None and "tied" in f"{frame.function} {frame.code}":
+        yield Seen(case.raised_at(), case.told())
+
+
+def _no_post_init(case: Case) -> Iterator[Seen]:
+    if not case.raised("AttributeError", r"has no attribute 'all_tied_weights_keys'"):
+        return
+    lacking = [
+        fact
+        for fact in case.classes
+        if "__init__" in fact.methods
+        and any("PreTrained" in base for base in fact.bases)
+        and "self.post_init" not in fact.calls.get("__init__", ())
+    ]
+    names = [f"class {f.name} ({f.file}:{f.line}) never calls self.post_init()" for f in lacking]
+    where = f"{lacking[0].file}:{lacking[0].line}" if lacking else case.raised_at()
+    yield Seen(where, (*names, *case.told()))
+
+
+def _ties(capture: Capture) -> set[str]:
+    """Return the names that share the memory of another tensor."""
+    return {alias for facts in weights_of(capture).values() for alias in facts.aliases}
+
+
+def _untied(case: Case) -> Iterator[Seen]:
+    """Speak of two tensors that share memory in the reference and not here."""
+    if case.reference is None:
+        return
+    mine, here = _ties(case.capture), weights_of(case.capture)
+    for name, facts in weights_of(case.reference).items():
+        for alias in facts.aliases:
+            both = name in here and alias in here
+            if both and alias not in mine and name not in mine:
+                same = here[name].ref.hash == here[alias].ref.hash
+                bytes_too = "they hold the same bytes, until one is trained" if same else ""
+                seen = f"{alias} shares its memory with {name} in {case.reference.cell.stack}"
+                now = f"here it is a tensor of its own, {here[alias].origin}"
+                yield Seen(alias, tuple(filter(None, (seen, now, bytes_too))))
+
+
+RULES = (
+    Rule(
+        RuleText(
+            code="SB401",
+            name="_tied_weights_keys is a list",
+            kind="crash",
+            looks_for="AttributeError: 'list' object has no attribute 'keys', with a class of the "
+            "model that declares a list, or raised where weights are tied",
+            cause="5.0 reads _tied_weights_keys as a dict from the tied name to its source.",
+            remedy="Declare the dict. 4.x reads only its keys, so one form serves both.",
+            example='_tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}',
+            releases="5.0.0 and later",
+            references=(
+                "https://github.com/huggingface/transformers/issues/44861",
+                "transformers/modeling_utils.py",
+            ),
+        ),
+        _list,
+    ),
+    Rule(
+        RuleText(
+            code="SB402",
+            name="__init__ does not end with post_init()",
+            kind="crash",
+            looks_for="AttributeError for all_tied_weights_keys",
+            cause="5.x collects the tied names in post_init(), and loading reads them.",
+            remedy="Call self.post_init() at the end of every PreTrainedModel's __init__.",
+            example="self.post_init()",
+            releases="5.0.0 and later",
+            references=("https://github.com/huggingface/transformers/issues/43883",),
+        ),
+        _no_post_init,
+    ),
+    Rule(
+        RuleText(
+            code="SB403",
+            name="an overridden tie_weights does not take the new arguments",
+            kind="crash",
+            looks_for="TypeError: tie_weights() got an unexpected keyword argument",
+            cause="5.x calls tie_weights(missing_keys=…, recompute_mapping=…).",
+            remedy="Take and pass on whatever comes.",
+            example="def tie_weights(self, *args, **kwargs):\n    super().tie_weights(*args, **kwargs)",
+            releases="5.0.0 and later",
+            references=("transformers/modeling_utils.py, tie_weights",),
+        ),
+        raised("TypeError", r"tie_weights\(\) got an unexpected keyword argument"),
+    ),
+    Rule(
+        RuleText(
+            code="SB404",
+            name="embeddings that were tied are two tensors now",
+            kind="silent",
+            looks_for="two names that share memory in the reference and do not here",
+            cause="4.x ties input and output embeddings of any model whose config does not say "
+            "otherwise; 5.x ties what _tied_weights_keys names.",
+            remedy="Declare _tied_weights_keys, and tie_word_embeddings in the config.",
+            example='_tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}',
+            releases="5.0.0 and later",
+            references=("transformers/modeling_utils.py, tie_weights",),
+        ),
+        _untied,
+    ),
+)

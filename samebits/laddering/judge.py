@@ -1,0 +1,101 @@
+"""The precision ladder as the judge of a pair of cells that differs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.comparing.pair import Pair
+from samebits.ladder import Ladder
+from samebits.laddering.constants import constants
+from samebits.laddering.flips import flips
+from samebits.laddering.rule import Found, judgement, worse
+from samebits.laddering.steps import Climb, steps
+from samebits.laddering.tokens import at_risk, judged_splits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.capture import Capture
+    from samebits.comparing.pair import TensorSource
+    from samebits.comparison import SignalComparison, TokenSplit
+    from samebits.ladder import LadderFile
+
+Files = tuple["LadderFile", "LadderFile"]
+
+
+def ladder(
+    reference: Capture,
+    candidate: Capture,
+    signals: tuple[SignalComparison, ...],
+    splits: tuple[TokenSplit, ...],
+    values: TensorSource,
+    files: Files | None,
+) -> Ladder:
+    """Return what the ladder says of a pair; ``files`` is None where it was not climbed."""
+    missing = _missing(files)
+    climb = Climb(Pair(reference, candidate, values), files) if files and not missing else None
+    found = Found(
+        signals=signals,
+        constants=constants(signals, values),
+        steps=steps(climb) if climb else (),
+        flips=flips(climb) if climb else (),
+        splits=judged_splits(reference, candidate, splits, values, climb),
+        missing=missing,
+    )
+    said = judgement(found)
+    side, ratio = worse(found.steps, found.constants) if said.kind == "rounding" else (None, None)
+    return Ladder(
+        kind=said.kind,
+        rule=said.rule,
+        reason=said.reason,
+        worse=side,
+        worse_ratio=ratio,
+        steps=found.steps,
+        constants=found.constants,
+        flips=found.flips,
+        splits=found.splits,
+        at_risk=at_risk(climb) if climb else (),
+        notes=tuple(_notes(climb)) if climb else (),
+        seconds=(files[0].seconds, files[1].seconds) if files else (0.0, 0.0),
+    )
+
+
+def _missing(files: Files | None) -> str:
+    """Return why nothing was computed on the rungs, '' if something was."""
+    if files is None:
+        return "the ladder was not climbed"
+    for where, file in zip(("the reference", "this cell"), files, strict=True):
+        if file.failure is not None:
+            said = file.failure.message.partition("\n")[0]
+            return f"{where} failed on the ladder: {file.failure.type}: {said}"
+    return ""
+
+
+def _notes(climb: Climb) -> Iterator[str]:
+    for where, file in zip(("reference", "here"), climb.files, strict=True):
+        for name, rung in file.rungs.items():
+            for what, why in rung.refused.items():
+                yield f"{where}, {name}: {what}: {why}"
+            if rung.leaks:
+                yield f"{where}, {name}: less precision comes out of {', '.join(rung.leaks)}"
+    for where, capture, file in zip(
+        ("reference", "here"),
+        (climb.pair.reference, climb.pair.candidate),
+        climb.files,
+        strict=True,
+    ):
+        others = [
+            prompt
+            for prompt, facts in (capture.signals.forward or {}).items()
+            if (again := _own_logits(file, prompt)) is not None
+            and facts.logits is not None
+            and again != facts.logits.hash
+        ]
+        if others:
+            yield f"{where}: the logits did not come out as before: {', '.join(others)}"
+
+
+def _own_logits(file: LadderFile, prompt: str) -> str | None:
+    rung = file.rungs.get("own")
+    forward = rung.forward.get(prompt) if rung else None
+    return forward.logits.hash if forward and forward.logits else None

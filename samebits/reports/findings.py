@@ -1,0 +1,119 @@
+"""The defects that rules know by name: in which cells, by what evidence, and what to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.reports.blocks import bullets, codes, details, heading, link, page, table
+from samebits.reports.figures import plural
+from samebits.reports.names import page_path
+from samebits.reports.rulebook import KINDS, advice, title
+from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from samebits.comparison import CellResult
+    from samebits.document import Report, Row
+    from samebits.finding import Finding, RuleText
+
+TITLE = "Findings"
+MOST_MODELS = 8
+MOST_SIGHTINGS = 6
+
+
+class Sighting(NamedTuple):
+    """One finding in all cells of one model that show it alike."""
+
+    finding: Finding
+    cells: tuple[CellResult, ...]
+
+    @property
+    def where(self) -> str:
+        """Stacks that show it, with variants where a model has several."""
+        stacks: dict[str, list[str]] = {}
+        for cell in self.cells:
+            stacks.setdefault(cell.cell.stack, []).append(str(cell.cell.variant))
+        variants = {tuple(names) for names in stacks.values()}
+        if len(variants) == 1:
+            return f"{', '.join(variants.pop())}@{', '.join(stacks)}"
+        return "; ".join(f"{', '.join(names)}@{stack}" for stack, names in stacks.items())
+
+
+def findings(report: Report) -> Markdown:
+    """Return the table of all findings, and of each rule what it says; nothing if there are none."""
+    if not report.rules:
+        return EMPTY
+    rows = [_line(text, report.rows) for text in report.rules]
+    headers = ["finding", "kind", "models (stacks)"]
+    return page(
+        [
+            heading(2, TITLE),
+            prose(
+                "Defects that a rule knows by name; a model's page has the evidence. A finding "
+                "explains and makes no verdict."
+            ),
+            table(headers, rows),
+            *(details(f"{text.code} {text.name}", advice(text)) for text in report.rules),
+        ]
+    )
+
+
+def _line(text: RuleText, rows: Iterable[Row]) -> list[str]:
+    stacks: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for cell in row.cells:
+            if any(finding.code == text.code for finding in cell.findings):
+                stacks.setdefault(row.model, {})[cell.cell.stack] = None
+    models = [
+        fill("{} ({})", link(model, page_path(model)), ", ".join(where))
+        for model, where in stacks.items()
+    ]
+    more = f" and {len(models) - MOST_MODELS} more" if len(models) > MOST_MODELS else ""
+    return [title(text), text.kind, fill("{}{}", join(models[:MOST_MODELS]), more)]
+
+
+def findings_of(rows: list[Row], report: Report) -> Markdown:
+    """Return the findings of one model with all their evidence, for its own page."""
+    found = _sightings(cell for row in rows for cell in row.cells)
+    if not found:
+        return EMPTY
+    texts = {text.code: text for text in report.rules}
+    by_code: dict[str, list[Sighting]] = {}
+    for sighting in found:
+        by_code.setdefault(sighting.finding.code, []).append(sighting)
+    parts = [_rule(texts[number], sightings) for number, sightings in by_code.items()]
+    return page([heading(2, TITLE), *parts])
+
+
+def has_findings(rows: Iterable[Row]) -> bool:
+    """Return True if a rule spoke of any cell."""
+    return any(cell.findings for row in rows for cell in row.cells)
+
+
+def _rule(text: RuleText, sightings: list[Sighting]) -> Markdown:
+    shown = [_sighting(sighting) for sighting in sightings[:MOST_SIGHTINGS]]
+    rest = sightings[MOST_SIGHTINGS:]
+    more = EMPTY
+    if rest:
+        places = codes(sighting.finding.where for sighting in rest)
+        more = fill("{}: {}", plural(len(rest), "more place"), places)
+    kind = fill("*{}: {}*", text.kind, KINDS[text.kind])
+    return page([heading(3, title(text)), kind, *shown, more, advice(text)])
+
+
+def _sighting(sighting: Sighting) -> Markdown:
+    said = fill("{}, {}:", code(sighting.finding.where), sighting.where)
+    return page([said, bullets(prose(line) for line in sighting.finding.evidence)])
+
+
+def _sightings(cells: Iterable[CellResult]) -> list[Sighting]:
+    """Return the findings, those of equal place and evidence joined over cells."""
+    groups: dict[tuple[str, str, tuple[str, ...]], list[CellResult]] = {}
+    first: dict[tuple[str, str, tuple[str, ...]], Finding] = {}
+    for cell in cells:
+        for finding in cell.findings:
+            key = (finding.code, finding.where, finding.evidence)
+            first.setdefault(key, finding)
+            groups.setdefault(key, []).append(cell)
+    return [Sighting(first[key], tuple(alike)) for key, alike in groups.items()]

@@ -1,0 +1,131 @@
+"""What a rule says, in a report and as docs/findings/: one page each, and their index.
+
+``python -m samebits.reports.rulebook`` writes the pages; tests/test_findings.py keeps them equal
+to the registry.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from samebits.findings.registry import RULES
+from samebits.reports.blocks import bullets, fence, heading, link, linked, page, table
+from samebits.reports.text import EMPTY, Markdown, code, fill, join, markdown, prose
+
+if TYPE_CHECKING:
+    from samebits.finding import RuleText
+
+FOLDER = Path(__file__).parents[2] / "docs" / "findings"
+
+KINDS = {
+    "crash": "an exception",
+    "silent": "wrong numbers and no exception",
+    "rounding": "other bits of the same maths",
+    "api": "another shape, type or name",
+}
+"""Kind -> what it means, as RuleText says it."""
+
+_CODE = re.compile(
+    r"""(
+        `[^`]+`
+      | [A-Za-z_][\w.]*\([^()\s]*\)(?:\.\w+(?:\([^()\s]*\))?)*  # a call
+      | (?:[\w-]+/)+[\w.]*\w                       # a path
+      | \.?\b[A-Za-z][\w.]*_[\w.]*\w(?:=\w+)?     # snake_case
+      | \b_[\w.]*\w
+      | \b(?:[a-z_]+\.)*[A-Za-z]+[a-z]+[A-Z]\w+\b     # CamelCase
+      | \b[A-Z]+_[A-Z_]+\b
+    )""",
+    re.VERBOSE,
+)
+"""What is a name of code in a rule's text."""
+
+_LONGEST = 4000
+"""Characters of a rule's text: nothing of it is shortened."""
+
+
+def title(text: RuleText) -> Markdown:
+    """Return code and name of a rule."""
+    return fill("{} {}", text.code, _whole(text.name))
+
+
+def advice(text: RuleText) -> Markdown:
+    """Return cause, remedy, releases and references of a rule, for a report and for its page."""
+    return page(
+        [
+            fill("**Cause.** {}", _whole(text.cause)),
+            fill("**Remedy.** {}", _whole(text.remedy)),
+            fence(text.example, "python") if text.example else EMPTY,
+            table(["name", "instead"], [[code(n), _whole(i)] for n, i in text.instead.items()]),
+            fill("**Releases.** {}", _whole(text.releases)),
+            fill("**See** {}", _references(text)) if text.references else EMPTY,
+        ]
+    )
+
+
+def _references(text: RuleText) -> Markdown:
+    shown = (linked(r) if r.startswith("https://") else _whole(r) for r in text.references)
+    return join(shown, "; ")
+
+
+def _whole(text: str) -> Markdown:
+    """Return running text of a rule with names of code set as code."""
+    parts = []
+    for i, part in enumerate(_CODE.split(text)):
+        if i % 2:
+            parts.append(code(part.strip("`"), _LONGEST))
+        elif part:
+            before, after = part[: len(part) - len(part.lstrip())], part[len(part.rstrip()) :]
+            parts.append(Markdown(f"{before}{prose(part, _LONGEST)}{after}"))
+    return join(parts, "")
+
+
+def render() -> dict[str, str]:
+    """Return every page by the name of its file."""
+    pages = {f"{rule.text.code}.md": _page(rule.text) for rule in RULES}
+    return {"README.md": _index(), **pages}
+
+
+def _page(text: RuleText) -> str:
+    blocks = [
+        heading(1, title(text)),
+        fill("*{}: {}*", text.kind, KINDS[text.kind]),
+        fill("**Looks for** {}.", _whole(text.looks_for)),
+        advice(text),
+        fill("{}", link("all findings", "README.md")),
+    ]
+    return f"{page(blocks)}\n"
+
+
+def _index() -> str:
+    rows = [
+        [link(rule.text.code, f"{rule.text.code}.md"), _whole(rule.text.name), rule.text.kind]
+        for rule in RULES
+    ]
+    meanings = [fill("*{}*: {}", kind, meaning) for kind, meaning in KINDS.items()]
+    blocks = [
+        heading(1, "Findings"),
+        markdown(
+            "Defects that samebits knows by name. A rule speaks only of what it saw in the cell "
+            "itself; that a release is affected is never inferred from its number."
+        ),
+        bullets(meanings),
+        table(["code", "name", "kind"], rows),
+    ]
+    return f"{page(blocks)}\n"
+
+
+def write(folder: Path = FOLDER) -> None:
+    """Write every page, and remove those of rules that are gone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pages = render()
+    for path in folder.glob("*.md"):
+        if path.name not in pages:
+            path.unlink()
+    for name, text in pages.items():
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,1 @@
+"""Where a difference starts: two traces joined by content."""

@@ -1,0 +1,161 @@
+"""What to trace of a pair that differs: the prompt and the phase where it shows first."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from samebits.words import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
+
+    from samebits.capture import Capture
+    from samebits.comparison import CellResult, ItemComparison
+    from samebits.trace import Cause
+    from samebits.words import CellId
+
+_TRACED = {Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED}
+_STEPS = 40
+"""Steps of a decode up to which it is traced."""
+
+
+class Question(NamedTuple):
+    """One prompt of one pair."""
+
+    prompt: str
+    what: Literal["forward", "decode"]
+    forced: dict[str, tuple[int, ...]]
+    """Row -> the tokens that both sides are fed, for a decode: those that the reference chose."""
+
+
+def questions(result: CellResult, reference: Capture) -> list[Question]:
+    """Return what may show where a cell parts from its reference, the plainest first.
+
+    A prompt without padding shows it best; a forward is plainer than a decode.
+    """
+    if result.judged not in _TRACED or result.reference in {None, result.cell}:
+        return []
+    forwards = reference.signals.forward or {}
+    found = [
+        Question(prompt, "forward", {}) for prompt in dict.fromkeys(_prompts(result, forwards))
+    ]
+    found.sort(key=lambda q: forwards[q.prompt].real_rows is not None)
+    return found + _decodes(result, reference)
+
+
+def _prompts(result: CellResult, known: Container[str]) -> Iterator[str]:
+    for signal in result.signals:
+        if signal.signal in {"hidden_states", "logits"}:
+            for item in signal.items:
+                prompt = item.name.partition(" · ")[0]
+                if item.outcome == "differs" and not item.excused and prompt in known:
+                    yield prompt
+
+
+def _decodes(result: CellResult, reference: Capture) -> list[Question]:
+    greedy = reference.signals.greedy or {}
+    found: dict[str, Question] = {}
+    for signal in result.signals:
+        if signal.signal != "decode":
+            continue
+        for item in signal.items:
+            prompt = _prompt_of(item.name, reference)
+            if item.outcome != "differs" or prompt in found:
+                continue
+            steps = min(_first_step(item) + 1, _STEPS)
+            rows = {row: facts.ids[:steps] for row, facts in greedy.items()}
+            forced = {row: ids for row, ids in rows.items() if _prompt_of(row, reference) == prompt}
+            if all(forced.values()):
+                found[prompt] = Question(prompt, "decode", forced)
+    return list(found.values())
+
+
+def _first_step(item: ItemComparison) -> int:
+    index = item.metrics.first_index if item.metrics is not None else None
+    return index[0] if index else 0
+
+
+def _prompt_of(row: str, capture: Capture) -> str:
+    """Return the prompt of a row of a batch: ``pair[1]`` is row 1 of ``pair``."""
+    return row if row in (capture.signals.forward or {}) else re.sub(r"\[\d+\]$", "", row)
+
+
+def same_weights(result: CellResult, reference: Capture, candidate: Capture) -> frozenset[str]:
+    """Return the names of tensors in memory that hold the same checkpoint numbers on both sides."""
+    differs = {
+        item.name
+        for signal in result.signals
+        if signal.signal == "weights"
+        for item in signal.items
+        if item.outcome != "identical" and not item.excused
+    }
+    loaded = _loaded(reference) & _loaded(candidate)
+    found: set[str] = set()
+    for capture in (reference, candidate):
+        weights = capture.signals.weights
+        for name, facts in (weights.tensors if weights is not None else {}).items():
+            pieces = {piece.tensor for piece in facts.pieces}
+            if pieces and pieces <= loaded and not pieces & differs:
+                found |= {name, *facts.aliases}
+    return frozenset(found)
+
+
+def _loaded(capture: Capture) -> set[str]:
+    weights = capture.signals.weights
+    return {
+        piece.tensor
+        for facts in (weights.tensors.values() if weights is not None else ())
+        if facts.origin == "loaded"
+        for piece in facts.pieces
+    }
+
+
+class Asked(NamedTuple):
+    """What is asked of one pair."""
+
+    reference: CellId
+    questions: list[Question]
+    same_weights: frozenset[str]
+    beyond_rounding: bool
+    """True if promoted float64 is asked, too: what parts first may be rounding that hides more."""
+
+
+async def with_causes(
+    results: Sequence[CellResult],
+    runs: Mapping[CellId, tuple[Capture, ...]],
+    ask: Callable[[Mapping[CellId, Asked]], Awaitable[Mapping[CellId, Cause | str]]],
+    traced: Container[CellId] | None = None,
+) -> list[CellResult]:
+    """Return the results with the cause of every cell that differs and can be traced.
+
+    ``traced`` are the cells that may be; None: all.
+    """
+    asked = {
+        result.cell: told
+        for result in results
+        if result.reference is not None
+        and (traced is None or result.cell in traced)
+        and (told := _asked(result, runs[result.reference][0], runs[result.cell][0]))
+    }
+    causes = await ask(asked) if asked else {}
+    return [_with_cause(result, causes.get(result.cell)) for result in results]
+
+
+def _with_cause(result: CellResult, cause: Cause | str | None) -> CellResult:
+    if isinstance(cause, str):
+        note = f"where it starts is not known: {cause}"
+        return result.model_copy(update={"notes": (*result.notes, note)})
+    return result.model_copy(update={"cause": cause})
+
+
+def _asked(result: CellResult, reference: Capture, candidate: Capture) -> Asked | None:
+    found = questions(result, reference)
+    if not found:
+        return None
+    return Asked(
+        reference.cell,
+        found,
+        same_weights(result, reference, candidate),
+        result.judged in {Verdict.DIFFERS, Verdict.DIVERGED},
+    )

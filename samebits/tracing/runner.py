@@ -1,0 +1,248 @@
+"""Runs the traces of a pair and says where it parts; traces are kept like captures."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pydantic import ValidationError
+
+from samebits.fingerprint import digest_of
+from samebits.trace import Trace
+from samebits.tracing import blame as blaming
+from samebits.tracing.replay import closer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from samebits.checkpoints import Checkpoint
+    from samebits.matrix import ModelSpec
+    from samebits.probing import StackProcess
+    from samebits.stacks import Stack
+    from samebits.store import Store
+    from samebits.trace import Cause
+    from samebits.tracing.question import Asked, Question
+    from samebits.words import CellId
+
+Rung = Literal["own", "float64"]
+
+VALUES_LIMIT = 16 << 20
+"""Bytes up to which what an operation takes and gives is kept for its distance."""
+THREADS = 1
+
+
+class Party(NamedTuple):
+    """One cell of a pair, with what runs it."""
+
+    cell: CellId
+    stack: Stack
+    process: StackProcess
+
+
+class Subject(NamedTuple):
+    """What both cells are of."""
+
+    model: ModelSpec
+    checkpoint: Checkpoint
+
+
+class Pair(NamedTuple):
+    """Two cells of one model."""
+
+    subject: Subject
+    reference: Party
+    candidate: Party
+    same_weights: frozenset[str]
+
+
+class Tracer:
+    """Traces cells, once for all pairs that they are in."""
+
+    def __init__(
+        self, root: Path, store: Store, probes: str, machine: str, *, fresh: bool = False
+    ) -> None:
+        self._root = root
+        self._store = store
+        self._probes = probes
+        self._machine = machine
+        self._fresh = fresh
+        self._running: dict[Path, asyncio.Task[Trace | None]] = {}
+
+    async def cause(
+        self,
+        subject: Subject,
+        reference: Party,
+        candidate: Party,
+        asked: Asked,
+    ) -> Cause | str:
+        """Return where the candidate parts, or why no trace says it."""
+        pair = Pair(subject, reference, candidate, asked.same_weights)
+        try:
+            first = await self._first(pair, asked.questions, "own")
+            if isinstance(first, str) or not asked.beyond_rounding:
+                return first
+            return _with_beyond(first, await self._first(pair, asked.questions, "float64"))
+        except Exception as error:  # noqa: BLE001  an explanation that fails changes no verdict
+            return f"the traces could not be joined: {type(error).__name__}: {error}"
+
+    async def _first(self, pair: Pair, questions: Sequence[Question], rung: Rung) -> Cause | str:
+        reasons: dict[str, None] = {}
+        for question in questions:
+            found = await self._ask(pair, question, rung)
+            if not isinstance(found, str):
+                return found
+            reasons[found] = None
+        return "; ".join(reasons)
+
+    async def _ask(self, pair: Pair, question: Question, rung: Rung) -> Cause | str:
+        parties = pair.reference, pair.candidate
+        one, other = await asyncio.gather(
+            *(self._trace(pair.subject, party, question, rung) for party in parties)
+        )
+        if (reason := _useless(one) or _useless(other)) or one is None or other is None:
+            return reason
+        blamed = await asyncio.to_thread(blaming.blame, one, other, pair.same_weights)
+        if blamed is None:
+            return NOTHING
+        cause = blaming.cause(blamed)
+        if cause is None:
+            return f"nothing on the way to {blamed.joined.sink} parts by itself"
+        looks = await asyncio.gather(
+            *(
+                self._trace(pair.subject, party, question, rung, tuple(wanted))
+                for party, wanted in zip(parties, blamed.looks, strict=True)
+            )
+        )
+        cause = closer(cause, blamed, looks[0], looks[1], self._store)
+        changed = [str(t.cell) for t in (one, other) if t.effect == "changed the bits"]
+        if changed:
+            note = f"tracing itself changed the logits of {' and '.join(changed)}"
+            cause = cause.model_copy(update={"evidence": (*cause.evidence, note)})
+        return cause
+
+    async def _trace(
+        self,
+        subject: Subject,
+        party: Party,
+        question: Question,
+        rung: Rung,
+        look: tuple[int, ...] = (),
+    ) -> Trace | None:
+        """Return a trace, run once however many pairs ask for it; None if it could not be had."""
+        path = self._path(subject, party, question, rung, look)
+        if path not in self._running:
+            made = self._make(subject, party, question, rung, look, path)
+            self._running[path] = asyncio.create_task(made)
+        return await asyncio.shield(self._running[path])
+
+    async def _make(
+        self,
+        subject: Subject,
+        party: Party,
+        question: Question,
+        rung: Rung,
+        look: tuple[int, ...],
+        path: Path,
+    ) -> Trace | None:
+        kept = None if self._fresh or not subject.checkpoint.pinned else _read(path)
+        if kept is not None and not (kept.failure and kept.failure.may_be_the_machine):
+            return kept
+        path.unlink(missing_ok=True)
+        await party.process.run(self._job(subject, party, question, rung, look, path))
+        return _read(path)
+
+    def _path(
+        self, subject: Subject, party: Party, question: Question, rung: Rung, look: tuple[int, ...]
+    ) -> Path:
+        checkpoint, cell = subject.checkpoint, party.cell
+        key = digest_of(
+            {
+                "cell": str(cell),
+                "stack": party.stack.lock_digest,
+                "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
+                "trust_remote_code": subject.model.trust_remote_code,
+                "prompts": {n: p.model_dump() for n, p in subject.model.prompts.items()},
+                "question": [question.prompt, question.what, sorted(question.forced.items())],
+                "look": list(look),
+                "rung": rung,
+                "probes": self._probes,
+                "machine": self._machine,
+                "threads": THREADS,
+            }
+        )
+        folder = self._root / "traces" / cell.model / str(cell.variant) / cell.stack
+        return folder / f"{key[:16]}.json"
+
+    def _job(
+        self,
+        subject: Subject,
+        party: Party,
+        question: Question,
+        rung: Rung,
+        look: tuple[int, ...],
+        path: Path,
+    ) -> dict[str, Any]:
+        model, checkpoint = subject.model, subject.checkpoint
+        return {
+            "kind": "trace",
+            "cell": party.cell.model_dump(mode="json"),
+            "threads": THREADS,
+            "timeout": model.timeout,
+            "log": str(path.with_suffix(".log")),
+            "model": {
+                "source": checkpoint.source,
+                "revision": checkpoint.revision,
+                "trust_remote_code": model.trust_remote_code,
+                "prompts": {
+                    name: prompt.model_dump(mode="json", exclude_none=True)
+                    for name, prompt in model.prompts.items()
+                },
+            },
+            "store": {"root": str(self._root), "limit": VALUES_LIMIT},
+            "trace": {
+                "prompt": question.prompt,
+                "what": question.what,
+                "forced": {row: list(ids) for row, ids in question.forced.items()},
+                "look": list(look),
+                "rung": rung,
+                "result": str(path),
+            },
+        }
+
+
+NOTHING = "the traces of both are the same"
+
+
+def _useless(trace: Trace | None) -> str:
+    """Return why a trace cannot be joined; '' if it can."""
+    if trace is None:
+        return "a trace was not written"
+    if trace.failure is None:
+        return ""
+    first = trace.failure.message.partition("\n")[0]
+    return f"{trace.cell} could not be traced: {trace.failure.type}: {first}"
+
+
+def _with_beyond(first: Cause, beyond: Cause | str) -> Cause:
+    """Return the first cause with what promoted float64 says of it."""
+    if isinstance(beyond, str):
+        said = "nothing of it is left that a trace shows" if beyond == NOTHING else beyond
+        return first.model_copy(update={"float64": f"in promoted float64, {said}"})
+    if _place(first) == _place(beyond):
+        said = "promoted float64 parts at the same place: it is no rounding"
+        return first.model_copy(update={"float64": said})
+    said = "the first place is rounding; what promoted float64 leaves begins elsewhere"
+    return first.model_copy(update={"float64": said, "beyond": beyond})
+
+
+def _place(cause: Cause) -> tuple[str, str, str]:
+    return cause.candidate.tensor, cause.candidate.function, cause.candidate.source
+
+
+def _read(path: Path) -> Trace | None:
+    """Return the trace at ``path``; None if it is missing, torn or of another format."""
+    try:
+        return Trace.model_validate_json(path.read_text("utf-8"))
+    except (OSError, ValidationError):
+        return None

@@ -1,0 +1,139 @@
+"""probe_crossing: what counts as lost, and what chance in the loader keeps from being said."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import probe_crossing
+import torch
+from probe_crossing import Observed, Original
+from probe_load import Source
+
+SOURCE = Source("/original", None, False, "float32", "default", "cpu")
+
+
+def observed(**changed):
+    fields = {
+        "hashes": {"a.weight": "1", "rope.inv_freq": "2"},
+        "config": {"rope_theta": 5e5, "window": 8},
+        "keys": set(),
+        "logits": torch.tensor([1.0, 2.0]),
+        "no_logits": "",
+        "failure": None,
+    }
+    return Observed(**(fields | changed))
+
+
+def cross(saved, first=None, again=None):
+    """Cross without any model: the original, another load of it, and what was saved."""
+    original = object.__new__(Original)
+    original.source, original.first = SOURCE, first or observed()
+    original._again = again or original.first
+    probe_crossing.observe = lambda source: saved
+    return probe_crossing.crossing(original, "/saved")
+
+
+def test_what_comes_back_is_the_same():
+    found = cross(observed())
+    assert found["outcome"] == "same bits"
+    assert found["logits"] == "same bits"
+    assert found["logits_max_abs"] == 0.0
+
+
+def test_a_tensor_with_other_bytes_or_gone_or_new_is_lost():
+    found = cross(observed(hashes={"a.weight": "9", "new": "3"}))
+    assert found["outcome"] == "differs"
+    assert found["tensors"] == ["a.weight", "rope.inv_freq", "new"]
+
+
+def test_a_tensor_that_the_loader_decides_by_chance_is_no_loss():
+    again = observed(hashes={"a.weight": "1", "rope.inv_freq": "7"})
+    found = cross(observed(hashes={"a.weight": "1", "rope.inv_freq": "5"}), again=again)
+    assert found["outcome"] == "same bits"
+    assert found["unsteady"] == ["rope.inv_freq"]
+    assert found["tensors"] == []
+
+
+def test_logits_that_chance_decides_are_not_compared():
+    other = observed(logits=torch.tensor([1.0, 3.0]))
+    assert cross(other)["logits"] == "differs"
+    assert cross(other)["logits_max_abs"] == 1.0
+    found = cross(other, again=observed(logits=torch.tensor([1.0, 4.0])))
+    assert found["logits"] == "not compared"
+    assert "two loads" in found["reason"]
+
+
+def test_the_sign_of_a_zero_and_a_nan_are_other_bits():
+    zero = observed(logits=torch.tensor([0.0, 1.0]))
+    found = cross(observed(logits=torch.tensor([-0.0, 1.0])), first=zero)
+    assert (found["outcome"], found["logits_max_abs"]) == ("differs", 0.0)
+    found = cross(observed(logits=torch.tensor([float("nan"), 1.0])), first=zero)
+    assert (found["outcome"], found["logits_max_abs"]) == ("differs", "Infinity")
+    infinite = observed(logits=torch.tensor([float("inf"), float("nan")]))
+    assert cross(infinite, first=infinite)["outcome"] == "same bits"
+
+
+def test_a_forward_that_raises_on_the_saved_alone_is_its_own_outcome():
+    failure = {"phase": "forward", "type": "TypeError", "message": "clamp()"}
+    broken = observed(logits=None, failure=failure)
+    assert cross(broken)["outcome"] == "forward failed"
+    assert cross(broken)["failure"] == failure
+    found = cross(broken, first=broken)
+    assert found["outcome"] == "same bits"
+    assert found["logits"] == "not compared"
+    assert "of the original raises TypeError" in found["reason"]
+
+
+def test_a_changed_config_field_is_told_with_both_values():
+    found = cross(observed(config={"rope_theta": 1e4, "rope_parameters.rope_theta": 5e5}))
+    assert found["outcome"] == "differs"
+    assert found["config"] == ["rope_theta: 500000.0 → 10000.0", "window: 8 → not there"]
+    assert found["ignored"] == ["rope_parameters.rope_theta"]
+
+
+def test_of_a_list_the_items_that_changed_are_told():
+    changes = probe_crossing._changes(
+        {"kinds": ["a", "b", [1]], "limit": [0.0, "inf"], "n": 1, "zero": 0.0},
+        {"kinds": ["a", "c", [2]], "limit": [0.0], "n": True, "zero": -0.0},
+    )
+    assert changes == [
+        'kinds[1]: "b" → "c"',
+        "kinds[2][0]: 1 → 2",
+        'limit: [0.0, "inf"] → [0.0]',
+        "n: 1 → true",
+        "zero: 0.0 → -0.0",
+    ]
+
+
+def test_fields_that_only_spell_the_release_are_left_out():
+    config = {
+        "transformers_version": "4.48",
+        "torch_dtype": "float32",
+        "eos_token_id": None,
+        "text_config": {"_name_or_path": "/x", "dtype": "float16", "rope": {"theta": 1}},
+    }
+    assert probe_crossing._fields(config) == {
+        "dtype": "float32",
+        "text_config.dtype": "float16",
+        "text_config.rope.theta": 1,
+    }
+
+
+def test_code_that_was_not_saved_is_put_back():
+    with tempfile.TemporaryDirectory() as folder:
+        original, saved = Path(folder) / "original", Path(folder) / "saved"
+        (original / "part").mkdir(parents=True)
+        saved.mkdir()
+        (original / "config.json").write_text('{"auto_map": {"AutoModel": "m.M"}}')
+        (original / "m.py").write_text("original")
+        (original / "part" / "n.py").write_text("part")
+        (saved / "config.json").write_text('{"x": 1}')
+        (saved / "m.py").write_text("saved")
+        restored = probe_crossing._restore_code(str(original), saved)
+        assert restored == ["part/n.py", "auto_map"]
+        assert (saved / "m.py").read_text() == "saved"
+        assert json.loads((saved / "config.json").read_text()) == {
+            "x": 1,
+            "auto_map": {"AutoModel": "m.M"},
+        }
+        assert probe_crossing._restore_code(str(original), saved) == []

@@ -1,0 +1,344 @@
+"""probe_integrity: every planted defect of a load is named, and nothing healthy is."""
+
+import importlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import probe_apart
+import probe_cell
+import probe_heap
+import probe_load
+import torch
+import transformers
+from safetensors.torch import save_file
+
+VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
+NEW = VERSION >= (5, 0)
+for name in ("transformers.modeling_utils", "transformers.generation", "torch._dynamo"):
+    importlib.import_module(name)  # once, for the forks that the tests run in
+CODE = Path(__file__).parent / "modeling_leaky.py"
+N = 12
+
+
+def checkpoint(defect, stored=torch.float32, **config):
+    """Write a checkpoint of the custom model in modeling_leaky.py."""
+    folder = Path(tempfile.mkdtemp())
+    shutil.copy(CODE, folder)
+    written = {
+        "model_type": "leaky",
+        "architectures": ["LeakyForCausalLM"],
+        "auto_map": {
+            "AutoConfig": "modeling_leaky.LeakyConfig",
+            "AutoModelForCausalLM": "modeling_leaky.LeakyForCausalLM",
+        },
+        "tie_word_embeddings": defect == "tied",
+        "defect": defect,
+        "note": "not the default",
+    }
+    (folder / "config.json").write_text(json.dumps(written | config))
+    made = torch.Generator().manual_seed(7)
+    shapes = {
+        "embed.weight": (32, 8),
+        "proj.weight": (8, 8),
+        "proj.bias": (8,),
+        "head.weight": (32, 8),
+    }
+    if defect == "tied":
+        del shapes["head.weight"]
+    tensors = {name: torch.randn(*shape, generator=made) for name, shape in shapes.items()}
+    save_file(
+        {name: tensor.to(stored) for name, tensor in tensors.items()},
+        folder / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    return folder
+
+
+def cell(folder, **changes):
+    """Return a cell that is loaded and traced, as far as the phase before integrity."""
+    root = tempfile.mkdtemp()
+    variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
+    job = {
+        "run": "a",
+        "timeout": 240,
+        "capture": f"{root}/deep/a.json",
+        "cell": {"model": "leaky", "stack": "s", "variant": variant},
+        "model": {
+            "source": str(folder),
+            "trust_remote_code": True,
+            "greedy": 0,
+            "prompts": {"short": {"ids": [1, 2, 3, 4]}},
+        },
+        "store": {"root": root, "limit": 1 << 20, "wanted": []},
+    }
+    job.update(changes)
+    torch.set_num_threads(1)
+    probe_heap.fill_unwritten(job["run"], "cpu")
+    made = probe_cell.Cell(job)
+    made.loaded = probe_load.load(made.source)
+    made.signals["load"] = made.loaded.facts
+    with torch.no_grad():
+        made._weights()
+        made._buffers()
+    return made
+
+
+def integrity(defect, **config):
+    """Return the signal of a model with that defect."""
+    looked_at = cell(checkpoint(defect, **config))
+    looked_at._integrity()
+    assert looked_at.skips in ([], [NO_ROPE]), looked_at.skips
+    return looked_at.signals["integrity"]
+
+
+NO_ROPE = {"what": "inv_freq", "reason": "no buffer of the model holds rotary frequencies"}
+
+
+def sources(signal):
+    """Return name -> source and number of unwritten elements, of all but the loaded ones."""
+    return {
+        name: (facts["source"], facts["n_unwritten"])
+        for name, facts in signal["tensors"].items()
+        if facts["source"] != "loaded"
+    }
+
+
+def buffers(*names, source, n=N):
+    return {f"tables.{name}": (source, n) for name in names}
+
+
+def test_a_healthy_model_is_not_accused():
+    signal = integrity("none")
+    names = ("positions", "nothing", "mask", "largest", "allowed", "byte", "small")
+    assert sources(signal) == buffers(*names, source="derived", n=0)
+    assert all(facts["written"] == "all" for facts in signal["tensors"].values())
+    assert all(facts["steady"] is True for facts in signal["tensors"].values())
+    assert signal["silent"] == []
+    assert signal["default_dtypes"] is None
+    assert signal["stored_dtypes"] == {"float32": 4}
+    assert signal["round_trip"] == {
+        "outcome": "same bits",
+        "tensors": [],
+        "config": [],
+        "logits": "same bits",
+        "reason": "",
+    }
+
+
+def test_the_poison_is_seen_to_work():
+    said = integrity("none")["poison"]
+    assert said == (
+        "NaN, the largest integer or True, seen in 8 of 10 ways to allocate; "
+        "0xe5 in UntypedStorage, numpy.empty"
+    )
+
+
+def test_a_buffer_that_only_the_constructor_writes():
+    signal = integrity("not refilled")
+    if not NEW:
+        assert sources(signal) == buffers("table", source="derived", n=0)
+        return
+    assert sources(signal) == buffers("table", source="unwritten")
+    assert signal["silent"] == ["tables.table"]
+    facts = signal["tensors"]["tables.table"]
+    assert (facts["written"], facts["steady"], facts["fresh"]) == ("none", False, "differs")
+    assert signal["round_trip"]["logits"] == "not compared"
+    assert signal["round_trip"]["tensors"] == []
+
+
+def test_a_buffer_written_in_part():
+    signal = integrity("halves")
+    assert sources(signal) == buffers("table", source="partly written", n=5)
+    assert signal["tensors"]["tables.table"]["written"] == "partly"
+    assert signal["silent"] == ["tables.table"]
+
+
+def test_integers_and_bools_that_nobody_wrote():
+    signal = integrity("integers")
+    assert sources(signal) == {
+        **buffers("long", "bools", source="unwritten"),
+        **buffers("one_bool", "one_byte", source="unwritten", n=1),
+        **buffers("two_bytes", source="unwritten", n=5),
+    }
+    assert len(signal["silent"]) == 5
+
+
+def test_memory_that_torch_did_not_allocate():
+    signal = integrity("other memory")
+    small = signal["tensors"].pop("tables.from_numpy")
+    # what numpy keeps of freed blocks may hold anything: it is never said to be clean
+    assert not (small["written"] == "all" and small["steady"])
+    assert sources(signal) == {
+        **buffers("storage", "new_empty", "constructor", source="unwritten"),
+        **buffers("large_from_numpy", source="unwritten", n=100_003),
+        **buffers("written_numpy", "mapped", source="derived", n=0),
+    }
+    for name in ("written_numpy", "mapped"):
+        facts = signal["tensors"][f"tables.{name}"]
+        assert facts["written"] == "not covered"
+        assert facts["steady"] is True
+        assert facts["not_covered"].startswith("its memory is not torch's")
+
+
+def test_a_table_that_all_loads_of_a_process_share():
+    signal = integrity("shared")
+    assert sources(signal) == buffers("table", source="unwritten")
+    assert signal["tensors"]["tables.table"]["steady"] is True
+
+
+def test_a_buffer_computed_from_memory_that_nobody_wrote():
+    assert sources(integrity("computed")) == buffers("table", source="unwritten")
+
+
+def test_a_buffer_drawn_by_chance():
+    signal = integrity("drawn")
+    assert sources(signal) == buffers("noise", source="reinitialised", n=0)
+    assert signal["silent"] == ["tables.noise"]
+    assert signal["tensors"]["tables.noise"]["steady"] is False
+    assert signal["round_trip"]["outcome"] == "same bits"
+
+
+def test_a_parameter_that_the_checkpoint_lacks():
+    signal = integrity("missing")
+    expected = ("derived", 0) if VERSION < (4, 53) else ("unwritten", 4)
+    assert sources(signal) == {"scale": expected}
+    assert signal["silent"] == [], "loading says that the key is missing"
+
+
+def test_loaded_weights_drawn_again():
+    signal = integrity("drawn again")
+    assert sources(signal) == {"proj.weight": ("reinitialised", 0)}
+    assert signal["tensors"]["proj.weight"]["ignored"] is True
+    assert signal["silent"] == ["proj.weight"]
+    assert signal["round_trip"]["outcome"] == "differs"
+    assert signal["round_trip"]["tensors"] == ["proj.weight"]
+
+
+def test_a_loaded_tensor_overwritten_by_a_constant():
+    signal = integrity("overwritten")
+    facts = signal["tensors"]["proj.bias"]
+    assert facts["ignored"] is True
+    assert facts["steady"] is True
+    assert facts["source"] == "unexplained"
+
+
+def test_a_round_trip_that_loses_a_tensor_and_a_config_field():
+    trip = integrity("forgets")["round_trip"]
+    assert trip["outcome"] == "differs"
+    assert trip["tensors"] == ["proj.bias"]
+    assert trip["config"] == ["note: 'not the default' → 'n'"]
+    assert trip["logits"] == "differs"
+
+
+def test_a_model_that_refuses_to_be_saved():
+    signal = integrity("refuses to be saved")
+    assert signal["round_trip"]["outcome"] == "save failed"
+    assert signal["round_trip"]["reason"].startswith("OSError: cannot write …/")
+    assert sources(signal) == {}
+
+
+def test_a_model_that_cannot_be_loaded_from_what_it_saved():
+    trip = integrity("rots")["round_trip"]
+    assert trip["outcome"] == "load failed"
+    assert "/tmp/" not in trip["reason"]
+
+
+def test_tied_weights():
+    signal = integrity("tied")
+    assert sources(signal) == {"head.weight": ("tied", 0)}
+    assert signal["tensors"]["head.weight"]["detail"] == "tied to embed.weight"
+    assert signal["round_trip"]["outcome"] == "same bits"
+
+
+def test_the_dtype_of_a_load_that_asks_for_none():
+    for key in ("torch_dtype", "dtype"):
+        signal = integrity("none", stored=torch.bfloat16, **{key: "bfloat16"})
+        assert signal["stored_dtypes"] == {"bfloat16": 4}
+        assert signal["default_dtypes"] == {"bfloat16" if NEW else "float32": 4}
+        assert signal["round_trip"]["config"] == []
+
+
+def test_nothing_of_it_is_left_in_the_process():
+    looked_at = cell(checkpoint("shared"))
+    before = (
+        torch.get_rng_state().tolist(),
+        torch.get_deterministic_debug_mode(),
+        torch.utils.deterministic.fill_uninitialized_memory,
+        {name: id(tensor) for name, tensor in looked_at.loaded.model.state_dict().items()},
+        looked_at.loaded.model.config.to_json_string(),
+    )
+    looked_at._integrity()
+    after = (
+        torch.get_rng_state().tolist(),
+        torch.get_deterministic_debug_mode(),
+        torch.utils.deterministic.fill_uninitialized_memory,
+        {name: id(tensor) for name, tensor in looked_at.loaded.model.state_dict().items()},
+        looked_at.loaded.model.config.to_json_string(),
+    )
+    assert before[0] == after[0]
+    assert before[1:3] == after[1:3]
+    assert before[4] == after[4]
+    assert probe_heap.holds_pattern(torch.empty(999), "a")
+    assert list(Path(looked_at.job["capture"]).parent.iterdir()) == []
+
+
+def test_run_b_does_not_look():
+    looked_at = cell(checkpoint("none"), run="b")
+    looked_at._integrity()
+    assert "integrity" not in looked_at.signals
+
+
+def test_a_model_too_large_for_a_second_one():
+    looked_at = cell(checkpoint("halves"))
+    probe_cell._TWIN_LIMIT = 0
+    looked_at._integrity()
+    signal = looked_at.signals["integrity"]
+    assert signal["poison"] == "not tried: it would need another 0.0 GiB"
+    assert signal["round_trip"]["outcome"] == "not tried"
+    facts = signal["tensors"]["tables.table"]
+    assert facts["written"] == "not covered"
+    assert signal["tensors"]["proj.weight"]["source"] == "loaded"
+
+
+def test_a_wholly_unwritten_buffer_is_found_without_a_second_model():
+    looked_at = cell(checkpoint("integers"))
+    probe_cell._TWIN_LIMIT = 0
+    looked_at._integrity()
+    assert sources(looked_at.signals["integrity"])["tables.long"] == ("unwritten", N)
+
+
+def test_what_dies_apart_is_no_failure_here():
+    for function, said in (
+        (lambda: os._exit(3), "it ended with status 768"),
+        (lambda: 1 / 0, "ZeroDivisionError: division by zero"),
+        (lambda: time.sleep(60), "it took more than 0.2 s"),
+    ):
+        try:
+            probe_apart.apart(function, 0.2 if "more" in said else 20)
+        except probe_apart.NoAnswer as reason:
+            assert str(reason) == said
+        else:
+            raise AssertionError(said)
+    assert probe_apart.apart(lambda: {"x": [1, "ä" * 100_000]}, 20) == {"x": [1, "ä" * 100_000]}
+
+
+def test_no_child_is_made_where_it_would_hang():
+    assert probe_apart.refusal("cpu") == ""
+    assert "cuda" in probe_apart.refusal("cuda")
+    torch.set_num_threads(2)
+    assert "threads" in probe_apart.refusal("cpu")
+
+
+def test_an_exception_of_the_probe_is_a_skip():
+    looked_at = cell(checkpoint("none"))
+    looked_at.signals["load"] = {}
+    looked_at._integrity()
+    assert "integrity" not in looked_at.signals
+    assert looked_at.skips[-1] == {
+        "what": "integrity",
+        "reason": "NoAnswer: KeyError: 'missing_keys'",
+    }

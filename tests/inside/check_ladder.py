@@ -1,0 +1,123 @@
+"""probe_ladder: copies in higher precision, what is forced, watched and reordered."""
+
+import probe_ladder
+import probe_promote
+import torch
+
+
+class Tiny(torch.nn.Module):
+    """A layer that asks for smaller floats by name, as transformers' norms and softmax do."""
+
+    def __init__(self, dtype=torch.float32):
+        super().__init__()
+        torch.manual_seed(3)
+        self.proj = torch.nn.Linear(24, 24, dtype=dtype)
+        self.tied = self.proj.weight
+        self.register_buffer("table", torch.linspace(0, 1, 24).to(dtype))
+        self.scale = torch.tensor(0.3, dtype=dtype)
+
+    def forward(self, x):
+        wide = torch.softmax(self.proj(x), -1, dtype=torch.float32)
+        half = (wide + self.table).to(torch.bfloat16).float()
+        return half * self.scale
+
+
+def test_a_copy_holds_the_same_numbers_in_the_rungs_dtype_and_leaves_the_model():
+    model = Tiny(torch.bfloat16)
+    for dtype in (torch.float32, torch.float64):
+        twin = probe_ladder.raised(model, dtype, {})
+        assert {t.dtype for t in (*twin.parameters(), *twin.buffers(), twin.scale)} == {dtype}
+        assert torch.equal(twin.proj.weight, model.proj.weight.to(dtype))
+        assert twin.tied is twin.proj.weight
+    assert model.proj.weight.dtype == torch.bfloat16
+
+
+def test_the_finer_side_is_rounded_to_the_coarser_ones_dtype():
+    model = Tiny()
+    twin = probe_ladder.raised(model, torch.float64, {"proj.weight": "bfloat16"})
+    assert torch.equal(twin.proj.weight, model.proj.weight.bfloat16().double())
+    assert torch.equal(twin.proj.bias, model.proj.bias.double())
+
+
+def test_no_smaller_float_is_left_on_a_rung():
+    for dtype in (torch.float32, torch.float64):
+        twin = probe_ladder.raised(Tiny(torch.bfloat16), dtype, {})
+        x = torch.ones(2, 24, dtype=dtype)
+        watch = probe_ladder.Watch(dtype)
+        with torch.no_grad(), probe_ladder.promoted(dtype), watch:
+            out = twin(x)
+        assert out.dtype == dtype
+        assert not watch.leaks
+        with torch.no_grad(), probe_ladder.Watch(dtype) as watch:
+            twin(x)
+        assert watch.leaks, "the check sees nothing"
+
+
+def test_another_order_of_summation_gives_other_bits_of_the_same_numbers():
+    torch.manual_seed(1)
+    x, w = torch.randn(7, 96), torch.randn(33, 96)
+    plain = torch.nn.functional.linear(x, w)
+    with torch.no_grad(), probe_ladder.Reordered():
+        other = torch.nn.functional.linear(x, w)
+    assert not torch.equal(plain, other)
+    exact = x.double() @ w.double().T
+    assert (other - exact).abs().max() < 1e-4
+    with torch.no_grad(), probe_ladder.Reordered():
+        batch = torch.baddbmm(torch.ones(2, 3, 5), torch.ones(2, 3, 4), torch.ones(2, 4, 5))
+    assert torch.equal(batch, torch.full((2, 3, 5), 5.0))
+
+
+def test_choices_are_seen_with_their_margins():
+    scores = torch.tensor([[1.0, 3.0, 2.5, 0.0], [0.0, 0.0, 5.0, 4.0]])
+    with probe_ladder.Watch(None) as watch:
+        watch.choices = []
+        torch.topk(scores, 2, dim=-1)
+        torch.argmax(scores, dim=-1)
+        choices, watch.choices = watch.choices, None
+        torch.topk(scores, 2, dim=-1)
+    assert [op for op, *_ in choices] == ["topk", "argmax"]
+    (_, had, chosen, margin), (_, _, best, apart) = choices
+    assert torch.equal(had, scores)
+    assert chosen.tolist() == [[1, 2], [2, 3]]
+    assert margin.tolist() == [1.5, 4.0]
+    assert best.tolist() == [[1], [2]]
+    assert apart.tolist() == [0.5, 1.0]
+
+
+def test_all_that_there_is_has_an_infinite_margin():
+    assert probe_ladder.margin(torch.ones(3, 2), 2, -1, largest=True).tolist() == [torch.inf] * 3
+
+
+def test_tokens_are_forced_row_by_row_and_step_by_step():
+    (forced,) = probe_ladder.forcing([[3, 1], [2]])
+    scores = torch.randn(2, 5)
+    assert forced(None, scores).argmax(-1).tolist() == [3, 2]
+    assert forced(None, scores).argmax(-1).tolist() == [1, 2]
+
+
+def test_a_refusal_is_a_fact_and_ends_nothing():
+    refused = {}
+    with probe_ladder._fact(refused, "forward short"):
+        msg = "no float64\nhere"
+        raise NotImplementedError(msg)
+    assert refused == {"forward short": "NotImplementedError: no float64 here"}
+
+
+def test_tables_and_plain_attributes_are_computed_again():
+    class Config:
+        pass
+
+    class Model(torch.nn.Module):
+        def __init__(self, config):
+            super().__init__()
+            self.config = config
+            self.scale = torch.sqrt(torch.tensor(12.0, dtype=torch.float32))
+            self.register_buffer("table", torch.arange(1, 9, dtype=torch.float32) ** -0.5)
+
+    model = Model(Config())
+    twin = probe_ladder.raised(model, torch.float64, {})
+    assert twin.scale.item() != 12.0**0.5
+    probe_promote.compute_tables_again(twin)
+    probe_ladder._compute_attributes_again(twin)
+    assert twin.scale.item() == 12.0**0.5
+    assert torch.equal(twin.table, torch.arange(1, 9, dtype=torch.float64) ** -0.5)

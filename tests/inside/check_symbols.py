@@ -1,0 +1,109 @@
+"""probe_symbols: a name that an exception speaks of is looked up in the stack it came from."""
+
+import probe_symbols
+import transformers
+from probe_failure import describe
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+NEW = int(transformers.__version__.split(".")[0]) >= 5
+
+
+def raised(function):
+    try:
+        function()
+    except Exception as error:
+        return error
+    raise AssertionError
+
+
+def symbol(function):
+    (found,) = probe_symbols.symbols(raised(function))
+    return found
+
+
+def moved():
+    from transformers.modeling_utils import DynamicCache  # noqa: F401
+
+
+def no_module():
+    import transformers.models.dynamic_cache_utils  # noqa: F401
+
+
+def no_name():
+    from transformers.utils import is_torch_availabel  # noqa: F401
+
+
+def test_a_name_that_lives_elsewhere_is_found_there():
+    found = symbol(moved)
+    assert (found["name"], found["owner"]) == ("DynamicCache", "transformers.modeling_utils")
+    assert found["elsewhere"][0] == "transformers.cache_utils"
+    assert found["found"] is False
+
+
+def test_a_name_that_is_spelled_alike_is_named():
+    found = symbol(no_name)
+    assert found["elsewhere"] == []
+    assert found["similar"][0] == "is_torch_available"
+
+
+def test_a_module_that_is_not_there():
+    found = symbol(no_module)
+    assert (found["name"], found["owner"]) == ("dynamic_cache_utils", "transformers.models")
+
+
+def test_an_attribute_of_an_object_and_where_it_is_now():
+    config = transformers.LlamaConfig(vocab_size=32)
+    found = symbol(lambda: config.vocab_sise)
+    assert found["owner"] == "transformers.models.llama.configuration_llama.LlamaConfig"
+    assert "vocab_size" in found["similar"]
+    if NEW:
+        where = symbol(lambda: config.rope_theta)["elsewhere"][0]
+        assert where.endswith("LlamaConfig.rope_parameters['rope_theta']")
+
+
+def test_a_method_that_moved_to_another_class():
+    found = symbol(lambda: transformers.LlamaConfig(vocab_size=32).generate)
+    assert "transformers.generation.utils.GenerationMixin.generate" in found["elsewhere"]
+
+
+def test_a_key_of_a_table_with_the_table_s_own_keys():
+    found = symbol(lambda: ROPE_INIT_FUNCTIONS["yarm"])
+    assert found["name"] == "yarm"
+    assert found["owner"] == "transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS"
+    assert found["similar"] == ["yarn"]
+
+
+def test_a_keyword_with_the_function_s_own_parameters():
+    from transformers.models.llama.modeling_llama import rotate_half
+
+    found = symbol(lambda: rotate_half(xs=1))
+    assert (found["name"], found["similar"]) == ("xs", ["x"])
+    assert found["owner"] == "transformers.models.llama.modeling_llama.rotate_half()"
+
+
+def test_a_cause_behind_an_exception_is_looked_up_too():
+    def wrapped():
+        try:
+            moved()
+        except ImportError as error:
+            raise RuntimeError from error
+
+    assert symbol(wrapped)["name"] == "DynamicCache"
+
+
+def test_what_speaks_of_no_name_has_no_symbols():
+    assert probe_symbols.symbols(raised(lambda: 1 / 0)) == []
+    assert probe_symbols.symbols(raised(lambda: {}["x"])) == []
+    assert probe_symbols.symbols(raised(lambda: int("x"))) == []
+
+
+def test_a_described_failure_carries_its_symbols_and_survives_one_that_cannot_be_read():
+    assert describe("load", raised(moved))["symbols"][0]["name"] == "DynamicCache"
+
+    class UnreadableError(AttributeError):
+        def __str__(self):
+            return "'X' object has no attribute 'y'"
+
+        obj = property(lambda self: 1 / 0)
+
+    assert describe("load", UnreadableError())["symbols"] == []

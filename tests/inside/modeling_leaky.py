@@ -1,0 +1,161 @@
+"""A custom-code model whose config plants one defect of loading, or none."""
+
+import json
+import mmap
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from transformers import PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import CausalLMOutput
+
+NEW = int(transformers.__version__.split(".")[0]) >= 5
+SHARED = {}
+N = 12
+
+
+class LeakyConfig(PretrainedConfig):
+    model_type = "leaky"
+
+    def __init__(self, vocab_size=32, hidden_size=8, defect="none", note="n", **kwargs):
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.defect = defect
+        self.note = note
+        super().__init__(**kwargs)
+
+
+def healthy():
+    return {
+        "positions": torch.arange(N).float(),
+        "nothing": torch.full((N,), float("nan")),
+        "mask": torch.full((3, N), float("-inf")).triu(1),
+        "largest": torch.full((N,), torch.iinfo(torch.int64).max),
+        "allowed": torch.ones(N, dtype=torch.bool),
+        "byte": torch.full((N,), 0x3F, dtype=torch.uint8),
+        "small": torch.full((N,), 0.7461, dtype=torch.bfloat16),
+    }
+
+
+def halves():
+    table = torch.empty(N)
+    table[:7] = 1.0
+    return {"table": table}
+
+
+def integers():
+    return {
+        "long": torch.empty(N, dtype=torch.int64),
+        "bools": torch.empty(N, dtype=torch.bool),
+        "one_bool": torch.empty((), dtype=torch.bool),
+        "one_byte": torch.empty((), dtype=torch.uint8),
+        "two_bytes": torch.empty(5, dtype=torch.bfloat16),
+    }
+
+
+def other_memory():
+    zeros = mmap.mmap(-1, 4 * N)
+    return {
+        "from_numpy": torch.from_numpy(np.empty(N, dtype=np.float32)),
+        "large_from_numpy": torch.from_numpy(np.empty(100_003, dtype=np.float32)),
+        "storage": torch.tensor([], device="cpu").set_(torch.UntypedStorage(4 * N, device="cpu")),
+        "new_empty": torch.zeros(1, device="cpu").new_empty(N),
+        "constructor": torch.FloatTensor(N),
+        "written_numpy": torch.from_numpy(np.arange(N, dtype=np.float32)),
+        "mapped": torch.frombuffer(zeros, dtype=torch.float32),
+    }
+
+
+def shared():
+    if "table" not in SHARED:
+        SHARED["table"] = torch.empty(N, device="cpu")
+    return {"table": SHARED["table"]}
+
+
+def drawn():
+    return {"noise": torch.rand(N)}
+
+
+BUFFERS = {
+    "none": healthy,
+    "halves": halves,
+    "integers": integers,
+    "other memory": other_memory,
+    "shared": shared,
+    "computed": lambda: {"table": torch.empty(N) * 2 + 1},
+    "drawn": drawn,
+}
+
+
+class Tables(torch.nn.Module):
+    """Buffers that are made in the constructor and, as 5.x asks, once more after the load."""
+
+    def __init__(self, defect):
+        super().__init__()
+        self.defect = defect
+        if defect == "not refilled":
+            self.register_buffer("table", torch.full((N,), 0.5), persistent=False)
+        self.fill()
+
+    def fill(self):
+        for name, tensor in BUFFERS.get(self.defect, dict)().items():
+            self.register_buffer(name, tensor, persistent=False)
+
+
+class LeakyForCausalLM(PreTrainedModel):
+    config_class = LeakyConfig
+    base_model_prefix = "leaky"
+
+    def __init__(self, config):
+        super().__init__(config)
+        if config.defect == "tied":
+            self._tied_weights_keys = {"head.weight": "embed.weight"} if NEW else ["head.weight"]
+        self.embed = torch.nn.Embedding(config.vocab_size, config.hidden_size)
+        self.proj = torch.nn.Linear(config.hidden_size, config.hidden_size)
+        self.head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.tables = Tables(config.defect)
+        if config.defect == "missing":
+            self.scale = torch.nn.Parameter(torch.full((4,), 3.0))
+        self.post_init()
+
+    def _init_weights(self, module):
+        if isinstance(module, Tables):
+            module.fill()
+
+    def get_input_embeddings(self):
+        return self.embed
+
+    def get_output_embeddings(self):
+        return self.head
+
+    def forward(self, input_ids, attention_mask=None, **kwargs):
+        return CausalLMOutput(logits=self.head(torch.tanh(self.proj(self.embed(input_ids)))))
+
+    def save_pretrained(self, folder, **kwargs):
+        defect = self.config.defect
+        if defect == "refuses to be saved":
+            msg = f"cannot write {folder}/x"
+            raise OSError(msg)
+        state = dict(self.state_dict())
+        if defect == "forgets":
+            del state["proj.bias"]
+        super().save_pretrained(folder, state_dict=state, **kwargs)
+        if defect == "forgets":
+            path = Path(folder) / "config.json"
+            written = json.loads(path.read_text())
+            del written["note"]
+            path.write_text(json.dumps(written))
+        if defect == "rots":
+            (Path(folder) / "config.json").write_text("{")
+
+    @classmethod
+    def from_pretrained(cls, *args, **kwargs):
+        loaded = super().from_pretrained(*args, **kwargs)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        with torch.no_grad():
+            if model.config.defect == "drawn again":
+                model.proj.weight.normal_()
+            if model.config.defect == "overwritten":
+                model.proj.bias.zero_()
+        return loaded

@@ -1,0 +1,616 @@
+"""Every rule speaks of what it is made for, and of nothing beside it."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from samebits.capture import Failure, FormulaFacts, Frame, LoadFacts
+from samebits.compare import compare
+from samebits.crossing import Crossing
+from samebits.finding import ROPE_TABLES, Step
+from samebits.findings.case import Case
+from samebits.findings.registry import RULES, findings, texts
+from samebits.invariant import Distance, InvariantsSignal, Relation
+from samebits.provenance import IntegritySignal, Provenance, RoundTrip
+from samebits.reports import rulebook
+from samebits.sourcecode import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
+from tests.builders import (
+    Memory,
+    attention,
+    call,
+    capture,
+    decoded,
+    forward,
+    frequencies,
+    sound,
+    values,
+    weight,
+    weights_signal,
+)
+
+OWN, LIBRARY = "modeling_tiny.py", "transformers/modeling_utils.py"
+
+
+def frame(file=OWN, code="x", function="__init__"):
+    return Frame(file=file, line=7, function=function, code=code, own=file == OWN)
+
+
+def failed(type_name, message, *frames, code=None, phase="load"):
+    failure = Failure(
+        phase=phase, type=type_name, message=message, traceback="", frames=frames or (frame(),)
+    )
+    made = capture("5.x", status="failed", code=code or own_code())
+    return made.model_copy(update={"failure": failure})
+
+
+def own_code(*, imports=(), classes=()):
+    return CodeSignal(files={OWN: "0" * 64}, imports=imports, classes=classes)
+
+
+def missing(name, owner="transformers.utils", **changed):
+    symbol = Symbol(name=name, owner=owner, found=False)
+    return ImportFact(symbol=symbol, file=OWN, line=3, **changed)
+
+
+def cls(name="TinyForCausalLM", bases=("PreTrainedModel",), **changed):
+    return ClassFact(name=name, bases=bases, file=OWN, line=40, **changed)
+
+
+def with_idiom(run, name):
+    idiom = Idiom(name=name, file=OWN, line=9, code="the line")
+    code = own_code().model_copy(update={"idioms": (idiom,)})
+    return run.model_copy(update={"signals": run.signals.model_copy(update={"code": code})})
+
+
+def codes(case):
+    return [finding.code for finding in findings(case)]
+
+
+def codes_of(run, **changed):
+    return codes(Case(capture=run, **changed))
+
+
+CRASHES = [
+    ("SB101", "ImportError", "cannot import name 'LossKwargs' from 'transformers.utils' (…)"),
+    ("SB101", "ImportError", "cannot import name 'TransformersKwargs' from 'transformers.utils'"),
+    ("SB102", "ImportError", "cannot import name 'MambaCache' from 'transformers.cache_utils'"),
+    ("SB102", "ModuleNotFoundError", "No module named 'transformers.masking_utils'"),
+    ("SB104", "AttributeError", "'Tiny' object has no attribute 'get_head_mask'"),
+    ("SB105", "TypeError", "f() got an unexpected keyword argument 'use_auth_token'"),
+    ("SB201", "AttributeError", "'TinyConfig' object has no attribute 'pad_token_id'"),
+    ("SB202", "AttributeError", "'LlamaConfig' object has no attribute 'rope_theta'"),
+    (
+        "SB205",
+        "huggingface_hub.errors.StrictDataclassFieldValidationError",
+        "Validation error for field 'hidden_size': expected int, got str",
+    ),
+    ("SB305", "RuntimeError", "Tensor.item() cannot be called on meta tensors"),
+    ("SB305", "TypeError", "can't convert meta device type tensor to numpy."),
+    ("SB402", "AttributeError", "'Tiny' object has no attribute 'all_tied_weights_keys'"),
+    (
+        "SB403",
+        "TypeError",
+        "Tiny.tie_weights() got an unexpected keyword argument 'recompute_mapping'",
+    ),
+    (
+        "SB502",
+        "TypeError",
+        "LlamaRotaryEmbedding.__init__() got an unexpected keyword argument 'device'",
+    ),
+    (
+        "SB603",
+        "TypeError",
+        "create_causal_mask() got an unexpected keyword argument 'input_embeds'",
+    ),
+    ("SB701", "AttributeError", "'DynamicCache' object has no attribute 'key_cache'"),
+    ("SB701", "AttributeError", "type object 'DynamicCache' has no attribute 'from_legacy_cache'"),
+    ("SB702", "TypeError", "'DynamicCache' object is not subscriptable"),
+    ("SB702", "AttributeError", "'tuple' object has no attribute 'get_seq_length'"),
+    ("SB707", "ValueError", "Calling `crop` with a positive value (`3`) is not supported"),
+    ("SB802", "ValueError", "Tokenizer class TokenizersBackend does not exist or is not imported."),
+]
+NEAR = [
+    ("ImportError", "cannot import name 'LossKwargs' from 'mypackage.utils'"),
+    ("ImportError", "cannot import name 'NeverHeardOf' from 'transformers.utils'"),
+    ("ModuleNotFoundError", "No module named 'einops'"),
+    ("AttributeError", "'Tiny' object has no attribute 'head_mask'"),
+    ("AttributeError", "'TinyConfig' object has no attribute 'my_own_field'"),
+    ("AttributeError", "'Tiny' object has no attribute 'pad_token_id'"),
+    ("TypeError", "f() got an unexpected keyword argument 'my_dtype'"),
+    ("RuntimeError", "Tensor.item() takes no arguments"),
+    ("KeyError", "'default'"),
+    ("AttributeError", "'list' object has no attribute 'keys'"),
+    ("AttributeError", "'Memory' object has no attribute 'key_cache'"),
+    ("ValueError", "Tokenizer class MyTokenizer does not exist"),
+    ("RuntimeError", "size of tensor a (24) must match the size of tensor b (12) at dimension 3"),
+]
+
+
+@pytest.mark.parametrize(("code", "type_name", "message"), CRASHES)
+def test_an_exception_with_a_name_is_named(code, type_name, message):
+    (finding,) = findings(Case(capture=failed(type_name, message)))
+    assert finding.code == code
+    assert finding.where == f"{OWN}:7"
+    assert any(message in line for line in finding.evidence)
+
+
+@pytest.mark.parametrize(("type_name", "message"), NEAR)
+def test_an_exception_that_only_looks_alike_is_not_named(type_name, message):
+    assert codes_of(failed(type_name, message)) == []
+
+
+@pytest.mark.parametrize(("code", "type_name", "message"), CRASHES)
+def test_the_same_message_in_another_type_is_not_named(code, type_name, message):
+    assert codes_of(failed("MyOwnError", message)) == []
+
+
+def test_a_sound_cell_has_no_findings():
+    memory = Memory()
+    one, other = sound(memory), sound(memory, "5.x")
+    signals = compare(one, other, memory)
+    assert codes_of(other, reference=one, signals=signals) == []
+    assert codes_of(one) == []
+
+
+def test_own_code_is_named_as_the_checkpoint_calls_it():
+    copied = Frame(file=f"tiny_hyphen_1/abc/{OWN}", line=7, function="f", code="x", own=True)
+    message = "'TinyConfig' object has no attribute 'pad_token_id'"
+    (finding,) = findings(Case(capture=failed("AttributeError", message, copied)))
+    assert finding.where == f"{OWN}:7"
+    assert not any("hyphen" in line for line in finding.evidence)
+
+
+def test_a_module_that_is_missing_is_one_finding_and_not_two():
+    fact = missing("create_causal_mask", "transformers.masking_utils")
+    message = "No module named 'transformers.masking_utils'"
+    run = failed("ModuleNotFoundError", message, code=own_code(imports=(fact,)))
+    (finding,) = findings(Case(capture=run))
+    assert finding.code == "SB102"
+    assert any(message in line for line in finding.evidence)
+
+
+def test_an_import_behind_the_first_is_named_before_it_is_reached():
+    code = own_code(imports=(missing("LossKwargs"), missing("is_torch_fx_available")))
+    run = failed(
+        "ImportError", "cannot import name 'LossKwargs' from 'transformers.utils'", code=code
+    )
+    first, second = findings(Case(capture=run))
+    assert (first.code, second.code) == ("SB101", "SB102")
+    assert any("not reached yet" in line for line in second.evidence)
+    assert not any("not reached yet" in line for line in first.evidence)
+    assert any("drop the guard" in line for line in second.evidence)
+
+
+def test_a_guarded_import_is_no_finding():
+    code = own_code(imports=(missing("LossKwargs", guarded=True),))
+    assert codes_of(failed("ValueError", "something else", code=code)) == []
+
+
+def test_a_missing_import_of_a_model_that_runs_is_no_finding():
+    code = own_code(imports=(missing("LossKwargs"),))
+    assert codes_of(sound(Memory(), "5.x", code=code)) == []
+
+
+def test_the_default_rope_is_named_by_the_line_that_asked_for_it():
+    asked = frame(code="self.rope_init_fn = ROPE_INIT_FUNCTIONS[self.rope_type]")
+    assert codes_of(failed("KeyError", "'default'", asked)) == ["SB501"]
+    other = frame(code="colours = PALETTE[name]")
+    assert codes_of(failed("KeyError", "'default'", other)) == []
+
+
+def test_a_list_of_ties_is_named_by_the_class_that_declares_it():
+    message = "'list' object has no attribute 'keys'"
+    declared = own_code(classes=(cls(attributes={"_tied_weights_keys": "list"}),))
+    (finding,) = findings(Case(capture=failed("AttributeError", message, code=declared)))
+    assert finding.code == "SB401"
+    assert finding.where == f"{OWN}:40"
+    proper = own_code(classes=(cls(attributes={"_tied_weights_keys": "dict"}),))
+    assert codes_of(failed("AttributeError", message, code=proper)) == []
+    inside = frame(LIBRARY, "tied_mapping = self._tied_weights_keys", "get_expanded_tied_weights")
+    assert codes_of(failed("AttributeError", message, inside)) == ["SB401"]
+
+
+def test_a_class_without_post_init_is_named():
+    message = "'Tiny' object has no attribute 'all_tied_weights_keys'"
+    without = cls("Tiny", methods={"__init__": ("self",)}, calls={"__init__": ("super",)})
+    proper = cls("Proper", methods={"__init__": ("self",)}, calls={"__init__": ("self.post_init",)})
+    code = own_code(classes=(without, proper))
+    (finding,) = findings(Case(capture=failed("AttributeError", message, code=code)))
+    told = " ".join(finding.evidence)
+    assert "class Tiny " in told
+    assert "class Proper" not in told
+
+
+def test_a_head_without_generation_mixin_is_named_where_nothing_generates():
+    said = {"greedy": "TinyForCausalLM does not generate"}
+    load = LoadFacts(model_class="TinyForCausalLM", requested_dtype="float32")
+
+    def run(bases, skips=said):
+        return sound(Memory(), skips=skips, load=load, code=own_code(classes=(cls(bases=bases),)))
+
+    assert codes_of(run(("TinyPreTrainedModel",))) == ["SB103"]
+    assert codes_of(run(("TinyPreTrainedModel", "GenerationMixin"))) == []
+    assert codes_of(run(("TinyPreTrainedModel",), skips={})) == []
+
+
+def test_a_mask_one_column_too_long_is_named_inside_attention_alone():
+    message = (
+        "The size of tensor a (24) must match the size of tensor b (25) at non-singleton "
+        "dimension 3"
+    )
+    inside = frame("transformers/integrations/sdpa_attention.py", function="sdpa_attention_forward")
+    assert codes_of(failed("RuntimeError", message, frame(), inside)) == ["SB602"]
+    elsewhere = frame("transformers/models/x/modeling_x.py", function="mlp")
+    assert codes_of(failed("RuntimeError", message, frame(), elsewhere)) == []
+    shorter = message.replace("25", "23")
+    assert codes_of(failed("RuntimeError", shorter, frame(), inside)) == []
+    by_two = message.replace("25", "26")
+    assert codes_of(failed("RuntimeError", by_two, frame(), inside)) == []
+
+
+def integrity(**tensors):
+    made = {
+        name: Provenance(**({"kind": "parameter", "source": "loaded", "written": "all"} | facts))
+        for name, facts in tensors.items()
+    }
+    return IntegritySignal(poison="NaN", tensors=made)
+
+
+def test_an_unwritten_buffer_and_an_unwritten_parameter_are_two_findings():
+    facts = {"source": "unwritten", "written": "none"}
+    signal = integrity(
+        inv_freq=facts | {"kind": "non-persistent buffer", "fresh": "differs"}, scale=facts
+    )
+    found = findings(Case(capture=sound(Memory(), integrity=signal)))
+    assert [(f.code, f.where) for f in found] == [("SB301", "inv_freq"), ("SB302", "scale")]
+
+
+def test_a_partly_written_buffer_says_how_much_is_left():
+    signal = integrity(
+        table={
+            "kind": "non-persistent buffer",
+            "source": "partly written",
+            "written": "partly",
+            "n_unwritten": 12,
+        }
+    )
+    (finding,) = findings(Case(capture=sound(Memory(), integrity=signal)))
+    assert "12 of its elements" in finding.evidence[0]
+
+
+def test_written_buffers_of_any_origin_are_no_finding():
+    signal = integrity(
+        mask={"kind": "non-persistent buffer", "source": "derived", "written": "all"},
+        odd={"kind": "non-persistent buffer", "source": "unexplained", "written": "not covered"},
+    )
+    assert codes_of(sound(Memory(), integrity=signal)) == []
+
+
+def drawn(*, in_checkpoint, missing_keys=(), classes=(), source="reinitialised"):
+    load = LoadFacts(model_class="Tiny", requested_dtype="float32", missing_keys=missing_keys)
+    return sound(
+        Memory(),
+        load=load,
+        integrity=integrity(q={"source": source, "ignored": in_checkpoint}),
+        code=own_code(classes=classes),
+    )
+
+
+def test_a_loaded_tensor_that_is_drawn_anew_is_told_from_one_that_is_missing():
+    assert codes_of(drawn(in_checkpoint=True)) == ["SB303"]
+    assert codes_of(drawn(in_checkpoint=False, missing_keys=("q",))) == ["SB304"]
+    assert codes_of(drawn(in_checkpoint=False)) == []
+
+
+def test_a_tensor_that_is_not_taken_and_constant_has_a_finding_of_its_own():
+    assert codes_of(drawn(in_checkpoint=True, source="derived")) == ["SB308"]
+    assert codes_of(drawn(in_checkpoint=True, source="unexplained")) == ["SB308"]
+    assert codes_of(drawn(in_checkpoint=False, source="derived")) == []
+
+
+def test_the_line_of_init_weights_that_overwrites_is_evidence():
+    guilty = cls("Tiny", calls={"_init_weights": ("module.weight.data.normal_",)})
+    (finding,) = findings(Case(capture=drawn(in_checkpoint=True, classes=(guilty,))))
+    assert any("module.weight.data.normal_" in line for line in finding.evidence)
+
+
+def with_dtype(stack, dtypes):
+    signal = IntegritySignal(poison="NaN", default_dtypes=dtypes)
+    return sound(Memory(), stack, integrity=signal)
+
+
+def test_another_default_dtype_is_a_finding_and_the_same_is_none():
+    old = with_dtype("4.48", {"float32": 9})
+    assert codes_of(with_dtype("5.x", {"bfloat16": 9}), reference=old) == ["SB306"]
+    assert codes_of(with_dtype("5.x", {"float32": 8}), reference=old) == []
+    assert codes_of(with_dtype("5.x", None), reference=old) == []
+
+
+@pytest.mark.parametrize("outcome", ["differs", "save failed", "load failed"])
+def test_a_lossy_round_trip_is_a_finding(outcome):
+    trip = RoundTrip(outcome=outcome, tensors=("q",), config=("theta",), reason="why")
+    signal = IntegritySignal(poison="NaN", round_trip=trip)
+    (finding,) = findings(Case(capture=sound(Memory(), integrity=signal)))
+    assert finding.code == "SB307"
+    assert {"why", "other bytes: q", "config: theta"} <= set(finding.evidence)
+
+
+@pytest.mark.parametrize("outcome", ["same bits", "not tried"])
+def test_a_round_trip_that_keeps_all_is_none(outcome):
+    signal = IntegritySignal(poison="NaN", round_trip=RoundTrip(outcome=outcome))
+    assert codes_of(sound(Memory(), integrity=signal)) == []
+
+
+def tied(stack, *, together):
+    memory = Memory()
+    embed = values(8, 4)
+    if together:
+        tensors = {"embed": weight(memory, embed, "embed", aliases=("head",))}
+    else:
+        head = values(8, 4, seed=3)
+        tensors = {"embed": weight(memory, embed, "embed"), "head": weight(memory, head)}
+    return sound(memory, stack, weights=weights_signal(tensors))
+
+
+def test_embeddings_that_part_are_a_finding_and_those_that_meet_are_none():
+    assert codes_of(tied("5.x", together=False), reference=tied("4.48", together=True)) == ["SB404"]
+    assert codes_of(tied("5.x", together=True), reference=tied("4.48", together=True)) == []
+    assert codes_of(tied("5.x", together=True), reference=tied("4.48", together=False)) == []
+
+
+def rotary(stack, max_ulp, *, written="all", dtype=np.float32):
+    memory = Memory()
+    formula = FormulaFacts(rope_type="default", max_ulp=max_ulp, bound_ulp=50.0)
+    facts = frequencies(memory, values(2, dtype=np.float32).astype(dtype), formula=formula)
+    tensors = {
+        "inv_freq": {
+            "kind": "non-persistent buffer",
+            "written": written,
+            "source": "derived" if written == "all" else "unwritten",
+        }
+    }
+    return sound(memory, stack, inv_freq={"inv_freq": facts}, integrity=integrity(**tensors))
+
+
+def test_frequencies_off_their_formula_here_alone_are_a_finding():
+    good, bad = rotary("4.48", 3.0), rotary("5.x", 9e6)
+    assert codes_of(bad, reference=good) == ["SB503"]
+    assert codes_of(rotary("5.x", 50.0), reference=good) == []
+    assert codes_of(bad, reference=rotary("4.48", 9e6)) == []
+    assert codes_of(bad) == []
+
+
+def test_a_default_for_theta_is_named_where_no_buffer_holds_the_frequencies():
+    def run(status, inv_freq=None):
+        bare = sound(Memory(), "5.x", inv_freq=inv_freq)
+        steps = (Step(suspect=ROPE_TABLES, status=status, what="differ from position 1 on"),)
+        return Case(with_idiom(bare, "default for a rope field"), sound(Memory()), steps=steps)
+
+    (finding,) = findings(run("ruled in"))
+    assert (finding.code, finding.where) == ("SB503", f"{OWN}:9")
+    assert codes(run("follows")) == []
+    assert codes(run("ruled out")) == []
+    buffers = {"inv_freq": frequencies(Memory(), values(2))}
+    assert codes(run("ruled in", buffers)) == []
+
+
+def test_unwritten_frequencies_are_one_finding_and_not_two():
+    bad = rotary("5.x", 9e6, written="none")
+    assert codes_of(bad, reference=rotary("4.48", 3.0)) == ["SB301"]
+
+
+def test_frequencies_in_another_dtype_are_a_finding():
+    half = rotary("5.x", 3.0, dtype=np.float16)
+    assert codes_of(half, reference=rotary("4.48", 3.0)) == ["SB504"]
+
+
+def by_hand(layer):
+    return call(layer).model_copy(update={"sdpa": None, "function": "eager_attention_forward"})
+
+
+def test_another_kernel_is_a_finding_only_where_numbers_move():
+    memory = Memory()
+    one = sound(memory, attention=attention(by_hand(0), by_hand(1)))
+    moved = forward(memory, hidden=(), logits=values(1, 6, 8, seed=99))
+    other = sound(memory, "5.x", forward={"short": moved})
+    same = sound(memory, "5.x")
+    signals = compare(one, other, memory)
+    assert "SB601" in codes_of(other, reference=one, signals=signals)
+    assert codes_of(same, reference=one, signals=compare(one, same, memory)) == []
+    alike = sound(memory, "5.x", forward={"short": moved})
+    reference = sound(memory)
+    signals = compare(reference, alike, memory)
+    assert codes_of(alike, reference=reference, signals=signals) == []
+
+
+def relation(name, max_abs, promoted, **changed):
+    def distance(value):
+        return Distance(n=8, n_differ=4, max_abs=value, mean_abs=value / 2)
+
+    return Relation(
+        relation=name,
+        case="40 tokens",
+        holds=False,
+        distance=distance(max_abs),
+        promoted=distance(promoted),
+        **changed,
+    )
+
+
+def with_relations(*relations, ran="LlamaAttention"):
+    ran_too = FunctionFact(file="m.py", line=1, own=False, digest="d")
+    code = CodeSignal(executed={f"modeling_x:{ran}.forward": ran_too})
+    return sound(Memory(), code=code, invariants=InvariantsSignal(relations=relations))
+
+
+DECODE, SPLIT = "full forward = prefill + decode", "prefill split anywhere"
+
+
+def test_a_broken_cache_is_told_from_rounding_and_from_a_delta_net():
+    broken, rounding = (3.0, 3.0), (1e-5, 1e-14)
+    delta = "Qwen3NextGatedDeltaNet"
+    assert codes_of(with_relations(relation(SPLIT, *broken), ran=delta)) == ["SB703"]
+    assert codes_of(with_relations(relation(SPLIT, *broken))) == ["SB704"]
+    both = (relation(SPLIT, *broken), relation(DECODE, *broken))
+    assert codes_of(with_relations(*both, ran=delta)) == ["SB704"]
+    assert codes_of(with_relations(relation(SPLIT, *rounding), ran=delta)) == []
+    assert codes_of(with_relations(relation(DECODE, *rounding))) == []
+
+
+def test_other_linear_attention_is_no_delta_net():
+    broken = relation(SPLIT, 3.0, 3.0)
+    assert codes_of(with_relations(broken, ran="MiniMaxLightningAttention")) == ["SB704"]
+
+
+def test_an_own_preparation_for_generate_is_named_where_generate_alone_fails():
+    message = "The size of tensor a (19) must match the size of tensor b (10) at dimension 3"
+    code = own_code(classes=(cls(methods={"prepare_inputs_for_generation": ("self",)}),))
+    assert codes_of(failed("RuntimeError", message, code=code, phase="greedy short")) == ["SB805"]
+    assert codes_of(failed("RuntimeError", message, code=code, phase="forward short")) == []
+    assert codes_of(failed("RuntimeError", message, phase="greedy short")) == []
+
+
+def test_what_differs_by_design_is_no_finding():
+    noted = relation(DECODE, 3.0, 3.0, note="the rope depends on the length")
+    assert codes_of(with_relations(noted)) == []
+
+
+def test_padding_and_causality_have_findings_of_their_own():
+    assert codes_of(with_relations(relation("left padding", 2.0, 2.0))) == ["SB705"]
+    assert codes_of(with_relations(relation("causality", 2.0, 2.0))) == ["SB706"]
+    assert codes_of(with_relations(relation("left padding", 1e-5, 1e-14))) == []
+
+
+def crossing(**changed):
+    facts = {"saver": "5.x", "loader": "4.48", "outcome": "differs"} | changed
+    return Crossing(**facts)
+
+
+def crossed(*crossings):
+    return codes(Case(capture=sound(Memory()), crossings=crossings))
+
+
+def test_rope_settings_lost_between_releases_are_a_finding():
+    lost = crossing(config=("rope_parameters.rope_theta: 500000.0 → 10000.0",), logits_max_abs=1.2)
+    assert crossed(lost) == ["SB203"]
+    assert crossed(crossing(config=("hidden_act: a → b",))) == ["SB207"]
+    assert crossed(lost.model_copy(update={"outcome": "same bits"})) == []
+    assert crossed(lost.model_copy(update={"saver": "4.48"})) == []
+
+
+def test_an_infinity_written_as_a_dict_is_a_finding():
+    message = "clamp() received an invalid combination of arguments - got (Tensor, float, dict)"
+    failure = Failure(phase="forward", type="TypeError", message=message, traceback="")
+    assert crossed(crossing(outcome="load failed", failure=failure)) == ["SB204"]
+    other = failure.model_copy(update={"message": "something else"})
+    assert crossed(crossing(outcome="load failed", failure=other)) == ["SB207"]
+
+
+def test_a_changed_tie_is_a_finding_of_its_own():
+    changed = crossing(config=("tie_word_embeddings: false → true",), tensors=("lm_head.weight",))
+    assert crossed(changed) == ["SB206"]
+
+
+@pytest.mark.parametrize("outcome", ["same bits", "absent", "not tried"])
+def test_a_crossing_that_loses_nothing_is_no_finding(outcome):
+    assert crossed(crossing(outcome=outcome)) == []
+
+
+def tokenized(stack, n, text="Hello"):
+    memory = Memory()
+    facts = forward(memory, ids=[list(range(n))], logits=values(1, n, 8), text=text)
+    return sound(memory, stack, forward={"short": facts})
+
+
+def test_a_token_less_is_a_finding():
+    reference = tokenized("4.48", 6)
+    assert codes_of(tokenized("5.x", 5), reference=reference) == ["SB801"]
+    assert codes_of(tokenized("5.x", 6), reference=reference) == []
+    assert codes_of(tokenized("5.x", 5, text=None), reference=reference) == []
+
+
+def pair(memory, **changed):
+    one, other = sound(memory), sound(memory, "5.x", **changed)
+    return one, other, compare(one, other, memory)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("truth of a cache", "SB708"), ("past_key_value keyword", "SB709")]
+)
+def test_a_suspicious_line_is_named_only_where_decoding_differs(name, code):
+    memory = Memory()
+    one, other, signals = pair(memory, greedy={"short": decoded(memory, 3, 1, 5)})
+    (finding,) = findings(Case(with_idiom(other, name), one, signals))
+    assert (finding.code, finding.where) == (code, f"{OWN}:9")
+    assert codes_of(other, reference=one, signals=signals) == []
+    one, other, signals = pair(memory)
+    assert codes_of(with_idiom(other, name), reference=one, signals=signals) == []
+
+
+def test_the_first_of_a_layers_output_is_named_only_where_the_forward_differs():
+    memory, name = Memory(), "first of a layer's output"
+    moved = forward(memory, hidden=(), logits=values(1, 6, 8, seed=99))
+    one, other, signals = pair(memory, forward={"short": moved})
+    assert codes_of(with_idiom(other, name), reference=one, signals=signals) == ["SB803"]
+    one, other, signals = pair(memory)
+    assert codes_of(with_idiom(other, name), reference=one, signals=signals) == []
+    died = with_idiom(failed("RuntimeError", "shapes", phase="forward padded"), name)
+    assert codes_of(died) == ["SB803"]
+    loading = with_idiom(failed("RuntimeError", "shapes", phase="load"), name)
+    assert codes_of(loading) == []
+
+
+def test_logits_of_more_positions_are_named_by_the_keyword():
+    memory, name = Memory(), "logits_to_keep keyword"
+    one = sound(memory, forward={"short": forward(memory, logits=values(1, 1, 8))})
+    other = sound(memory, "5.x", forward={"short": forward(memory, logits=values(1, 6, 8))})
+    signals = compare(one, other, memory)
+    assert "SB804" in codes_of(with_idiom(other, name), reference=one, signals=signals)
+    assert "SB804" not in codes_of(other, reference=one, signals=signals)
+
+
+def test_a_test_of_a_buffers_values_is_said_to_be_no_repair():
+    facts = {"source": "unwritten", "written": "none", "kind": "non-persistent buffer"}
+    run = with_idiom(sound(Memory(), integrity=integrity(t=facts)), "truth of a buffer's values")
+    (finding,) = findings(Case(run))
+    assert finding.code == "SB301"
+    assert any("no repair" in line for line in finding.evidence)
+
+
+def test_codes_are_in_order_and_one_rule_each():
+    numbers = [rule.text.code for rule in RULES]
+    assert numbers == sorted(set(numbers))
+    assert all(re.fullmatch(r"SB\d{3}", number) for number in numbers)
+
+
+def test_every_rule_says_all_that_a_reader_needs():
+    for rule in RULES:
+        text = rule.text
+        assert all((text.looks_for, text.cause, text.remedy, text.releases)), text.code
+
+
+def test_texts_come_once_and_in_order():
+    assert [text.code for text in texts(["SB301", "SB101", "SB301"])] == ["SB101", "SB301"]
+
+
+def test_every_rule_spoke_in_this_file():
+    spoken = set(re.findall(r"SB\d{3}", Path(__file__).read_text("utf-8")))
+    assert {rule.text.code for rule in RULES} <= spoken
+
+
+@pytest.mark.parametrize("name", sorted(rulebook.render()))
+def test_the_pages_are_those_of_the_registry(name):
+    assert (rulebook.FOLDER / name).read_text("utf-8") == rulebook.render()[name]
+
+
+def test_no_page_is_left_of_a_rule_that_is_gone():
+    assert {path.name for path in rulebook.FOLDER.glob("*.md")} == set(rulebook.render())
+
+
+def test_names_of_code_are_set_as_code(tmp_path):
+    rulebook.write(tmp_path)
+    page = (tmp_path / "SB301.md").read_text("utf-8")
+    assert "`_init_weights`" in page
+    assert "```python" in page

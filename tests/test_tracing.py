@@ -1,0 +1,360 @@
+"""samebits.tracing: traces joined by content, what is blamed, and what is said of it."""
+
+import asyncio
+import base64
+import zlib
+
+import numpy as np
+import pytest
+
+from samebits.reports.causes import cause_in_short, causes_of
+from samebits.store import Store
+from samebits.tensor import tensor_hash
+from samebits.trace import Cause, Function, Look, Seen, Side, Trace, Value, Visibility
+from samebits.tracing import blame, masks
+from samebits.tracing.graph import Graph
+from samebits.tracing.join import join
+from samebits.tracing.replay import closer
+from samebits.tracing.sourcediff import diffs
+from samebits.words import CellId, Variant
+
+
+class Builder:
+    """Writes a trace op by op; contents are words."""
+
+    def __init__(self, stack="old"):
+        self.stack = stack
+        self.values, self.ops, self.sources = {}, [], {}
+        self.names, self.arguments, self.modules = {}, {}, {}
+        self.marks, self.attentions, self.facts = [], [], {}
+
+    def value(self, word, **facts):
+        if word not in self.values:
+            self.values[word] = len(self.values)
+            self.facts[word] = {"hash": word, "dtype": "float32", "shape": (2, 4), **facts}
+        return self.values[word]
+
+    def source(self, word, name, **facts):
+        self.sources[self.value(word, **facts)] = name
+        return self
+
+    def op(self, name, inputs, outputs, arguments="%", module="", line=1, **facts):
+        given = tuple(self.value(word) for word in inputs.split())
+        made = tuple(self.value(word, **facts) for word in outputs.split())
+        self.ops.append(
+            (
+                self._number(self.names, name),
+                self._number(self.arguments, arguments),
+                given,
+                made,
+                self._number(self.modules, module),
+                0,
+                line,
+            )
+        )
+        return self
+
+    def mark(self, name, word):
+        self.marks.append((name, self.value(word)))
+        return self
+
+    def mask(self, allowed):
+        bits = np.packbits(np.asarray(allowed, bool).reshape(-1)).tobytes()
+        packed = base64.b64encode(zlib.compress(bits)).decode()
+        shape = (1, 1, *np.shape(allowed))
+        op = len(self.ops) - 1
+        self.attentions.append(Visibility(op=op, shape=shape, allowed=packed))
+        return self
+
+    def trace(self, **more):
+        cell = CellId(
+            model="m", variant=Variant(dtype="float32", attention="default"), stack=self.stack
+        )
+        function = Function(module="transformers.x", name="X.forward", file="x.py", line=1)
+        return Trace(
+            cell=cell,
+            prompt="short",
+            what="forward",
+            values=tuple(Value(**facts) for facts in self.facts.values()),
+            sources=self.sources,
+            ops=tuple(self.ops),
+            names=tuple(self.names),
+            arguments=tuple(self.arguments),
+            modules=tuple(self.modules),
+            chains=("0",),
+            functions=(function,),
+            marks=tuple(self.marks),
+            attentions=tuple(self.attentions),
+            **more,
+        )
+
+    def _number(self, table, word):
+        return table.setdefault(word, len(table))
+
+
+def start(stack="old", weight="w"):
+    made = Builder(stack).source("x", "input_ids", dtype="int64", structural=True)
+    made.source(weight, "embed.weight")
+    return made.op("embedding.default", f"{weight} x", "e")
+
+
+def blamed(one, other, **options):
+    found = blame.blame(one.trace(), other.trace(), **options)
+    return None if found is None else blame.cause(found)
+
+
+def test_equal_traces_have_no_cause():
+    one = start().op("mm.default", "e w", "a").mark("layer", "a")
+    other = start("new").op("mm.default", "e w", "a").mark("layer", "a")
+    assert join(one.trace(), other.trace()) is None
+
+
+def test_the_first_operation_with_known_inputs_and_an_unknown_output_is_blamed():
+    one = start().op("mm.default", "e w", "a").op("silu.default", "a", "b", line=7)
+    other = start("new").op("mm.default", "e w", "a").op("silu.default", "a", "B", line=8)
+    one.op("neg.default", "b", "c").mark("layer", "c")
+    other.op("neg.default", "B", "C").mark("layer", "C")
+    cause = blamed(one, other)
+    assert cause.candidate.op == cause.reference.op == "silu.default"
+    assert (cause.candidate.source, cause.reference.source) == ("x.py:8", "x.py:7")
+    assert cause.kind == "memory"  # the same operation on the same numbers
+    assert cause.sink == "layer"
+
+
+def test_order_names_and_numbers_of_operations_do_not_matter():
+    one = start().op("mm.default", "e w", "a", module="q_proj")
+    one.op("neg.default", "e", "n").op("add.Tensor", "a n", "s").mark("layer.0", "s")
+    other = start("new").op("neg.default", "e", "n").op("abs.default", "e", "only here")
+    other.op("mm.default", "e w", "a", module="fused.q").op("add.Tensor", "a n", "S")
+    other.mark("blocks.0", "S")
+    assert blamed(one, other).candidate.op == "add.Tensor"
+
+
+def test_what_differs_on_the_way_and_comes_out_the_same_is_not_blamed():
+    one = start().op("mm.default", "e w", "a").op("exp.default", "a", "b")
+    other = start("new").op("mm.default", "e w", "fused").op("slice.Tensor", "fused", "a")
+    other.op("exp.default", "a", "B")
+    cause = blamed(one.mark("layer", "b"), other.mark("layer", "B"))
+    assert cause.candidate.op == "exp.default"
+
+
+def test_layout_alone_is_passed_through():
+    one = start().op("mm.default", "e w", "a").mark("layer", "a")
+    other = start("new").op("t.default", "e", "turned").op("mm.default", "turned w", "A")
+    cause = blamed(one, other.mark("layer", "A"))
+    assert cause.candidate.op == "mm.default"
+    assert cause.kind == "layout"  # of one shape, and the elements stand elsewhere
+    other.facts["turned"]["shape"] = (4, 2)
+    assert blamed(one, other).kind == "shape"
+
+
+def test_a_lossless_cast_is_layout_and_a_rounding_one_is_blamed():
+    one = start().op("mul.Tensor", "e w", "a").mark("layer", "a")
+    other = start("new").op("_to_copy.default", "e", "wide", dtype="float64")
+    other.op("mul.Tensor", "wide w", "A", dtype="float64").mark("layer", "A")
+    cause = blamed(one, other)
+    assert (cause.candidate.op, cause.kind) == ("mul.Tensor", "precision")
+    other = start("new").op("_to_copy.default", "e", "small", dtype="bfloat16")
+    other.op("mul.Tensor", "small w", "A").mark("layer", "A")
+    cause = blamed(one, other)
+    assert (cause.candidate.op, cause.kind) == ("_to_copy.default", "precision")
+
+
+def test_a_stored_tensor_that_the_other_side_lacks_is_named():
+    one = start(weight="w").mark("layer", "e")
+    other = start("new", weight="W").mark("layer", "e")
+    other = Builder("new").source("x", "input_ids", dtype="int64", structural=True)
+    other.source("W", "embed.weight").op("embedding.default", "W x", "E").mark("layer", "E")
+    cause = blamed(one, other)
+    assert cause.kind == "weight"
+    assert cause.candidate.tensor == cause.reference.tensor == "embed.weight"
+    assert "embed.weight does not exist in old" in cause.headline
+
+
+def test_a_fused_weight_that_holds_the_same_numbers_is_known():
+    one = start().op("mm.default", "e w", "a").mark("layer", "a")
+    other = start("new").source("fused", "mlp.gate_up").op("mm.default", "e fused", "A")
+    other.mark("layer", "A")
+    assert blamed(one, other).kind == "buffer"
+    cause = blamed(one, other, same_weights={"mlp.gate_up"})
+    assert cause.candidate.op == "mm.default"
+
+
+def test_another_scalar_is_an_argument():
+    one = start().op("mul.Tensor", "e", "a", arguments="%, 0.25").mark("layer", "a")
+    other = start("new").op("mul.Tensor", "e", "A", arguments="%, 0.2500025").mark("layer", "A")
+    cause = blamed(one, other)
+    assert cause.kind == "argument"
+    assert cause.evidence == ("(%, 0.25) became (%, 0.2500025)",)
+
+
+def test_rows_and_elements_in_another_order_are_known():
+    def rows(*numbers):
+        return base64.b64encode(np.array(numbers, "<i8").tobytes()).decode()
+
+    one = start().op("mm.default", "e w", "a", rows=rows(5, 6), bag="q").mark("layer", "a")
+    other = start("new").op("mm.default", "e w", "A", rows=rows(6, 5)).mark("layer", "A")
+    other.op("exp.default", "A", "B").mark("logits", "B")
+    one.op("exp.default", "a", "b").mark("logits", "b")
+    assert blamed(one, other).candidate.op == "mm.default"  # the sink itself must be equal
+    one.marks.pop(0)
+    other.marks.pop(0)
+    assert blamed(one, other).candidate.op == "exp.default"
+    other.facts["A"]["rows"] = rows(6, 7)
+    assert blamed(one, other).candidate.op == "mm.default"
+
+
+CAUSAL = np.tril(np.ones((3, 3), bool))
+
+
+def attention(stack, mask, word, out, allowed):
+    made = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
+    made.op("le.Tensor", "x", mask, dtype="bool", structural=True, line=5)
+    made.op(
+        "_scaled_dot_product_flash_attention_for_cpu.default", f"q q q {mask}", out, module="attn"
+    )
+    return made.mask(allowed).mark("layer", out)
+
+
+def test_a_mask_is_blamed_if_and_only_if_it_means_something_else():
+    one = attention("old", "bool mask", "m", "a", CAUSAL)
+    shifted = np.tril(np.ones((3, 3), bool), 1)
+    cause = blamed(one, attention("new", "float mask", "M", "A", shifted))
+    assert cause.kind == "mask"
+    assert cause.evidence[0] == (
+        "query 0 does not see key 1 there and sees it here; 2 of 9 places differ"
+    )
+    assert "le.Tensor in X.forward (x.py:5)" in cause.headline
+    cause = blamed(one, attention("new", "float mask", "M", "A", CAUSAL))
+    assert cause.kind != "mask"
+    assert "scaled_dot_product" in cause.candidate.op
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "rows", "said"),
+    [
+        (CAUSAL, CAUSAL, None, ""),
+        (np.pad(CAUSAL, ((0, 0), (0, 2))), CAUSAL, None, ""),
+        (np.pad(CAUSAL, ((0, 0), (2, 0))), CAUSAL, None, ""),
+        (np.ones((3, 3)), CAUSAL, None, "query 0 sees key 1 there and does not see it here"),
+        (np.ones((3, 3)), CAUSAL, ((2, 3),), ""),
+        (np.ones((3, 3)), CAUSAL, ((1, 3),), "query 1 sees key 2"),
+        (np.ones((2, 3)), CAUSAL, None, None),
+    ],
+)
+def test_masks_are_compared_by_what_they_mean(one, other, rows, said):
+    def seen(allowed):
+        return Builder().op("x", "", "").mask(allowed).attentions[0]
+
+    found = masks.difference(seen(one), seen(other), rows)
+    assert found == said if not said else found.startswith(said)
+
+
+def test_an_in_place_mark_and_an_overload_are_no_part_of_a_name():
+    graph = Graph(start().op("add_.Tensor", "e e", "a").op("__and__.Tensor", "a", "b").trace())
+    assert [graph.base(i) for i in range(3)] == ["embedding", "add", "__and__"]
+
+
+def stored(folder, numbers):
+    array = np.asarray(numbers, np.float32)
+    hashed = tensor_hash("float32", array.shape, array.tobytes())
+    path = folder / "tensors" / hashed[:2] / f"{hashed}.bin"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(array.tobytes())
+    return {"hash": hashed, "dtype": "float32", "shape": array.shape, "stored": True}
+
+
+def looked(folder, one, other, fresh, same_layout):
+    found = blame.blame(one.trace(), other.trace())
+    cause = blame.cause(found)
+    value = {"dtype": "float32", "shape": (2,)}
+    looks = [
+        Look(
+            inputs=(Seen(**stored(folder, [1.0]), strides=(1,), aligned=60),),
+            outputs=(stored(folder, numbers),),
+            fresh=(Value(hash=fresh, **value),),
+            same_layout=(Value(hash=same_layout, **value),),
+        )
+        for numbers in ([1.0, 2.0], [1.0, 2.5])
+    ]
+    there, here = found.looks
+    traces = (
+        one.trace(looks={there[0]: looks[0]}),
+        other.trace(looks={here[0]: looks[1]}),
+    )
+    return closer(cause, found, *traces, Store(folder))
+
+
+@pytest.mark.parametrize(
+    ("fresh", "same_layout", "kind", "said"),
+    [
+        ("B", "B", "memory", "introduced here"),
+        ("b", "B", "memory", "60 bytes behind a 64-byte boundary"),
+        ("third", "B", "memory", "a third one"),
+        ("third", "fourth", "memory", "changes its bits"),
+    ],
+)
+def test_a_closer_look_says_whether_the_operation_differs_by_itself(
+    tmp_path, fresh, same_layout, kind, said
+):
+    one = start().op("silu.default", "e", "b").mark("layer", "b")
+    other = start("new").op("silu.default", "e", "B").mark("layer", "B")
+    cause = looked(tmp_path, one, other, fresh, same_layout)
+    assert cause.kind == kind
+    assert said in cause.replay
+    assert "the outputs differ in 1 of 2 elements, by at most 5.0e-01" in cause.evidence
+
+
+def test_functions_of_one_name_that_changed_are_shown():
+    def side(text, digest):
+        look = Look(inputs=(), chain=(0,))
+        made = start().trace(looks={0: look}, texts={0: text})
+        function = made.functions[0].model_copy(update={"digest": digest})
+        return made.model_copy(update={"functions": (function,)})
+
+    one, other = side("def f():\n    return 1\n", "1"), side("def f():\n    return 2\n", "2")
+    (found,) = diffs(one, other)
+    assert "-    return 1" in found.diff
+    assert "+    return 2" in found.diff
+    assert found.function == "X.forward"
+    assert diffs(one, side("def f():  # why\n    return 1\n", "1")) == ()
+
+
+def test_a_cause_is_told_with_both_sides_and_its_proof():
+    from types import SimpleNamespace
+
+    side = Side(stack="4.48", op="mm.default", arguments="%, %", function="X.forward")
+    cause = Cause(
+        kind="operation",
+        headline="mm.default has inputs that exist in 4.48",
+        prompt="short",
+        what="forward",
+        sink="layer",
+        candidate=side.model_copy(update={"stack": "5.x"}),
+        reference=side,
+        replay="it differs by itself",
+        float64="promoted float64 parts at the same place: it is no rounding",
+    )
+    text = causes_of(SimpleNamespace(cause=cause))
+    for word in ("Where it starts", "4.48", "5.x", "it differs by itself", "Promoted float64"):
+        assert word in text
+    assert cause_in_short(SimpleNamespace(cause=cause)) == "another operation: X.forward"
+    assert causes_of(SimpleNamespace(cause=None)) == ""
+
+
+def test_what_cannot_be_traced_is_said_and_stops_nothing():
+    from samebits.tracing.runner import Tracer
+
+    class Broken(Tracer):
+        async def _ask(self, pair, question, rung):
+            raise KeyError(rung)
+
+    tracer = Broken(None, None, "", "")
+
+    class Asked:
+        questions = [None]  # noqa: RUF012
+        same_weights = frozenset()
+        beyond_rounding = False
+
+    said = asyncio.run(tracer.cause(None, None, None, Asked))
+    assert said == "the traces could not be joined: KeyError: 'own'"
