@@ -70,6 +70,9 @@ def apart(function: Callable[[], Any], limit: float) -> Any:
 def _answer(function: Callable[[], Any], writer: int) -> None:
     """Write the answer, or the exception, and end this process whatever happens."""
     code = 1
+    # A fork leaves torch's pool of threads to be made anew by whoever asks first, which two loading
+    # threads may do at once: "Invalid thread pool!" (pytorch PR #54895). 9 loads of 120 here.
+    torch.set_num_threads(torch.get_num_threads())
     try:
         text = json.dumps(function())
         code = 0
