@@ -362,5 +362,7 @@ def _expected(entry: ExpectedEntry, line: int) -> Expected:
         verdict=entry.verdict,
         reason=entry.reason,
         reference=entry.reference or "",
+        title=entry.title or "",
+        explanation=entry.explanation or "",
         line=line,
     )

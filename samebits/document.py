@@ -74,6 +74,9 @@ class ExpectedReport(Record):
     """model, variant, stack and signal patterns in one line."""
     reason: str
     reference: str = ""
+    title: str = ""
+    explanation: str = ""
+    """A paragraph of the matrix file on it; '' if it has none."""
     cells: tuple[str, ...] = ()
     """Cells it covered in this run."""
     fixed: tuple[str, ...] = ()

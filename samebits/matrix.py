@@ -131,6 +131,9 @@ class Expected(Record):
     reason: str
     reference: str = ""
     """An issue, a pull request, or a file of the release."""
+    title: str = ""
+    explanation: str = ""
+    """A paragraph for the top of the report, under that title."""
     line: int = 0
     """Line in matrix.yaml."""
 

@@ -550,6 +550,10 @@ class ExpectedEntry(Form):
     """Why the difference is there."""
     reference: Given[WordsText] = None
     """An issue, a pull request, or a file of the release."""
+    title: Given[WordsText] = None
+    """Heading of the explanation."""
+    explanation: Given[WordsText] = None
+    """What a reader of the report should know of it: a paragraph near its top."""
 
 
 class MatrixFile(Form):

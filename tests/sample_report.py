@@ -80,6 +80,8 @@ def sample_report(text: str = "", message: str = "", token: str = "") -> Report:
                 text=f"mamba */* @5.* logits{text}",
                 reason=f"the scan was rewritten{message}",
                 reference="https://github.com/huggingface/transformers/pull/45513",
+                title=f"mamba's scan{text}",
+                explanation=f"The scan is a sum in another order; float64 agrees.{message}",
                 cells=tuple(f"mamba/float32-eager@{stack}" for stack in STACKS[2:]),
             ),
             ExpectedReport(

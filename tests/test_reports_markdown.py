@@ -190,6 +190,23 @@ def test_a_run_that_passes_says_so():
     assert summary(report, Path("r.md"))[-2] == "The run passes."
 
 
+def test_a_glance_counts_what_cells_do_and_not_what_is_expected_of_them():
+    text = rendered(sample_report())
+    glance = text.partition("## At a glance")[2].partition("\n## ")[0]
+    (counted, *_, last) = (row for row in glance.splitlines() if row.startswith("| `5.23`"))
+    assert [cell.strip() for cell in counted.split("|")[3:-1]] == ["7", "1", "1", "1", "", "1", ""]
+    assert "undecided" in last
+    assert "[mamba](models/mamba.md)" in last
+
+
+def test_an_explanation_without_cells_is_not_shown():
+    report = sample_report()
+    entry = report.expected[0]
+    assert "The scan is a sum" in rendered(report)
+    gone = report.model_copy(update={"expected": (entry.model_copy(update={"cells": ()}),)})
+    assert "The scan is a sum" not in rendered(gone)
+
+
 def test_an_empty_report_is_no_crash():
     report = sample_report().model_copy(
         update={"rows": (), "stacks": (), "checkpoints": (), "expected": (), "machine": None}

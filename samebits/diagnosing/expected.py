@@ -101,6 +101,8 @@ class _Entry:
             text=_text(rule),
             reason=rule.reason,
             reference=rule.reference,
+            title=rule.title,
+            explanation=rule.explanation,
             cells=tuple(str(cell) for cell, entries in covered.items() if self in entries),
             fixed=tuple(name for _, name in self.fixed_items()),
             evaluated=any(self._speaks_of(result.cell) for result in self.results),

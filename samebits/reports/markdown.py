@@ -9,6 +9,7 @@ from samebits.reports.blocks import page
 from samebits.reports.crossings import crossings
 from samebits.reports.findings import findings
 from samebits.reports.integrity import loading
+from samebits.reports.glance import explained, glance
 from samebits.reports.invariants import invariants
 from samebits.reports.pages import pages
 
@@ -25,6 +26,8 @@ def render(report: Report) -> dict[str, str]:
         overview.title(report),
         overview.opening(report),
         overview.attention_needed(report),
+        glance(report),
+        explained(report),
         overview.summary(report),
         findings(report),
         loading(report),
