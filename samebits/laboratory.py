@@ -18,6 +18,7 @@ from samebits.environment import probe_environment
 from samebits.errors import PatchError, StackError, nearest
 from samebits.fingerprint import digest_of_file, machine_fingerprint
 from samebits.ladders import Climber
+from samebits.ledger import Ledger
 from samebits.probing import PROBES, StackProcess, start_process, tail
 from samebits.stacks import Stack, StackBuilder, probes_digest
 from samebits.tracing import runner as tracing
@@ -64,7 +65,9 @@ class Laboratory:
         slots: int | None = None,
         starter: Starter = start_process,
         builder: Callable[[StackSpec], Stack] | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
+        self.ledger = ledger or Ledger()
         self.stacks: dict[str, Stack] = {}
         self.failures: dict[str, str] = {}
         self.checkpoints: dict[str, Checkpoint] = {}
@@ -81,14 +84,15 @@ class Laboratory:
         self._slots = asyncio.Semaphore(self._n_slots)
         probes = probes_digest(PROBES)
         maker = digest_of_file(PROBES / "probe_build.py")
-        self._shelf = Checkpoints(root, Path(matrix.path).parent, maker)
-        self._runner = CellRunner(root, store, probes, self._fingerprint, fresh=fresh, sweep=sweep)
-        self._tracer = Tracer(root, store, probes, self._fingerprint, fresh=fresh)
-        self._climber = Climber(root, probes, self._fingerprint, fresh=fresh)
-        self._crosser = Crosser(root, store, probes, self._fingerprint, fresh=fresh)
+        told, noted = (probes, self._fingerprint), self.ledger
+        self._shelf = Checkpoints(root, Path(matrix.path).parent, maker, ledger=noted)
+        self._runner = CellRunner(root, store, *told, fresh=fresh, sweep=sweep, ledger=noted)
+        self._tracer = Tracer(root, store, *told, fresh=fresh, ledger=noted)
+        self._climber = Climber(root, *told, fresh=fresh, ledger=noted)
+        self._crosser = Crosser(root, store, *told, fresh=fresh, ledger=noted)
         self._processes: dict[str, StackProcess] = {}
         stack_builder = StackBuilder(
-            root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade
+            root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade, ledger=noted
         )
         self._build_stack = builder or stack_builder.build
         self._made: dict[str, asyncio.Task[Checkpoint]] = {}
@@ -205,6 +209,7 @@ class Laboratory:
             self.stacks[spec.id] = await asyncio.to_thread(self._build_stack, spec)
         except StackError as error:
             self.failures[spec.id] = str(error)
+            self.ledger.unsettle(f"stack {spec.id} could not be built")
             self._progress.stack(spec.id, "failed")
             return
         self._progress.stack(spec.id, f"transformers {self.stacks[spec.id].transformers}")
@@ -231,10 +236,16 @@ class Laboratory:
             BuildFailed: no stack knows the architecture, or the one that does failed.
 
         """
-        if model.build is None:
-            found = await self._given_checkpoint(model)
-        else:
-            found = await self._made_checkpoint(model)
+        try:
+            if model.build is None:
+                found = await self._given_checkpoint(model)
+            else:
+                found = await self._made_checkpoint(model)
+        except BuildFailed:
+            self.ledger.unsettle(f"{model.name} has no checkpoint")
+            raise
+        if not found.pinned:
+            self.ledger.unsettle(f"{found.said} may be another model tomorrow")
         self.checkpoints[model.name] = found
         return found
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from samebits.comparison import CellResult
     from samebits.crossing import Crossing, CrossingsReport
+    from samebits.ledger import Ledger
     from samebits.matrix import Matrix
     from samebits.plan import Plan, PlannedRow
     from samebits.progress import Progress
@@ -59,9 +60,14 @@ class Order(Record):
 
 
 async def run_matrix(
-    order: Order, environ: Mapping[str, str], progress: Callable[[int], Progress]
+    order: Order,
+    environ: Mapping[str, str],
+    progress: Callable[[int], Progress],
+    ledger: Ledger | None = None,
 ) -> tuple[Report, dict[str, str]]:
     """Run the matrix and return the report, with the locks by their path beside it.
+
+    ``ledger`` is told every file that the report follows from.
 
     Raises:
         MatrixError: matrix.yaml has problems.
@@ -69,6 +75,7 @@ async def run_matrix(
 
     """
     started, clock = datetime.now(UTC), time.monotonic()
+    read = _digest_before_reading(order.matrix)
     matrix = config.load(order.matrix)
     planned = plan(matrix, order.selection)
     root = order.matrix.resolve().parent / WORK
@@ -85,6 +92,7 @@ async def run_matrix(
         upgrade=order.upgrade,
         sweep=order.sweep,
         slots=order.jobs,
+        ledger=ledger,
     )
     try:
         runs = await laboratory.observe()
@@ -104,7 +112,16 @@ async def run_matrix(
     took = round(time.monotonic() - clock, 1)
     stamp = started.isoformat(timespec="seconds").replace("+00:00", "Z")
     locks = {_lock_path(stack.id): stack.lock for stack in laboratory.stacks.values()}
-    return report.model_copy(update={"started": stamp, "seconds": took}), locks
+    told = {"started": stamp, "seconds": took, "matrix_digest": read}
+    return report.model_copy(update=told), locks
+
+
+def _digest_before_reading(path: Path) -> str:
+    """Return a file's digest; '' if it cannot be read, which its reader says better."""
+    try:
+        return digest_of_file(path)
+    except OSError:
+        return ""
 
 
 def _unexplained(results: list[CellResult], matrix: Matrix) -> set[CellId]:
@@ -177,7 +194,7 @@ def _report(
     return Report(
         samebits=_version(),
         matrix=order.matrix.name,
-        matrix_digest=digest_of_file(order.matrix),
+        matrix_digest="",
         started="",
         seconds=0.0,
         command=order.command,

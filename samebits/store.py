@@ -7,19 +7,20 @@ contiguous little-endian bytes; captures at ``captures/<...>/capture.json``.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pydantic import ValidationError
 
+from samebits.aside import replace
 from samebits.capture import FORMAT_VERSION, Capture
 from samebits.errors import CaptureError
+from samebits.ledger import identity
 from samebits.tensor import NUMPY_DTYPES, TensorRef, tensor_hash
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
 CAPTURE_FORMAT = "samebits-capture"
@@ -38,8 +39,14 @@ class Store:
         return self.root / "tensors" / ref.hash[:2] / f"{ref.hash}.bin"
 
     def has(self, ref: TensorRef) -> bool:
-        """Return True if the values can be read: the file is there and its dtype is known."""
-        return ref.dtype in NUMPY_DTYPES and self.tensor_path(ref).is_file()
+        """Return True if the values can be read: the file is there, whole, and its dtype is known.
+
+        A tensor is not flushed when it is written, so that a power cut can leave a short one.
+        """
+        if ref.dtype not in NUMPY_DTYPES:
+            return False
+        found = identity(self.tensor_path(ref))
+        return found is not None and found[0] == ref.nbytes
 
     def tensor(self, ref: TensorRef) -> NDArray[Any]:
         """Return the values of ``ref``, mapped and read-only.
@@ -70,18 +77,7 @@ class Store:
 
     def write_json(self, path: Path, text: str) -> None:
         """Write ``text`` to ``path`` so that a reader sees all of it or nothing."""
-        full = self.root / path
-        full.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, aside = tempfile.mkstemp(dir=full.parent, prefix=f".{full.name}.")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(aside).chmod(0o644)  # mkstemp's 0600 would hide a report from its readers
-            Path(aside).replace(full)
-        finally:
-            Path(aside).unlink(missing_ok=True)
+        replace(self.root / path, text)
 
 
 def _expected_bytes(ref: TensorRef, path: Path) -> int:

@@ -10,7 +10,9 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 FLOORS = [
-    {"errors", "record", "fingerprint", "environment", "decisions"},
+    {"errors", "record", "environment", "decisions", "aside", "ledger"},
+    {"fingerprint"},
+    {"receipt"},
     {"words", "tensor", "yamltext", "patching", "invariant", "provenance", "sourcecode", "finding"},
     {"evidence"},
     {"capture", "matrix", "ulp", "invariance"},
@@ -26,7 +28,7 @@ FLOORS = [
     {"progress", "summary"},
     {"laboratory"},
     {"run"},
-    {"cli"},
+    {"cli", "sessions"},
     {"__main__"},
 ]
 """Lowest first; a module imports nothing of its own floor or of one above it."""
