@@ -79,6 +79,18 @@ class CellRunner:
         first, second = (self._read(cell, job, end) for job, end in zip(jobs, ended, strict=True))
         return first, second
 
+    def paths(
+        self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
+    ) -> tuple[Path, Path]:
+        """Return where both runs leave their captures, whether or not they are there."""
+        folder = self._folder(cell, model, checkpoint, stack)
+        return folder / "a.json", folder / "b.json"
+
+    def read(self, paths: tuple[Path, Path]) -> tuple[Capture, Capture]:
+        """Return the captures of a cell that is known to have run; raises CaptureError."""
+        first, second = map(self._capture, paths)
+        return first, second
+
     def _folder(self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack) -> Path:
         prompts = {name: prompt.model_dump() for name, prompt in model.prompts.items()}
         key = digest_of(
@@ -156,9 +168,9 @@ class CellRunner:
             reason = ended.reason or str(error)
         else:
             if not _is_answer(found):
-                self._ledger.unsettle(f"{cell} failed as a machine may")
+                self._ledger.unsettle(f"{cell} failed as a machine may", str(cell))
             return found
-        self._ledger.unsettle(f"{cell} left nothing")
+        self._ledger.unsettle(f"{cell} left nothing", str(cell))
         log = tail(Path(job["log"]))
         failure = Failure(phase="process", type="no result", message=reason, traceback=log)
         return Capture(cell=cell, run=job["run"], status="failed", failure=failure)

@@ -68,7 +68,8 @@ class Climber:
         self._ledger.file(path)
         found = _read(path, even_if_transient=True)
         if found is None or (found.failure and found.failure.may_be_the_machine):
-            self._ledger.unsettle(f"{cell} left nothing on the ladder, or failed as a machine may")
+            reason = f"{cell} left nothing on the ladder, or failed as a machine may"
+            self._ledger.unsettle(reason, str(cell))
         if found is not None:
             return found
         message = ended.reason or "it left nothing"

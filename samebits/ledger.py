@@ -24,8 +24,8 @@ class Ledger:
         """Absolute path -> identity just before it was read last; None: it was not there."""
         self.folders: dict[str, dict[str, Identity]] = {}
         """Absolute path -> relative path of every file below -> identity."""
-        self.unsettled: dict[str, None] = {}
-        """Why the same run again may end otherwise, as ordered keys."""
+        self.unsettled: dict[str, str] = {}
+        """Why the same run again may end otherwise -> the cell that it is about, '' if it is none."""
 
     def file(self, path: Path) -> None:
         """Note a file that is about to be read."""
@@ -35,9 +35,9 @@ class Ledger:
         """Note every file of a folder that is about to be read."""
         self.folders[os.path.abspath(path)] = identities(path)  # noqa: PTH100
 
-    def unsettle(self, reason: str) -> None:
-        """Say why the same run again may end otherwise."""
-        self.unsettled[reason] = None
+    def unsettle(self, reason: str, cell: str = "") -> None:
+        """Say why the same run again may end otherwise, and for which cell."""
+        self.unsettled[reason] = cell
 
 
 def identity(path: str | Path) -> Identity | None:

@@ -19,7 +19,7 @@ FLOORS = [
     {"ladder", "trace"},
     {"comparison", "crossing", "matrixfile", "store", "plan", "stacks", "probing"},
     {"formcheck", "metrics", "document", "checkpoints"},
-    {"config", "cells", "crossings", "schemas"},
+    {"keptrows", "config", "cells", "crossings", "schemas"},
     {"comparing", "findings", "tracing"},
     {"compare"},
     {"diagnosing"},

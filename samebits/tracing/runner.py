@@ -163,7 +163,8 @@ class Tracer:
         self._ledger.file(path)
         made = _read(path)
         if made is None or (made.failure and made.failure.may_be_the_machine):
-            self._ledger.unsettle(f"{party.cell} left no trace, or failed as a machine may")
+            reason = f"{party.cell} left no trace, or failed as a machine may"
+            self._ledger.unsettle(reason, str(party.cell))
         return made
 
     def _path(
