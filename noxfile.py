@@ -31,7 +31,7 @@ import nox
 ROOT = Path(__file__).parent
 sys.path.insert(0, str(ROOT))
 
-from samebits.cli import stack_ids
+from samebits.sessions import stack_ids
 
 nox.needs_version = ">=2026.8"
 nox.options.default_venv_backend = "uv|virtualenv"

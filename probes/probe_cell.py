@@ -7,8 +7,6 @@ the format of samebits/capture.py. An exception of the model is a fact of the ca
 
 from __future__ import annotations
 
-import json
-import os
 import time
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -21,6 +19,7 @@ import probe_attention
 import probe_code
 import probe_evidence
 import probe_executed
+import probe_files
 import probe_forks as forks
 import probe_heap
 import probe_inputs
@@ -61,13 +60,7 @@ def write_capture(path: Path, job: dict[str, Any], outcome: dict[str, Any]) -> N
         "run": job["run"],
         **outcome,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(f".{os.getpid()}.tmp")
-    with aside.open("w", encoding="utf-8") as file:
-        json.dump(capture, file, ensure_ascii=True)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    probe_files.write_json(path, capture)
 
 
 class Cell:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+import probe_files
 import probe_heap
 import probe_inputs
 import probe_layers
@@ -77,7 +77,7 @@ def save(job: dict[str, Any]) -> None:
         said = _saved(job, folder)
         if said["outcome"] != "saved":
             _empty(folder)
-        _write_json(folder / "saved.json", _head("samebits-saved", job) | said)
+        probe_files.write_json(folder / "saved.json", _head("samebits-saved", job) | said)
         folder.chmod(0o755)  # mkdtemp's 0700 would hide it from the loaders of another user
         _move_into_place(folder, out)
     finally:
@@ -138,7 +138,7 @@ def _restore_code(where: str, folder: Path) -> list[str]:
     config = json.loads(path.read_text("utf-8"))
     auto_map = json.loads((original / "config.json").read_text("utf-8")).get("auto_map")
     if auto_map and config.get("auto_map") != auto_map:
-        _write_json(path, config | {"auto_map": auto_map})
+        probe_files.write_json(path, config | {"auto_map": auto_map})
         restored.append("auto_map")
     return restored
 
@@ -205,7 +205,7 @@ def load(job: dict[str, Any]) -> None:
 
 
 def _write_result(path: Path, job: dict[str, Any], found: list[dict[str, Any]]) -> None:
-    _write_json(path, _head("samebits-crossings", job) | {"crossings": found})
+    probe_files.write_json(path, _head("samebits-crossings", job) | {"crossings": found})
 
 
 class Original:
@@ -431,13 +431,3 @@ def _head(form: str, job: Mapping[str, Any]) -> dict[str, Any]:
         "variant": job["variant_name"],
         "stack": job["stack"],
     }
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write ``value`` aside, flush it and rename it into place."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with aside.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)

@@ -12,8 +12,6 @@ the cache, the mask and the positions are those that the release makes.
 from __future__ import annotations
 
 import copy
-import json
-import os
 import time
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -23,6 +21,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import probe_files
 import probe_forks as forks
 import probe_heap
 import probe_inputs
@@ -71,13 +70,7 @@ def _write(path: Path, job: Facts, found: Facts) -> None:
         "forks": forks.TAKEN,
         **found,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(f".{os.getpid()}.tmp")
-    with aside.open("w", encoding="utf-8") as file:
-        json.dump(said, file, ensure_ascii=True)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+    probe_files.write_json(path, said)
 
 
 class Ladder:

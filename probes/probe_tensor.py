@@ -8,11 +8,12 @@ equal, because a probe may not import the host.
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
+
+import probe_files
 
 HASH_HEADER = b"samebits-tensor-1"
 
@@ -77,7 +78,7 @@ class Keeper:
         nbytes = tensor.numel() * tensor.element_size()
         stored = (keep and nbytes <= self.limit) or digest in self.wanted
         if stored:
-            self._store(digest, tensor)
+            self._store(digest, tensor, nbytes)
         return {
             "hash": digest,
             "dtype": dtype_name(tensor.dtype),
@@ -85,14 +86,9 @@ class Keeper:
             "stored": stored,
         }
 
-    def _store(self, digest: str, tensor: torch.Tensor) -> None:
+    def _store(self, digest: str, tensor: torch.Tensor, nbytes: int) -> None:
         path = self.root / digest[:2] / f"{digest}.bin"
-        if path.exists():
+        if path.exists() and path.stat().st_size == nbytes:
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside = path.with_suffix(f".{os.getpid()}.tmp")
-        with aside.open("wb") as file:
+        with probe_files.replacing(path, lasting=False) as file:
             file.write(raw_bytes(tensor))
-            file.flush()
-            os.fsync(file.fileno())
-        aside.replace(path)

@@ -10,8 +10,6 @@ copies of its inputs: in the same layout, and contiguous in fresh memory.
 
 from __future__ import annotations
 
-import json
-import os
 import time
 import traceback
 from contextlib import suppress
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+import probe_files
 import probe_heap
 import probe_inputs
 import probe_layers
@@ -71,10 +70,7 @@ def write(job: Fact, told: Fact) -> None:
         "what": job["trace"]["what"],
         "rung": job["trace"].get("rung", "own"),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(f".{os.getpid()}.tmp")
-    aside.write_text(json.dumps({**head, **told}, separators=(",", ":")), "utf-8")
-    aside.replace(path)
+    probe_files.write_json(path, {**head, **told})
 
 
 class Traced:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from samebits.capture import Capture, Failure
 from samebits.errors import CaptureError
 from samebits.fingerprint import digest_of
+from samebits.ledger import Ledger
 from samebits.probing import Ended, StackProcess, tail
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ class CellRunner:
         *,
         fresh: bool = False,
         sweep: bool = False,
+        ledger: Ledger | None = None,
     ) -> None:
+        self._ledger = ledger or Ledger()
         self._root = root
         self._store = store
         self._probes = probes
@@ -74,6 +77,18 @@ class CellRunner:
             Path(job["capture"]).unlink(missing_ok=True)
         ended = await asyncio.gather(*(process.run(job, started) for job in jobs))
         first, second = (self._read(cell, job, end) for job, end in zip(jobs, ended, strict=True))
+        return first, second
+
+    def paths(
+        self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
+    ) -> tuple[Path, Path]:
+        """Return where both runs leave their captures, whether or not they are there."""
+        folder = self._folder(cell, model, checkpoint, stack)
+        return folder / "a.json", folder / "b.json"
+
+    def read(self, paths: tuple[Path, Path]) -> tuple[Capture, Capture]:
+        """Return the captures of a cell that is known to have run; raises CaptureError."""
+        first, second = map(self._capture, paths)
         return first, second
 
     def _folder(self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack) -> Path:
@@ -109,7 +124,7 @@ class CellRunner:
         if self._fresh:
             return None
         try:
-            first, second = (self._store.read_capture(folder / f"{run}.json") for run in RUNS)
+            first, second = (self._capture(folder / f"{run}.json") for run in RUNS)
         except CaptureError:
             return None
         return (first, second) if _is_answer(first) and _is_answer(second) else None
@@ -148,12 +163,21 @@ class CellRunner:
     def _read(self, cell: CellId, job: dict[str, Any], ended: Ended) -> Capture:
         """Return what the run left, or a failed capture that says why it left nothing."""
         try:
-            return self._store.read_capture(Path(job["capture"]))
+            found = self._capture(Path(job["capture"]))
         except CaptureError as error:
             reason = ended.reason or str(error)
+        else:
+            if not _is_answer(found):
+                self._ledger.unsettle(f"{cell} failed as a machine may", str(cell))
+            return found
+        self._ledger.unsettle(f"{cell} left nothing", str(cell))
         log = tail(Path(job["log"]))
         failure = Failure(phase="process", type="no result", message=reason, traceback=log)
         return Capture(cell=cell, run=job["run"], status="failed", failure=failure)
+
+    def _capture(self, path: Path) -> Capture:
+        self._ledger.file(path)
+        return self._store.read_capture(path)
 
 
 def _is_answer(capture: Capture) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits.fingerprint import digest_of, digest_of_file, digest_of_folder
+from samebits.ledger import Ledger
 from samebits.patching import write_patched
 from samebits.record import Record
 
@@ -56,7 +57,10 @@ def builder_of(model: ModelSpec, stacks: Sequence[Stack]) -> Stack | None:
 class Checkpoints:
     """The checkpoints of a matrix, those that are made kept under one folder."""
 
-    def __init__(self, root: Path, matrix_folder: Path, maker: str) -> None:
+    def __init__(
+        self, root: Path, matrix_folder: Path, maker: str, *, ledger: Ledger | None = None
+    ) -> None:
+        self._ledger = ledger or Ledger()
         self._root = root / "checkpoints"
         self._matrix_folder = matrix_folder
         self._cache = root / "file-hashes.json"
@@ -76,6 +80,7 @@ class Checkpoints:
         if facts is None:
             return None
         assert model.build is not None
+        self._ledger.folder(folder)
         said = f"build {model.build.architecture}, seed {model.build.seed}, by {builder.id}"
         return Checkpoint(
             model=model.name,
@@ -95,8 +100,10 @@ class Checkpoints:
             )
         assert model.path is not None
         folder = (self._matrix_folder / model.path).resolve()
+        self._ledger.folder(folder)
         if model.patch:
             folder = self._patched(model, folder)
+            self._ledger.folder(folder)
         digest = digest_of_folder(folder, self._cache)
         # an absolute path is this machine's, and reports are published
         shown = folder_of.name if (folder_of := Path(model.path)).is_absolute() else model.path
@@ -109,6 +116,8 @@ class Checkpoints:
         Raises PatchError if one does not apply.
         """
         patches = [self._matrix_folder / patch for patch in model.patch]
+        for patch in patches:
+            self._ledger.file(patch)
         of = [digest_of_folder(folder, self._cache), *map(digest_of_file, patches)]
         out = self._root / f"{model.name}-{digest_of(of)[:12]}"
         if not out.is_dir():

@@ -13,10 +13,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samebits import config
 from samebits.errors import SamebitsError
+from samebits.ledger import Ledger
 from samebits.plan import Selection
 from samebits.progress import choose
+from samebits.receipt import Answer, remember
 from samebits.reports.write import write
 from samebits.run import DEFAULT_MATRIX, Order, run_matrix
 from samebits.summary import summary
@@ -36,29 +37,18 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
 
     """
     options = _parser().parse_args(arguments)
-    order = _order(options)
-    report, locks = asyncio.run(run_matrix(order, environ, choose))
+    order, ledger = _order(options), Ledger()
+    report, locks = asyncio.run(run_matrix(order, environ, choose, ledger))
     if options.command == "probe":
         failed = [stack.failure for stack in report.stacks if stack.failure]
         return (1, failed) if failed else (0, [])
     written = write(report, options.reports or order.matrix.parent / _LATEST, locks)
-    return report.exit_code, summary(report, written.markdown)
-
-
-def stack_ids(arguments: Sequence[str]) -> list[str]:
-    """Return the ids of the stacks for which nox offers a ``probe`` session.
-
-    ``arguments`` is nox's own command line, in which ``--matrix`` may stand after ``--``. A
-    matrix with mistakes offers none: the ``matrix`` session is what explains them.
-    """
-    own = list(arguments[arguments.index("--") + 1 :]) if "--" in arguments else []
-    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
-    parser.add_argument("--matrix", type=Path, default=DEFAULT_MATRIX)
-    try:
-        options, _ = parser.parse_known_args(own)
-        return [stack.id for stack in config.load(options.matrix).stacks]
-    except (SamebitsError, argparse.ArgumentError):
-        return []
+    said = Answer(report.exit_code, summary(report, written.markdown))
+    if not order.fresh and not order.upgrade:
+        given = [name for name, value in vars(options).items() if value]
+        matrix = order.matrix, report.matrix_digest
+        remember(arguments, environ, given, matrix, ledger, written.digests, report.started, said)
+    return said.code, said.lines
 
 
 def _order(options: argparse.Namespace) -> Order:

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from samebits.capture import Failure
 from samebits.crossing import Crossing, CrossingsFile, CrossingsReport, SavedModel
 from samebits.fingerprint import digest_of, digest_of_file
+from samebits.ledger import Ledger
 from samebits.probing import tail
 
 if TYPE_CHECKING:
@@ -84,8 +85,16 @@ class Crosser:
     """Saves and loads models, and reads what came of it."""
 
     def __init__(
-        self, root: Path, store: Store, probes: str, machine: str, *, fresh: bool = False
+        self,
+        root: Path,
+        store: Store,
+        probes: str,
+        machine: str,
+        *,
+        fresh: bool = False,
+        ledger: Ledger | None = None,
     ) -> None:
+        self._ledger = ledger or Ledger()
         self._root = root
         self._store = store
         self._probes = probes
@@ -113,6 +122,7 @@ class Crosser:
 
     async def _save(self, subject: Subject, party: Party) -> Saved:
         folder = self._saved_folder(subject, party.stack)
+        self._ledger.file(folder / "saved.json")
         if (kept := _read_saved(folder)) is not None:
             os.utime(folder)
             return kept
@@ -121,6 +131,9 @@ class Crosser:
         log = folder.with_name(f"{folder.name}.log")
         more = {"kind": "save", "out": str(folder), "limit": SIZE_LIMIT, "log": str(log)}
         ended = await party.process.run(self._job(subject, party.stack, more))
+        self._ledger.file(folder / "saved.json")
+        if _read_saved(folder) is None:
+            self._ledger.unsettle(f"{subject.model.name} was not saved by {party.stack.id}")
         found = _read_saved(folder, even_if_transient=True)
         return found or _nothing_saved(subject, party.stack, folder, _lost(ended, log))
 
@@ -147,6 +160,7 @@ class Crosser:
         self, subject: Subject, party: Party, ready: Mapping[str, Saved]
     ) -> dict[str, Crossing]:
         path = self._result(subject, party.stack, ready)
+        self._ledger.file(path)
         if self._is_kept(subject) and (kept := _read(path, CrossingsFile)) is not None:
             return {crossing.saver: crossing for crossing in kept.crossings}
         found = await self._compare(subject, party, ready, path)
@@ -162,6 +176,9 @@ class Crosser:
                 crossings=tuple(told.values()),
             )
             self._store.write_json(path, file.model_dump_json(indent=1))
+            self._ledger.file(path)
+        else:
+            self._ledger.unsettle(f"{subject.model.name} crosses to {party.stack.id} anew")
         return told
 
     async def _compare(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 from pathlib import Path
-from threading import get_ident
 from typing import Any
+
+from samebits.aside import replace
 
 _CHUNK = 1 << 20
 
@@ -31,8 +31,8 @@ def digest_of_file(path: Path) -> str:
 def digest_of_folder(folder: Path, cache: Path, pattern: str = "*") -> str:
     """Return the digest of the files of a folder by name and content.
 
-    A file is read once per machine: ``cache`` remembers its hash by path, size, time of
-    change and inode.
+    A file is read once per machine: ``cache`` remembers its hash by path, size, both times
+    of change and inode.
     """
     known = _read_cache(cache)
     before = dict(known)
@@ -60,7 +60,7 @@ def _cpu_lines() -> list[str]:
 
 def _cached(path: Path, known: dict[str, str]) -> str:
     stat = path.stat()
-    key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ino}"
+    key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
     if key not in known:
         known[key] = digest_of_file(path)
     return known[key]
@@ -75,7 +75,4 @@ def _read_cache(cache: Path) -> dict[str, str]:
 
 
 def _write_cache(cache: Path, known: dict[str, str]) -> None:
-    cache.parent.mkdir(parents=True, exist_ok=True)
-    aside = cache.with_suffix(f".{os.getpid()}-{get_ident()}.tmp")
-    aside.write_text(json.dumps(known, indent=0), "utf-8")
-    aside.replace(cache)
+    replace(cache, json.dumps(known, indent=0), lasting=False)

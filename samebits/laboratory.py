@@ -7,8 +7,10 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from samebits import cells
 from samebits.cells import CellRunner
@@ -18,13 +20,14 @@ from samebits.environment import probe_environment
 from samebits.errors import PatchError, StackError, nearest
 from samebits.fingerprint import digest_of_file, machine_fingerprint
 from samebits.ladders import Climber
+from samebits.ledger import Ledger
 from samebits.probing import PROBES, StackProcess, start_process, tail
 from samebits.stacks import Stack, StackBuilder, probes_digest
 from samebits.tracing import runner as tracing
 from samebits.tracing.runner import Tracer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from samebits.capture import Capture
     from samebits.crossing import CrossingsReport
@@ -40,6 +43,39 @@ if TYPE_CHECKING:
     from samebits.words import CellId
 
 Runs = tuple["Capture", "Capture"]
+Late = Union[Runs, "Callable[[], Runs]"]
+"""Captures, or what reads them."""
+
+
+class KnownRow(Protocol):
+    """A row of which an earlier run left all that there is to say."""
+
+    @property
+    def outcomes(self) -> Mapping[str, tuple[str, str]]:
+        """How each stack's cell ended, and why it failed."""
+
+
+Known = Callable[["PlannedRow", "dict[CellId, tuple[Path, Path]]"], "KnownRow | None"]
+"""Says what is known of a row whose captures lie at these paths."""
+
+
+class Observed(Mapping["CellId", Runs]):
+    """The captures of every cell, some of which are read when they are asked for."""
+
+    def __init__(self, found: dict[CellId, Late]) -> None:
+        self._found = found
+
+    def __getitem__(self, cell: CellId) -> Runs:
+        found = self._found[cell]
+        if callable(found):
+            found = self._found[cell] = found()
+        return found
+
+    def __iter__(self) -> Iterator[CellId]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
 
 
 class BuildFailed(Exception):  # noqa: N818  the cells of the model say it, the run goes on
@@ -64,7 +100,9 @@ class Laboratory:
         slots: int | None = None,
         starter: Starter = start_process,
         builder: Callable[[StackSpec], Stack] | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
+        self.ledger = ledger or Ledger()
         self.stacks: dict[str, Stack] = {}
         self.failures: dict[str, str] = {}
         self.checkpoints: dict[str, Checkpoint] = {}
@@ -81,28 +119,59 @@ class Laboratory:
         self._slots = asyncio.Semaphore(self._n_slots)
         probes = probes_digest(PROBES)
         maker = digest_of_file(PROBES / "probe_build.py")
-        self._shelf = Checkpoints(root, Path(matrix.path).parent, maker)
-        self._runner = CellRunner(root, store, probes, self._fingerprint, fresh=fresh, sweep=sweep)
-        self._tracer = Tracer(root, store, probes, self._fingerprint, fresh=fresh)
-        self._climber = Climber(root, probes, self._fingerprint, fresh=fresh)
-        self._crosser = Crosser(root, store, probes, self._fingerprint, fresh=fresh)
+        told, noted = (probes, self._fingerprint), self.ledger
+        self._shelf = Checkpoints(root, Path(matrix.path).parent, maker, ledger=noted)
+        self._runner = CellRunner(root, store, *told, fresh=fresh, sweep=sweep, ledger=noted)
+        self._tracer = Tracer(root, store, *told, fresh=fresh, ledger=noted)
+        self._climber = Climber(root, *told, fresh=fresh, ledger=noted)
+        self._crosser = Crosser(root, store, *told, fresh=fresh, ledger=noted)
         self._processes: dict[str, StackProcess] = {}
         stack_builder = StackBuilder(
-            root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade
+            root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade, ledger=noted
         )
         self._build_stack = builder or stack_builder.build
         self._made: dict[str, asyncio.Task[Checkpoint]] = {}
 
-    async def observe(self) -> dict[CellId, Runs]:
-        """Build what is needed and return the captures of every cell of the plan."""
+    async def observe(self, known: Known | None = None) -> Mapping[CellId, Runs]:
+        """Build what is needed and return the captures of every cell of the plan.
+
+        Those of a row that ``known`` knows are there, and are read when somebody asks for them.
+        """
         await self._build_stacks()
         self._open_processes()
         for name in self._plan.models:
             self._made[name] = asyncio.create_task(self._checkpoint(self._matrix.model(name)))
         async with asyncio.TaskGroup() as group:
-            tasks = {cell: group.create_task(self._observe(cell)) for cell in self._plan.cells}
+            rows = [group.create_task(self._observe_row(row, known)) for row in self._plan.rows]
         self._remember_machine()
+        return Observed({cell: runs for row in rows for cell, runs in row.result().items()})
+
+    async def _observe_row(self, row: PlannedRow, known: Known | None) -> dict[CellId, Late]:
+        """Return the captures of a row's cells, or what reads them where the row is known."""
+        paths = await self._paths_of(row) if known is not None else None
+        if known is not None and paths and (kept := known(row, paths)) is not None:
+            for cell in row.cells:
+                self._progress.done(cell, *kept.outcomes[cell.stack])
+            return {cell: partial(self._runner.read, both) for cell, both in paths.items()}
+        async with asyncio.TaskGroup() as group:
+            tasks = {cell: group.create_task(self._observe(cell)) for cell in row.cells}
         return {cell: task.result() for cell, task in tasks.items()}
+
+    async def _paths_of(self, row: PlannedRow) -> dict[CellId, tuple[Path, Path]] | None:
+        """Return where a row's captures lie; None if any cell has no stack or is not pinned."""
+        if any(cell.stack not in self.stacks for cell in row.cells):
+            return None
+        try:
+            checkpoint = await asyncio.shield(self._made[row.model])
+        except BuildFailed:
+            return None
+        if not checkpoint.pinned:
+            return None
+        model = self._matrix.model(row.model)
+        return {
+            cell: self._runner.paths(cell, model, checkpoint, self.stacks[cell.stack])
+            for cell in row.cells
+        }
 
     async def look_again(self, wanted: Mapping[CellId, Iterable[str]]) -> None:
         """Run cells once more for the values of tensors that turned out to differ."""
@@ -205,6 +274,7 @@ class Laboratory:
             self.stacks[spec.id] = await asyncio.to_thread(self._build_stack, spec)
         except StackError as error:
             self.failures[spec.id] = str(error)
+            self.ledger.unsettle(f"stack {spec.id} could not be built")
             self._progress.stack(spec.id, "failed")
             return
         self._progress.stack(spec.id, f"transformers {self.stacks[spec.id].transformers}")
@@ -231,10 +301,16 @@ class Laboratory:
             BuildFailed: no stack knows the architecture, or the one that does failed.
 
         """
-        if model.build is None:
-            found = await self._given_checkpoint(model)
-        else:
-            found = await self._made_checkpoint(model)
+        try:
+            if model.build is None:
+                found = await self._given_checkpoint(model)
+            else:
+                found = await self._made_checkpoint(model)
+        except BuildFailed:
+            self.ledger.unsettle(f"{model.name} has no checkpoint")
+            raise
+        if not found.pinned:
+            self.ledger.unsettle(f"{found.said} may be another model tomorrow")
         self.checkpoints[model.name] = found
         return found
 
@@ -269,9 +345,7 @@ class Laboratory:
 
     async def _observe(self, cell: CellId) -> Runs:
         runs = await self._captures(cell, started=lambda: self._progress.start(cell))
-        failure = runs[0].failure
-        detail = failure.message.partition("\n")[0] if failure else ""
-        self._progress.done(cell, runs[0].status, detail)
+        self._progress.done(cell, *outcome(runs))
         return runs
 
     async def _captures(
@@ -300,6 +374,12 @@ class Laboratory:
             path.write_text(json.dumps(self.machine), "utf-8")
         elif path.exists():
             self.machine = json.loads(path.read_text("utf-8"))
+
+
+def outcome(runs: Sequence[Capture]) -> tuple[str, str]:
+    """Return how a cell ended, and the first line of why it failed."""
+    failure = runs[0].failure
+    return runs[0].status, failure.message.partition("\n")[0] if failure else ""
 
 
 def _no_builder(model: ModelSpec, stacks: Sequence[Stack]) -> str:

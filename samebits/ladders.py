@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from samebits.capture import Failure
 from samebits.fingerprint import digest_of
 from samebits.ladder import LadderFile
+from samebits.ledger import Ledger
 from samebits.probing import tail
 
 if TYPE_CHECKING:
@@ -32,7 +33,16 @@ THREADS = 1
 class Climber:
     """Runs cells on the ladder and reads what they left."""
 
-    def __init__(self, root: Path, probes: str, machine: str, *, fresh: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        probes: str,
+        machine: str,
+        *,
+        fresh: bool = False,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._ledger = ledger or Ledger()
         self._root = root
         self._probes = probes
         self._machine = machine
@@ -49,12 +59,17 @@ class Climber:
     ) -> LadderFile:
         """Return what ``cell`` computes on every rung."""
         path = self._path(cell, model, checkpoint, stack, ask)
+        self._ledger.file(path)
         if not self._fresh and checkpoint.pinned and (kept := _read(path)) is not None:
             return kept
         path.unlink(missing_ok=True)
         log = path.with_suffix(".log")
         ended = await process.run(self._job(cell, model, checkpoint, path, ask))
+        self._ledger.file(path)
         found = _read(path, even_if_transient=True)
+        if found is None or (found.failure and found.failure.may_be_the_machine):
+            reason = f"{cell} left nothing on the ladder, or failed as a machine may"
+            self._ledger.unsettle(reason, str(cell))
         if found is not None:
             return found
         message = ended.reason or "it left nothing"

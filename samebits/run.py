@@ -15,20 +15,23 @@ from samebits.document import CheckpointReport, MachineReport, Report, Row, Stac
 from samebits.environment import shown
 from samebits.findings import registry
 from samebits.findings.case import Case
-from samebits.fingerprint import digest_of_file
-from samebits.laboratory import Laboratory
+from samebits.fingerprint import digest_of, digest_of_file
+from samebits.keptrows import KeptRow, KeptRows
+from samebits.laboratory import Laboratory, outcome
 from samebits.plan import Selection, plan, reproduce
 from samebits.record import Record
 from samebits.store import Store
 from samebits.thirdlook import third_look
-from samebits.tracing.question import with_causes
+from samebits.tracing.question import causes_of, with_cause
 from samebits.words import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from samebits.comparison import CellResult
     from samebits.crossing import Crossing, CrossingsReport
+    from samebits.finding import Finding
+    from samebits.ledger import Ledger
     from samebits.matrix import Matrix
     from samebits.plan import Plan, PlannedRow
     from samebits.progress import Progress
@@ -59,9 +62,14 @@ class Order(Record):
 
 
 async def run_matrix(
-    order: Order, environ: Mapping[str, str], progress: Callable[[int], Progress]
+    order: Order,
+    environ: Mapping[str, str],
+    progress: Callable[[int], Progress],
+    ledger: Ledger | None = None,
 ) -> tuple[Report, dict[str, str]]:
     """Run the matrix and return the report, with the locks by their path beside it.
+
+    ``ledger`` is told every file that the report follows from.
 
     Raises:
         MatrixError: matrix.yaml has problems.
@@ -69,6 +77,7 @@ async def run_matrix(
 
     """
     started, clock = datetime.now(UTC), time.monotonic()
+    read = _digest_before_reading(order.matrix)
     matrix = config.load(order.matrix)
     planned = plan(matrix, order.selection)
     root = order.matrix.resolve().parent / WORK
@@ -85,26 +94,85 @@ async def run_matrix(
         upgrade=order.upgrade,
         sweep=order.sweep,
         slots=order.jobs,
+        ledger=ledger,
     )
     try:
-        runs = await laboratory.observe()
+        kept = KeptRows(root, laboratory.ledger, _as_shown(order.matrix))
+        runs = await laboratory.observe(None if order.fresh else kept.find)
         crossings = await laboratory.cross()
-        results = _results(order, planned, runs, store)
-        missing = _missing_values(results, runs, store)
-        await laboratory.look_again(missing)
-        if missing:
-            results = _results(order, planned, runs, store)
-        results = await third_look(results, runs, store, laboratory.climb)
-        traced = None if order.causes else _unexplained(results, matrix)
-        results = await with_causes(results, runs, laboratory.causes, traced)
+        rows = await _compared(order, planned, laboratory, runs, store, kept)
+        rows = await _explained(order, planned, matrix, laboratory, runs, rows)
     finally:
         await laboratory.close()
         shown_progress.close()
-    report = _report(order, planned, matrix, laboratory, runs, results, crossings)
+    found = [
+        _settled(row, about, runs, crossings, kept)
+        for row, about in zip(planned.rows, rows, strict=True)
+    ]
+    report = _report(order, planned, matrix, laboratory, found, crossings)
     took = round(time.monotonic() - clock, 1)
     stamp = started.isoformat(timespec="seconds").replace("+00:00", "Z")
     locks = {_lock_path(stack.id): stack.lock for stack in laboratory.stacks.values()}
-    return report.model_copy(update={"started": stamp, "seconds": took}), locks
+    told = {"started": stamp, "seconds": took, "matrix_digest": read}
+    return report.model_copy(update=told), locks
+
+
+def _digest_before_reading(path: Path) -> str:
+    """Return a file's digest; '' if it cannot be read, which its reader says better."""
+    try:
+        return digest_of_file(path)
+    except OSError:
+        return ""
+
+
+async def _compared(
+    order: Order,
+    planned: Plan,
+    laboratory: Laboratory,
+    runs: Mapping[CellId, diagnose.Runs],
+    store: Store,
+    kept: KeptRows,
+) -> list[KeptRow]:
+    """Return what is known of every row after the third look; those that are kept as they are."""
+    new = [row for row in planned.rows if kept.known(row) is None]
+    results = _results(order, new, runs, store)
+    missing = _missing_values(results, runs, store)
+    await laboratory.look_again(missing)
+    if missing:
+        results = _results(order, new, runs, store)
+        for cell in _missing_values(results, runs, store):
+            laboratory.ledger.unsettle(f"{cell} has values that were not stored", str(cell))
+    results = await third_look(results, runs, store, laboratory.climb)
+    by_cell = {result.cell: result for result in results}
+    return [kept.known(row) or _new_row(row, by_cell, runs) for row in planned.rows]
+
+
+async def _explained(
+    order: Order,
+    planned: Plan,
+    matrix: Matrix,
+    laboratory: Laboratory,
+    runs: Mapping[CellId, diagnose.Runs],
+    rows: list[KeptRow],
+) -> list[KeptRow]:
+    """Return the rows with the causes of those cells whose cause somebody will ask for."""
+    results = [result for about in rows for result in about.results]
+    traced = None if order.causes else _unexplained(results, matrix)
+    known = {
+        result.cell: about.causes[result.cell.stack]
+        for about in rows
+        for result in about.results
+        if result.cell.stack in about.causes
+    }
+    found = await causes_of(results, runs, laboratory.causes, traced, known)
+    return [
+        about.model_copy(
+            update={
+                "causes": {c.stack: found[c] for c in row.cells if c in found},
+            }
+        )
+        for row, about in zip(planned.rows, rows, strict=True)
+    ]
 
 
 def _unexplained(results: list[CellResult], matrix: Matrix) -> set[CellId]:
@@ -135,12 +203,12 @@ def _missing_values(
 
 def _results(
     order: Order,
-    planned: Plan,
+    rows: Iterable[PlannedRow],
     runs: Mapping[CellId, diagnose.Runs],
     store: Store,
 ) -> list[CellResult]:
     found = []
-    for row in planned.rows:
+    for row in rows:
         reference = _reference(row, runs)
         for cell in row.cells:
             command = reproduce(
@@ -164,27 +232,28 @@ def _report(
     planned: Plan,
     matrix: Matrix,
     laboratory: Laboratory,
-    runs: Mapping[CellId, diagnose.Runs],
-    found: list[CellResult],
+    rows: list[KeptRow],
     crossings: tuple[CrossingsReport, ...],
 ) -> Report:
     everything = plan(matrix, Selection()).cells
-    judged, expected = diagnose.apply_expected(found, matrix.expected, everything)
-    results = tuple(_named(result, runs, crossings) for result in judged)
+    found = [result for about in rows for result in _with_all(about)]
+    results, expected = diagnose.apply_expected(found, matrix.expected, everything)
     stacks = tuple(_stack(stack, matrix, laboratory) for stack in planned.stacks)
     code, reasons = diagnose.exit_code(results, expected, stacks)
     by_cell = {result.cell: result for result in results}
     return Report(
         samebits=_version(),
         matrix=order.matrix.name,
-        matrix_digest=digest_of_file(order.matrix),
+        matrix_digest="",
         started="",
         seconds=0.0,
         command=order.command,
         reference=matrix.reference,
         stacks=stacks,
         checkpoints=_checkpoints(planned, laboratory),
-        rows=tuple(_row(row, matrix, by_cell, runs) for row in planned.rows),
+        rows=tuple(
+            _row(row, matrix, by_cell, about) for row, about in zip(planned.rows, rows, strict=True)
+        ),
         crossings=crossings,
         rules=registry.texts(found.code for result in results for found in result.findings),
         expected=expected,
@@ -199,8 +268,8 @@ def _named(
     result: CellResult,
     runs: Mapping[CellId, diagnose.Runs],
     crossings: tuple[CrossingsReport, ...],
-) -> CellResult:
-    """Return the result with the findings of every rule that speaks of its cell."""
+) -> tuple[Finding, ...]:
+    """Return the findings of every rule that speaks of a cell."""
     compared = result.reference is not None and result.reference != result.cell
     case = Case(
         capture=runs[result.cell][0],
@@ -209,7 +278,7 @@ def _named(
         steps=result.steps,
         crossings=_into(result.cell, crossings),
     )
-    return result.model_copy(update={"findings": registry.findings(case)})
+    return registry.findings(case)
 
 
 def _into(cell: CellId, crossings: tuple[CrossingsReport, ...]) -> tuple[Crossing, ...]:
@@ -227,31 +296,67 @@ def _row(
     row: PlannedRow,
     matrix: Matrix,
     results: Mapping[CellId, CellResult],
-    runs: Mapping[CellId, diagnose.Runs],
+    about: KeptRow,
 ) -> Row:
-    reference = _reference(row, runs)
     return Row(
         model=row.model,
         variant=str(row.variant),
         group=matrix.model(row.model).group,
-        reference=reference.stack if reference else None,
+        reference=about.reference,
         cells=tuple(results[cell] for cell in row.cells),
-        attention={
-            cell.stack: signal
-            for cell in row.cells
-            if (signal := runs[cell][0].signals.attention) is not None
-        },
-        invariants={
-            cell.stack: relations
-            for cell in row.cells
-            if (relations := runs[cell][0].signals.invariants) is not None
-        },
-        integrity={
-            cell.stack: load
-            for cell in row.cells
-            if (load := runs[cell][0].signals.integrity) is not None
-        },
+        attention=about.attention,
+        invariants=about.invariants,
+        integrity=about.integrity,
     )
+
+
+def _new_row(
+    row: PlannedRow,
+    results: Mapping[CellId, CellResult],
+    runs: Mapping[CellId, diagnose.Runs],
+) -> KeptRow:
+    """Return what this run found of a row, before causes and findings."""
+    reference = _reference(row, runs)
+    signals = {cell.stack: runs[cell][0].signals for cell in row.cells}
+    return KeptRow(
+        reference=reference.stack if reference else None,
+        results=tuple(results[cell] for cell in row.cells),
+        outcomes={cell.stack: outcome(runs[cell]) for cell in row.cells},
+        attention={s: told.attention for s, told in signals.items() if told.attention},
+        invariants={s: told.invariants for s, told in signals.items() if told.invariants},
+        integrity={s: told.integrity for s, told in signals.items() if told.integrity},
+    )
+
+
+def _settled(
+    row: PlannedRow,
+    about: KeptRow,
+    runs: Mapping[CellId, diagnose.Runs],
+    crossings: tuple[CrossingsReport, ...],
+    kept: KeptRows,
+) -> KeptRow:
+    """Return a row with the findings of its cells, kept for the next run."""
+    into = {cell.stack: _into(cell, crossings) for cell in row.cells}
+    crossed = digest_of({s: [c.model_dump(mode="json") for c in told] for s, told in into.items()})
+    before = kept.known(row)
+    told, causes = {}, about.causes
+    if before is not None and before.crossings == crossed:
+        if causes.items() <= before.causes.items():
+            return about
+        told = before.findings
+    told = told or {r.cell.stack: _named(r, runs, crossings) for r in about.results}
+    known = before.causes if before is not None else {}
+    more = {"findings": told, "crossings": crossed, "causes": known | causes}
+    settled = kept.keep(row, about.model_copy(update=more))
+    return settled.model_copy(update={"causes": {s: settled.causes[s] for s in causes}})
+
+
+def _with_all(about: KeptRow) -> Iterator[CellResult]:
+    """Yield the results of a row with causes and findings."""
+    for result in about.results:
+        cause, stack = about.causes.get(result.cell.stack), result.cell.stack
+        named = result.model_copy(update={"findings": about.findings.get(stack, ())})
+        yield with_cause(named, cause)
 
 
 def _stack(stack_id: str, matrix: Matrix, laboratory: Laboratory) -> StackReport:

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, ValidationError
 from uv import find_uv_bin
 
+from samebits.aside import replace
 from samebits.errors import StackError
 from samebits.fingerprint import digest_of, digest_of_file
+from samebits.ledger import Ledger
 from samebits.record import Record
 
 if TYPE_CHECKING:
@@ -75,7 +77,9 @@ class StackBuilder:
         exclude_newer: str | None = None,
         upgrade: bool = False,
         run: Run = run_command,
+        ledger: Ledger | None = None,
     ) -> None:
+        self._ledger = ledger or Ledger()
         self._root = root
         self._environ = uv_environment(environ)
         self._exclude_newer = exclude_newer
@@ -91,7 +95,10 @@ class StackBuilder:
         """
         lock = self.resolve(spec)
         folder = self._root / "stacks" / f"{spec.id}-{digest_of([lock, spec.python])[:12]}"
-        return _read_stamp(folder / _STAMP, spec.id) or self._install(spec, lock, folder)
+        found = _read_stamp(folder / _STAMP, spec.id) or self._install(spec, lock, folder)
+        for path in (folder / _STAMP, Path(found.python)):
+            self._ledger.file(path)
+        return found
 
     def resolve(self, spec: StackSpec) -> str:
         """Return the lock of ``spec``: the newest releases that fit, or the ones chosen before.
@@ -105,13 +112,15 @@ class StackBuilder:
         """
         path = self._root / "locks" / f"{spec.id}-{self._question(spec)[:12]}.txt"
         if path.exists() and not self._upgrade:
+            self._ledger.file(path)
             return path.read_text("utf-8")
         command = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--no-header"]
         command += ["--no-annotate", "--python-version", spec.python]
         if self._exclude_newer:
             command += ["--exclude-newer", self._exclude_newer]
         lock = self._uv(command, "\n".join(requirements(spec)), f"stack {spec.id}: no resolution")
-        _write_aside(path, lock)
+        replace(path, lock)
+        self._ledger.file(path)
         return lock
 
     def _question(self, spec: StackSpec) -> str:
@@ -218,13 +227,6 @@ def _move_into_place(aside: Path, folder: Path, stack: Stack) -> Stack:
         shutil.rmtree(folder, ignore_errors=True)
         aside.rename(folder)
     return stack
-
-
-def _write_aside(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(f".{os.getpid()}.tmp")
-    aside.write_text(text, "utf-8")
-    aside.replace(path)
 
 
 def _plain(text: str) -> str:

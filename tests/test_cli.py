@@ -31,7 +31,7 @@ class Runner:
         self.raises = None
         self.order = self.environ = None
 
-    async def __call__(self, order, environ, progress):
+    async def __call__(self, order, environ, progress, ledger):
         self.order, self.environ = order, environ
         assert progress is choose
         if self.raises is not None:
@@ -225,46 +225,3 @@ class Ascii:
 
     def write(self, text):
         self.text += text.encode("ascii").decode("ascii")
-
-
-# what nox asks
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["nox"],
-        ["nox", "-s", "probe(4.48)"],
-        ["nox", "-l", "--"],
-        ["nox", "-s", "matrix", "--", "--models", "llama", "--fresh"],
-        ["nox", "-s", "matrix", "--", "--help"],
-    ],
-    ids=" ".join,
-)
-def test_nox_is_told_the_stacks_of_the_matrix(arguments):
-    assert cli.stack_ids(arguments) == ["4.48", "5.x"]
-
-
-@pytest.mark.parametrize("option", [["--matrix", "other.yaml"], ["--matrix=other.yaml"]], ids=len)
-def test_nox_is_told_those_of_another_matrix(folder, option):
-    (folder / "other.yaml").write_text(MATRIX.replace("4.48", "4.57"), "utf-8")
-    arguments = ["nox", "-s", "matrix", "--", "--fresh", *option]
-    assert cli.stack_ids(arguments) == ["4.57", "5.x"]
-    # before the dashes it is nox's own option, whatever that may be
-    assert cli.stack_ids(["nox", *option]) == ["4.48", "5.x"]
-
-
-@pytest.mark.parametrize(
-    "text", ["", "models: [", "models: {llama: {biuld: x}}", "3", "\0", None], ids=ascii
-)
-def test_a_broken_matrix_offers_no_stack_and_no_traceback(folder, text):
-    path = folder / "matrix.yaml"
-    path.unlink()
-    if text is not None:
-        path.write_text(text, "utf-8")
-    assert cli.stack_ids(["nox", "-l"]) == []
-
-
-def test_a_mistake_behind_the_dashes_offers_no_stack_either():
-    assert cli.stack_ids(["nox", "--", "--matrix"]) == []
-    assert cli.stack_ids(["nox", "--", "--matrix", "."]) == []

@@ -3,7 +3,7 @@
 import asyncio
 
 from samebits import diagnose
-from samebits.tracing.question import questions, with_causes
+from samebits.tracing.question import causes_of, questions, with_cause
 from samebits.words import Verdict
 from tests.builders import Memory, decoded, forward, sound, values
 
@@ -28,7 +28,8 @@ def asked(runs, result, traced=None):
         seen.update(wanted)
         return dict.fromkeys(wanted, "because")
 
-    (found,) = asyncio.run(with_causes([result], runs, ask, traced))
+    told = asyncio.run(causes_of([result], runs, ask, traced))
+    found = with_cause(result, told.get(result.cell))
     return seen, found
 
 

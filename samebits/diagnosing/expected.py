@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from samebits.document import ExpectedReport
@@ -71,6 +72,21 @@ class _Entry:
     results: Sequence[CellResult]
     plan: Collection[CellId]
 
+    @cached_property
+    def spoken_of(self) -> list[CellResult]:
+        """The results of the cells that the entry speaks of."""
+        return [result for result in self.results if self._speaks_of(result.cell)]
+
+    @cached_property
+    def planned(self) -> list[CellId]:
+        """The cells that the entry speaks of, those that did not run included."""
+        return [cell for cell in self.plan if self._speaks_of(cell)]
+
+    @cached_property
+    def fixed_items(self) -> list[Item]:
+        """The items that were looked for everywhere and occur nowhere."""
+        return [item for item in self.items if self._is_fixed(item)]
+
     @property
     def items(self) -> list[Item]:
         """The entry's models and stacks, each of which must still occur."""
@@ -84,14 +100,10 @@ class _Entry:
         signals = _at_issue(result)
         return not signals or any(_matches(signal, self.rule.signal) for signal in signals)
 
-    def fixed_items(self) -> list[Item]:
-        """Return the items that were looked for everywhere and occur nowhere."""
-        return [item for item in self.items if self._is_fixed(item)]
-
     def fixed_cells(self) -> list[CellId]:
         """Return the cells that a fixed item speaks of."""
-        fixed = self.fixed_items()
-        return [r.cell for r in self.results if any(self._item_cell(i, r.cell) for i in fixed)]
+        fixed = self.fixed_items
+        return [r.cell for r in self.spoken_of if any(_is_of(i, r.cell) for i in fixed)]
 
     def report(self, covered: dict[CellId, list[_Entry]]) -> ExpectedReport:
         """Return what the run says of this entry."""
@@ -104,23 +116,19 @@ class _Entry:
             title=rule.title,
             explanation=rule.explanation,
             cells=tuple(str(cell) for cell, entries in covered.items() if self in entries),
-            fixed=tuple(name for _, name in self.fixed_items()),
-            evaluated=any(self._speaks_of(result.cell) for result in self.results),
+            fixed=tuple(name for _, name in self.fixed_items),
+            evaluated=bool(self.spoken_of),
         )
 
     def _is_fixed(self, item: Item) -> bool:
-        ran = [result for result in self.results if self._item_cell(item, result.cell)]
-        planned = {cell for cell in self.plan if self._item_cell(item, cell)}
+        ran = [result for result in self.spoken_of if _is_of(item, result.cell)]
+        planned = {cell for cell in self.planned if _is_of(item, cell)}
         untelling = UNTELLING[self.rule.verdict]
         return (
             bool(ran)
             and planned <= {result.cell for result in ran}
             and not any(self.occurs_in(result) or result.judged in untelling for result in ran)
         )
-
-    def _item_cell(self, item: Item, cell: CellId) -> bool:
-        name = cell.model if item[0] == "model" else cell.stack
-        return self._speaks_of(cell) and fnmatchcase(name, item[1])
 
     def _speaks_of(self, cell: CellId) -> bool:
         rule = self.rule
@@ -129,6 +137,10 @@ class _Entry:
             and _matches(str(cell.variant), rule.variant)
             and _matches(cell.stack, rule.stack)
         )
+
+
+def _is_of(item: Item, cell: CellId) -> bool:
+    return fnmatchcase(cell.model if item[0] == "model" else cell.stack, item[1])
 
 
 def _covering(result: CellResult, entries: Iterable[_Entry]) -> list[_Entry]:

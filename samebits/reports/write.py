@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from pathlib import Path, PurePosixPath
-from tempfile import NamedTemporaryFile
+from hashlib import sha256
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.aside import write_aside
 from samebits.reports import machine, markdown
 from samebits.reports.names import PAGES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+    from pathlib import Path
 
     from samebits.document import Report
 
@@ -22,6 +24,8 @@ class Written(NamedTuple):
 
     markdown: Path
     json: Path
+    digests: dict[Path, str]
+    """SHA-256 of everything that was written."""
 
 
 def write(report: Report, folder: Path, locks: Mapping[str, str]) -> Written:
@@ -32,13 +36,13 @@ def write(report: Report, folder: Path, locks: Mapping[str, str]) -> Written:
     is written aside, so an error leaves the report of the run before. Last of all the pages of
     models are removed that this report does not have.
     """
-    written = Written(folder / markdown.REPORT, folder / "report.json")
+    paths = folder / markdown.REPORT, folder / "report.json"
     texts = {**locks, **markdown.render(report)}
     files = {_inside(folder, name): text for name, text in texts.items()}
-    files[written.json] = machine.render(report)
+    files[paths[1]] = machine.render(report)
     _replace_all(files)
     _remove_other_pages(folder / PAGES, files)
-    return written
+    return Written(*paths, {path: sha256(t.encode()).hexdigest() for path, t in files.items()})
 
 
 def _remove_other_pages(folder: Path, files: Collection[Path]) -> None:
@@ -58,25 +62,14 @@ def _inside(folder: Path, name: str) -> Path:
 
 def _replace_all(files: Mapping[Path, str]) -> None:
     with ExitStack() as cleanup:
-        aside = {path: _write_aside(path, text, cleanup) for path, text in files.items()}
+        aside = {}
+        for path, text in files.items():
+            aside[path] = write_aside(path, text)
+            cleanup.callback(aside[path].unlink, missing_ok=True)
         for path, temporary in aside.items():
             temporary.replace(path)
     for folder in {path.parent for path in files}:
         _sync_folder(folder)
-
-
-def _write_aside(path: Path, text: str, cleanup: ExitStack) -> Path:
-    """Write ``text`` to a new file beside ``path``, which ``cleanup`` removes if it is still there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        temporary = Path(file.name)
-        cleanup.callback(temporary.unlink, missing_ok=True)
-        file.write(text.encode())
-        file.flush()
-        os.fsync(file.fileno())
-    # A temporary file is for its owner alone; a report is for whoever may read its folder.
-    temporary.chmod(0o644)
-    return temporary
 
 
 def _sync_folder(folder: Path) -> None:

@@ -34,7 +34,7 @@ def questions(result: CellResult, reference: Capture) -> list[Question]:
 
     A prompt without padding shows it best; a forward is plainer than a decode.
     """
-    if result.judged not in _TRACED or result.reference in {None, result.cell}:
+    if not _may_be_traced(result):
         return []
     forwards = reference.signals.forward or {}
     found = [
@@ -42,6 +42,10 @@ def questions(result: CellResult, reference: Capture) -> list[Question]:
     ]
     found.sort(key=lambda q: forwards[q.prompt].real_rows is not None)
     return found + _decodes(result, reference)
+
+
+def _may_be_traced(result: CellResult) -> bool:
+    return result.judged in _TRACED and result.reference not in {None, result.cell}
 
 
 def _prompts(result: CellResult, known: Container[str]) -> Iterator[str]:
@@ -121,28 +125,32 @@ class Asked(NamedTuple):
     """True if promoted float64 is asked, too: what parts first may be rounding that hides more."""
 
 
-async def with_causes(
+async def causes_of(
     results: Sequence[CellResult],
     runs: Mapping[CellId, tuple[Capture, ...]],
     ask: Callable[[Mapping[CellId, Asked]], Awaitable[Mapping[CellId, Cause | str]]],
     traced: Container[CellId] | None = None,
-) -> list[CellResult]:
-    """Return the results with the cause of every cell that differs and can be traced.
+    known: Mapping[CellId, Cause | str] | None = None,
+) -> dict[CellId, Cause | str]:
+    """Return the cause of every cell that differs and can be traced, or why none is known.
 
-    ``traced`` are the cells that may be; None: all.
+    ``traced`` are the cells that may be; None: all. ``known`` are causes of earlier runs.
     """
+    known = known or {}
+    wanted = [r for r in results if _may_be_traced(r) and (traced is None or r.cell in traced)]
     asked = {
         result.cell: told
-        for result in results
+        for result in wanted
         if result.reference is not None
-        and (traced is None or result.cell in traced)
+        and result.cell not in known
         and (told := _asked(result, runs[result.reference][0], runs[result.cell][0]))
     }
-    causes = await ask(asked) if asked else {}
-    return [_with_cause(result, causes.get(result.cell)) for result in results]
+    found = await ask(asked) if asked else {}
+    return {r.cell: known[r.cell] for r in wanted if r.cell in known} | dict(found)
 
 
-def _with_cause(result: CellResult, cause: Cause | str | None) -> CellResult:
+def with_cause(result: CellResult, cause: Cause | str | None) -> CellResult:
+    """Return a result with its cause, or with a note on why none is known; None: nobody asked."""
     if isinstance(cause, str):
         note = f"where it starts is not known: {cause}"
         return result.model_copy(update={"notes": (*result.notes, note)})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from pydantic import ValidationError
 
 from samebits.fingerprint import digest_of
+from samebits.ledger import Ledger
 from samebits.trace import Trace
 from samebits.tracing import blame as blaming
 from samebits.tracing.replay import closer
@@ -60,8 +61,16 @@ class Tracer:
     """Traces cells, once for all pairs that they are in."""
 
     def __init__(
-        self, root: Path, store: Store, probes: str, machine: str, *, fresh: bool = False
+        self,
+        root: Path,
+        store: Store,
+        probes: str,
+        machine: str,
+        *,
+        fresh: bool = False,
+        ledger: Ledger | None = None,
     ) -> None:
+        self._ledger = ledger or Ledger()
         self._root = root
         self._store = store
         self._probes = probes
@@ -145,12 +154,18 @@ class Tracer:
         look: tuple[int, ...],
         path: Path,
     ) -> Trace | None:
+        self._ledger.file(path)
         kept = None if self._fresh or not subject.checkpoint.pinned else _read(path)
         if kept is not None and not (kept.failure and kept.failure.may_be_the_machine):
             return kept
         path.unlink(missing_ok=True)
         await party.process.run(self._job(subject, party, question, rung, look, path))
-        return _read(path)
+        self._ledger.file(path)
+        made = _read(path)
+        if made is None or (made.failure and made.failure.may_be_the_machine):
+            reason = f"{party.cell} left no trace, or failed as a machine may"
+            self._ledger.unsettle(reason, str(party.cell))
+        return made
 
     def _path(
         self, subject: Subject, party: Party, question: Question, rung: Rung, look: tuple[int, ...]

@@ -1,0 +1,246 @@
+"""A run compares only the rows whose files are others, and says what a run of everything would."""
+
+import asyncio
+import json
+from functools import partial
+from pathlib import Path
+
+import pytest
+from builders import Memory, built_stack, capture, forward, values
+from fakes import Crossed, FakeProcess, ended
+
+from samebits import keptrows, run
+from samebits.capture import Failure, Signals
+from samebits.laboratory import Laboratory
+from samebits.ledger import Ledger
+from samebits.progress import Plain
+from samebits.store import Store
+from samebits.words import CellId
+
+STACKS = ("4.48", "5.0")
+MATRIX = """\
+stacks: [{stacks}]
+torch: "2.13.0"
+models:
+  llama: {{build: llama, dtypes: [float32, bfloat16]}}
+  gpt2: {{build: gpt2}}
+""".format(stacks=", ".join(f'"{s}"' for s in STACKS))
+
+
+MACHINE = {"platform": "Linux", "cpu": "fake", "cpu_capability": "fake", "cores": 1, "threads": 1}
+MACHINE["flags"] = {}
+
+
+def failure(phase):
+    return Failure(phase=phase, type="AttributeError", message="no attribute", traceback="")
+
+
+class Stream:
+    encoding = "utf-8"
+
+    def write(self, text):
+        pass
+
+    def flush(self):
+        pass
+
+
+class Place:
+    """A folder with a matrix, whose stacks and probes are fakes; counts what a run does."""
+
+    def __init__(self, folder, monkeypatch):
+        self.folder = folder
+        self.matrix = folder / "matrix.yaml"
+        self.matrix.write_text(MATRIX)
+        self.crossed = Crossed()
+        self.compared = []
+        self.read = []
+        self.jobs = []
+        self.failing = ()
+        self.logits = values(1, 6, 8)
+        build = lambda spec: built_stack(spec.id, "llama", "gpt2", "opt", python=f"py{spec.id}")
+        made = partial(Laboratory, starter=self.start, builder=build)
+        monkeypatch.setattr(run, "Laboratory", made)
+        self._count(
+            monkeypatch, run.diagnose, "result", lambda cell, *_: self.compared.append(cell)
+        )
+        self._count(monkeypatch, Store, "read_capture", lambda _, path: self.read.append(path))
+
+    def _count(self, monkeypatch, owner, name, note):
+        real = getattr(owner, name)
+
+        def counted(*arguments, **options):
+            note(*arguments)
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    async def start(self, python, environment, log):
+        return FakeProcess(self.does, ready={"ready": MACHINE})
+
+    def does(self, job):
+        self.jobs.append(job["kind"])
+        if job["kind"] in {"save", "load"}:
+            return self.crossed(job)
+        if job["kind"] == "build":
+            out = Path(job["out"])
+            out.mkdir(parents=True)
+            (out / "model.safetensors").write_text(json.dumps(job["recipe"], sort_keys=True))
+            (out / "checkpoint.json").write_text('{"n_parameters": 12}')
+        if job["kind"] == "cell":
+            self.observe(job)
+        return ended(job)
+
+    def observe(self, job):
+        cell = CellId.model_validate(job["cell"])
+        left = capture(cell.stack, run=job["run"], model=cell.model)
+        told = {"short": forward(Memory(), logits=self.logits)}
+        left = left.model_copy(update={"cell": cell, "signals": Signals(forward=told)})
+        if f"{cell.model}@{cell.stack}" in self.failing:
+            told = {"status": "failed", "failure": failure("forward"), "signals": Signals()}
+            left = left.model_copy(update=told)
+        path = Path(job["capture"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(left.model_dump_json())
+
+    def run(self, **options):
+        for counted in (self.compared, self.read, self.jobs):
+            counted.clear()
+        self.ledger = Ledger()
+        order = run.Order(matrix=self.matrix, **options)
+        progress = lambda total: Plain(Stream(), total, lambda: 0.0)
+        report, _ = asyncio.run(run.run_matrix(order, {"HOME": "/h"}, progress, self.ledger))
+        return report.model_copy(update={"started": "", "seconds": 0.0, "machine": None})
+
+    @property
+    def rows(self):
+        """The rows that were compared."""
+        return sorted({f"{cell.model}/{cell.variant}" for cell in self.compared})
+
+    def captures(self, *of):
+        return sorted((self.folder / ".samebits" / "captures").joinpath(*of).rglob("*.json"))
+
+
+ALL = ["gpt2/float32-default", "llama/bfloat16-default", "llama/float32-default"]
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    return Place(tmp_path, monkeypatch)
+
+
+def test_the_same_again_reads_no_capture_and_compares_nothing(place):
+    first = place.run()
+    assert place.rows == ALL
+    assert place.run() == first
+    assert (place.compared, place.read, place.jobs) == ([], [], [])
+
+
+def test_the_ledger_of_a_kept_row_names_the_same_files(place):
+    place.run()
+    files = place.ledger.files
+    place.run()
+    rows = {path for path in files if "/rows/" in path}
+    assert {p: i for p, i in place.ledger.files.items() if p not in rows} == files
+
+
+def test_one_capture_written_again_is_one_row_compared(place):
+    first = place.run()
+    path = place.captures("llama", "bfloat16-default")[0]
+    path.write_bytes(path.read_bytes())
+    assert place.run() == first
+    assert place.rows == ["llama/bfloat16-default"]
+
+
+def test_another_capture_is_found(place):
+    place.run()
+    place.failing = ("gpt2@5.0",)
+    for path in place.captures("gpt2", "float32-default", "5.0"):
+        path.unlink()
+    report = place.run()
+    assert place.rows == ["gpt2/float32-default"]
+    verdicts = {f"{c.cell}": c.verdict for row in report.rows for c in row.cells}
+    assert verdicts["gpt2/float32-default@5.0"] == "failed"
+
+
+def test_a_model_more_is_its_rows_compared(place):
+    place.run()
+    place.matrix.write_text(f"{MATRIX}  opt: {{build: opt}}\n")
+    kept = place.run()
+    assert place.rows == ["opt/float32-default"]
+    assert place.run(fresh=True) == kept
+    assert place.rows == sorted([*ALL, "opt/float32-default"])
+
+
+def test_a_stack_less_is_compared_anew(place):
+    place.run()
+    place.matrix.write_text(MATRIX.replace(', "5.0"', ""))
+    place.run()
+    assert place.rows == ALL
+
+
+def test_an_expected_entry_takes_no_comparison(place):
+    place.failing = ("gpt2@5.0",)
+    assert place.run().exit_code == 1
+    place.matrix.write_text(
+        f"{MATRIX}expected:\n  - {{model: gpt2, stack: '5.0', verdict: failed, reason: known}}\n"
+    )
+    report = place.run()
+    assert place.rows == []
+    assert report.counts["expected"] == 1
+
+
+@pytest.mark.parametrize("what", ["dies again", "lives"])
+def test_a_failure_of_the_machine_is_kept_by_nobody(place, monkeypatch, what):
+    """A cell that ran out of memory runs again, and its row is compared again."""
+    observe = place.observe
+
+    def dies(job):
+        if job["cell"]["model"] != "gpt2":
+            observe(job)
+
+    monkeypatch.setattr(place, "observe", dies)
+    place.run()
+    assert place.ledger.unsettled
+    if what == "lives":
+        monkeypatch.setattr(place, "observe", observe)
+    place.run()
+    assert place.rows == ["gpt2/float32-default"]
+    assert bool(place.ledger.unsettled) == (what == "dies again")
+
+
+@pytest.mark.parametrize("what", ["source", "torn", "format"])
+def test_a_kept_row_that_cannot_be_used_is_compared(place, monkeypatch, what):
+    first = place.run()
+    rows = sorted((place.folder / ".samebits" / "rows").rglob("*.json"))
+    assert len(rows) == 3
+    if what == "source":
+        monkeypatch.setattr(keptrows, "source_digest", lambda: "another")
+    for path in rows:
+        text = path.read_text()
+        if what == "torn":
+            path.write_text(text[: len(text) // 2])
+        if what == "format":
+            path.write_text(json.dumps(json.loads(text) | {"format_version": 0}))
+    assert place.run() == first
+    assert place.rows == ALL
+
+
+def test_another_crossing_finds_anew_and_compares_nothing(place):
+    """What the rules say of a cell depends on what crossed into it, and no comparison does."""
+    place.run()
+    for path in (place.folder / ".samebits" / "crossings").rglob("*.json"):
+        path.unlink()
+    place.crossed.loads[("4.48", "5.0")] = {"outcome": "load failed"}
+    place.run()
+    assert place.rows == []
+    assert len(place.read) > 0
+    place.run()
+    assert place.read == []
+
+
+def test_fresh_keeps_nothing_and_the_next_run_compares(place):
+    first = place.run(fresh=True)
+    assert not (place.folder / ".samebits" / "rows").exists()
+    assert place.run() == first
+    assert place.rows == ALL

@@ -1,0 +1,83 @@
+"""What a run went by is told apart from anything that changed since, be it as alike as can be."""
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samebits.ledger import Ledger, changed
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "a.json").write_text("one")
+    (tmp_path / "b.txt").write_text("two")
+    made = Ledger()
+    made.folder(tmp_path / "kept")
+    made.file(tmp_path / "b.txt")
+    made.file(tmp_path / "missing")
+    return made
+
+
+def is_changed(ledger):
+    return changed(ledger.files, ledger.folders)
+
+
+def test_nothing_changed(ledger):
+    assert is_changed(ledger) is None
+
+
+def rewrite(path):
+    """Write other bytes of the same length in place, and set the time back."""
+    before = path.stat()
+    path.write_text("".join(reversed(path.read_text())))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+CHANGES = {
+    "a file is longer": lambda f: (f / "b.txt").write_text("two!"),
+    "other bytes, same length, same time": lambda f: rewrite(f / "b.txt"),
+    "a file is gone": lambda f: (f / "b.txt").unlink(),
+    "a missing file came": lambda f: (f / "missing").write_text(""),
+    "other bytes in the folder": lambda f: rewrite(f / "kept" / "a.json"),
+    "one more in the folder": lambda f: (f / "kept" / "new").write_text(""),
+    "one less in the folder": lambda f: (f / "kept" / "a.json").unlink(),
+    "another name": lambda f: (f / "kept" / "a.json").rename(f / "kept" / "c.json"),
+    "a copy in its place": lambda f: (
+        (f / "copy").write_text("two"),
+        (f / "copy").replace(f / "b.txt"),
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_change_is_seen(ledger, tmp_path, change):
+    CHANGES[change](tmp_path)
+    assert is_changed(ledger) is not None
+
+
+def test_the_last_look_counts(ledger, tmp_path):
+    """A second look writes a capture anew: the run goes by that one."""
+    (tmp_path / "b.txt").write_text("three")
+    ledger.file(tmp_path / "b.txt")
+    assert is_changed(ledger) is None
+
+
+@given(
+    before=st.dictionaries(st.sampled_from("abcd"), st.binary(max_size=3)),
+    after=st.dictionaries(st.sampled_from("abcd"), st.binary(max_size=3)),
+)
+def test_no_two_states_of_a_folder_are_mistaken(tmp_path_factory, before, after):
+    folder = tmp_path_factory.mktemp("folder")
+    for name, data in before.items():
+        (folder / name).write_bytes(data)
+    ledger = Ledger()
+    ledger.folder(folder)
+    for name in before.keys() - after.keys():
+        (folder / name).unlink()
+    for name, data in after.items():
+        if before.get(name) != data:
+            (folder / name).write_bytes(data)
+    assert (is_changed(ledger) is None) == (before == after)
