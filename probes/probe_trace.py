@@ -49,6 +49,7 @@ _SAME_ORDER = frozenset(
     }
 )
 """Operations that keep elements and order, where dtype and number of elements stay."""
+_SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 _MASKED_BELOW = {torch.float16: -6e4}
 _MASKED = -1e9
 """A score at or below which an attention by hand has masked it; no release adds less than that."""
@@ -92,6 +93,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         self._written: dict[int, list[int]] = {}
         self._table = _Table()
         self._frames = _Frames(self._table)
+        self._known: dict[Any, _Known] = {}
         self._stack: list[torch.nn.Module] = []
         self._paused = False
 
@@ -144,10 +146,12 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
 
     def _enter_module(self, module: torch.nn.Module, _args: Any) -> None:
         self._stack.append(module)
+        self._frames.enter(sys._getframe(1))
 
     def _leave_module(self, module: torch.nn.Module, _args: Any, _output: Any) -> None:
         if self._stack and self._stack[-1] is module:
             self._stack.pop()
+            self._frames.leave()
 
     # --- operations ----------------------------------------------------------------------------
 
@@ -165,24 +169,30 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
             self._paused = False
 
     def _operation(self, func: Any, args: Any, kwargs: Fact) -> Any:
+        known = self._known.get(func)
+        if known is None:
+            known = self._known[func] = _Known(func, self._table)
         given = list(_tensors((args, kwargs)))
         before = [self._value(tensor) for tensor in given]
-        name = func._schema.name.removeprefix("aten::")
         index = len(self.ops)
         if self._look is not None:
             self._look(index, func, args, kwargs)
         result = func(*args, **kwargs)
         made = list(_tensors(result))
-        structural = all(self._is_structural(value) for value in before)
-        written = self._wrote(func, args, kwargs, structural) if func._schema.is_mutable else {}
-        if self._same_order(name, given, made, before):
+        structural = all(map(self._is_structural, before))
+        written = self._wrote(func, args, kwargs, structural) if known.mutable else {}
+        # a tensor is not marked as a view before the operation returns, which is after this
+        base = given[0] if known.views and len(given) == 1 else None
+        if known.same_order and self._same_order(base, given, made, before):
             return result
-        behind = [self._output(func, t, before, structural) for t in made if id(t) not in written]
+        behind = [
+            self._output(t, before[:1], base, structural) for t in made if id(t) not in written
+        ]
         behind = [*written.values(), *behind]
         self._made.update(behind)
         self.ops.append(
             [
-                self._table.number("names", str(func).removeprefix("aten.")),
+                known.number,
                 self._table.number("arguments", _template(args, kwargs)),
                 before,
                 behind,
@@ -192,27 +202,32 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         )
         if self._look is not None:
             self._look(index, None, result, behind)
-        self._attention(name, args, kwargs, index)
+        if known.attends:
+            self._attention(known.name, args, kwargs, index)
         return result
 
-    def _output(self, func: Any, tensor: torch.Tensor, before: list[int], structural: bool) -> int:
-        # a tensor is not marked as a view before the operation returns, which is after this
-        if len(before) == 1 and func._schema.returns[0].alias_info is not None:
-            later = self.values.of_view(tensor, before[0])
-            if later is not None:
-                return later
+    def _output(
+        self, tensor: torch.Tensor, before: list[int], base: torch.Tensor | None, structural: bool
+    ) -> int:
+        if base is not None:
+            return self.values.of_view(tensor, before[0], base, structural=structural)
         return self.values.of(tensor, structural=structural)
 
     def _same_order(
-        self, name: str, given: list[torch.Tensor], made: list[torch.Tensor], before: list[int]
+        self,
+        base: torch.Tensor | None,
+        given: list[torch.Tensor],
+        made: list[torch.Tensor],
+        before: list[int],
     ) -> bool:
         """Return True if an operation changed no content; its output then carries the input's."""
-        if name not in _SAME_ORDER or len(given) != 1 or len(made) != 1:
+        if len(given) != 1 or len(made) != 1:
             return False
         one, other = given[0], made[0]
         if one.dtype != other.dtype or one.numel() != other.numel():
             return False
-        self.values.mark(other, before[0])
+        # what a cast to its own dtype returns is the tensor itself
+        self.values.mark(other, before[0], None if other is one else base)
         return True
 
     def _wrote(self, func: Any, args: Any, kwargs: Fact, structural: bool) -> dict[int, int]:
@@ -284,7 +299,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         """Note which keys each query may see, as the kernel of an attention was told."""
         if "scaled_dot_product" in name:
             allowed = _sdpa_mask(args, kwargs)
-        elif name in {"_softmax", "_safe_softmax"} and self._in_attention():
+        elif self._in_attention():
             allowed = _softmax_mask(args[0])
         else:
             return
@@ -323,6 +338,20 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         }
 
 
+class _Known:
+    """What is asked of every call of an operation, found out at the first."""
+
+    def __init__(self, func: Any, table: _Table) -> None:
+        schema = func._schema
+        self.name = schema.name.removeprefix("aten::")
+        self.number = table.number("names", str(func).removeprefix("aten."))
+        self.mutable = schema.is_mutable
+        returns = schema.returns
+        self.views = not self.mutable and bool(returns) and returns[0].alias_info is not None
+        self.same_order = self.name in _SAME_ORDER
+        self.attends = "scaled_dot_product" in self.name or self.name in _SOFTMAX
+
+
 class _Table:
     """Numbers words that occur often."""
 
@@ -339,33 +368,51 @@ class _Table:
 
 
 class _Frames:
-    """Tells which functions of transformers or of the model's own code are running."""
+    """Tells which functions of transformers or of the model's own code are running.
+
+    What runs around a module does not change until that returns, so it is walked once.
+    """
 
     def __init__(self, table: _Table) -> None:
         self.functions: list[Fact] = []
         self._numbers: dict[int, int | None] = {}
         self._codes: list[CodeType] = []
         self._table = table
+        self._around: list[tuple[FrameType, tuple[int, ...], int]] = []
         table.columns["chains"] = []
 
     def here(self) -> tuple[int, int]:
-        """Return the numbers of the running functions, innermost first, and its line."""
-        frame: FrameType | None = sys._getframe(2)
+        """Return the number of the running functions, innermost first, and the innermost's line."""
+        found, line = self._walked(sys._getframe(2))
+        return self._table.number("chains", " ".join(map(str, found))), line
+
+    def enter(self, frame: FrameType) -> None:
+        """Remember what runs around ``frame``, which calls a module."""
+        self._around.append((frame, *self._walked(frame)))
+
+    def leave(self) -> None:
+        """Forget the innermost frame that was entered."""
+        self._around.pop()
+
+    def _walked(self, frame: FrameType | None) -> tuple[tuple[int, ...], int]:
+        around, more, its_line = self._around[-1] if self._around else (None, (), 0)
         found: list[int] = []
         line = 0
-        while frame is not None:
+        while frame is not None and frame is not around:
             number = self._number(frame)
             if number is not None:
                 line = line or frame.f_lineno
                 found.append(number)
             frame = frame.f_back
-        return self._table.number("chains", " ".join(map(str, found))), line
+        if frame is None:
+            return tuple(found), line
+        return (*found, *more), line or its_line
 
     def _number(self, frame: FrameType) -> int | None:
         code = frame.f_code
         key = id(code)
         if key not in self._numbers:
-            self._codes.append(code)
+            self._codes.append(code)  # an identity stands for a code only while that lives
             self._numbers[key] = self._new(code, frame.f_globals.get("__name__") or "")
         return self._numbers[key]
 

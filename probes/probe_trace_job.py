@@ -1,7 +1,8 @@
 """Traces one prompt of one cell: runs it without a trace and with one, and writes what was seen.
 
-Expects the job of a cell with ``trace``: prompt, what (``forward`` or ``decode``), forced (row ->
-token ids, for a decode), look (numbers of operations to look at closely) and result (a path).
+Expects the job of a cell with ``trace``: prompt, what (``forward`` or ``decode``), look (numbers of
+operations to look at closely) and result (a path); of a decode also new_tokens (how many the cell
+asked for), forced (row -> token ids) and steps (behind which it stops).
 Writes the file that samebits/trace.py reads, whole or not at all.
 
 What an operation that is looked at takes and gives is kept by its bytes, and it is run again on
@@ -176,15 +177,17 @@ class Traced:
         forced = self.job["trace"]["forced"]
         rows = next(iter(kwargs.values())).shape[0]
         ids = [forced[name if rows == 1 else f"{name}[{row}]"] for row in range(rows)]
-        found: list[torch.Tensor] = []
-        self.loaded.model.generate(
-            **kwargs,
-            max_new_tokens=max(map(len, ids)),
-            do_sample=False,
-            num_beams=1,
-            logits_processor=[_Forced(ids, found, trace)],
-        )
-        return found
+        forcing = _Forced(ids, self.job["trace"]["steps"], trace)
+        with suppress(_Enough):
+            self.loaded.model.generate(
+                **kwargs,
+                # as many as the cell asked for: the size of a cache may depend on it
+                max_new_tokens=self.job["trace"]["new_tokens"],
+                do_sample=False,
+                num_beams=1,
+                logits_processor=[forcing],
+            )
+        return forcing.found
 
     # --- a closer look -------------------------------------------------------------------------
 
@@ -230,24 +233,29 @@ class Traced:
             return {"hash": "", "dtype": "", "shape": [], "stored": False, "note": str(reason)}
 
 
+class _Enough(Exception):  # noqa: N818  generate() has no other way to be told to stop at a step
+    """The steps that were asked for are done."""
+
+
 class _Forced:
     """A logits processor that makes generate() choose given tokens and marks what it is given."""
 
-    def __init__(
-        self, ids: list[list[int]], found: list[torch.Tensor], trace: Trace | None
-    ) -> None:
+    def __init__(self, ids: list[list[int]], steps: int, trace: Trace | None) -> None:
+        self.found: list[torch.Tensor] = []
         self._ids = ids
-        self._found = found
+        self._steps = steps
         self._trace = trace
         if trace is not None:
             trace.step("step 0")
 
     def __call__(self, _input_ids: Any, scores: torch.Tensor) -> torch.Tensor:
-        step = len(self._found)
-        self._found.append(scores.clone())
+        step = len(self.found)
+        self.found.append(scores.clone())
         if self._trace is not None:
             self._trace.mark("logits", scores)
             self._trace.step(f"step {step + 1}")
+        if step + 1 == self._steps:
+            raise _Enough
         forced = torch.full_like(scores, float("-inf"))
         for row, tokens in enumerate(self._ids):
             forced[row, tokens[min(step, len(tokens) - 1)]] = 0.0

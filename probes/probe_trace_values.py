@@ -12,6 +12,7 @@ import math
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 
 from probe_tensor import NotHashable, dtype_name, raw_bytes
@@ -28,7 +29,7 @@ _GRID = 20
 _BEYOND = 1e30
 """Where masks begin: a mask's smallest number depends on the dtype it was made for."""
 _SENTINEL = 2**31 - 1
-_PATTERNS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+_PATTERNS = {2: np.int16, 4: np.int32, 8: np.int64}
 _SYMBOLIC = 1 << 16
 """Bytes above which a view of a parameter is identified by base and layout and not hashed."""
 
@@ -42,6 +43,7 @@ class Values:
         """Per value: hash, dtype, shape at the first meeting, structural, literal."""
         self._ids: dict[Any, int] = {}
         self._bases: list[tuple[int, torch.Tensor, tuple[Any, ...] | None]] = []
+        self._large: set[int] = set()
         self._marked: list[torch.Tensor] = []
         self.pads = pads
 
@@ -55,22 +57,27 @@ class Values:
         mark = getattr(tensor, _MARK, None)
         return None if mark is None else mark[1]
 
-    def mark(self, tensor: torch.Tensor, value: int) -> None:
-        """Make a tensor carry a value."""
-        version = _version(tensor)
+    def mark(self, tensor: torch.Tensor, value: int, base: torch.Tensor | None = None) -> None:
+        """Make a tensor carry a value; of a view that is being made, ``base`` counts the versions."""
+        version = _version(tensor if base is None else base)
         if version is not None:
             setattr(tensor, _MARK, (version, value))
             if isinstance(tensor, torch.nn.Parameter) or tensor.is_leaf:
                 self._marked.append(tensor)
 
-    def of(self, tensor: torch.Tensor, *, structural: bool = False) -> int:
+    def of(
+        self,
+        tensor: torch.Tensor,
+        *,
+        structural: bool = False,
+        base: torch.Tensor | None = None,
+    ) -> int:
         """Return the value of a tensor, hashed if it carries none."""
         value = self.known(tensor)
         if value is not None:
             return value
-        key = self.digest(tensor, None if structural else self.pads)
-        value = self._number(key, tensor, structural=structural)
-        self.mark(tensor, value)
+        value = self._hashed(tensor, structural=structural)
+        self.mark(tensor, value, base)
         return value
 
     def of_written(self, tensor: torch.Tensor, *, structural: bool) -> int:
@@ -78,8 +85,7 @@ class Values:
 
         Its version is counted up when the operation returns, which is after this.
         """
-        key = self.digest(tensor, None if structural else self.pads)
-        value = self._number(key, tensor, structural=structural)
+        value = self._hashed(tensor, structural=structural)
         version = _version(tensor)
         if version is not None:
             setattr(tensor, _MARK, (version + 1, value))
@@ -89,14 +95,21 @@ class Values:
         """Return the value of a parameter or buffer; a large one is hashed when all is done."""
         if _nbytes(tensor) <= _SYMBOLIC or tensor.is_meta:
             return self.of(tensor)
-        return self._later(("source", id(tensor)), tensor, None)
+        value = self._later(("source", id(tensor)), tensor, None)
+        self._large.add(value)
+        return value
 
-    def of_view(self, tensor: torch.Tensor, base: int) -> int | None:
-        """Return the value of a view of a large parameter; None if ``base`` is none."""
-        if not any(value == base for value, _, layout in self._bases if layout is None):
-            return None
-        layout = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
-        return self._later(("view", base, layout), tensor, layout)
+    def of_view(
+        self, tensor: torch.Tensor, value: int, base: torch.Tensor, *, structural: bool
+    ) -> int:
+        """Return the value of a view that is being made of ``base``, which has ``value``.
+
+        A view of a large parameter is not hashed: parameter and layout identify it.
+        """
+        if value in self._large:
+            layout = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+            return self._later(("view", value, layout), tensor, layout, base)
+        return self.of(tensor, structural=structural, base=base)
 
     def close(self) -> None:
         """Hash what was put off and leave no mark on tensors that live on."""
@@ -116,103 +129,134 @@ class Values:
 
     def digest(self, tensor: torch.Tensor, pads: torch.Tensor | None) -> str:
         """Return the identity of a content; a coarse one does not see rounding of float64."""
-        if not self._coarse or not tensor.is_floating_point():
-            return digest(tensor, pads)
-        real = tensor if pads is None else without_pads(tensor, pads)
-        return digest(coarsened(real), None)
+        return self._content(tensor, pads).digest()
 
-    def fact(
-        self, tensor: torch.Tensor, known: str | None = None, *, structural: bool = False
-    ) -> Fact:
-        """Return what identifies a content; ``known`` is its digest, '' if that comes later."""
-        fact: Fact = {
-            "hash": self.digest(tensor, self.pads) if known is None else known,
-            "dtype": dtype_name(tensor.dtype),
-            "shape": list(tensor.shape),
-        }
-        if fact["hash"] and tensor.is_floating_point() and not structural:
-            real = tensor if self.pads is None else without_pads(tensor, self.pads)
-            fact |= _loose(coarsened(real) if self._coarse else real)
-        if structural:
-            fact["structural"] = True
-        if tensor.numel() <= LITERAL_LIMIT and not tensor.is_meta:
-            fact["literal"] = [repr(number) for number in tensor.detach().flatten().tolist()]
-        return fact
+    def fact(self, tensor: torch.Tensor) -> Fact:
+        """Return what identifies a content, rows of padding taken as zeros."""
+        content = self._content(tensor, self.pads)
+        return _described(tensor, content.digest()) | content.loose()
 
-    def _later(self, key: Any, tensor: torch.Tensor, layout: tuple[Any, ...] | None) -> int:
-        new = key not in self._ids
-        value = self._number(key, tensor, structural=False)
-        if new:
-            self._bases.append((value, tensor, layout))
-        self.mark(tensor, value)
-        return value
+    def _content(self, tensor: torch.Tensor, pads: torch.Tensor | None) -> Content:
+        return Content(tensor, pads, coarse=self._coarse)
 
-    def _number(self, key: Any, tensor: torch.Tensor, *, structural: bool) -> int:
+    def _hashed(self, tensor: torch.Tensor, *, structural: bool) -> int:
+        """Return the number of a content that is read now."""
+        content = self._content(tensor, None if structural else self.pads)
+        key = content.digest()
         value = self._ids.get(key)
         if value is not None:
             return value
+        fact = _described(tensor, key)
+        return self._number(key, fact | ({"structural": True} if structural else content.loose()))
+
+    def _later(
+        self,
+        key: Any,
+        tensor: torch.Tensor,
+        layout: tuple[Any, ...] | None,
+        base: torch.Tensor | None = None,
+    ) -> int:
+        value = self._ids.get(key)
+        if value is None:
+            value = self._number(key, _described(tensor, ""))
+            self._bases.append((value, tensor, layout))
+        self.mark(tensor, value, base)
+        return value
+
+    def _number(self, key: Any, fact: Fact) -> int:
         self._ids[key] = len(self.facts)
-        fact = self.fact(tensor, key if isinstance(key, str) else "", structural=structural)
         self.facts.append(fact)
         return self._ids[key]
 
 
+class Content:
+    """The bytes of one tensor, read once for all that is made of them.
+
+    Rows of padding count as zeros. ``coarse`` numbers are rounded first, see :func:`coarsened`.
+    """
+
+    def __init__(
+        self, tensor: torch.Tensor, pads: torch.Tensor | None, *, coarse: bool = False
+    ) -> None:
+        floating = tensor.is_floating_point()
+        if pads is not None and floating:
+            tensor = without_pads(tensor, pads)
+        self._shape = tuple(tensor.shape)
+        self._loose = floating and 4 < tensor.numel() <= _LOOSE_LIMIT
+        self._size = tensor.element_size()
+        self._name = dtype_name(tensor.dtype)
+        try:
+            raw = raw_bytes(tensor.double() if coarse and floating else tensor)
+        except (NotHashable, RuntimeError, TypeError) as reason:
+            raw = memoryview(f"{type(reason).__name__} {list(tensor.shape)}".encode())
+            self._loose = False
+        if coarse and floating and not tensor.is_meta:
+            numbers = coarsened(np.frombuffer(raw, np.float64))
+            raw, self._name, self._size = memoryview(numbers).cast("B"), "int32", 4
+        self._raw = raw
+
+    def digest(self) -> str:
+        """Return 80 bits of SHA-256 over dtype and bytes."""
+        made = hashlib.sha256(self._name.encode())
+        made.update(self._raw)
+        return made.hexdigest()[:20]
+
+    def loose(self) -> Fact:
+        """Return what identifies a tensor whatever the order of its elements, and that of its rows.
+
+        bag: sums of the bit patterns and of their squares and cubes, modulo 2^64. rows: per row of
+        the last axis a weighted sum of bit patterns, so that a row is found in any other tensor.
+        """
+        pattern = _PATTERNS.get(self._size)
+        if not self._loose or pattern is None:
+            return {}
+        bits = np.frombuffer(self._raw, pattern).astype(np.int64)
+        powers = bits * bits
+        sums = [bits.sum(), powers.sum()]
+        powers *= bits
+        found = {"bag": np.array([*sums, powers.sum()], np.int64).tobytes().hex()}
+        width = self._shape[-1] if len(self._shape) > 1 else 0
+        if width > 1 and bits.size // width <= _MOST_ROWS:
+            rows = bits.reshape(-1, width) @ _weights(width)
+            found["rows"] = base64.b64encode(rows.tobytes()).decode()
+        return found
+
+
 def digest(tensor: torch.Tensor, pads: torch.Tensor | None) -> str:
     """Return 80 bits of SHA-256 over dtype and bytes, those of padding rows taken as zero."""
-    if pads is not None and tensor.is_floating_point():
-        tensor = without_pads(tensor, pads)
-    made = hashlib.sha256(dtype_name(tensor.dtype).encode())
-    try:
-        made.update(raw_bytes(tensor))
-    except (NotHashable, RuntimeError, TypeError) as reason:
-        made.update(f"{type(reason).__name__} {list(tensor.shape)}".encode())
-    return made.hexdigest()[:20]
+    return Content(tensor, pads).digest()
 
 
-def coarsened(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor's numbers as int32 multiples of 2^-20 of the power of two above the largest.
+def _described(tensor: torch.Tensor, key: str) -> Fact:
+    fact = {"hash": key, "dtype": dtype_name(tensor.dtype), "shape": list(tensor.shape)}
+    if tensor.numel() <= LITERAL_LIMIT and not tensor.is_meta:
+        fact["literal"] = [repr(number) for number in tensor.detach().flatten().tolist()]
+    return fact
+
+
+def coarsened(numbers: Any) -> Any:
+    """Return float64 numbers as int32 multiples of 2^-20 of the power of two above the largest.
 
     In float64 rounding is some 2^-50 of that, so two sides agree unless they compute something
     else; a number that lies that near to the middle between two multiples is one in 2^30.
     """
-    numbers = tensor.detach().to(torch.float64)
-    outside = ~(numbers.abs() < _BEYOND)
-    inside = numbers.masked_fill(outside, 0.0)
-    largest = float(inside.abs().max()) if inside.numel() else 0.0
+    inside = np.abs(numbers) < _BEYOND
+    if inside.all():
+        return _on_grid(numbers)
+    found = _on_grid(np.where(inside, numbers, 0.0))
+    return np.where(inside, found, np.where(numbers < 0, -_SENTINEL, _SENTINEL)).astype(np.int32)
+
+
+def _on_grid(numbers: Any) -> Any:
+    largest = float(np.abs(numbers).max()) if numbers.size else 0.0
     scale = 2.0 ** (_GRID - math.frexp(largest)[1]) if largest else 1.0
-    found = (inside * scale).round().to(torch.int32)
-    found = torch.where(outside & (numbers < 0), -_SENTINEL, found)
-    return torch.where(outside & ~(numbers < 0), _SENTINEL, found)
-
-
-def _loose(tensor: torch.Tensor) -> Fact:
-    """Return what identifies a tensor whatever the order of its elements, and that of its rows.
-
-    bag: sums of the bit patterns and of their squares and cubes, modulo 2^64. rows: per row of the
-    last axis a weighted sum of bit patterns, so that a row is found in any other tensor.
-    """
-    count = tensor.numel()
-    if tensor.is_meta or tensor.layout != torch.strided or not 4 < count <= _LOOSE_LIMIT:
-        return {}
-    pattern = _PATTERNS.get(tensor.element_size())
-    if pattern is None:
-        return {}
-    bits = tensor.detach().to("cpu").contiguous().view(pattern)
-    bits = bits.to(torch.int64)
-    squares = bits * bits
-    sums = torch.stack([bits.sum(), squares.sum(), (squares * bits).sum()])
-    found = {"bag": sums.numpy().tobytes().hex()}
-    width = tensor.shape[-1] if tensor.ndim > 1 else 0
-    if width > 1 and count // width <= _MOST_ROWS:
-        rows = (bits.reshape(-1, width) * _weights(width)).sum(1)
-        found["rows"] = base64.b64encode(rows.numpy().tobytes()).decode()
-    return found
+    return np.rint(numbers * scale).astype(np.int32)
 
 
 @cache
-def _weights(width: int) -> torch.Tensor:
+def _weights(width: int) -> Any:
     words = b"".join(hashlib.sha256(f"row {i}".encode()).digest()[:8] for i in range(width))
-    return torch.frombuffer(bytearray(words), dtype=torch.int64)
+    return np.frombuffer(words, np.int64)
 
 
 def without_pads(tensor: torch.Tensor, pads: torch.Tensor) -> torch.Tensor:

@@ -128,6 +128,7 @@ class Trace(Record):
 
 
 CauseKind = Literal[
+    "input",
     "weight",
     "buffer",
     "constant",
@@ -145,7 +146,7 @@ CauseKind = Literal[
 ]
 """What it is that differs first.
 
-weight, buffer, constant: a stored number that does not exist on the other side. mask: which keys a
+input: another tensor is fed. weight, buffer, constant: a stored number that does not exist on the other side. mask: which keys a
 query sees. padding: what stands in rows of padding reaches the others. positions: indices or positions. argument: the same operation with another scalar.
 kernel: another implementation of attention. precision: another dtype. memory: the same operation on
 the same numbers, laid out otherwise in memory. layout: the elements of the same tensors in other
@@ -194,9 +195,12 @@ class Cause(Record):
     headline: str
     """One line in plain words."""
     prompt: str
-    what: Literal["forward", "decode"]
+    """'' if no prompt was run to find it."""
+    what: Literal["forward", "decode", "load"]
+    """load: seen by comparing what is stored; no trace was needed, or none tells more."""
     sink: str
-    """The first layer output or logits that differ; the cause lies on the way to it."""
+    """The first layer output or logits that differ, with the cause on the way to it; of a load the
+    signal."""
     candidate: Side
     reference: Side | None = None
     evidence: tuple[str, ...] = ()

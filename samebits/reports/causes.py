@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from samebits.trace import Cause, CauseKind, Side, SourceDiff
 
 WORDS: dict[CauseKind, str] = {
+    "input": "what is fed",
     "weight": "a weight",
     "buffer": "a buffer",
     "constant": "a constant",
@@ -52,14 +53,15 @@ def cause_in_short(cell: CellResult) -> str:
 
 
 def _cause(cause: Cause) -> Markdown:
-    where = fill(
-        "**Where it starts** ({}): {}. Seen in the {} of prompt {}, on the way to {}.",
-        WORDS[cause.kind],
-        cause.headline,
+    seen = fill(
+        "Seen in the {} of prompt {}, on the way to {}.",
         cause.what,
         code(cause.prompt),
         code(cause.sink),
     )
+    if cause.what == "load":
+        seen = fill("Seen by comparing {}.", code(cause.sink))
+    where = fill("**Where it starts** ({}): {}. {}", WORDS[cause.kind], cause.headline, seen)
     evidence = [*cause.evidence, cause.replay]
     also = (
         [titled("Other places on the way that part by themselves"), bullets(map(code, cause.also))]

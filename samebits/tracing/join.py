@@ -34,6 +34,8 @@ class Joined(NamedTuple):
     reference: View
     candidate: View
     sink: str
+    place: int
+    """Of the sink among the outputs of the candidate's layers, in order of execution."""
 
 
 def join(reference: Trace, candidate: Trace, same_weights: Collection[str] = ()) -> Joined | None:
@@ -42,11 +44,10 @@ def join(reference: Trace, candidate: Trace, same_weights: Collection[str] = ())
     ``same_weights`` names tensors that hold the same numbers in another layout.
     """
     one, other = Graph(reference), Graph(candidate)
-    for name, left, right in _paired(one, other):
+    for place, (name, left, right) in enumerate(_paired(one, other)):
         if one.value(left).hash != other.value(right).hash:
-            return Joined(
-                View(one, other, left, same_weights), View(other, one, right, same_weights), name
-            )
+            views = View(one, other, left, same_weights), View(other, one, right, same_weights)
+            return Joined(*views, name, place)
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from samebits.tracing import stored
 from samebits.words import Verdict
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ class Question(NamedTuple):
     what: Literal["forward", "decode"]
     forced: dict[str, tuple[int, ...]]
     """Row -> the tokens that both sides are fed, for a decode: those that the reference chose."""
+    steps: int = 0
+    """Steps of a decode behind which it stops."""
 
 
 def questions(result: CellResult, reference: Capture) -> list[Question]:
@@ -61,23 +64,25 @@ def _decodes(result: CellResult, reference: Capture) -> list[Question]:
     greedy = reference.signals.greedy or {}
     found: dict[str, Question] = {}
     for signal in result.signals:
-        if signal.signal != "decode":
+        if signal.signal not in {"decode", "greedy"}:
             continue
         for item in signal.items:
             prompt = _prompt_of(item.name, reference)
             if item.outcome != "differs" or prompt in found:
                 continue
-            steps = min(_first_step(item) + 1, _STEPS)
-            rows = {row: facts.ids[:steps] for row, facts in greedy.items()}
+            rows = {row: facts.ids for row, facts in greedy.items()}
             forced = {row: ids for row, ids in rows.items() if _prompt_of(row, reference) == prompt}
-            if all(forced.values()):
-                found[prompt] = Question(prompt, "decode", forced)
+            if forced and all(forced.values()):
+                steps = min(_first_step(item, result) + 1, _STEPS)
+                found[prompt] = Question(prompt, "decode", forced, steps)
     return list(found.values())
 
 
-def _first_step(item: ItemComparison) -> int:
-    index = item.metrics.first_index if item.metrics is not None else None
-    return index[0] if index else 0
+def _first_step(item: ItemComparison, result: CellResult) -> int:
+    """Return the step of a decode that differs first; the last that is traced if it is not known."""
+    if item.metrics is not None and item.metrics.first_index:
+        return item.metrics.first_index[0]
+    return next((split.step for split in result.splits if split.prompt == item.name), _STEPS)
 
 
 def _prompt_of(row: str, capture: Capture) -> str:
@@ -132,9 +137,10 @@ async def causes_of(
     traced: Container[CellId] | None = None,
     known: Mapping[CellId, Cause | str] | None = None,
 ) -> dict[CellId, Cause | str]:
-    """Return the cause of every cell that differs and can be traced, or why none is known.
+    """Return the cause of every cell that differs, or why none is known.
 
-    ``traced`` are the cells that may be; None: all. ``known`` are causes of earlier runs.
+    ``traced`` are the cells that may be traced; None: all. ``known`` are causes of earlier runs.
+    Where no trace tells a cause, it is the first stored tensor that differs.
     """
     known = known or {}
     wanted = [r for r in results if _may_be_traced(r) and (traced is None or r.cell in traced)]
@@ -145,8 +151,24 @@ async def causes_of(
         and result.cell not in known
         and (told := _asked(result, runs[result.reference][0], runs[result.cell][0]))
     }
-    found = await ask(asked) if asked else {}
-    return {r.cell: known[r.cell] for r in wanted if r.cell in known} | dict(found)
+    traces = await ask(asked) if asked else {}
+    found = dict(known)
+    for result in wanted:
+        if result.cell not in known:
+            cause = _told(result, traces.get(result.cell), runs[result.cell][0])
+            found |= {} if cause is None else {result.cell: cause}
+    return {r.cell: found[r.cell] for r in wanted if r.cell in found}
+
+
+def _told(result: CellResult, cause: Cause | str | None, capture: Capture) -> Cause | str | None:
+    """Return what a trace told, or the first stored tensor that differs if it told nothing."""
+    if cause is not None and not isinstance(cause, str):
+        return stored.named(cause, capture)
+    found = stored.cause_of(result)
+    if found is None or cause is None:
+        return cause if found is None else found
+    told = (*found.evidence, f"a trace says no more: {cause}")
+    return found.model_copy(update={"evidence": told})
 
 
 def with_cause(result: CellResult, cause: Cause | str | None) -> CellResult:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from samebits.tracing import sourcediff
-from samebits.tracing.blame import long_axes
 from samebits.tracing.graph import row_keys
+from samebits.tracing.origin import long_axes, maker
 
 if TYPE_CHECKING:
     from samebits.store import Store
@@ -33,7 +33,7 @@ def closer(
     if reference is not None and candidate is not None:
         updates["diffs"] = sourcediff.diffs(reference, candidate)
     if mine is not None and blamed.suspect is not None:
-        if blamed.suspect.source is None:
+        if blamed.suspect.source is None and cause.kind != "kernel":
             said, kind = _replayed(cause, blamed, mine)
             updates["replay"] = said
             one_input = cause.kind == "shape" and len(cause.candidate.inputs) == 1
@@ -45,9 +45,28 @@ def closer(
             evidence.append(
                 "what it takes differs in rows of padding alone, what it gives does not"
             )
+            evidence += _made_by(blamed)
         if theirs is not None:
             evidence += _apart(blamed, theirs, mine, store)
     return cause.model_copy(update={**updates, "evidence": tuple(evidence)})
+
+
+def _made_by(blamed: Blamed) -> list[str]:
+    """Return which operations made what both sides take."""
+    assert blamed.suspect is not None
+    sides = (
+        ("there", blamed.there.graph, blamed.counterpart),
+        (
+            "here",
+            blamed.here.graph,
+            blamed.suspect,
+        ),
+    )
+    return [
+        f"{name} it is from {made}"
+        for name, graph, suspect in sides
+        if suspect is not None and (made := maker(graph, graph.op(suspect.op).inputs[0]))
+    ]
 
 
 def _only_pads_differ(cause: Cause, theirs: Look, mine: Look) -> bool:

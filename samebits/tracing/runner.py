@@ -57,6 +57,15 @@ class Pair(NamedTuple):
     same_weights: frozenset[str]
 
 
+class Found(NamedTuple):
+    """The cause that one question gave."""
+
+    cause: Cause
+    question: Question
+    place: int
+    """Of the output that differs first, among those that the prompt gives."""
+
+
 class Tracer:
     """Traces cells, once for all pairs that they are in."""
 
@@ -89,13 +98,15 @@ class Tracer:
         pair = Pair(subject, reference, candidate, asked.same_weights)
         try:
             first = await self._first(pair, asked.questions, "own")
-            if isinstance(first, str) or not asked.beyond_rounding:
+            if isinstance(first, str):
                 return first
+            if not asked.beyond_rounding:
+                return first.cause
             return _with_beyond(first, await self._first(pair, asked.questions, "float64"))
         except Exception as error:  # noqa: BLE001  an explanation that fails changes no verdict
             return f"the traces could not be joined: {type(error).__name__}: {error}"
 
-    async def _first(self, pair: Pair, questions: Sequence[Question], rung: Rung) -> Cause | str:
+    async def _first(self, pair: Pair, questions: Sequence[Question], rung: Rung) -> Found | str:
         reasons: dict[str, None] = {}
         for question in questions:
             found = await self._ask(pair, question, rung)
@@ -104,7 +115,7 @@ class Tracer:
             reasons[found] = None
         return "; ".join(reasons)
 
-    async def _ask(self, pair: Pair, question: Question, rung: Rung) -> Cause | str:
+    async def _ask(self, pair: Pair, question: Question, rung: Rung) -> Found | str:
         parties = pair.reference, pair.candidate
         one, other = await asyncio.gather(
             *(self._trace(pair.subject, party, question, rung) for party in parties)
@@ -128,7 +139,7 @@ class Tracer:
         if changed:
             note = f"tracing itself changed the logits of {' and '.join(changed)}"
             cause = cause.model_copy(update={"evidence": (*cause.evidence, note)})
-        return cause
+        return Found(cause, question, blamed.joined.place)
 
     async def _trace(
         self,
@@ -178,7 +189,13 @@ class Tracer:
                 "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
                 "trust_remote_code": subject.model.trust_remote_code,
                 "prompts": {n: p.model_dump() for n, p in subject.model.prompts.items()},
-                "question": [question.prompt, question.what, sorted(question.forced.items())],
+                "question": [
+                    question.prompt,
+                    question.what,
+                    sorted(question.forced.items()),
+                    question.steps,
+                ],
+                "new_tokens": subject.model.greedy,
                 "look": list(look),
                 "rung": rung,
                 "probes": self._probes,
@@ -219,6 +236,8 @@ class Tracer:
                 "prompt": question.prompt,
                 "what": question.what,
                 "forced": {row: list(ids) for row, ids in question.forced.items()},
+                "steps": question.steps,
+                "new_tokens": model.greedy,
                 "look": list(look),
                 "rung": rung,
                 "result": str(path),
@@ -239,16 +258,28 @@ def _useless(trace: Trace | None) -> str:
     return f"{trace.cell} could not be traced: {trace.failure.type}: {first}"
 
 
-def _with_beyond(first: Cause, beyond: Cause | str) -> Cause:
+def _with_beyond(first: Found, beyond: Found | str) -> Cause:
     """Return the first cause with what promoted float64 says of it."""
+    cause = first.cause
     if isinstance(beyond, str):
         said = "nothing of it is left that a trace shows" if beyond == NOTHING else beyond
-        return first.model_copy(update={"float64": f"in promoted float64, {said}"})
-    if _place(first) == _place(beyond):
-        said = "promoted float64 parts at the same place: it is no rounding"
-        return first.model_copy(update={"float64": said})
-    said = "the first place is rounding; what promoted float64 leaves begins elsewhere"
-    return first.model_copy(update={"float64": said, "beyond": beyond})
+        return cause.model_copy(update={"float64": f"in promoted float64, {said}"})
+    later = beyond.cause
+    if beyond.question == first.question and beyond.place < first.place:
+        # what one side stores rounded and the other computes is exact on one side alone
+        said = (
+            f"promoted float64 cannot tell whether it is rounding: there the two part at "
+            f"{later.sink} already, where their own bits are the same"
+        )
+        return cause.model_copy(update={"float64": said})
+    if _place(cause) != _place(later):
+        said = "the first place is rounding; what promoted float64 leaves begins elsewhere"
+        return cause.model_copy(update={"float64": said, "beyond": later})
+    if (cause.kind, cause.prompt, cause.what) != (later.kind, later.prompt, later.what):
+        said = f"what promoted float64 leaves begins at the same place, in prompt {later.prompt}"
+        return cause.model_copy(update={"float64": said, "beyond": later})
+    said = "promoted float64 parts at the same place: it is no rounding"
+    return cause.model_copy(update={"float64": said})
 
 
 def _place(cause: Cause) -> tuple[str, str, str]:

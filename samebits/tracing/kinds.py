@@ -1,0 +1,196 @@
+"""Of which kind is the place where two traces part?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.tracing.attention import PRODUCTS, is_kernel, masks_told, other_kernel
+from samebits.tracing.origin import choice, long_axes, maker, overlap, rows_in_place, share_rows
+
+if TYPE_CHECKING:
+    from samebits.trace import CauseKind
+    from samebits.tracing.graph import Graph
+    from samebits.tracing.join import Suspect, View
+
+
+class Parted(NamedTuple):
+    """Both sides, with what is blamed on the candidate's and what the reference has there."""
+
+    there: View
+    here: View
+    suspect: Suspect | None
+    counterpart: Suspect | None
+
+
+def kind_of(pair: Parted, mask: list[str] | None) -> tuple[CauseKind, list[str]]:
+    """Return the kind and its evidence; ``mask`` says how the masks differ, if they do."""
+    suspect, counterpart = pair.suspect, pair.counterpart
+    if suspect is None:
+        return "operation", ["the candidate computes nothing by itself that the reference lacks"]
+    if suspect.source is not None:
+        return _source_kind(pair, suspect.source)
+    if mask is not None:
+        return "mask", mask
+    if counterpart is None:
+        return "operation", ["nothing in the reference takes the same numbers"]
+    if counterpart.source is not None:
+        return "operation", []
+    return _operation_kind(pair, suspect.op, counterpart.op)
+
+
+def _source_kind(pair: Parted, source: int) -> tuple[CauseKind, list[str]]:
+    graph = pair.here.graph
+    name = graph.trace.sources.get(source, "constant")
+    told = graph.described([source])[0]
+    if name == "constant":
+        return "constant", [f"a constant that the reference's run does not have: {told}"]
+    last = name.rpartition(".")[2]
+    kind: CauseKind = "weight" if last in {"weight", "bias"} else "buffer"
+    return kind, [f"nothing that the reference computes with in this run has the content of {told}"]
+
+
+def _operation_kind(pair: Parted, index: int, other: int) -> tuple[CauseKind, list[str]]:
+    here, there = pair.here, pair.there
+    one, two = there.graph, here.graph
+    if other_kernel(one, other, two, index):
+        return "kernel", ["one side calls a fused attention and the other computes it step by step"]
+    sides = (one, other), (two, index)
+    said = [_hashes(one, other), _hashes(two, index)]
+    same_op = one.name(other) == two.name(index)
+    if said[0] == said[1] and same_op:
+        if one.arguments(other) != two.arguments(index):
+            return "argument", [f"({one.arguments(other)}) became ({two.arguments(index)})"]
+        shapes = [[long_axes(g.value(v).shape) for v in g.op(i).inputs] for g, i in sides]
+        if shapes[0] != shapes[1]:
+            told = " and ".join(", ".join(g.described(g.op(i).inputs)) for g, i in sides)
+            return "shape", [f"the same numbers in other shapes: {told}"]
+        return "memory", ["the same operation on the same numbers"]
+    if (dtypes := _dtypes_differ(pair, index, other)) is not None:
+        return "precision", [dtypes]
+    if one.base(other) == two.base(index):
+        return _same_operation(pair, index, other)
+    if _same_product(pair, index, other):
+        cuts = [", ".join(g.described(g.data_inputs(i))) for g, i in sides]
+        return "shape", [f"a product of the same rows, cut otherwise: ({cuts[0]}), ({cuts[1]})"]
+    return "operation", []
+
+
+def _same_product(pair: Parted, index: int, other: int) -> bool:
+    """Return True if both multiply the same rows and no precision is left to tell them apart.
+
+    In float64 a product that is only cut otherwise does not part.
+    """
+    one, two = pair.there.graph, pair.here.graph
+    if one.trace.rung != "own" or not {one.base(other), two.base(index)} <= PRODUCTS:
+        return False
+    left, right = (
+        {row for v in graph.data_inputs(i) for row in graph.rows(v) or () if row[2]}
+        for graph, i in ((one, other), (two, index))
+    )
+    return bool(left & right)
+
+
+def _same_operation(pair: Parted, index: int, other: int) -> tuple[CauseKind, list[str]]:
+    """Return the kind of a difference between two calls of one operation."""
+    one, two = pair.there.graph, pair.here.graph
+    left, right = one.op(other).inputs, two.op(index).inputs
+    if is_kernel(two, index) and (kind := _same_kernel(pair, index, other)) is not None:
+        return kind
+    if len(left) == len(right):
+        for place, (a, b) in enumerate(zip(left, right, strict=True)):
+            if one.value(a).hash == two.value(b).hash:
+                continue
+            names = one.described([a])[0], two.described([b])[0]
+            told = f"input {place}: {names[0]} became {names[1]}"
+            if names[0] == names[1]:
+                told = f"input {place}, {names[0]}, holds other elements, or in other places"
+            if one.is_index(a) and two.is_index(b):
+                literal = one.value(a).literal is not None and two.value(b).literal is not None
+                return ("constant" if literal else "positions"), [told, *_makers(pair, a, b)]
+            if (chosen := _chosen_otherwise(pair, a, b)) is not None:
+                return "positions", [told, chosen]
+            same_shape = long_axes(one.value(a).shape) == long_axes(two.value(b).shape)
+            if same_shape and pair.here.exists(b):
+                return "wiring", [told, *_makers(pair, a, b)]
+            roots = pair.there.roots(a), pair.here.roots(b)
+            if same_shape and None not in roots:
+                return "layout", [told]
+            if roots[0] and roots[1] and roots[0] & roots[1]:
+                return "shape", [told]
+            if len(left) == 1 and share_rows(one, a, two, b):
+                return "shape", [f"the same rows, cut otherwise: {told}"]
+    return "operation", []
+
+
+def _same_kernel(pair: Parted, index: int, other: int) -> tuple[CauseKind, list[str]] | None:
+    """Return how keys and values are cut for two fused attentions that see the same of them."""
+    one, two = pair.there.graph, pair.here.graph
+    keys = [graph.op(i).inputs[1] for graph, i in ((one, other), (two, index))]
+    shapes = [g.described([v])[0] for g, v in zip((one, two), keys, strict=True)]
+    if shapes[0] == shapes[1] or not share_rows(one, keys[0], two, keys[1]):
+        return None
+    if masks_told(one, two, index) != "":
+        return None
+    return "shape", [
+        f"keys: {shapes[0]} became {shapes[1]}",
+        "every query sees the same keys, as many as they are",
+    ]
+
+
+def _chosen_otherwise(pair: Parted, a: int, b: int) -> str | None:
+    """Return what chose the rows of two values from one table, if they are not the same rows."""
+    one, two = pair.there.graph, pair.here.graph
+    left, right = choice(one, a), choice(two, b)
+    if left is None or right is None or rows_in_place(one, a, two, b):
+        return None
+    same = [one.value(x).hash == two.value(y).hash for x, y in zip(left, right, strict=True)]
+    if same != [True, False]:
+        return None
+    makers = maker(one, left[1]), maker(two, right[1])
+    told = " and ".join(f"{side} by {m}" for side, m in zip(("there", "here"), makers, strict=True))
+    return f"rows of one table are chosen {told}"
+
+
+def _makers(pair: Parted, there: int, here: int) -> list[str]:
+    """Return which operations made a value of the candidate and its counterpart."""
+    return [
+        f"{name} it is from {made}"
+        for name, graph, value in (
+            ("there", pair.there.graph, there),
+            ("here", pair.here.graph, here),
+        )
+        if (made := maker(graph, value))
+    ]
+
+
+def _dtypes_differ(pair: Parted, index: int, other: int) -> str | None:
+    """Return how the precisions differ of two operations that take the same numbers.
+
+    Unless one side casts, they must be the same operation: another one is no question of precision.
+    """
+    one, two = pair.there.graph, pair.here.graph
+    if "_to_copy" in {one.base(other), two.base(index)}:
+        if not overlap(pair.there.input_roots(other), pair.here.input_roots(index)):
+            return None
+        graph, cast = (two, index) if two.base(index) == "_to_copy" else (one, other)
+        op = graph.op(cast)
+        names = [graph.value(v).dtype for v in (op.inputs[0], op.outputs[0])]
+        return f"{_side_name(graph is two)} casts {names[0]} to {names[1]} before it goes on"
+    if one.base(other) != two.base(index):
+        return None
+    pairs = [
+        tuple(graph.value(v).dtype for v in (*graph.data_inputs(i), *graph.op(i).outputs[:1]))
+        for graph, i in ((one, other), (two, index))
+    ]
+    left, right = (set(pair) for pair in pairs)
+    if left == right:
+        return None
+    return f"computed in {' and '.join(sorted(left))} there, in {' and '.join(sorted(right))} here"
+
+
+def _side_name(is_candidate: bool) -> str:
+    return "the candidate" if is_candidate else "the reference"
+
+
+def _hashes(graph: Graph, index: int) -> list[str]:
+    return [graph.value(v).hash for v in graph.op(index).inputs]
