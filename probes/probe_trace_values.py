@@ -142,11 +142,13 @@ class Values:
     def _hashed(self, tensor: torch.Tensor, *, structural: bool) -> int:
         """Return the number of a content that is read now."""
         content = self._content(tensor, None if structural else self.pads)
-        key = content.digest()
+        digest = content.digest()
+        # a mask's zero is not the zero that a layer computes, though one finds the other
+        key = digest, structural
         value = self._ids.get(key)
         if value is not None:
             return value
-        fact = _described(tensor, key)
+        fact = _described(tensor, digest)
         return self._number(key, fact | ({"structural": True} if structural else content.loose()))
 
     def _later(

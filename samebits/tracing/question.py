@@ -31,6 +31,11 @@ class Question(NamedTuple):
     steps: int = 0
     """Steps of a decode behind which it stops."""
 
+    def to_its_end(self) -> Question:
+        """Return the question for all steps: what rounding hides may begin behind the first."""
+        longest = max(map(len, self.forced.values()), default=0)
+        return self._replace(steps=min(longest, _STEPS))
+
 
 def questions(result: CellResult, reference: Capture) -> list[Question]:
     """Return what may show where a cell parts from its reference, the plainest first.

@@ -102,7 +102,8 @@ class Tracer:
                 return first
             if not asked.beyond_rounding:
                 return first.cause
-            return _with_beyond(first, await self._first(pair, asked.questions, "float64"))
+            longer = [question.to_its_end() for question in asked.questions]
+            return _with_beyond(first, await self._first(pair, longer, "float64"))
         except Exception as error:  # noqa: BLE001  an explanation that fails changes no verdict
             return f"the traces could not be joined: {type(error).__name__}: {error}"
 
@@ -265,7 +266,8 @@ def _with_beyond(first: Found, beyond: Found | str) -> Cause:
         said = "nothing of it is left that a trace shows" if beyond == NOTHING else beyond
         return cause.model_copy(update={"float64": f"in promoted float64, {said}"})
     later = beyond.cause
-    if beyond.question == first.question and beyond.place < first.place:
+    same = first.question.to_its_end() == beyond.question
+    if same and beyond.place < first.place:
         # what one side stores rounded and the other computes is exact on one side alone
         said = (
             f"promoted float64 cannot tell whether it is rounding: there the two part at "
