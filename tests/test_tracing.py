@@ -14,7 +14,9 @@ from samebits.trace import Cause, Function, Look, Seen, Side, Trace, Value, Visi
 from samebits.tracing import blame, masks
 from samebits.tracing.graph import Graph
 from samebits.tracing.join import join
+from samebits.tracing.question import Question
 from samebits.tracing.replay import closer
+from samebits.tracing.runner import NOTHING, Found, Tracer, with_beyond
 from samebits.tracing.sourcediff import diffs
 from samebits.words import CellId, Variant
 
@@ -189,9 +191,6 @@ def test_another_scalar_is_an_argument():
 
 
 def test_rows_and_elements_in_another_order_are_known():
-    def rows(*numbers):
-        return base64.b64encode(np.array(numbers, "<i8").tobytes()).decode()
-
     one = start().op("mm.default", "e w", "a", rows=rows(5, 6), bag="q").mark("layer", "a")
     other = start("new").op("mm.default", "e w", "A", rows=rows(6, 5)).mark("layer", "A")
     other.op("exp.default", "A", "B").mark("logits", "B")
@@ -228,6 +227,140 @@ def test_a_mask_is_blamed_if_and_only_if_it_means_something_else():
     cause = blamed(one, attention("new", "float mask", "M", "A", CAUSAL))
     assert cause.kind != "mask"
     assert "scaled_dot_product" in cause.candidate.op
+
+
+def keys_of(stack, keys, out, allowed, **facts):
+    made = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
+    made.op("cat.default", "e", keys, rows=rows(5, 6, *[0] * (allowed.shape[1] - 2)), **facts)
+    made.op(
+        "_scaled_dot_product_flash_attention_for_cpu.default", f"q {keys} q", out, module="attn"
+    )
+    return made.mask(allowed).mark("layer", out)
+
+
+def test_a_kernel_that_is_given_slots_that_nobody_sees_is_cut_otherwise():
+    seen = np.ones((1, 2), bool)
+    one = keys_of("old", "k", "a", np.pad(seen, ((0, 0), (0, 2))), shape=(4, 4))
+    cause = blamed(one, keys_of("new", "K", "A", seen, shape=(2, 4)))
+    assert cause.kind == "shape"
+    assert "every query sees the same keys" in cause.evidence[1]
+    one = keys_of("old", "k", "a", np.ones((1, 4), bool), shape=(4, 4))
+    cause = blamed(one, keys_of("new", "K", "A", seen, shape=(2, 4)))
+    assert cause.kind == "mask"
+
+
+def rows(*numbers):
+    return base64.b64encode(np.array(numbers, "<i8").tobytes()).decode()
+
+
+def repeated(stack, by, made, out):
+    found = start(stack).op(by, "e", made, bag="all of e", line=3)
+    return found.op("mul.Tensor", f"{made} e", out, line=9).mark("layer", out)
+
+
+def test_what_puts_elements_elsewhere_is_named_and_not_what_takes_them():
+    one = repeated("old", "repeat.default", "tiled", "a")
+    cause = blamed(one, repeated("new", "expand.default", "side-by-side", "A"))
+    assert cause.kind == "layout"
+    assert (cause.candidate.op, cause.reference.op) == ("expand.default", "repeat.default")
+    assert "puts elements elsewhere than repeat.default" in cause.headline
+    assert "mul.Tensor in X.forward (x.py:9)" in cause.evidence[0]
+
+
+def by_hand(stack, out, *steps):
+    made = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
+    made.op("bmm.default", "q q", "scores", module="attn")
+    last = "scores"
+    for place, (name, line) in enumerate(steps):
+        made.op(name, last, f"step{place}", module="attn", line=line)
+        last = f"step{place}"
+    made.op("_softmax.default", last, "weights", module="attn").mask(CAUSAL)
+    return made.op("bmm.default", "weights q", out, module="attn").mark("layer", out)
+
+
+def fused(stack, out):
+    made = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
+    made.op("_scaled_dot_product_flash_attention_for_cpu.default", "q q q", out, module="attn")
+    return made.mask(CAUSAL).mark("layer", out)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_no_kernel_does_to_the_scores_is_named_before_the_kernel(turned):
+    def pair(*steps):
+        sides = fused("old", "a"), by_hand("new", "A", *steps)
+        if turned:
+            sides = by_hand("old", "a", *steps), fused("new", "A")
+        return blamed(*sides)
+
+    cause = pair(("mul.Tensor", 2), ("tanh.default", 3), ("mul.Tensor", 4))
+    assert cause.kind == "operation"
+    stack = "old" if turned else "new"
+    assert cause.headline == (
+        f"in {stack} the scores pass through tanh.default in X.forward (x.py:3), "
+        f"which no fused attention does"
+    )
+    sides = cause.reference, cause.candidate
+    assert [side.op[:4] for side in (sides if turned else sides[::-1])] == ["tanh", "_sca"]
+    assert pair(("mul.Tensor", 2), ("add.Tensor", 4)).kind == "kernel"
+
+
+def positioned(stack, positions, out, chosen, maker):
+    made = start(stack).source("table", "wpe.weight")
+    made.op(maker, "x", positions, dtype="int64", structural=True, line=2)
+    made.op("embedding.default", f"table {positions}", "p" + out, rows=chosen)
+    return made.op("add.Tensor", f"e p{out}", out).mark("embeddings", out)
+
+
+def test_rows_of_a_table_that_other_positions_choose_are_positions_and_no_shape():
+    one = positioned("old", "from-mask", "a", rows(1, 1, 1, 2), "cumsum.default")
+    other = positioned("new", "counted", "A", rows(1, 2), "arange.default")
+    cause = blamed(one, other)
+    assert cause.kind == "positions"
+    assert "there by cumsum.default" in cause.evidence[1]
+    assert "here by arange.default" in cause.evidence[1]
+    other = positioned("new", "counted", "A", rows(1, 1), "arange.default")
+    one = positioned("old", "everywhere", "a", rows(1, 1, 1, 1), "cumsum.default")
+    assert blamed(one, other).kind != "positions"  # the same rows, as often as it takes
+
+
+def test_one_function_of_the_same_rows_at_once_or_apart_is_a_cut():
+    one = start().op("index.Tensor", "e x", "some", rows=rows(5, 6), shape=(2, 4))
+    one.op("sigmoid.default", "some", "a").mark("layer", "a")
+    other = start("new").op("index.Tensor", "e x", "all", rows=rows(7, 6, 5), shape=(3, 4))
+    other.op("sigmoid.default", "all", "A").mark("layer", "A")
+    cause = blamed(one, other)
+    assert cause.kind == "shape"
+    assert cause.evidence == (
+        "the same rows, cut otherwise: input 0: float32[2, 4] became float32[3, 4]",
+    )
+
+
+def test_a_product_of_the_same_rows_in_another_kernel_is_a_cut_unless_float64_sees_it():
+    def side(stack, name, out, *numbers):
+        made = start(stack).op("index.Tensor", "e x", "r" + out, rows=rows(*numbers))
+        return made.op(name, f"r{out} w", out).mark("layer", out)
+
+    one, other = side("old", "mm.default", "a", 5), side("new", "_grouped_mm.default", "A", 5, 6)
+    cause = blamed(one, other)
+    assert cause.kind == "shape"
+    assert "a product of the same rows" in cause.evidence[0]
+    found = blame.blame(one.trace(rung="float64"), other.trace(rung="float64"))
+    assert blame.cause(found).kind == "operation"
+
+
+def test_two_operations_are_no_question_of_precision():
+    one = start().op("neg.default", "e", "a", dtype="bfloat16").mark("layer", "a")
+    other = start("new").op("mul.Tensor", "e e", "A").mark("layer", "A")
+    assert blamed(one, other).kind == "operation"
+
+
+def test_a_stored_tensor_is_no_proof_where_other_places_part_too():
+    one = start().op("mm.default", "e w", "a").mark("layer", "a")
+    other = start("new").source("bias", "mlp.bias").op("mm.default", "e bias", "A")
+    other.op("silu.default", "e", "B").op("add.Tensor", "A B", "C").mark("layer", "C")
+    cause = blamed(one, other)
+    assert cause.kind == "weight"
+    assert any("no trace tells which of them matters" in line for line in cause.evidence)
 
 
 @pytest.mark.parametrize(
@@ -342,9 +475,37 @@ def test_a_cause_is_told_with_both_sides_and_its_proof():
     assert causes_of(SimpleNamespace(cause=None)) == ""
 
 
-def test_what_cannot_be_traced_is_said_and_stops_nothing():
-    from samebits.tracing.runner import Tracer
+def found_at(place, prompt="short", *, kind="operation", line=1, steps=0):
+    side = Side(stack="5.x", op="mm.default", function="X.forward", source=f"x.py:{line}")
+    cause = Cause(
+        kind=kind, headline="", prompt=prompt, what="forward", sink=f"mark {place}", candidate=side
+    )
+    return Found(cause, Question(prompt, "forward", {}, steps), place)
 
+
+def test_what_float64_leaves_is_told_by_where_it_begins():
+    def said(first, beyond):
+        told = with_beyond(first, beyond)
+        return told.float64, told.beyond
+
+    text, beyond = said(found_at(3), found_at(3))
+    assert "it is no rounding" in text
+    assert beyond is None
+    text, beyond = said(found_at(3), found_at(5, line=2))
+    assert "begins elsewhere" in text
+    assert beyond is not None
+    text, beyond = said(found_at(3), found_at(3, "long"))
+    assert "at the same place, in prompt long" in text
+    assert beyond.prompt == "long"
+    # what was equal before it was promoted says nothing of the two
+    text, beyond = said(found_at(3), found_at(0, kind="buffer", line=2))
+    assert "cannot tell whether it is rounding" in text
+    assert beyond is None
+    text, beyond = said(found_at(3), NOTHING)
+    assert "nothing of it is left" in text
+
+
+def test_what_cannot_be_traced_is_said_and_stops_nothing():
     class Broken(Tracer):
         async def _ask(self, pair, question, rung):
             raise KeyError(rung)

@@ -103,7 +103,7 @@ class Tracer:
             if not asked.beyond_rounding:
                 return first.cause
             longer = [question.to_its_end() for question in asked.questions]
-            return _with_beyond(first, await self._first(pair, longer, "float64"))
+            return with_beyond(first, await self._first(pair, longer, "float64"))
         except Exception as error:  # noqa: BLE001  an explanation that fails changes no verdict
             return f"the traces could not be joined: {type(error).__name__}: {error}"
 
@@ -259,7 +259,7 @@ def _useless(trace: Trace | None) -> str:
     return f"{trace.cell} could not be traced: {trace.failure.type}: {first}"
 
 
-def _with_beyond(first: Found, beyond: Found | str) -> Cause:
+def with_beyond(first: Found, beyond: Found | str) -> Cause:
     """Return the first cause with what promoted float64 says of it."""
     cause = first.cause
     if isinstance(beyond, str):
