@@ -146,7 +146,10 @@ def test_layout_alone_is_passed_through():
     cause = blamed(one, other.mark("layer", "A"))
     assert cause.candidate.op == "mm.default"
     assert cause.kind == "layout"  # of one shape, and the elements stand elsewhere
+    other.facts["turned"]["shape"] = (2, 2, 2)  # met in a shape that the product does not take
+    assert blamed(one, other).kind == "layout"
     other.facts["turned"]["shape"] = (4, 2)
+    other.facts["A"]["shape"] = (4, 4)
     assert blamed(one, other).kind == "shape"
 
 
@@ -346,12 +349,19 @@ def test_a_product_of_the_same_rows_in_another_kernel_is_a_cut_unless_float64_se
     assert "a product of the same rows" in cause.evidence[0]
     found = blame.blame(one.trace(rung="float64"), other.trace(rung="float64"))
     assert blame.cause(found).kind == "operation"
+    cause = blamed(side("old", "addmm.default", "a", 5), side("new", "mm.default", "A", 5, 6))
+    assert cause.kind == "operation"
+    assert "one side adds to the product within it" in cause.evidence[0]
 
 
 def test_two_operations_are_no_question_of_precision():
     one = start().op("neg.default", "e", "a", dtype="bfloat16").mark("layer", "a")
     other = start("new").op("mul.Tensor", "e e", "A").mark("layer", "A")
-    assert blamed(one, other).kind == "operation"
+    cause = blamed(one, other)
+    assert (cause.kind, cause.evidence) == ("operation", ())
+    other = start("new").op("mul.Tensor", "w w", "A").mark("layer", "A")
+    cause = blamed(one, other)
+    assert cause.evidence == ("which operation of the reference is its counterpart is a guess",)
 
 
 def test_a_stored_tensor_is_no_proof_where_other_places_part_too():

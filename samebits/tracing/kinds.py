@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.tracing.attention import PRODUCTS, is_kernel, masks_told, other_kernel
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from samebits.trace import CauseKind
     from samebits.tracing.graph import Graph
     from samebits.tracing.join import Suspect, View
+
+_ADDING = {"addmm", "baddbmm"}
 
 
 class Parted(NamedTuple):
@@ -70,8 +73,12 @@ def _operation_kind(pair: Parted, index: int, other: int) -> tuple[CauseKind, li
     if one.base(other) == two.base(index):
         return _same_operation(pair, index, other)
     if _same_product(pair, index, other):
+        if (one.base(other) in _ADDING) != (two.base(index) in _ADDING):
+            return "operation", ["one side adds to the product within it, the other one behind it"]
         cuts = [", ".join(g.described(g.data_inputs(i))) for g, i in sides]
         return "shape", [f"a product of the same rows, cut otherwise: ({cuts[0]}), ({cuts[1]})"]
+    if not overlap(there.input_roots(other), here.input_roots(index)):
+        return "operation", ["which operation of the reference is its counterpart is a guess"]
     return "operation", []
 
 
@@ -109,7 +116,7 @@ def _same_operation(pair: Parted, index: int, other: int) -> tuple[CauseKind, li
                 return ("constant" if literal else "positions"), [told, *_makers(pair, a, b)]
             if (chosen := _chosen_otherwise(pair, a, b)) is not None:
                 return "positions", [told, chosen]
-            same_shape = long_axes(one.value(a).shape) == long_axes(two.value(b).shape)
+            same_shape = _same_shape(pair, (other, a), (index, b))
             if same_shape and pair.here.exists(b):
                 return "wiring", [told, *_makers(pair, a, b)]
             roots = pair.there.roots(a), pair.here.roots(b)
@@ -120,6 +127,23 @@ def _same_operation(pair: Parted, index: int, other: int) -> tuple[CauseKind, li
             if len(left) == 1 and share_rows(one, a, two, b):
                 return "shape", [f"the same rows, cut otherwise: {told}"]
     return "operation", []
+
+
+def _same_shape(pair: Parted, there: tuple[int, int], here: tuple[int, int]) -> bool:
+    """Return True if an operation takes two values in one shape.
+
+    The shape of a value is that of its first meeting. As many elements that make an output of one
+    shape were taken alike.
+    """
+    graphs = pair.there.graph, pair.here.graph
+    taken = [g.value(v).shape for g, (_, v) in zip(graphs, (there, here), strict=True)]
+    if long_axes(taken[0]) == long_axes(taken[1]):
+        return True
+    made = [
+        long_axes(g.value(g.op(i).outputs[0]).shape)
+        for g, (i, _) in zip(graphs, (there, here), strict=True)
+    ]
+    return prod(taken[0]) == prod(taken[1]) and made[0] == made[1]
 
 
 def _same_kernel(pair: Parted, index: int, other: int) -> tuple[CauseKind, list[str]] | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from samebits.tracing import sourcediff
+from samebits.tracing.attention import is_kernel
 from samebits.tracing.graph import row_keys
 from samebits.tracing.origin import long_axes, maker
 
@@ -33,7 +34,8 @@ def closer(
     if reference is not None and candidate is not None:
         updates["diffs"] = sourcediff.diffs(reference, candidate)
     if mine is not None and blamed.suspect is not None:
-        if blamed.suspect.source is None and cause.kind != "kernel":
+        by_hand = cause.kind == "kernel" and not is_kernel(blamed.here.graph, blamed.suspect.op)
+        if blamed.suspect.source is None and not by_hand:
             said, kind = _replayed(cause, blamed, mine)
             updates["replay"] = said
             one_input = cause.kind == "shape" and len(cause.candidate.inputs) == 1

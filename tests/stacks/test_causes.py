@@ -23,6 +23,8 @@ PAIRS = {
     "kernel": ("", "float32"),
     "sum": ("", "float32"),
     "window-1": ("window", "float32"),
+    "cap": ("kernel", "float32"),
+    "side-by-side": ("by-turns", "float32"),
 }
 """What is planted -> what the reference has, and the dtype."""
 
@@ -133,6 +135,21 @@ def test_another_kernel(causes):
     assert "scaled_dot_product" in cause.candidate.op
     assert cause.candidate.function == "attention"
     assert cause.reference.function == "scores_of"
+
+
+def test_a_cap_of_the_scores_that_no_kernel_knows(causes):
+    cause = causes[0]["cap"]
+    assert cause.kind == "operation"
+    assert cause.candidate.op.startswith("tanh")
+    assert cause.candidate.function == "capped"
+    assert "scaled_dot_product" in cause.reference.op
+
+
+def test_heads_that_are_repeated_in_another_order(causes):
+    cause = causes[0]["side-by-side"]
+    assert cause.kind == "layout"
+    assert cause.candidate.function == cause.reference.function == "spread"
+    assert "in summed" in cause.evidence[0]
 
 
 def test_a_sum_in_another_order(causes):

@@ -18,6 +18,19 @@ def scores_of(query, key, scale):
     return torch.matmul(query, key.transpose(2, 3)) * scale
 
 
+def capped(scores):
+    return torch.tanh(scores / 2.0) * 2.0
+
+
+def spread(value):
+    """Give the first two heads to all four, by turns or side by side."""
+    if DEFECT == "by-turns":
+        return value[:, :2].repeat(1, 2, 1, 1)
+    if DEFECT == "side-by-side":
+        return value[:, :2].repeat_interleave(2, dim=1)
+    return value
+
+
 def weights_of(scores, dtype):
     # torch's own softmax computes in float32 whatever it is given
     if DEFECT.startswith("softmax"):
@@ -42,7 +55,9 @@ def attention(module, query, key, value, attention_mask, scaling=None, dropout=0
         )
         return out.transpose(1, 2).contiguous(), None
     scores = scores_of(query, key, scaling * (1.0001 if DEFECT == "scale" else 1.0))
+    if DEFECT == "cap":
+        scores = capped(scores)
     mask = seen(query.shape[2])
     scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-    out = summed(weights_of(scores, query.dtype), value)
+    out = summed(weights_of(scores, query.dtype), spread(value))
     return out.transpose(1, 2).contiguous(), None
