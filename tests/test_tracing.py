@@ -268,6 +268,7 @@ def test_what_puts_elements_elsewhere_is_named_and_not_what_takes_them():
     assert (cause.candidate.op, cause.reference.op) == ("expand.default", "repeat.default")
     assert "puts elements elsewhere than repeat.default" in cause.headline
     assert "mul.Tensor in X.forward (x.py:9)" in cause.evidence[0]
+    assert cause.also == ()  # what feels it parts for this reason alone
 
 
 def by_hand(stack, out, *steps):

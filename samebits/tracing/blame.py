@@ -156,7 +156,7 @@ def cause(blamed: Blamed) -> Cause | None:
     kind, why = blamed.kind, list(blamed.why)
     candidate = _side(here, suspect) if suspect else Side(stack=_stack(here))
     reference = _side(there, counterpart) if counterpart else None
-    also = list(_also(here, suspect))
+    also = list(_also(here))
     if also and kind in STORED:
         why.append(
             "other places on the way part by themselves, too; no trace tells which of them matters"
@@ -220,8 +220,9 @@ def _place(side: Side) -> str:
     return f"{side.function} ({side.source.rpartition('/')[2]})" if side.function else "torch"
 
 
-def _also(view: View, first: Suspect | None) -> Iterator[str]:
-    others = [s for s in view.suspects if s != first]
+def _also(view: View) -> Iterator[str]:
+    """Yield the places behind the first that part by themselves."""
+    others = view.suspects[1:]
     seen: set[str] = set()
     for suspect in others:
         side = _side(view, suspect)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from samebits.trace import Cause, Look, Trace, Value
     from samebits.tracing.blame import Blamed
     from samebits.tracing.graph import Graph
+    from samebits.tracing.join import Suspect
 
 
 _MAY_BE_MEMORY = {"operation", "memory", "argument"}
@@ -34,8 +35,7 @@ def closer(
     if reference is not None and candidate is not None:
         updates["diffs"] = sourcediff.diffs(reference, candidate)
     if mine is not None and blamed.suspect is not None:
-        by_hand = cause.kind == "kernel" and not is_kernel(blamed.here.graph, blamed.suspect.op)
-        if blamed.suspect.source is None and not by_hand:
+        if _tells(cause, blamed, blamed.suspect):
             said, kind = _replayed(cause, blamed, mine)
             updates["replay"] = said
             one_input = cause.kind == "shape" and len(cause.candidate.inputs) == 1
@@ -51,6 +51,17 @@ def closer(
         if theirs is not None:
             evidence += _apart(blamed, theirs, mine, store)
     return cause.model_copy(update={**updates, "evidence": tuple(evidence)})
+
+
+def _tells(cause: Cause, blamed: Blamed, suspect: Suspect) -> bool:
+    """Return True if running the suspect again tells anything of it.
+
+    Pure layout computes nothing, and one step of attention by hand is not what the kernel is.
+    """
+    graph = blamed.here.graph
+    if suspect.source is not None or graph.is_layout(suspect.op):
+        return False
+    return cause.kind != "kernel" or is_kernel(graph, suspect.op)
 
 
 def _made_by(blamed: Blamed) -> list[str]:
