@@ -190,7 +190,7 @@ class Patient(Bench):
         wrong = self.mismatch(outputs) if model is self.loaded.model else ""
         return {"mismatch": f"watching changed it: {wrong}" if wrong else "", "seen": places.seen}
 
-    def _restores(self, names: frozenset[str]) -> bool:
+    def _restores(self, names: frozenset[str]) -> bool | None:
         if time.monotonic() > self._deadline:
             raise Spent
         chosen = [suspect for name, suspect in self._known.items() if name in names]
@@ -201,7 +201,7 @@ class Patient(Bench):
         except Exception as reason:  # noqa: BLE001  what does not run with the set put in is a result
             told |= {"same": 0, "of": len(self.asked["compared"]), "error": _first_line(reason)}
         self.tried.append(told)
-        return bool(told["same"] == told["of"] and told["of"])
+        return None if "error" in told else bool(told["same"] == told["of"] and told["of"])
 
     def _operated(self, model: Any, chosen: list[Suspect]) -> Fact:
         """Put the suspects in, run, and say how much of the donor's bytes comes out."""

@@ -19,6 +19,10 @@ MOST_GROUPS = 8
 """Suspects up to which each is tried by itself; of more, those of one kind are tried together."""
 
 
+_MOST_TOGETHER = 2
+"""Suspects of the sets that are tried where all together do not restore."""
+
+
 class Spent(Exception):  # noqa: N818  the end of the budget ends the search, and is no error
     """No more runs may be made."""
 
@@ -48,8 +52,9 @@ def grouped(kinds: Sequence[tuple[str, str]]) -> list[Set]:
 class Search:
     """Tries sets until the smallest that restores is known, or the budget is spent."""
 
-    def __init__(self, restores: Callable[[Set], bool], budget: int) -> None:
-        self.tried: dict[Set, bool] = {}
+    def __init__(self, restores: Callable[[Set], bool | None], budget: int) -> None:
+        """Take the oracle, whose None says that a set does not run, and how many runs it may make."""
+        self.tried: dict[Set, bool | None] = {}
         self.spent = False
         self._restores = restores
         self._budget = budget
@@ -75,18 +80,23 @@ class Search:
             if len(self.tried) >= self._budget:
                 raise Spent
             self.tried[chosen] = self._restores(chosen)
-        return self.tried[chosen]
+        return bool(self.tried[chosen])
 
     def _coarse(self, groups: list[Set]) -> list[Set] | None:
-        """Return the groups of a set that restores, the fewest that the budget could show."""
+        """Return the groups of a set that restores, the fewest that the budget could show.
+
+        All together are those that run at all; two that do not run alone may run as a pair.
+        """
         alone = [group for group in groups if self._try([group])]
         if alone:
             return [alone[0]]
-        if len(groups) < 2:
-            return None
-        found = self._without_needless(groups) if self._try(groups) else None
-        most = len(found) if found is not None else len(groups)
-        for size in range(2, most):
+        running = [group for group in groups if self.tried[group] is not None]
+        found = None
+        for together in (running, groups):
+            if found is None and len(together) > 1 and self._try(together):
+                found = self._without_needless(together)
+        most = len(found) if found is not None else _MOST_TOGETHER + 1
+        for size in range(2, min(most, len(groups))):
             for some in combinations(groups, size):
                 if self._try(some):
                     return list(some)

@@ -292,6 +292,14 @@ def test_other_prompts_begin_with_what_restored_the_first(tmp_path):
     assert found.unasked == ("llama/float32-sdpa@5.x: no",)
 
 
+def test_where_nothing_restores_the_first_the_others_are_not_tried(tmp_path):
+    patient = Process(left(PLAIN, Try(suspects=("inv_freq",), same=1, of=4, max_abs=2.0)))
+    found = graft(tmp_path, Process(DONOR), patient, [ASK, ASK.model_copy(update={"prompt": "x"})])
+    assert len(patient.jobs) == 1
+    assert found.more == ()
+    assert "was not tried" in found.unasked[0]
+
+
 # --- showing -----------------------------------------------------------------------------------
 
 

@@ -121,6 +121,17 @@ def test_two_causes_need_two_suspects():
     assert "swapping only s0 and s3 restores" in graft.headline
 
 
+def test_two_that_only_run_together_are_found_and_one_that_never_runs_spoils_nothing():
+    answers = {frozenset({"s0"}): None, frozenset({"s1"}): None, frozenset({"s0", "s1"}): True}
+    graft, _ = searched(("mask", "cache", "call"), lambda s: answers.get(s, False))
+    assert graft.smallest == ("s0", "s1")
+    needed, broken = {"s0", "s1", "s3"}, "s2"
+    oracle = lambda s: None if broken in s else needed <= s
+    graft, _ = searched(("config", "buffer", "mask", "cache"), oracle)
+    assert graft.smallest == ("s0", "s1", "s3")
+    assert graft.proof == "smallest"
+
+
 def test_a_suspect_that_breaks_what_another_one_mends_does_not_hide_it():
     graft, _ = searched(("buffer", "rope", "mask"), lambda s: {"s0", "s2"} == s)
     assert graft.smallest == ("s0", "s2")
@@ -138,8 +149,9 @@ def test_nothing_that_restores_is_said_plainly_with_how_far_it_brings_it():
     graft, _ = searched(("buffer", "rope"), lambda s: False)
     assert graft.smallest == ()
     assert graft.proof == "none"
-    assert "no set of the 2 suspects that was swapped restores" in graft.headline
-    assert "from 1 to 0.5 apart" in graft.headline
+    assert "no set of the 2 suspects restores" in graft.headline
+    assert "with s0 the logits are 0.5 apart instead of 1" in graft.headline
+    assert "not every set" not in graft.headline
     assert "code of the release" in graft.headline
 
 
@@ -157,7 +169,7 @@ def test_a_set_that_raised_restores_nothing():
 def test_a_spent_budget_is_said():
     graft, seeking = searched(("buffer", "rope", "mask", "call"), lambda s: False, budget=5)
     assert seeking.spent
-    assert "not all sets could be tried" in graft.headline
+    assert "not every set was tried" in graft.headline
 
 
 def refusing(*tried, names=("buffer", "rope")):
@@ -180,7 +192,7 @@ def test_what_could_not_be_put_in_is_no_evidence_and_is_said():
     other = Try(suspects=("s1",), same=2, of=4, first="short step 2", max_abs=0.25)
     graft = refusing(one, other)
     assert "s0 could not be put in" in graft.headline
-    assert "s1 brings the logits from 1 to 0.25 apart" in graft.headline
+    assert "with s1 the logits are 0.25 apart instead of 1" in graft.headline
     alone = refusing(one, names=("buffer",))
     assert alone.headline.startswith("what differs in the decode of prompt short cannot be swapped")
     assert "another shape" in alone.headline

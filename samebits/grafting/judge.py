@@ -93,14 +93,14 @@ def headline(best: Try | None, proof: Proof, patient: GraftFile) -> str:
     if not ran:
         error = next(run.error for run in patient.tried if run.error)
         return f"what differs in {where} cannot be swapped: {error}"
-    told = f"no set of {_kinds(patient.suspects)} that was swapped restores bit equality in {where}"
-    if patient.spent:
-        told += ", and not all sets could be tried"
-    left = _progress(patient.tried, max(ran, key=lambda run: len(run.suspects)))
+    told = f"no set of {_kinds(patient.suspects)} restores bit equality in {where}"
+    told += _progress(patient.tried, max(ran, key=lambda run: len(run.suspects)))
+    if len(patient.tried) < 2 ** len(patient.suspects):
+        told += "; not every set was tried"
     refused = [r.suspects[0] for r in patient.tried if len(r.suspects) == 1 and r.error]
     if refused:
-        left += f"; {_listed(refused)} could not be put in"
-    return f"{told}{left}: what is left lies in the code of the release, or in what could not be swapped"
+        told += f"; {_listed(refused)} could not be put in"
+    return f"{told}: what is left lies in the code of the release, or in what could not be swapped"
 
 
 def _progress(tried: Sequence[Try], full: Try) -> str:
@@ -112,8 +112,10 @@ def _progress(tried: Sequence[Try], full: Try) -> str:
     best = min(measured, key=lambda run: (run.max_abs or 0.0, len(run.suspects)))
     if best.max_abs is None or best.max_abs >= plain.max_abs:
         return " or brings it nearer"
+    if best.max_abs > plain.max_abs / 2:
+        return ""
     names = "all of them" if best is full and len(full.suspects) > 1 else _listed(best.suspects)
-    return f"; {names} brings the logits from {short(plain.max_abs)} to {short(best.max_abs)} apart"
+    return f"; with {names} the logits are {short(best.max_abs)} apart instead of {short(plain.max_abs)}"
 
 
 def _kinds(suspects: Sequence[GraftSuspect]) -> str:

@@ -23,13 +23,16 @@ Left = TypeVar("Left", DonorFile, GraftFile)
 
 VALUES_LIMIT = 64 << 20
 """Bytes up to which a tensor is kept to be put in elsewhere."""
-BUDGET = 60
-"""Sets that are run at most."""
+BUDGET = 48
+"""Sets that are run at most for the first prompt of a cell."""
+BUDGET_ELSEWHERE = 24
+"""The same for a prompt that what restored the first does not restore."""
 SECONDS = 120.0
 """After which no further set is begun."""
 MOST_QUESTIONS = 6
 """Prompts and decodes of one cell that are asked."""
 THREADS = 1
+NOTHING_RESTORES = "what differs elsewhere was not tried, as nothing restores this"
 NO_RESULT = "a process left no result"
 
 
@@ -59,6 +62,9 @@ class Grafter:
         found: list[Graft] = []
         reasons: dict[str, None] = {}
         for ask in asked.asks[:MOST_QUESTIONS]:
+            if found and not found[0].smallest:
+                reasons[NOTHING_RESTORES] = None
+                break
             hint = found[0].smallest if found else ()
             told = await self._ask(subject, reference, candidate, ask, hint)
             if isinstance(told, str):
@@ -99,7 +105,7 @@ class Grafter:
     ) -> GraftFile | None:
         asked = ask.model_dump(mode="json", exclude={"donor_expected"})
         asked |= {"role": "patient", "donor": str(donor), "hint": list(hint)}
-        asked |= {"budget": BUDGET, "seconds": SECONDS}
+        asked |= {"budget": BUDGET_ELSEWHERE if hint else BUDGET, "seconds": SECONDS}
         path = self._path(subject, party, asked | {"donor": donor.stem})
         return await self._made(subject, party, asked, path, GraftFile)
 

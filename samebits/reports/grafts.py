@@ -32,7 +32,7 @@ def grafts_of(cell: CellResult) -> Markdown:
             bullets(
                 [
                     *(prose(more.headline) for more in others),
-                    *(fill("not tried elsewhere: {}", reason) for reason in graft.unasked),
+                    *(prose(reason) for reason in graft.unasked),
                 ]
             ),
             *(_folded(one) for one in (graft, *others)),
