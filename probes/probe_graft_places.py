@@ -141,8 +141,19 @@ class Places:
 
         def applied(*args: Any, **kwargs: Any) -> Any:
             bound = signature.bind(*args, **kwargs)
-            tables = {part: bound.arguments[part] for part in ("cos", "sin")}
-            bound.arguments.update(self._pass(ROPE, tables))
+            given = bound.arguments
+            tables = {part: given[part] for part in ("cos", "sin")}
+            ids = given.get("position_ids")
+            if ids is None or tables["cos"].ndim != 2:
+                given.update(self._pass(ROPE, tables))
+                return function(*bound.args, **bound.kwargs)
+            # a table of all positions, from which the function takes its rows by itself
+            taken = {part: table[ids] for part, table in tables.items()}
+            put = self._pass(ROPE, taken)
+            if put is not taken:
+                given.update({part: rows.flatten(0, -2) for part, rows in put.items()})
+                n = given["cos"].shape[0]
+                given["position_ids"] = torch.arange(n, device=ids.device).reshape(ids.shape)
             return function(*bound.args, **bound.kwargs)
 
         return applied
@@ -210,7 +221,9 @@ class _Calls(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the ho
 
 
 def _are_integers(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.dtype in {torch.int64, torch.int32}
+    """Return True for positions; a tensor without axes is a length."""
+    integers = {torch.int64, torch.int32}
+    return isinstance(value, torch.Tensor) and value.dtype in integers and value.ndim > 0
 
 
 def _applying(model: torch.nn.Module) -> Iterator[tuple[Parts, str, Any]]:

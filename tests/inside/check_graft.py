@@ -196,3 +196,46 @@ def test_a_cache_is_known_by_its_layers_and_a_plain_one_by_one_name():
     plain.update(torch.ones(1, 1, 1, 1), torch.ones(1, 1, 1, 1), 0)
     assert probe_forks.cache_kinds(plain) == ["DynamicLayer"]
     assert probe_forks.cache_kinds(None) == ["NoneType"]
+
+
+def apply_rotary_rows(q, cos, sin, position_ids=None):
+    if position_ids is not None:
+        cos, sin = cos[position_ids], sin[position_ids]
+    return q * cos + q * sin
+
+
+class Turning(torch.nn.Module):
+    """Applies rows of a table, or a table of all positions and the places in it."""
+
+    def __init__(self, whole, shift=0.0):
+        super().__init__()
+        self.whole = whole
+        self.table = torch.arange(12.0).reshape(6, 2) + shift
+
+    def forward(self, q):
+        if self.whole:
+            ids = torch.tensor([[2, 3, 4]])
+            return apply_rotary_rows(q, self.table, self.table, position_ids=ids)
+        return apply_rotary_rows(q, self.table[None, 2:5], self.table[None, 2:5])
+
+
+def test_rows_of_cos_and_sin_are_put_in_whether_they_are_cut_before_or_inside():
+    q = torch.randn(1, 3, 2)
+    tables = {}
+    for whole in (True, False):
+        with places.Places(config(Turning(whole)), lambda t: {"tensor": t}) as found:
+            wanted = Turning(whole)(q)
+        (tables[whole],) = found.seen[places.ROPE]
+    assert tables[True]["cos"]["tensor"].equal(tables[False]["cos"]["tensor"])
+    given = {part: fact["tensor"] for part, fact in tables[True].items()}
+    for whole in (True, False):
+        patient = config(Turning(whole, shift=0.5))
+        with places.Places(patient, None, {places.ROPE: [given]}):
+            assert patient(q).equal(wanted)
+        assert not patient(q).equal(wanted)
+
+
+def test_a_length_is_no_position():
+    assert not places._are_integers(torch.tensor(7))
+    assert places._are_integers(torch.tensor([7]))
+    assert not places._are_integers(torch.tensor([7.0]))
