@@ -328,7 +328,7 @@ def test_a_cell_without_a_graft_shows_nothing():
 
 def test_the_sentence_stands_above_every_set_that_was_tried():
     text = shown.grafts_of(cell(told()))
-    assert text.startswith("**Swapped:** swapping only ")
+    assert text.startswith("**What restores it:** swapping only ")
     assert "1 set tried" in text
     assert "| `inv_freq` | restores | 4 of 4 |" in " ".join(text.split())
     assert "first model.layers.0; logits 2 apart" in text

@@ -26,7 +26,7 @@ def grafts_of(cell: CellResult) -> Markdown:
     also = join((_where(more) for more in same), "; ")
     return page(
         [
-            fill("**Swapped:** {}.", graft.headline),
+            fill("**What restores it:** {}.", graft.headline),
             fill("The same restores it in {}.", also) if same else EMPTY,
             fill("Also alone: {}.", join(map(code, graft.others))) if graft.others else EMPTY,
             bullets(
