@@ -292,6 +292,14 @@ def test_other_prompts_begin_with_what_restored_the_first(tmp_path):
     assert found.unasked == ("llama/float32-sdpa@5.x: no",)
 
 
+def test_prompts_beyond_the_first_few_are_said_not_to_be_tried(tmp_path):
+    asks = [ASK.model_copy(update={"prompt": f"p{n}"}) for n in range(8)]
+    patient = Process(PATIENT)
+    found = graft(tmp_path, Process(DONOR), patient, asks)
+    assert len(patient.jobs) == 6
+    assert found.unasked == ("2 more prompts were not tried",)
+
+
 def test_where_nothing_restores_the_first_the_others_are_not_tried(tmp_path):
     patient = Process(left(PLAIN, Try(suspects=("inv_freq",), same=1, of=4, max_abs=2.0)))
     found = graft(tmp_path, Process(DONOR), patient, [ASK, ASK.model_copy(update={"prompt": "x"})])

@@ -73,6 +73,8 @@ class Grafter:
                 found.append(told)
         if not found:
             return "; ".join(reasons)
+        if len(asked.asks) > MOST_QUESTIONS:
+            reasons[f"{len(asked.asks) - MOST_QUESTIONS:,} more prompts were not tried"] = None
         return found[0].model_copy(update={"more": tuple(found[1:]), "unasked": tuple(reasons)})
 
     async def _ask(
