@@ -45,10 +45,10 @@ class Evidence:
         """Note what the rotary modules return during one forward."""
         self._facts = {"rotary": [], "attention": [], "eager_logits": None}
         self._bytes = 0
+        names = {id(module): name for name, module in self._model.named_modules()}
         hooks = [
-            module.register_forward_hook(self._hook(name), with_kwargs=True)
-            for name, module in self._model.named_modules()
-            if _ROTARY.search(type(module).__name__) and not list(module.children())
+            module.register_forward_hook(self._hook(names[id(module)]), with_kwargs=True)
+            for module in rotary_modules(self._model)
         ]
         if not hooks:
             self.skip("rotary", "no module of the model is a rotary embedding")
@@ -135,6 +135,15 @@ class Evidence:
             return self._keeper.ref(tensor, keep=keep)
         except NotHashable:
             return None
+
+
+def rotary_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """Return the modules that compute cos and sin, however many layers share them."""
+    return [
+        module
+        for module in model.modules()
+        if _ROTARY.search(type(module).__name__) and not list(module.children())
+    ]
 
 
 def _parts(tables: list[torch.Tensor], given: list[torch.Tensor]) -> list[str]:

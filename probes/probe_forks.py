@@ -256,6 +256,31 @@ def placement(model: Any, past: int, mask: torch.Tensor) -> dict[str, torch.Tens
     return known
 
 
+def cache_kinds(cache: Any) -> list[str]:
+    """Return what a cache is made of: the classes of its layers, or its own before it had layers.
+
+    4.56 brought layers; made with a config, DynamicCache has sliding ones, too, since 4.57.
+    """
+    layers = getattr(cache, "layers", None)
+    if layers is None:
+        name = type(cache).__name__
+        return ["DynamicLayer" if name == "DynamicCache" else name]
+    kinds = {type(layer).__name__ for layer in layers}
+    grows = getattr(cache, "layer_class_to_replicate", None)
+    return sorted(kinds or ({grows.__name__} if grows is not None else set()))
+
+
+def head_keyword(model: Any) -> str | None:
+    """Return forward's keyword for how many last positions the head computes; None without one.
+
+    ``num_logits_to_keep`` through 4.49, ``logits_to_keep`` later.
+    """
+    names = ("logits_to_keep", "num_logits_to_keep")
+    found = next((name for name in names if accepts(model, name)), None)
+    _take("positions of the head", found or "all")
+    return found
+
+
 def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
     """Return a cache's tensors by name: keys and values, convolution and recurrent states.
 

@@ -118,6 +118,28 @@ def from_pretrained(model_class: Any, source: Source, seed: int) -> tuple[Any, d
     return model.to(source.device).eval(), info
 
 
+def loaded_with(
+    loaded: Loaded, source: Source, options: dict[str, Any], fields: dict[str, Any]
+) -> Any:
+    """Return the model loaded once more, with other options and other values of config fields."""
+    arguments = source.arguments() | {forks.dtype_keyword(): getattr(torch, source.dtype)}
+    if source.attention != "default":
+        arguments["attn_implementation"] = source.attention
+    config = copy.deepcopy(loaded.config)
+    for path, value in fields.items():
+        *inner, name = path.split(".")
+        owner = config
+        for part in inner:
+            owner = owner[part] if isinstance(owner, dict) else getattr(owner, part)
+        if isinstance(owner, dict):
+            owner[name] = value
+        else:
+            setattr(owner, name, value)
+    torch.manual_seed(0)
+    model = type(loaded.model).from_pretrained(source.where, config=config, **(arguments | options))
+    return model.to(source.device).eval()
+
+
 def fresh_twin(model: Any, config: Any, source: Source) -> dict[str, torch.Tensor]:
     """Return the parameters and buffers of the same class made from the config alone."""
     torch.manual_seed(1)

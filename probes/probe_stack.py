@@ -64,6 +64,11 @@ def perform(job: Job) -> None:
 
         probe_trace_job.run(job)
         return
+    if job["kind"] == "graft":
+        import probe_graft  # noqa: PLC0415
+
+        probe_graft.run(job)
+        return
     import probe_cell  # noqa: PLC0415
 
     try:
@@ -266,6 +271,7 @@ def _import_everything() -> dict[str, Any]:
     import probe_build  # noqa: F401, PLC0415
     import probe_cell  # noqa: F401, PLC0415
     import probe_crossing  # noqa: F401, PLC0415
+    import probe_graft  # noqa: F401, PLC0415
     import probe_ladder  # noqa: F401, PLC0415
     import probe_trace_job  # noqa: F401, PLC0415
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from samebits.capture import Failure, Skip
 from samebits.finding import Finding, Step
+from samebits.graft import Graft
 from samebits.ladder import Ladder
 from samebits.record import Record
 from samebits.tensor import TensorRef
@@ -144,6 +145,8 @@ class CellResult(Record):
     """What the precision ladder says of a cell that differs; None: it was not asked."""
     cause: Cause | None = None
     """Where it parts from its reference, as a trace of both shows it; None: none was found."""
+    graft: Graft | None = None
+    """Which pieces of the reference give it the reference's bytes; None: nothing was swapped."""
     failure: Failure | None = None
     absent: str | None = None
     unstable: tuple[str, ...] = ()

@@ -18,6 +18,7 @@ from samebits.capture import AttentionSignal
 from samebits.comparison import CellResult
 from samebits.finding import Finding
 from samebits.fingerprint import digest_of
+from samebits.graft import Graft
 from samebits.invariant import InvariantsSignal
 from samebits.ledger import Identity, changed
 from samebits.provenance import IntegritySignal
@@ -40,7 +41,7 @@ FORMAT_VERSION: Literal[1] = 1
 CaptureFiles = dict["CellId", tuple["Path", "Path"]]
 """Where both runs of each cell of a row leave their captures."""
 
-_KINDS = {"captures", "ladders", "traces"}
+_KINDS = {"captures", "ladders", "traces", "grafts"}
 """Folders of work whose files lie below model and variant, so that they name the row they are of."""
 
 
@@ -62,6 +63,8 @@ class KeptRow(Record):
     integrity: dict[str, IntegritySignal]
     causes: dict[str, Cause | str] = Field(default_factory=dict)
     """stack -> where it starts, or why no trace says it; of the cells that were traced."""
+    grafts: dict[str, Graft | str] = Field(default_factory=dict)
+    """stack -> which pieces of the reference restore it, or why none was tried; of the cells asked."""
     findings: dict[str, tuple[Finding, ...]] = Field(default_factory=dict)
     """stack -> what the rules say, given what crossed into its cell."""
     crossings: str = ""

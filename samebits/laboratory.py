@@ -19,6 +19,7 @@ from samebits.crossings import Crosser, Party, Subject, rows_to_cross
 from samebits.environment import probe_environment
 from samebits.errors import PatchError, StackError, nearest
 from samebits.fingerprint import digest_of_file, machine_fingerprint
+from samebits.grafting.runner import Grafter
 from samebits.ladders import Climber
 from samebits.ledger import Ledger
 from samebits.probing import PROBES, StackProcess, start_process, tail
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     from samebits.capture import Capture
     from samebits.crossing import CrossingsReport
+    from samebits.graft import Graft
+    from samebits.grafting.asking import Asked as ToGraft
     from samebits.ladder import LadderFile
     from samebits.laddering.asking import Ask
     from samebits.matrix import Matrix, ModelSpec, StackSpec
@@ -123,6 +126,7 @@ class Laboratory:
         self._shelf = Checkpoints(root, Path(matrix.path).parent, maker, ledger=noted)
         self._runner = CellRunner(root, store, *told, fresh=fresh, sweep=sweep, ledger=noted)
         self._tracer = Tracer(root, store, *told, fresh=fresh, ledger=noted)
+        self._grafter = Grafter(root, *told, fresh=fresh, ledger=noted)
         self._climber = Climber(root, *told, fresh=fresh, ledger=noted)
         self._crosser = Crosser(root, store, *told, fresh=fresh, ledger=noted)
         self._processes: dict[str, StackProcess] = {}
@@ -210,13 +214,32 @@ class Laboratory:
         return {cell: task.result() for cell, task in tasks.items()}
 
     async def _cause(self, cell: CellId, asked: Asked) -> Cause | str:
+        return await self._tracer.cause(*await self._pair(cell, asked.reference), asked)
+
+    async def grafts(self, asked: Mapping[CellId, ToGraft]) -> dict[CellId, Graft | str]:
+        """Return which pieces of their references give cells the same bytes, or why none was tried."""
+        if asked:
+            self._progress.note(
+                f"grafts: pieces of the reference are put into {len(asked):,} cells"
+            )
+        async with asyncio.TaskGroup() as group:
+            tasks = {c: group.create_task(self._graft(c, ask)) for c, ask in asked.items()}
+        return {cell: task.result() for cell, task in tasks.items()}
+
+    async def _graft(self, cell: CellId, asked: ToGraft) -> Graft | str:
+        return await self._grafter.graft(*await self._pair(cell, asked.reference), asked)
+
+    async def _pair(
+        self, cell: CellId, reference: CellId
+    ) -> tuple[tracing.Subject, tracing.Party, tracing.Party]:
+        """Return what both cells are of, and what runs the reference and the cell."""
         checkpoint = await asyncio.shield(self._made[cell.model])
         subject = tracing.Subject(self._matrix.model(cell.model), checkpoint)
-        parties = [
+        one, other = (
             tracing.Party(of, self.stacks[of.stack], self._processes[of.stack])
-            for of in (asked.reference, cell)
-        ]
-        return await self._tracer.cause(subject, parties[0], parties[1], asked)
+            for of in (reference, cell)
+        )
+        return subject, one, other
 
     async def cross(self) -> tuple[CrossingsReport, ...]:
         """Save each model in every stack that was observed, and load that in every other one."""

@@ -16,6 +16,7 @@ from samebits.environment import shown
 from samebits.findings import registry
 from samebits.findings.case import Case
 from samebits.fingerprint import digest_of, digest_of_file
+from samebits.grafting.asking import grafts_of, with_graft
 from samebits.keptrows import KeptRow, KeptRows
 from samebits.laboratory import Laboratory, outcome
 from samebits.plan import Selection, plan, reproduce
@@ -101,7 +102,7 @@ async def run_matrix(
         runs = await laboratory.observe(None if order.fresh else kept.find)
         crossings = await laboratory.cross()
         rows = await _compared(order, planned, laboratory, runs, store, kept)
-        rows = await _explained(order, planned, matrix, laboratory, runs, rows)
+        rows = await _explained(order, planned, matrix, laboratory, runs, rows, store)
     finally:
         await laboratory.close()
         shown_progress.close()
@@ -154,8 +155,9 @@ async def _explained(
     laboratory: Laboratory,
     runs: Mapping[CellId, diagnose.Runs],
     rows: list[KeptRow],
+    store: Store,
 ) -> list[KeptRow]:
-    """Return the rows with the causes of those cells whose cause somebody will ask for."""
+    """Return the rows with causes and grafts of those cells whose cause somebody will ask for."""
     results = [result for about in rows for result in about.results]
     traced = None if order.causes else _unexplained(results, matrix)
     known = {
@@ -165,10 +167,18 @@ async def _explained(
         if result.cell.stack in about.causes
     }
     found = await causes_of(results, runs, laboratory.causes, traced, known)
+    swapped = {
+        result.cell: about.grafts[result.cell.stack]
+        for about in rows
+        for result in about.results
+        if result.cell.stack in about.grafts
+    }
+    grafts = await grafts_of(results, runs, store, laboratory.grafts, traced, swapped)
     return [
         about.model_copy(
             update={
                 "causes": {c.stack: found[c] for c in row.cells if c in found},
+                "grafts": {c.stack: grafts[c] for c in row.cells if c in grafts},
             }
         )
         for row, about in zip(planned.rows, rows, strict=True)
@@ -339,24 +349,30 @@ def _settled(
     into = {cell.stack: _into(cell, crossings) for cell in row.cells}
     crossed = digest_of({s: [c.model_dump(mode="json") for c in told] for s, told in into.items()})
     before = kept.known(row)
-    told, causes = {}, about.causes
+    told, causes, grafts = {}, about.causes, about.grafts
     if before is not None and before.crossings == crossed:
-        if causes.items() <= before.causes.items():
+        known_before = before.grafts.items()
+        if causes.items() <= before.causes.items() and grafts.items() <= known_before:
             return about
         told = before.findings
     told = told or {r.cell.stack: _named(r, runs, crossings) for r in about.results}
-    known = before.causes if before is not None else {}
-    more = {"findings": told, "crossings": crossed, "causes": known | causes}
+    more = {"findings": told, "crossings": crossed, "causes": causes, "grafts": grafts}
+    if before is not None:
+        more |= {"causes": before.causes | causes, "grafts": before.grafts | grafts}
     settled = kept.keep(row, about.model_copy(update=more))
-    return settled.model_copy(update={"causes": {s: settled.causes[s] for s in causes}})
+    asked = {
+        "causes": {s: settled.causes[s] for s in causes},
+        "grafts": {s: settled.grafts[s] for s in grafts},
+    }
+    return settled.model_copy(update=asked)
 
 
 def _with_all(about: KeptRow) -> Iterator[CellResult]:
-    """Yield the results of a row with causes and findings."""
+    """Yield the results of a row with causes, grafts and findings."""
     for result in about.results:
         cause, stack = about.causes.get(result.cell.stack), result.cell.stack
         named = result.model_copy(update={"findings": about.findings.get(stack, ())})
-        yield with_cause(named, cause)
+        yield with_graft(with_cause(named, cause), about.grafts.get(stack))
 
 
 def _stack(stack_id: str, matrix: Matrix, laboratory: Laboratory) -> StackReport:

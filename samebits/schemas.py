@@ -15,6 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from samebits.capture import Capture
 from samebits.crossing import CrossingsFile, SavedModel
 from samebits.document import Report
+from samebits.graft import DonorFile, GraftFile
 from samebits.ladder import LadderFile
 from samebits.matrixfile import MatrixFile
 from samebits.trace import Trace
@@ -33,6 +34,8 @@ _SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "crossings.schema.json": (CrossingsFile, "what one stack makes of a model that others saved"),
     "ladder.schema.json": (LadderFile, "what one cell leaves on the precision ladder"),
     "trace.schema.json": (Trace, "every operation of one prompt of one cell"),
+    "donor.schema.json": (DonorFile, "what one cell leaves for another to be given"),
+    "graft.schema.json": (GraftFile, "the sets of suspects that were put into one cell"),
     "report.schema.json": (Report, "report.json"),
 }
 

@@ -18,6 +18,7 @@ from samebits.reports.causes import causes_of
 from samebits.reports.changes import changes
 from samebits.reports.failures import looked_up
 from samebits.reports.figures import rounded_ulp
+from samebits.reports.grafts import grafts_of
 from samebits.reports.hunt import hunt
 from samebits.reports.ladder import ladder_of
 from samebits.reports.outcomes import outcome, sharing, verdict_word
@@ -87,6 +88,7 @@ def _outcome(
             _per_stack(shared, story, hunt),
             _per_stack(shared, story, ladder_of),
             _per_stack(shared, story, causes_of),
+            _per_stack(shared, story, grafts_of),
             _relative(shared),
             signal_table(cell),
             tensor_tables(cell),

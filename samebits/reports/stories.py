@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from samebits.reports.blocks import bullets, heading, link, page
 from samebits.reports.causes import cause_in_short
 from samebits.reports.figures import count
+from samebits.reports.grafts import graft_in_short
 from samebits.reports.names import page_path
 from samebits.reports.outcomes import QUIET, sharing, stories, told
 from samebits.reports.rows import expectation, in_full, timeline
@@ -116,6 +117,8 @@ def _place_line(shared: Shared, story: Story) -> Markdown:
     said = fill("{} {}: {}", _where(shared, story), words, clip(told(cell), 300))
     if start := cause_in_short(cell):
         said = fill("{}; it starts with {}", said, start)
+    if restored := graft_in_short(cell):
+        said = fill("{}; {}", said, restored)
     growth = growth_line(cell)
     return fill("{}; {}", said, growth) if growth else said
 

@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "probes"))
 def load(path):
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 

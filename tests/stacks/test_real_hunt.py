@@ -71,6 +71,8 @@ def test_a_buffer_that_5_x_never_writes_is_hunted_down(cells):
     for suspect in ("rope's cos and sin", "query, key and value"):
         assert found[suspect].status == "follows"
         assert "the same at position 0, other bytes from position 1 on" in found[suspect].what
+    assert cell.graft.proof == "alone"
+    assert cell.graft.smallest[0].endswith("inv_freq")
 
 
 def test_a_name_that_moved_is_shown_with_where_it_is_now(cells):

@@ -79,6 +79,15 @@ def test_one_ulp_of_one_activation_is_found_and_its_layer_named(cells):
     assert "(1 ULP)" in cell.first.what
 
 
+def test_what_restores_a_planted_defect_is_the_defect_or_nothing(cells):
+    graft = cells["weight-bit", "5.x"].graft
+    assert (graft.smallest, graft.proof) == (("layers.1.proj.weight",), "alone")
+    assert [more.smallest for more in graft.more] == [graft.smallest] * len(graft.more)
+    assert cells["unwritten", "5.x"].graft.smallest == ("layers.1.scale",)
+    assert cells["one-ulp", "5.x"].graft.smallest == ()
+    assert cells["healthy", "5.x"].graft is None
+
+
 def test_minus_zero_is_other_bits(cells):
     cell = cells["minus-zero", "5.x"]
     assert cell.verdict == "differs"

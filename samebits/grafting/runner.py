@@ -1,0 +1,195 @@
+"""Runs donor and patient of a pair; what they leave is kept like captures."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import ValidationError
+
+from samebits.fingerprint import digest_of
+from samebits.graft import DonorFile, GraftFile
+from samebits.grafting import judge
+from samebits.ledger import Ledger
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from samebits.graft import Graft
+    from samebits.grafting.asking import Ask, Asked
+    from samebits.tracing.runner import Party, Subject
+
+Left = TypeVar("Left", DonorFile, GraftFile)
+
+VALUES_LIMIT = 64 << 20
+"""Bytes up to which a tensor is kept to be put in elsewhere."""
+BUDGET = 48
+"""Sets that are run at most for the first prompt of a cell."""
+BUDGET_ELSEWHERE = 24
+"""The same for a prompt that what restored the first does not restore."""
+SECONDS = 120.0
+"""After which no further set is begun."""
+MOST_QUESTIONS = 6
+"""Prompts and decodes of one cell that are asked."""
+THREADS = 1
+NOTHING_RESTORES = "what differs elsewhere was not tried, as nothing restores this"
+NO_RESULT = "a process left no result"
+
+
+class Grafter:
+    """Runs donors, once for all that ask them the same, and patients."""
+
+    def __init__(
+        self,
+        root: Path,
+        probes: str,
+        machine: str,
+        *,
+        fresh: bool = False,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._ledger = ledger or Ledger()
+        self._root = root
+        self._probes = probes
+        self._machine = machine
+        self._fresh = fresh
+        self._running: dict[Path, asyncio.Task[DonorFile | None]] = {}
+
+    async def graft(
+        self, subject: Subject, reference: Party, candidate: Party, asked: Asked
+    ) -> Graft | str:
+        """Return what swapping pieces of the reference into the candidate shows, or why nothing."""
+        found: list[Graft] = []
+        reasons: dict[str, None] = {}
+        for ask in asked.asks[:MOST_QUESTIONS]:
+            if found and not found[0].smallest:
+                reasons[NOTHING_RESTORES] = None
+                break
+            hint = found[0].smallest if found else ()
+            told = await self._ask(subject, reference, candidate, ask, hint)
+            if isinstance(told, str):
+                reasons[told] = None
+            else:
+                found.append(told)
+        if not found:
+            return "; ".join(reasons)
+        if len(asked.asks) > MOST_QUESTIONS:
+            reasons[f"{len(asked.asks) - MOST_QUESTIONS:,} more prompts were not tried"] = None
+        return found[0].model_copy(update={"more": tuple(found[1:]), "unasked": tuple(reasons)})
+
+    async def _ask(
+        self,
+        subject: Subject,
+        reference: Party,
+        candidate: Party,
+        ask: Ask,
+        hint: tuple[str, ...],
+    ) -> Graft | str:
+        path = self._path(subject, reference, self._of_donor(ask))
+        donor = await self._donor(subject, reference, ask, path)
+        if donor is None or (reason := _useless(donor)):
+            return NO_RESULT if donor is None else reason
+        patient = await self._patient(subject, candidate, ask, hint, path)
+        if patient is None or (reason := _useless(patient)):
+            return NO_RESULT if patient is None else reason
+        return judge.graft(donor, patient)
+
+    async def _donor(
+        self, subject: Subject, party: Party, ask: Ask, path: Path
+    ) -> DonorFile | None:
+        if path not in self._running:
+            made = self._made(subject, party, self._of_donor(ask), path, DonorFile)
+            self._running[path] = asyncio.create_task(made)
+        return await asyncio.shield(self._running[path])
+
+    async def _patient(
+        self, subject: Subject, party: Party, ask: Ask, hint: tuple[str, ...], donor: Path
+    ) -> GraftFile | None:
+        asked = ask.model_dump(mode="json", exclude={"donor_expected"})
+        asked |= {"role": "patient", "donor": str(donor), "hint": list(hint)}
+        asked |= {"budget": BUDGET_ELSEWHERE if hint else BUDGET, "seconds": SECONDS}
+        path = self._path(subject, party, asked | {"donor": donor.stem})
+        return await self._made(subject, party, asked, path, GraftFile)
+
+    def _of_donor(self, ask: Ask) -> dict[str, Any]:
+        return {
+            "role": "donor",
+            "prompt": ask.prompt,
+            "what": ask.what,
+            "forced": {row: list(ids) for row, ids in ask.forced.items()},
+            "expected": list(ask.donor_expected),
+            "weights": [there for there, _ in ask.weights],
+        }
+
+    async def _made(
+        self, subject: Subject, party: Party, asked: dict[str, Any], path: Path, kind: type[Left]
+    ) -> Left | None:
+        self._ledger.file(path)
+        kept = None if self._fresh or not subject.checkpoint.pinned else _read(path, kind)
+        if kept is not None and not (kept.failure and kept.failure.may_be_the_machine):
+            return kept
+        path.unlink(missing_ok=True)
+        await party.process.run(self._job(subject, party, asked, path))
+        self._ledger.file(path)
+        made = _read(path, kind)
+        if made is None or (made.failure and made.failure.may_be_the_machine):
+            reason = f"{party.cell} left nothing of a graft, or failed as a machine may"
+            self._ledger.unsettle(reason, str(party.cell))
+        return made
+
+    def _path(self, subject: Subject, party: Party, asked: dict[str, Any]) -> Path:
+        checkpoint, cell = subject.checkpoint, party.cell
+        key = digest_of(
+            {
+                "cell": str(cell),
+                "stack": party.stack.lock_digest,
+                "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
+                "trust_remote_code": subject.model.trust_remote_code,
+                "prompts": {n: p.model_dump() for n, p in subject.model.prompts.items()},
+                "asked": asked,
+                "probes": self._probes,
+                "machine": self._machine,
+                "threads": THREADS,
+            }
+        )
+        folder = self._root / "grafts" / cell.model / str(cell.variant) / cell.stack
+        return folder / f"{key[:16]}.json"
+
+    def _job(
+        self, subject: Subject, party: Party, asked: dict[str, Any], path: Path
+    ) -> dict[str, Any]:
+        model, checkpoint = subject.model, subject.checkpoint
+        return {
+            "kind": "graft",
+            "cell": party.cell.model_dump(mode="json"),
+            "threads": THREADS,
+            "timeout": max(model.timeout, 2 * SECONDS),
+            "log": str(path.with_suffix(".log")),
+            "model": {
+                "source": checkpoint.source,
+                "revision": checkpoint.revision,
+                "trust_remote_code": model.trust_remote_code,
+                "prompts": {
+                    name: prompt.model_dump(mode="json", exclude_none=True)
+                    for name, prompt in model.prompts.items()
+                },
+            },
+            "store": {"root": str(self._root), "limit": VALUES_LIMIT},
+            "graft": {**asked, "result": str(path)},
+        }
+
+
+def _useless(left: DonorFile | GraftFile) -> str:
+    """Return why nothing can be made of what was left; '' if something can."""
+    if left.failure is not None:
+        first = left.failure.message.partition("\n")[0]
+        return f"{left.cell}: {left.failure.type}: {first}"
+    return f"{left.cell}: {left.mismatch}" if left.mismatch else ""
+
+
+def _read(path: Path, kind: type[Left]) -> Left | None:
+    """Return what lies at ``path``; None if it is missing, torn or of another format."""
+    try:
+        return kind.model_validate_json(path.read_text("utf-8"))
+    except (OSError, ValidationError):
+        return None

@@ -1,0 +1,241 @@
+"""probe_graft_*: what is put in lies where it should, and what does not fit is refused."""
+
+import probe_graft_places as places
+import probe_graft_state as state
+import torch
+
+SDPA = torch.nn.functional.scaled_dot_product_attention
+
+
+class Tiny(torch.nn.Module):
+    """A model with everything that can be given."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.proj = torch.nn.Linear(6, 6)
+        self.register_buffer("table", torch.linspace(0, 1, 6), persistent=False)
+        self.scale = 0.5
+        self.plain = torch.ones(2)
+
+    def forward(self, x):
+        return self.proj(x * self.table) * self.scale
+
+
+def kept(tensor):
+    return {"sum": float(tensor.detach().double().sum())}
+
+
+def test_a_survey_knows_tensors_attributes_and_places():
+    class Config:
+        _attn_implementation = "sdpa"
+
+    model = Tiny()
+    model.config = Config()
+    found = state.survey(model, kept, ["proj.weight", "no.such"])
+    assert set(found["weights"]) == {"proj.weight"}
+    assert set(found["buffers"]) == {"table"}
+    assert found["attributes"]["scale"] == {"plain": 0.5, "type": "float"}
+    assert found["attributes"]["plain"] == {"tensor": {"sum": 2.0}}
+    assert found["memory"]["proj.weight"][0] == model.proj.weight.data_ptr() % 64
+    assert found["attention"] == "sdpa"
+    assert found["experts"] is None
+
+
+def test_numbers_are_written_where_the_old_ones_lie_and_other_shapes_replace_them():
+    model = Tiny()
+    place = model.proj.weight.data_ptr()
+    with torch.no_grad():
+        state.put_tensor(model, "proj.weight", torch.full((6, 6), 2.0))
+        state.put_tensor(model, "table", torch.ones(3))
+        state.put_tensor(model, "plain", torch.zeros(4))
+    assert model.proj.weight.data_ptr() == place
+    assert model.proj.weight[0, 0] == 2.0
+    assert model.table.shape == (3,)
+    assert "table" in dict(model.named_buffers())
+    assert model.plain.shape == (4,)
+    try:
+        state.put_tensor(model, "proj.nothing", torch.ones(1))
+    except places.Unfit as reason:
+        assert "there is no proj.nothing" in str(reason)
+    else:
+        msg = "it was put nowhere"
+        raise AssertionError(msg)
+
+
+def test_parameters_move_to_the_places_that_are_asked_for_and_keep_their_numbers():
+    model = Tiny()
+    before = model.proj.weight.clone()
+    shape, strides = [6, 6], [6, 1]
+    for behind in (4, 0, 60, 32):
+        state.put_memory(model, {"proj.weight": [behind, shape, strides], "other": [4, [1], [1]]})
+        assert model.proj.weight.data_ptr() % 64 == behind
+        assert model.proj.weight.equal(before)
+    state.put_memory(model, {"proj.weight": [4, [3, 3], [3, 1]]})
+    assert model.proj.weight.data_ptr() % 64 == 32
+
+
+def test_a_factor_goes_to_the_name_that_the_module_has():
+    model = Tiny()
+    model.attention_scaling, model.sliding_attention_scaling = 1.0, 1.0
+    state.put_scaling(model, "inv_freq", 2.0)
+    state.put_scaling(model, "sliding_inv_freq", 3.0)
+    assert (model.attention_scaling, model.sliding_attention_scaling) == (2.0, 3.0)
+
+
+class Attending(torch.nn.Module):
+    """Calls the kernel as one release does, on keys that two heads share."""
+
+    def __init__(self, packed, mask=None):
+        super().__init__()
+        self.packed, self.mask = packed, mask
+        torch.manual_seed(2)
+        self.query, self.key = torch.randn(2, 4, 1, 8), torch.randn(2, 2, 5, 8)
+
+    def forward(self):
+        query, key, mask = self.query, self.key, self.mask
+        if self.packed:
+            query = query.reshape(2, 2, 2, 8)
+            mask = mask if mask is None or mask.shape[1] == 1 else mask.reshape(2, 2, 2, 5)
+        else:
+            key = key.repeat_interleave(2, dim=1)
+        return SDPA(query, key, key, attn_mask=mask).reshape(2, 4, 1, 8)
+
+
+def config(model):
+    model.config = type("Config", (), {"model_type": "none"})()
+    return model
+
+
+def seen(model):
+    with places.Places(config(model), lambda t: {"hash": t.numpy().tobytes().hex()}) as found:
+        output = model()
+    return found.seen, output
+
+
+def test_a_call_is_laid_out_as_the_other_side_does_it_and_gives_its_bytes():
+    for mask in (None, torch.randn(2, 1, 1, 5), torch.randn(2, 4, 1, 5)):
+        for packed in (True, False):
+            donor, wanted = seen(Attending(packed, mask))
+            patient = config(Attending(not packed, mask))
+            with places.Places(patient, None, {places.LAYOUT: donor["layout"]}) as used:
+                output = patient()
+            assert used.used[places.LAYOUT] == 1
+            assert output.equal(wanted)
+
+
+def test_keys_that_are_no_repetition_are_not_taken_for_one():
+    for tensor, shape in (
+        (torch.randn(1, 4, 3, 2), [1, 2, 3, 2]),
+        (torch.randn(1, 2, 3, 2), [1, 2, 4, 2]),
+    ):
+        try:
+            places._other_heads("key", tensor, shape)
+        except places.Unfit:
+            continue
+        raise AssertionError((tensor.shape, shape))
+    try:
+        places._other_heads("query", torch.randn(1, 4, 3, 2), [1, 2, 6, 2])
+    except places.Unfit:
+        return
+    msg = "heads of several tokens do not lie one behind the other"
+    raise AssertionError(msg)
+
+
+def test_a_mask_and_a_scale_are_put_in_and_everything_is_as_before_afterwards():
+    mask = torch.randn(2, 1, 1, 5)
+    donor, wanted = seen(Attending(False, mask))
+    patient = config(Attending(False))
+    plain = patient()
+    given = {places.MASK: [{"mask": mask, "is_causal": False}], places.SCALE: donor["scale"]}
+    with places.Places(patient, None, given):
+        assert patient().equal(wanted)
+    assert patient().equal(plain)
+    with places.Places(patient, None, {places.SCALE: [{"scale": 3.0}]}):
+        assert not patient().equal(plain)
+
+
+def test_what_passes_more_often_than_it_was_given_is_refused():
+    patient = config(Attending(False))
+    given = {places.SCALE: [{"scale": 1.0}, {"scale": 1.0}]}
+    with places.Places(patient, None, given):
+        patient()
+        patient()
+        try:
+            patient()
+        except places.Unfit as reason:
+            assert "more than 2 times" in str(reason)
+        else:
+            msg = "it was given a third time"
+            raise AssertionError(msg)
+
+
+class Heading(torch.nn.Module):
+    """Computes as many positions at its end as it is told."""
+
+    def forward(self, x, logits_to_keep=0):
+        return x[:, -logits_to_keep:]
+
+
+def test_the_head_computes_as_many_positions_as_the_other_sides():
+    model, x = config(Heading()), torch.randn(1, 5, 2)
+    with places.Places(model, None, {places.HEAD: [{"positions": 0}]}):
+        assert model(x, logits_to_keep=1).shape[1] == 5
+    with places.Places(model, lambda t: {}) as found:
+        model(x, logits_to_keep=1)
+        model(x)
+    assert found.seen[places.HEAD] == [{"positions": 1}, {"positions": 0}]
+
+
+def test_a_cache_is_known_by_its_layers_and_a_plain_one_by_one_name():
+    import probe_forks
+    import transformers
+
+    plain = transformers.DynamicCache()
+    assert probe_forks.cache_kinds(plain) == ["DynamicLayer"]
+    plain.update(torch.ones(1, 1, 1, 1), torch.ones(1, 1, 1, 1), 0)
+    assert probe_forks.cache_kinds(plain) == ["DynamicLayer"]
+    assert probe_forks.cache_kinds(None) == ["NoneType"]
+
+
+def apply_rotary_rows(q, cos, sin, position_ids=None):
+    if position_ids is not None:
+        cos, sin = cos[position_ids], sin[position_ids]
+    return q * cos + q * sin
+
+
+class Turning(torch.nn.Module):
+    """Applies rows of a table, or a table of all positions and the places in it."""
+
+    def __init__(self, whole, shift=0.0):
+        super().__init__()
+        self.whole = whole
+        self.table = torch.arange(12.0).reshape(6, 2) + shift
+
+    def forward(self, q):
+        if self.whole:
+            ids = torch.tensor([[2, 3, 4]])
+            return apply_rotary_rows(q, self.table, self.table, position_ids=ids)
+        return apply_rotary_rows(q, self.table[None, 2:5], self.table[None, 2:5])
+
+
+def test_rows_of_cos_and_sin_are_put_in_whether_they_are_cut_before_or_inside():
+    q = torch.randn(1, 3, 2)
+    tables = {}
+    for whole in (True, False):
+        with places.Places(config(Turning(whole)), lambda t: {"tensor": t}) as found:
+            wanted = Turning(whole)(q)
+        (tables[whole],) = found.seen[places.ROPE]
+    assert tables[True]["cos"]["tensor"].equal(tables[False]["cos"]["tensor"])
+    given = {part: fact["tensor"] for part, fact in tables[True].items()}
+    for whole in (True, False):
+        patient = config(Turning(whole, shift=0.5))
+        with places.Places(patient, None, {places.ROPE: [given]}):
+            assert patient(q).equal(wanted)
+        assert not patient(q).equal(wanted)
+
+
+def test_a_length_is_no_position():
+    assert not places._are_integers(torch.tensor(7))
+    assert places._are_integers(torch.tensor([7]))
+    assert not places._are_integers(torch.tensor([7.0]))

@@ -1,0 +1,158 @@
+"""Puts pieces of a healthy tiny model into one with a defect: ``graft_plants.py <probes> <folder>``.
+
+Runs in a stack, without samebits. Leaves ``<defect>.donor.json`` and ``<defect>.json`` for each
+defect; every job runs in a fork of its own, so that one defect never meets another.
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, sys.argv[1])
+
+import probe_graft
+import torch
+import transformers
+from probe_apart import apart
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+FOLDER = Path(sys.argv[2])
+WEIGHT = "model.layers.1.mlp.down_proj.weight"
+PROMPTS = {
+    "short": {"ids": [7, 3, 9, 21, 14, 30, 5]},
+    "padded": {"batch": [{"ids": [3, 4, 5]}, {"ids": [6, 7, 8, 9, 10]}]},
+}
+ORDERS = {
+    "none": {},
+    "weight": {"weights": [[WEIGHT, WEIGHT]]},
+    "inv_freq": {},
+    "positions": {},
+    "mask": {"prompt": "padded"},
+    "scale": {},
+    "config": {"config": {"rms_norm_eps": [1e-06, 1e-04]}},
+    "kernel": {},
+    "cache": {"what": "decode", "forced": {"short": [11, 12, 13, 14, 15]}},
+    "two": {"weights": [[WEIGHT, WEIGHT]]},
+    "code": {},
+    "code and inv_freq": {},
+}
+
+
+def checkpoint():
+    torch.manual_seed(3)
+    config = transformers.LlamaConfig(
+        vocab_size=40,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        rms_norm_eps=1e-6,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=None,
+    )
+    model = transformers.LlamaForCausalLM(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(12.0 if parameter.ndim > 1 else 1.0)
+    model.save_pretrained(FOLDER / "healthy")
+    model.config.rms_norm_eps = 1e-4
+    model.save_pretrained(FOLDER / "config")
+
+
+def plant(model, defect):
+    base = model.model
+    if defect in {"weight", "two"}:
+        base.layers[1].mlp.down_proj.weight[0, 0] += 0.01
+    if defect in {"inv_freq", "two", "code and inv_freq"}:
+        table = base.rotary_emb.inv_freq
+        table[1] = torch.nextafter(table[1], torch.tensor(9.0))
+    if defect == "positions":
+        base.rotary_emb.register_forward_pre_hook(
+            lambda module, args, kwargs: (
+                args[:1],
+                {"position_ids": (*args[1:], *kwargs.values())[0] + 1},
+            ),
+            with_kwargs=True,
+        )
+    if defect == "scale":
+        for layer in base.layers:
+            layer.self_attn.scaling *= 1.0001
+    if defect == "mask":
+        shifted(ALL_ATTENTION_FUNCTIONS["sdpa"])
+    if defect == "cache":
+        model.register_forward_hook(nudge)
+    if defect.startswith("code"):
+        for layer in base.layers:
+            layer.mlp.register_forward_hook(lambda module, args, output: output * 1.0001)
+
+
+def shifted(sdpa):
+    def attention(module, query, key, value, attention_mask, **more):
+        mask = attention_mask if attention_mask is None else attention_mask.roll(1, dims=-1)
+        return sdpa(module, query, key, value, mask, **more)
+
+    ALL_ATTENTION_FUNCTIONS["sdpa"] = attention
+
+
+def nudge(module, args, output):
+    import probe_forks
+
+    for name, tensor in probe_forks.cache_tensors(output.past_key_values):
+        if name == "layer 0 keys":
+            tensor[0, 0, 0, 0] += 0.5
+
+
+class Patient(probe_graft.Patient):
+    """A patient whose model gets the defect as soon as it is loaded."""
+
+    def before(self, model):
+        plant(model, self.asked["defect"])
+        return super().before(model)
+
+
+def job(defect, role, donor=None, n=0):
+    order = ORDERS[defect]
+    attention = "eager" if defect == "kernel" and role == "patient" else "sdpa"
+    source = "config" if defect == "config" and role == "patient" else "healthy"
+    asked = {
+        "prompt": "short",
+        "what": "forward",
+        "forced": {},
+        "weights": [],
+        "config": {},
+        **order,
+    }
+    asked |= {"role": role, "defect": defect, "buffers": [], "untried": [], "hint": []}
+    asked |= {"expected": [""] * n, "compared": [[i, i] for i in range(n)]}
+    asked |= {"budget": 60, "seconds": 60, "donor": donor, "result": str(FOLDER / f"{defect}.json")}
+    if role == "donor":
+        asked |= {"weights": [pair[0] for pair in asked["weights"]]}
+        asked |= {"result": str(FOLDER / f"{defect}.donor.json")}
+    return {
+        "cell": {
+            "model": "llama",
+            "variant": {"dtype": "float32", "attention": attention, "device": "cpu"},
+            "stack": "new" if role == "patient" else "old",
+        },
+        "threads": 1,
+        "timeout": 240,
+        "model": {"source": str(FOLDER / source), "trust_remote_code": False, "prompts": PROMPTS},
+        "store": {"root": str(FOLDER), "limit": 1 << 20},
+        "graft": asked,
+    }
+
+
+def perform(defect):
+    n = 5 if ORDERS[defect].get("what") == "decode" else 4
+    donor = job(defect, "donor", n=n)
+    probe_graft.run(donor)
+    probe_graft._ROLES["patient"] = Patient
+    probe_graft.run(job(defect, "patient", donor["graft"]["result"], n))
+
+
+checkpoint()
+torch.set_num_threads(1)
+for name in sys.argv[3:] or ORDERS:
+    apart(partial(perform, name), 120)

@@ -1,0 +1,80 @@
+"""The smallest set that restores a planted model's bits is what was planted, in both stacks."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from samebits.environment import probe_environment
+from samebits.graft import DonorFile, GraftFile
+from samebits.grafting import judge
+
+HERE = Path(__file__).parent
+PROBES = HERE.parents[1] / "probes"
+WEIGHT = "model.layers.1.mlp.down_proj.weight"
+FOUND = {
+    "weight": (WEIGHT,),
+    "inv_freq": ("model.rotary_emb.inv_freq",),
+    "positions": ("position ids",),
+    "mask": ("attention mask",),
+    "scale": ("model.layers.*.self_attn.scaling",),
+    "config": ("config.rms_norm_eps",),
+    "kernel": ("attention implementation sdpa",),
+    "cache": ("cache contents",),
+    "two": (WEIGHT, "model.rotary_emb.inv_freq"),
+    "code": (),
+    "code and inv_freq": (),
+}
+"""What is planted -> the smallest set that gives the bits back."""
+
+
+@pytest.fixture(scope="module", params=["4.48", "5.x"])
+def grafts(request, stacks, tmp_path_factory):
+    """Return what is said of every planted model of one stack."""
+    folder = tmp_path_factory.mktemp("grafts")
+    env = probe_environment(os.environ, needs_hub=False, modules_cache=str(folder))
+    script = str(HERE / "planted" / "graft_plants.py")
+    command = [stacks[request.param].python, script, str(PROBES), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    healthy = GraftFile.model_validate_json((folder / "none.json").read_text())
+    found = {"none": healthy.mismatch}
+    for name in FOUND:
+        donor = DonorFile.model_validate_json((folder / f"{name}.donor.json").read_text())
+        patient = GraftFile.model_validate_json((folder / f"{name}.json").read_text())
+        assert not donor.failure, donor.failure
+        assert not donor.mismatch
+        assert not patient.failure, patient.failure
+        assert not patient.mismatch, (name, patient.mismatch)
+        found[name] = judge.graft(donor, patient)
+    return found
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_is_planted_is_the_smallest_set(grafts, name):
+    graft = grafts[name]
+    assert graft.smallest == FOUND[name], graft.tried
+    if not graft.smallest:
+        return
+    assert graft.proof == ("alone" if len(graft.smallest) == 1 else "smallest")
+    assert graft.headline.startswith("swapping only ")
+    best = next(run for run in graft.tried if run.suspects == graft.smallest)
+    assert best.same == best.of > 3
+    assert not graft.tried[0].restores, "there was nothing to restore"
+
+
+def test_nothing_is_put_into_a_healthy_model(grafts):
+    assert grafts["none"] == "it has the reference's bytes already"
+
+
+def test_what_is_computed_from_the_root_restores_alone_too_and_comes_second(grafts):
+    assert "rope's cos and sin" in grafts["inv_freq"].others
+    assert "rope's cos and sin" in grafts["positions"].others
+
+
+def test_a_change_of_code_is_said_to_be_one_with_how_far_the_rest_brings_it(grafts):
+    assert grafts["code"].headline.startswith("nothing that can be swapped differs")
+    both = grafts["code and inv_freq"]
+    assert both.proof == "none"
+    assert "lies in the code of the release" in both.headline
