@@ -768,6 +768,9 @@ def test_a_suspicious_line_is_not_blamed_for_an_exception_that_has_a_name():
     message = "'DynamicCache' object is not subscriptable"
     named = with_idiom(failed("TypeError", message, phase="greedy short"), "truth of a cache")
     assert codes_of(named) == ["SB702"]
+    crop = "Calling `crop` with a positive value (`3`) is not supported"
+    cropped = with_idiom(failed("ValueError", crop, phase="greedy short"), "truth of a cache")
+    assert codes_of(cropped) == ["SB707"]
     other = with_idiom(failed("TypeError", "no len()", phase="greedy short"), "truth of a cache")
     assert codes_of(other) == ["SB708"]
 

@@ -153,7 +153,9 @@ RULES = (
             "5.x calls for every module that no file filled, and call super()._init_weights(module) "
             "there, or the library's own rotary embeddings lose theirs. Asking for the values is no "
             "repair: `if not self.inv_freq.any()` works only while the memory happens to be zero. "
-            "Both remedies are run in all releases by this project's tests (tests/custom).",
+            "Both remedies are run in all releases by this project's tests (tests/custom). Users of a "
+            "stock model: another release, or the module's own formula written into the buffer after "
+            "loading.",
             example="class MyRotaryEmbedding(nn.Module):\n"
             "    def __init__(self, config):\n"
             "        super().__init__()\n"
