@@ -17,6 +17,7 @@ import torch
 
 import probe_attention
 import probe_code
+import probe_decode
 import probe_evidence
 import probe_executed
 import probe_files
@@ -28,6 +29,7 @@ import probe_invariants
 import probe_layers
 import probe_load
 import probe_rope
+import probe_tokenizer
 import probe_weights
 from probe_checkpoint import Checkpoint, NoCheckpoint
 from probe_failure import PhaseFailed, Unknown, describe, phase, without_folders
@@ -102,6 +104,8 @@ class Cell:
             self._own_code()
         self.signals["load"] = self.loaded.facts
         self.signals["config"] = probe_load.effective_config(self.loaded.model.config)
+        with self._timed("tokenizer"):
+            self._tokenizer()
         with self._timed("weights"), torch.no_grad():
             self._weights()
             self._buffers()
@@ -111,6 +115,8 @@ class Cell:
             self._forwards()
         with self._timed("greedy"), torch.no_grad():
             self._greedy()
+        with self._timed("first token"), torch.no_grad():
+            self._first_token()
         with self._timed("invariants"), torch.no_grad():
             self._invariants()
         with self._timed("evidence"), torch.no_grad():
@@ -135,6 +141,17 @@ class Cell:
                 self.signals["code"] = probe_code.of_source(self.source)
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
             self._skip("code", without_folders(f"{type(error).__name__}: {error}"))
+
+    def _tokenizer(self) -> None:
+        """Look at the tokenizer, if there is one; run b would say the same."""
+        if self.job["run"] != "a" or self.loaded.tokenizer is None:
+            return
+        try:
+            found = probe_tokenizer.facts(self.source, self.job["model"]["prompts"])
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._skip("tokenizer", without_folders(f"{type(error).__name__}: {error}"))
+        else:
+            self.signals["tokenizer"] = found
 
     def _weights(self) -> None:
         with phase("trace weights"):
@@ -314,11 +331,7 @@ class Cell:
         """Run the prompts with attention forced to eager; last, as it loads another model."""
         if "evidence" not in self.signals:
             return
-        prompts = {}
-        for name, prompt in self.job["model"]["prompts"].items():
-            with suppress(probe_inputs.DoesNotApply):
-                prompts[name] = self._inputs(name, prompt)
-        self._evidence.eager(self.source, prompts)
+        self._evidence.eager(self.source, self._prompts())
 
     def _attention_facts(self) -> dict[str, Any]:
         resolved = getattr(self.loaded.model.config, "_attn_implementation", None)
@@ -343,6 +356,26 @@ class Cell:
                     continue  # the forward has said why
                 facts.update(self._generate(name, inputs, steps))
         return None
+
+    def _first_token(self) -> None:
+        """Watch how one token of each prompt is decoded; run b would say the same."""
+        if self.job["run"] != "a" or not self.signals.get("greedy"):
+            return
+        limit = float(self.job["timeout"]) / 4
+        try:
+            seen = probe_decode.first_token(self.loaded.model, self._prompts(), limit)
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._skip("first token", without_folders(f"{type(error).__name__}: {error}"))
+        else:
+            self.signals["first_token"] = seen
+
+    def _prompts(self) -> dict[str, probe_inputs.Inputs]:
+        """Return what is fed for every prompt that applies."""
+        found = {}
+        for name, prompt in self.job["model"]["prompts"].items():
+            with suppress(probe_inputs.DoesNotApply):
+                found[name] = self._inputs(name, prompt)
+        return found
 
     def _generates(self) -> bool:
         """Return True for heads that predict the next token and classes that know generate().

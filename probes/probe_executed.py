@@ -9,6 +9,7 @@ import probe_source
 from probe_attention import package_path
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import CodeType, FrameType
 
 REMOTE = "transformers_modules"
@@ -42,16 +43,7 @@ class Executed:
     def functions(self) -> dict[str, dict[str, Any]]:
         """Return ``module:qualified name`` -> facts, in order of the first call."""
         found: dict[str, dict[str, Any]] = {}
-        for code, module, calls in self._calls.values():
-            package = module.partition(".")[0]
-            # comprehensions, lambdas and module bodies are part of what holds them; a method that
-            # a dataclass makes has no source
-            if package not in {"transformers", REMOTE} or "<" in {
-                code.co_name[:1],
-                code.co_filename[:1],
-            }:
-                continue
-            key = f"{own_name(module)}:{_qualified(code)}"
+        for key, code, package, calls in self._own():
             if key in found:
                 found[key]["calls"] += calls
                 continue
@@ -64,6 +56,22 @@ class Executed:
                 "calls": calls,
             }
         return found
+
+    def names(self) -> list[str]:
+        """Return ``module:qualified name`` of each, without reading its source."""
+        return list(dict.fromkeys(key for key, *_ in self._own()))
+
+    def _own(self) -> Iterator[tuple[str, CodeType, str, int]]:
+        for code, module, calls in self._calls.values():
+            package = module.partition(".")[0]
+            # comprehensions, lambdas and module bodies are part of what holds them; a method that
+            # a dataclass makes has no source
+            if package not in {"transformers", REMOTE} or "<" in {
+                code.co_name[:1],
+                code.co_filename[:1],
+            }:
+                continue
+            yield f"{own_name(module)}:{_qualified(code)}", code, package, calls
 
 
 def own_name(module: str) -> str:

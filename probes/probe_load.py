@@ -77,7 +77,7 @@ def load(source: Source, seed: int = 0) -> Loaded:
     """
     loaded = load_model(source, seed)
     with phase("tokenizer"):
-        return loaded._replace(tokenizer=_tokenizer(source))
+        return loaded._replace(tokenizer=load_tokenizer(source))
 
 
 def load_model(source: Source, seed: int = 0) -> Loaded:
@@ -245,7 +245,8 @@ def _model_class(config: Any, source: Source) -> Any:
     return found
 
 
-def _tokenizer(source: Source) -> Any:
+def load_tokenizer(source: Source) -> Any:
+    """Return the tokenizer; None for a checkpoint that has none."""
     folder = Path(source.where)
     if folder.is_dir() and not any((folder / name).exists() for name in _TOKENIZER_FILES):
         return None

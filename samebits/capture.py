@@ -16,6 +16,7 @@ from samebits.provenance import IntegritySignal
 from samebits.record import Record
 from samebits.sourcecode import CodeSignal, Symbol
 from samebits.tensor import TensorRef
+from samebits.tokenizing import TokenizerSignal
 from samebits.words import CellId
 
 FORMAT_VERSION: Literal[1] = 1
@@ -191,6 +192,15 @@ class AttentionSignal(Record):
     """prompt -> calls, in order of execution."""
 
 
+class TokenFacts(Record):
+    """How one token was decoded through the cache."""
+
+    attention: tuple[AttentionCall, ...]
+    """In order of execution; empty where generate() chose one token only."""
+    functions: tuple[str, ...]
+    """``module:qualified name`` of functions that ran for it and not for the prompt before it."""
+
+
 class Layer(Record):
     """The output of one layer."""
 
@@ -235,6 +245,8 @@ class Signals(Record):
     load: LoadFacts | None = None
     config: dict[str, Any] | None = None
     """The effective config, normalised across versions."""
+    tokenizer: TokenizerSignal | None = None
+    """Observed in run a only; None for a model without one."""
     weights: WeightsSignal | None = None
     buffers: dict[str, BufferFacts] | None = None
     inv_freq: dict[str, InvFreqFacts] | None = None
@@ -248,6 +260,8 @@ class Signals(Record):
     """Whether loading did what it says; observed in run a only."""
     code: CodeSignal | None = None
     """The code that it is made of and ran; observed in run a only."""
+    first_token: dict[str, TokenFacts] | None = None
+    """prompt -> how generate() computed the first token behind the cache; run a only."""
     evidence: EvidenceSignal | None = None
     """What explains a difference; observed in run a only."""
 

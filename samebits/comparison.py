@@ -138,7 +138,8 @@ class CellResult(Record):
     """One line in plain words."""
     signals: tuple[SignalComparison, ...] = ()
     changes: dict[str, tuple[FactChange, ...]] = Field(default_factory=dict)
-    """Explanatory facts that changed: ``config``, ``load``, ``attention.kernel``, ``weights layout``."""
+    """Explanatory facts that changed: ``config``, ``load``, ``tokenizer``,
+    ``attention.kernel``, ``weights layout``."""
     first: FirstDifference | None = None
     splits: tuple[TokenSplit, ...] = ()
     ladder: Ladder | None = None

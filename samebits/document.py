@@ -13,6 +13,7 @@ from samebits.finding import RuleText
 from samebits.invariant import InvariantsSignal
 from samebits.provenance import IntegritySignal
 from samebits.record import Record
+from samebits.tokenizing import TokenizerSignal
 from samebits.words import Verdict
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -64,6 +65,8 @@ class Row(Record):
     """stack -> the relations that must hold inside its cell."""
     integrity: dict[str, IntegritySignal] = Field(default_factory=dict)
     """stack -> whether loading did what it says."""
+    tokenizers: dict[str, TokenizerSignal] = Field(default_factory=dict)
+    """stack -> what it makes of the model's tokenizer."""
 
 
 class ExpectedReport(Record):

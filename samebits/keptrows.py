@@ -24,6 +24,7 @@ from samebits.ledger import Identity, changed
 from samebits.provenance import IntegritySignal
 from samebits.receipt import source_digest
 from samebits.record import Record
+from samebits.tokenizing import TokenizerSignal
 from samebits.trace import Cause
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class KeptRow(Record):
     attention: dict[str, AttentionSignal]
     invariants: dict[str, InvariantsSignal]
     integrity: dict[str, IntegritySignal]
+    tokenizers: dict[str, TokenizerSignal]
     causes: dict[str, Cause | str] = Field(default_factory=dict)
     """stack -> where it starts, or why no trace says it; of the cells that were traced."""
     grafts: dict[str, Graft | str] = Field(default_factory=dict)

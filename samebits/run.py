@@ -287,6 +287,7 @@ def _named(
         signals=result.signals,
         steps=result.steps,
         crossings=_into(result.cell, crossings),
+        ladder=result.ladder,
     )
     return registry.findings(case)
 
@@ -317,6 +318,7 @@ def _row(
         attention=about.attention,
         invariants=about.invariants,
         integrity=about.integrity,
+        tokenizers=about.tokenizers,
     )
 
 
@@ -335,6 +337,7 @@ def _new_row(
         attention={s: told.attention for s, told in signals.items() if told.attention},
         invariants={s: told.invariants for s, told in signals.items() if told.invariants},
         integrity={s: told.integrity for s, told in signals.items() if told.integrity},
+        tokenizers={s: told.tokenizer for s, told in signals.items() if told.tokenizer},
     )
 
 

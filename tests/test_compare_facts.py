@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from builders import LAYOUT, call
+from builders import LAYOUT, Memory, call, sound
 
-from samebits.comparing.facts import call_changes, material_changes
+from samebits.comparing.facts import call_changes, changes, material_changes
+from samebits.tokenizing import Answer, TokenizerSignal
 
 MATH = ("aten::_scaled_dot_product_attention_math",)
 MASK = "bool[1, 1, 6, 6]"
@@ -103,3 +104,23 @@ def test_a_default_scale_is_the_same_however_it_is_computed(head_dim):
 def test_immaterial_changes_are_still_told_as_changes():
     assert [c.what for c in call_changes(call(0), sdpa(scale=None))] == ["sdpa.scale"]
     assert [c.what for c in call_changes(call(0), sdpa(enable_gqa=True))] == ["sdpa.enable_gqa"]
+
+
+def tokenizer(**changed):
+    told = {
+        "class_name": "LlamaTokenizerFast",
+        "padding_side": "left",
+        "batch": Answer(type="list"),
+        "knows_backend": True,
+    }
+    return TokenizerSignal(**(told | changed))
+
+
+def test_what_changed_of_a_tokenizer_is_told_field_by_field():
+    memory = Memory()
+    one = sound(memory, tokenizer=tokenizer())
+    other = sound(memory, "5.x", tokenizer=tokenizer(padding_side="right"))
+    (change,) = changes(one, other)["tokenizer"]
+    assert (change.what, change.reference, change.candidate) == ("padding_side", "left", "right")
+    assert "tokenizer" not in changes(one, sound(memory, "5.x", tokenizer=tokenizer()))
+    assert "tokenizer" not in changes(one, sound(memory, "5.x"))

@@ -6,16 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samebits.capture import Failure, FormulaFacts, Frame, LoadFacts
+from samebits.capture import Failure, FormulaFacts, Frame, LoadFacts, TokenFacts
 from samebits.compare import compare
 from samebits.crossing import Crossing
+from samebits.evidence import EvidenceSignal, PromptEvidence
 from samebits.finding import ROPE_TABLES, Step
 from samebits.findings.case import Case
 from samebits.findings.registry import RULES, findings, texts
 from samebits.invariant import Distance, InvariantsSignal, Relation
+from samebits.ladder import Ladder
 from samebits.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.reports import rulebook
 from samebits.sourcecode import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
+from samebits.tokenizing import Answer, Encoded, TokenizerSignal
 from tests.builders import (
     Memory,
     attention,
@@ -410,19 +413,90 @@ def by_hand(layer):
     return call(layer).model_copy(update={"sdpa": None, "function": "eager_attention_forward"})
 
 
+def moved_by_hand(memory, eager=None):
+    """Return a reference by hand and a cell through sdpa whose logits differ, and the comparison."""
+    evidence = EvidenceSignal(prompts={"short": PromptEvidence(eager_logits=eager)})
+    moved = forward(memory, hidden=(), logits=values(1, 6, 8, seed=99))
+    one = sound(memory, attention=attention(by_hand(0), by_hand(1)), evidence=evidence)
+    other = sound(memory, "5.x", forward={"short": moved}, evidence=evidence)
+    return one, other, compare(one, other, memory)
+
+
+def climbed(kind):
+    return Ladder(kind=kind, rule="slope", reason=f"the ladder says {kind}")
+
+
 def test_another_kernel_is_a_finding_only_where_numbers_move():
     memory = Memory()
-    one = sound(memory, attention=attention(by_hand(0), by_hand(1)))
-    moved = forward(memory, hidden=(), logits=values(1, 6, 8, seed=99))
-    other = sound(memory, "5.x", forward={"short": moved})
+    one, other, signals = moved_by_hand(memory)
+    told = {"reference": one, "signals": signals}
+    assert codes_of(other, **told, ladder=climbed("rounding")) == ["SB601"]
+    assert codes_of(other, **told) == []
     same = sound(memory, "5.x")
-    signals = compare(one, other, memory)
-    assert "SB601" in codes_of(other, reference=one, signals=signals)
-    assert codes_of(same, reference=one, signals=compare(one, same, memory)) == []
-    alike = sound(memory, "5.x", forward={"short": moved})
+    unmoved = compare(one, same, memory)
+    assert codes_of(same, reference=one, signals=unmoved, ladder=climbed("rounding")) == []
     reference = sound(memory)
-    signals = compare(reference, alike, memory)
-    assert codes_of(alike, reference=reference, signals=signals) == []
+    signals = compare(reference, other, memory)
+    assert codes_of(other, reference=reference, signals=signals, ladder=climbed("rounding")) == []
+
+
+def test_a_kernel_that_is_another_function_is_named_only_if_eager_attention_agrees():
+    memory = Memory()
+    one, other, signals = moved_by_hand(memory, memory.put(values(1, 6, 8, seed=5)))
+    told = {"reference": one, "signals": signals}
+    (finding,) = findings(Case(other, **told, ladder=climbed("diverged")))
+    assert finding.code == "SB605"
+    assert any("forced to eager" in line for line in finding.evidence)
+    assert codes_of(other, **told, ladder=climbed("undecided")) == []
+    one, other, signals = moved_by_hand(memory)
+    assert codes_of(other, reference=one, signals=signals, ladder=climbed("diverged")) == []
+
+
+def token(query, key, layer=0):
+    layouts = {"query": f"float32{query} strides [1, 1, 1, 1]", "key": f"float32{key}"}
+    made = call(layer)
+    return TokenFacts(
+        attention=(made.model_copy(update={"sdpa": made.sdpa.model_copy(update=layouts)}),),
+        functions=(),
+    )
+
+
+PACKED, REPEATED = token([2, 2, 2, 16], [2, 2, 14, 16]), token([2, 4, 1, 16], [2, 4, 14, 16])
+
+
+def decoding(memory, there, here, *, ids=(3, 1, 5)):
+    one = sound(memory, first_token={"padded": there})
+    greedy = {"short": decoded(memory, *ids)}
+    other = sound(memory, "5.x", first_token={"padded": here}, greedy=greedy)
+    return {"reference": one, "signals": compare(one, other, memory)}, other
+
+
+def test_packed_heads_are_named_where_decoding_is_the_first_to_differ():
+    told, other = decoding(Memory(), REPEATED, PACKED)
+    (finding,) = findings(Case(other, **told, ladder=climbed("rounding")))
+    assert (finding.code, finding.where) == ("SB604", "decoding, prompt padded")
+    assert codes_of(other, **told, ladder=climbed("diverged")) == []
+    told, other = decoding(Memory(), PACKED, REPEATED)
+    assert codes_of(other, **told) == ["SB604"]
+
+
+@pytest.mark.parametrize(
+    "here",
+    [
+        REPEATED,
+        token([2, 2, 3, 16], [2, 2, 14, 16]),
+        token([2, 4, 2, 16], [2, 4, 14, 16]),
+        token([2, 2, 2, 16], [2, 2, 14, 16], layer=1),
+    ],
+)
+def test_a_token_that_is_not_packed_is_not_named(here):
+    told, other = decoding(Memory(), REPEATED, here)
+    assert codes_of(other, **told) == []
+
+
+def test_packed_heads_that_move_nothing_are_not_named():
+    told, other = decoding(Memory(), REPEATED, PACKED, ids=(3, 1, 4))
+    assert codes_of(other, **told) == []
 
 
 def relation(name, max_abs, promoted, **changed):
@@ -457,6 +531,31 @@ def test_a_broken_cache_is_told_from_rounding_and_from_a_delta_net():
     assert codes_of(with_relations(*both, ran=delta)) == ["SB704"]
     assert codes_of(with_relations(relation(SPLIT, *rounding), ran=delta)) == []
     assert codes_of(with_relations(relation(DECODE, *rounding))) == []
+
+
+def delta_net(relation, *, step="torch_recurrent_gated_delta_rule"):
+    run = with_relations(relation, ran="torch_chunk_gated_delta_rule")
+    chunk = FunctionFact(file="m.py", line=1, own=False, digest="d")
+    code = CodeSignal(executed={"modeling_x:torch_chunk_gated_delta_rule": chunk})
+    token = TokenFacts(attention=(), functions=(f"modeling_x:{step}",))
+    signals = run.signals.model_copy(update={"code": code, "first_token": {"short": token}})
+    return codes_of(run.model_copy(update={"signals": signals}))
+
+
+def test_two_formulations_are_named_where_both_ran_and_part_by_rounding():
+    assert delta_net(relation(DECODE, 1e-5, 1e-14)) == ["SB710"]
+    assert delta_net(relation(DECODE, 1e-5, 1e-14), step="torch_chunk_gated_delta_rule") == []
+    assert "SB710" not in delta_net(relation(DECODE, 3.0, 3.0))
+    assert codes_of(with_relations(relation(DECODE, 1e-5, 1e-14))) == []
+
+
+def test_decoding_is_not_blamed_where_rows_see_the_future():
+    ahead = relation("causality", 2.0, 2.0)
+    relations = (relation(DECODE, 3.0, 3.0), relation("right padding", 3.0, 3.0), ahead)
+    assert codes_of(with_relations(*relations)) == ["SB706"]
+    assert codes_of(with_relations(*relations[:2])) == ["SB704", "SB705"]
+    left = relation("left padding", 3.0, 3.0)
+    assert codes_of(with_relations(ahead, left)) == ["SB705", "SB706"]
 
 
 def test_other_linear_attention_is_no_delta_net():
@@ -500,6 +599,37 @@ def test_rope_settings_lost_between_releases_are_a_finding():
     assert crossed(lost.model_copy(update={"saver": "4.48"})) == []
 
 
+@pytest.mark.parametrize(
+    "field", ["global_rope_theta: 5.0 → 1.0", "rotary_pct: 0.5 → 0.25", "rope_scaling: a → b"]
+)
+def test_rope_settings_of_any_name_and_of_a_forward_that_fails_are_rope(field):
+    assert crossed(crossing(config=(field,))) == ["SB203"]
+    assert crossed(crossing(config=(field,), outcome="forward failed")) == ["SB203"]
+
+
+def test_missing_keys_beside_lost_rope_settings_are_told_as_well():
+    lost = crossing(config=("rope_theta: 5.0 → 1.0",), keys=("missing model.x",))
+    assert crossed(lost) == ["SB203", "SB207"]
+
+
+def test_a_save_that_failed_is_no_finding_of_the_loaders():
+    failure = Failure(phase="save", type="RuntimeError", message="shared", traceback="")
+    assert crossed(crossing(outcome="save failed", failure=failure)) == []
+    died = failure.model_copy(update={"phase": "process"})
+    assert crossed(crossing(outcome="load failed", failure=died)) == []
+    assert crossed(crossing(outcome="load failed", failure=failure)) == ["SB207"]
+
+
+def test_logits_that_came_back_are_not_called_different():
+    field = crossing(config=("reference_compile: false → not there",), logits="same bits")
+    case = Case(
+        capture=sound(Memory()), crossings=(field.model_copy(update={"logits_max_abs": 0}),)
+    )
+    (finding,) = findings(case)
+    assert "the logits hold the same bits" in finding.evidence
+    assert not any("differ by" in line for line in finding.evidence)
+
+
 def test_an_infinity_written_as_a_dict_is_a_finding():
     message = "clamp() received an invalid combination of arguments - got (Tensor, float, dict)"
     failure = Failure(phase="forward", type="TypeError", message=message, traceback="")
@@ -518,17 +648,102 @@ def test_a_crossing_that_loses_nothing_is_no_finding(outcome):
     assert crossed(crossing(outcome=outcome)) == []
 
 
-def tokenized(stack, n, text="Hello"):
+def tokenizer(**changed):
+    told = {
+        "class_name": "LlamaTokenizerFast",
+        "padding_side": "left",
+        "special": {"bos": 1},
+        "texts": {"fixed": Encoded(text="Hello", ids=(1, 5, 6), bare=(5, 6))},
+        "gives": ("input_ids", "attention_mask"),
+        "batch": Answer(raised="TypeError: no list"),
+        "methods": {"encode_plus": True},
+        "saved_class": "LlamaTokenizer",
+        "knows_backend": False,
+    }
+    return TokenizerSignal(**(told | changed))
+
+
+def tokenized(**changed):
+    """Return the codes of a cell whose tokenizer differs so from the reference's."""
+    one = sound(Memory(), tokenizer=tokenizer())
+    return codes_of(sound(Memory(), "5.x", tokenizer=tokenizer(**changed)), reference=one)
+
+
+def texts_of(text, *ids, bare=(5, 6)):
+    return {"fixed": Encoded(text=text, ids=ids, bare=bare)}
+
+
+def test_a_tokenizer_that_is_the_same_has_no_finding():
+    assert tokenized() == []
+    assert tokenized(class_name="LlamaTokenizer", knows_backend=True) == []
+    assert codes_of(sound(Memory(), "5.x", tokenizer=tokenizer(padding_side="right"))) == []
+
+
+def test_a_special_token_less_is_a_finding():
+    assert tokenized(texts=texts_of("Hello", 5, 6)) == ["SB801"]
+    assert tokenized(texts=texts_of("Hello", 1, 5, 6, 2)) == []
+    assert tokenized(texts=texts_of("Hello there", 5, 6)) == []
+
+
+def test_other_tokens_are_told_from_a_special_token_less():
+    assert tokenized(texts=texts_of("Hello", 1, 5, 7, bare=(5, 7))) == ["SB806"]
+    assert tokenized(texts=texts_of("Hello", 1, 5, bare=(5,))) == ["SB806"]
+    assert tokenized(texts=texts_of("Hello", 5, bare=(5,))) == ["SB801", "SB806"]
+
+
+def test_a_class_that_the_reference_lacks_is_a_finding_where_it_is_written():
+    assert tokenized(saved_class="TokenizersBackend", knows_backend=True) == ["SB802"]
+    one = sound(Memory(), tokenizer=tokenizer(knows_backend=True))
+    written = tokenizer(saved_class="TokenizersBackend", knows_backend=True)
+    assert codes_of(sound(Memory(), "5.x", tokenizer=written), reference=one) == []
+
+
+def test_another_padding_side_is_a_finding():
+    assert tokenized(padding_side="right") == ["SB807"]
+
+
+def test_another_answer_of_the_chat_template_is_a_finding():
+    ids, batch = Answer(type="list"), Answer(type="BatchEncoding")
+    one = sound(Memory(), tokenizer=tokenizer(chat=ids))
+    for answer, expected in ((batch, ["SB808"]), (ids, []), (None, [])):
+        other = sound(Memory(), "5.x", tokenizer=tokenizer(chat=answer))
+        assert codes_of(other, reference=one) == expected
+
+
+def test_methods_and_answers_that_changed_are_one_finding():
+    gone = {"methods": {"encode_plus": False}, "batch": Answer(type="list")}
+    assert tokenized(**gone) == ["SB809"]
+    assert tokenized(gives=("input_ids", "token_type_ids", "attention_mask")) == ["SB809"]
+    assert tokenized(methods={"encode_plus": True, "another": False}) == []
+    assert tokenized(batch=Answer(raised="TypeError: other words")) == []
+
+
+def named(stack, **tensors):
     memory = Memory()
-    facts = forward(memory, ids=[list(range(n))], logits=values(1, n, 8), text=text)
-    return sound(memory, stack, forward={"short": facts})
+    facts = {
+        name: weight(memory, values(4, 4, seed=seed), *pieces)
+        for seed, (name, pieces) in enumerate(tensors.items())
+    }
+    return sound(memory, stack, weights=weights_signal(facts))
 
 
-def test_a_token_less_is_a_finding():
-    reference = tokenized("4.48", 6)
-    assert codes_of(tokenized("5.x", 5), reference=reference) == ["SB801"]
-    assert codes_of(tokenized("5.x", 6), reference=reference) == []
-    assert codes_of(tokenized("5.x", 5, text=None), reference=reference) == []
+def test_names_that_are_the_files_in_the_reference_alone_are_a_finding():
+    one = named("4.48", head=("head",), w1=("w1",), w2=("w2",))
+    fused = named("5.x", head=("head",), gate=(("w1", "[0:2]"), ("w2", "[0:2]")))
+    (finding,) = findings(Case(fused, reference=one))
+    assert finding.code == "SB309"
+    assert finding.evidence[0].startswith("2 of 3 tensors")
+    assert "w1 is in gate" in finding.evidence
+    assert codes_of(one, reference=one) == []
+    assert codes_of(one, reference=fused) == []
+    assert codes_of(fused, reference=fused) == []
+
+
+def test_a_name_that_is_an_alias_here_is_still_a_name():
+    one = named("4.48", head=("head",))
+    memory = Memory()
+    tied = {"embed": weight(memory, values(4, 4), "head", aliases=("head",))}
+    assert codes_of(sound(memory, "5.x", weights=weights_signal(tied)), reference=one) == []
 
 
 def pair(memory, **changed):
@@ -547,6 +762,17 @@ def test_a_suspicious_line_is_named_only_where_decoding_differs(name, code):
     assert codes_of(other, reference=one, signals=signals) == []
     one, other, signals = pair(memory)
     assert codes_of(with_idiom(other, name), reference=one, signals=signals) == []
+
+
+def test_a_suspicious_line_is_not_blamed_for_an_exception_that_has_a_name():
+    message = "'DynamicCache' object is not subscriptable"
+    named = with_idiom(failed("TypeError", message, phase="greedy short"), "truth of a cache")
+    assert codes_of(named) == ["SB702"]
+    crop = "Calling `crop` with a positive value (`3`) is not supported"
+    cropped = with_idiom(failed("ValueError", crop, phase="greedy short"), "truth of a cache")
+    assert codes_of(cropped) == ["SB707"]
+    other = with_idiom(failed("TypeError", "no len()", phase="greedy short"), "truth of a cache")
+    assert codes_of(other) == ["SB708"]
 
 
 def test_the_first_of_a_layers_output_is_named_only_where_the_forward_differs():

@@ -22,11 +22,12 @@ ABSENT = "absent"
 def changes(reference: Capture, candidate: Capture) -> dict[str, tuple[FactChange, ...]]:
     """Return what changed, by kind; a kind without changes is left out.
 
-    Kinds: ``config``, ``load``, ``attention.kernel``, ``weights layout``.
+    Kinds: ``config``, ``load``, ``tokenizer``, ``attention.kernel``, ``weights layout``.
     """
     found = {
         "config": _config(reference, candidate),
         "load": _load(reference, candidate),
+        "tokenizer": _tokenizer(reference, candidate),
         "attention.kernel": _attention(reference, candidate),
         "weights layout": _layout(reference, candidate),
     }
@@ -107,6 +108,13 @@ def _load(reference: Capture, candidate: Capture) -> list[FactChange]:
     if mine is None or theirs is None:
         return []
     return _changed(mine.model_dump(exclude={"seconds"}), theirs.model_dump(exclude={"seconds"}))
+
+
+def _tokenizer(reference: Capture, candidate: Capture) -> list[FactChange]:
+    mine, theirs = reference.signals.tokenizer, candidate.signals.tokenizer
+    if mine is None or theirs is None:
+        return []
+    return _changed(_flat(mine.model_dump()), _flat(theirs.model_dump()))
 
 
 def _changed(reference: dict[str, Any], candidate: dict[str, Any]) -> list[FactChange]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from samebits.finding import RuleText
 from samebits.findings.rule import Rule, Seen, raised
+from samebits.invariance import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +16,15 @@ if TYPE_CHECKING:
     from samebits.findings.case import Case
     from samebits.invariant import Relation, RelationName
 
+_attribute = raised("AttributeError", r"'\w*Cache'( object)? has no attribute '\w+'")
+_tuple = raised(
+    "TypeError|AttributeError",
+    r"'\w*Cache' object is not (subscriptable|iterable)"
+    r"|'tuple' object has no attribute '(get_seq_length|update|get_usable_length)'",
+)
+_crop = raised("ValueError", r"Calling `crop` with a positive value")
+_NAMED = (_attribute, _tuple, _crop)
+"""Exceptions of a cache that have a name, so that no suspicious line is blamed for them."""
 _CACHED: tuple[RelationName, ...] = (
     "full forward = prefill + decode",
     "prefill split anywhere",
@@ -49,9 +60,32 @@ def _chunks(case: Case) -> Iterator[Seen]:
         yield Seen("multi-token forward with a cache", tuple(map(_figures, broken)))
 
 
+def _sees_the_future(case: Case) -> bool:
+    """Return True if rows depend on later tokens, so that no way of decoding can agree with them."""
+    return any(not relation.note for relation in case.broken("causality"))
+
+
+def _formulations(case: Case) -> Iterator[Seen]:
+    """Speak of a delta-net whose two formulations part by rounding, where both were seen to run."""
+    decoded = (case.capture.signals.first_token or {}).values()
+    code = case.capture.signals.code
+    chunked = [name for name in (code.executed if code is not None else {}) if _CHUNK.search(name)]
+    stepped = {name for token in decoded for name in token.functions if _RECURRENT.search(name)}
+    if not chunked or not stepped:
+        return
+    found = list(case.standing(Standing.SHRINKS, "full forward = prefill + decode"))
+    if found:
+        ran = f"the prompt ran {chunked[0]}, one token behind it {min(stepped)}"
+        yield Seen("gated delta rule", (ran, *map(_figures, found)))
+
+
+_CHUNK = re.compile(r"chunk_gated_delta_rule$")
+_RECURRENT = re.compile(r"recurrent_gated_delta_rule$")
+
+
 def _cached(case: Case) -> Iterator[Seen]:
     """Speak of a cached path that computes another function, unless a narrower rule does."""
-    if list(_chunks(case)):
+    if list(_chunks(case)) or _sees_the_future(case):
         return
     broken = [r for r in case.broken(*_CACHED) if not r.note]
     if broken:
@@ -59,7 +93,10 @@ def _cached(case: Case) -> Iterator[Seen]:
 
 
 def _padding(case: Case) -> Iterator[Seen]:
-    broken = [r for r in case.broken("left padding", "right padding", "batch size") if not r.note]
+    names: list[RelationName] = ["left padding", "right padding", "batch size"]
+    if _sees_the_future(case):
+        names.remove("right padding")
+    broken = [r for r in case.broken(*names) if not r.note]
     if broken:
         yield Seen("padded batch", tuple(map(_figures, broken)))
 
@@ -75,7 +112,8 @@ def _decodes_otherwise(case: Case) -> str | None:
     if case.first() in ("decode", "greedy"):
         return "decoding through the cache is the first thing that differs from the reference"
     if case.failure is not None and case.failure.phase.startswith("greedy"):
-        return case.told()[0]
+        has_a_name = any(list(check(case)) for check in _NAMED)
+        return None if has_a_name else case.told()[0]
     broken = next(case.broken(*_CACHED), None)
     return _figures(broken) if broken is not None else None
 
@@ -109,7 +147,7 @@ RULES = (
             releases="key_cache: through 4.53; layers: from 4.57; legacy tuples: through 4.57",
             references=("transformers/cache_utils.py",),
         ),
-        raised("AttributeError", r"'\w*Cache'( object)? has no attribute '\w+'"),
+        _attribute,
     ),
     Rule(
         RuleText(
@@ -129,11 +167,7 @@ RULES = (
                 "https://github.com/FastCrest/tether/issues/184",
             ),
         ),
-        raised(
-            "TypeError|AttributeError",
-            r"'\w*Cache' object is not (subscriptable|iterable)"
-            r"|'tuple' object has no attribute '(get_seq_length|update|get_usable_length)'",
-        ),
+        _tuple,
     ),
     Rule(
         RuleText(
@@ -157,11 +191,14 @@ RULES = (
             name="decoding through the cache computes another function than one forward",
             kind="silent",
             looks_for="prefill and decode, a split prefill or a verified chunk that differs from one "
-            "forward, and stays different in float64; a rope that depends on length, which differs "
-            "by design, keeps it silent",
-            cause="The cache loses, repeats or misplaces something: a keyword that the layer "
+            "forward, and stays different in float64; silent where a rope depends on length, which "
+            "differs by design, and where rows depend on later tokens (SB706), as no decoding can "
+            "then agree",
+            cause="Either the cache loses, repeats or misplaces something: a keyword that the layer "
             "swallows (past_key_value / past_key_values), an empty cache taken for a full one, "
-            "positions or masks counted from the wrong place, a state that is not handed on.",
+            "positions or masks counted from the wrong place, a state that is not handed on. Or the "
+            "class has one formula for many tokens and another for one, and they are not the same "
+            "function: the forward may be the one that is wrong (mamba2 in 4.48).",
             remedy="Compare the tables of the relation on the model's page: the first layer and "
             "position that part. In own code: pass the cache under the name that the layer's "
             "signature has, and ask get_seq_length() > 0 instead of the cache's truth value.",
@@ -179,9 +216,11 @@ RULES = (
             name="padding or batching changes the real rows",
             kind="silent",
             looks_for="a row whose logits differ between a padded or larger batch and itself alone, "
-            "in float64, too",
-            cause="Padding leaks: it enters a convolution, a recurrent state or a router, or "
-            "positions are counted over it.",
+            "in float64, too; right padding is left out where rows depend on later tokens anyway "
+            "(SB706)",
+            cause="Padding leaks: it enters a convolution, a recurrent state or a router, positions "
+            "are counted over it, or the mask is ignored (rwkv). Where the relation is that of the "
+            "batch size, rows mix: a step that drops or broadcasts an axis (falcon_h1).",
             remedy="Feed rows of equal length without padding, or a release in which it holds.",
             releases="differs by model; docs/found.md",
             references=("https://github.com/huggingface/transformers/issues/46873",),
@@ -194,7 +233,8 @@ RULES = (
             name="later tokens change earlier rows",
             kind="silent",
             looks_for="rows before a changed token that differ, in float64, too",
-            cause="The causal mask leaks, or a table is computed from the whole sequence.",
+            cause="The causal mask leaks, a sum runs over the wrong axis (zamba2's decay between "
+            "chunks through 5.2), or a table is computed from the whole sequence.",
             remedy="See the positions table of the relation on the model's page.",
             releases="differs by model; docs/found.md",
             references=(),
@@ -208,12 +248,14 @@ RULES = (
             kind="crash",
             looks_for="ValueError: Calling `crop` with a positive value",
             cause="5.23 takes only negative lengths: the number of tokens to drop.",
-            remedy="cache.crop(wanted - cache.get_seq_length()), which all releases take.",
-            example="cache.crop(wanted - cache.get_seq_length())",
+            remedy="Remove what is too much, by a negative number, and call it only then: crop(0) "
+            "removes everything in 4.48.",
+            example="surplus = cache.get_seq_length() - wanted\n"
+            "if surplus > 0:\n    cache.crop(-surplus)",
             releases="5.23.0",
             references=("transformers/cache_utils.py",),
         ),
-        raised("ValueError", r"Calling `crop` with a positive value"),
+        _crop,
     ),
     Rule(
         RuleText(
@@ -227,7 +269,7 @@ RULES = (
             "the prompt is taken for a continuation.",
             remedy="Ask for the number of tokens: get_seq_length() > 0.",
             example="if past_key_values is not None and past_key_values.get_seq_length() > 0: ...",
-            releases="4.57.6 and later",
+            releases="4.57.6, 5.1.0 and later; not 5.0.0, as measured here",
             references=("https://github.com/openvla/openvla/issues/348",),
         ),
         _truth,
@@ -250,5 +292,24 @@ RULES = (
             references=("transformers/models/llama/modeling_llama.py",),
         ),
         _keyword,
+    ),
+    Rule(
+        RuleText(
+            code="SB710",
+            name="a gated delta-net has two formulations, and they round differently",
+            kind="rounding",
+            looks_for="prefill and decode that differ from one forward and agree in float64, in a cell "
+            "whose prompt ran chunk_gated_delta_rule and whose first decoded token ran "
+            "recurrent_gated_delta_rule",
+            cause="Several tokens go through the chunked form of the delta rule, which solves a "
+            "triangular system per chunk, one token through the recurrent form. They are the same "
+            "function summed in another order, and the state carries the difference on, so that it is "
+            "larger than that of attention.",
+            remedy="None is needed: judge decoding of such a model against decoding, and in "
+            "bfloat16 expect it in the second digit.",
+            releases="all that have such models (qwen3_next from 4.57, qwen3_5, olmo_hybrid)",
+            references=("transformers/models/qwen3_next/modeling_qwen3_next.py",),
+        ),
+        _formulations,
     ),
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from samebits.crossing import Crossing
     from samebits.finding import Step
     from samebits.invariant import Relation, RelationName
+    from samebits.ladder import Ladder
     from samebits.provenance import Provenance
     from samebits.sourcecode import ClassFact, Idiom, ImportFact
     from samebits.words import Signal
@@ -34,6 +35,8 @@ class Case:
     """The hunt: what is ruled in and out."""
     crossings: tuple[Crossing, ...] = ()
     """What this stack makes of the model as other stacks saved it."""
+    ladder: Ladder | None = None
+    """What the precision ladder says of the difference; None where it was not asked."""
 
     @property
     def failure(self) -> Failure | None:
@@ -120,6 +123,16 @@ class Case:
         differing = (s.signal for s in self.signals if s.outcome == "differs")
         return next((signal for signal in differing if signal not in explaining), None)
 
+    @property
+    def is_rounding(self) -> bool:
+        """True if the ladder shows that the difference goes away in float64."""
+        return self.ladder is not None and self.ladder.kind == "rounding"
+
+    @property
+    def has_diverged(self) -> bool:
+        """True if the ladder shows another function, other stored numbers or other inputs."""
+        return self.ladder is not None and self.ladder.kind == "diverged"
+
     def tensors(self) -> Iterator[tuple[str, Provenance]]:
         """Yield every parameter and buffer with where it came from."""
         integrity = self.capture.signals.integrity
@@ -131,10 +144,14 @@ class Case:
 
     def broken(self, *names: RelationName) -> Iterator[Relation]:
         """Yield the relations inside the cell that float64 shows to be broken."""
+        return self.standing(Standing.STAYS, *names)
+
+    def standing(self, wanted: Standing, *names: RelationName) -> Iterator[Relation]:
+        """Yield the relations of these names that stand so inside the cell."""
         invariants = self.capture.signals.invariants
         dtype = self.capture.cell.variant.dtype
         for relation in invariants.relations if invariants is not None else ():
-            if relation.relation in names and standing(relation, dtype) == Standing.STAYS:
+            if relation.relation in names and standing(relation, dtype) == wanted:
                 yield relation
 
 

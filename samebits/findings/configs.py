@@ -22,21 +22,39 @@ _BASE_ATTRIBUTES = (
     "|top_p|max_length|num_beams|do_sample"
 )
 _MOST = 6
-_ROPE_FIELD = re.compile(r"\brope_(?:theta|scaling|parameters)\b|\brope\b")
-
-
+_WORDS = 40
+"""Words of a message: torch says on the second line which tensor does not fit."""
+_ROPE_FIELD = re.compile(
+    r"(?:^|_)rope_(?:theta|scaling|parameters|local_base_freq)\b|^rotary_(?:pct|emb_base)\b|^rope\b"
+)
+"""What a crossing's line of config begins with; modernbert says ``global_rope_theta``."""
 _CLAMP = "clamp() received an invalid combination"
 
 
-def _named_loss(crossing: Crossing) -> str:
-    """Return what kind of loss a crossing is: ``rope``, ``tie``, ``infinity`` or ``other``."""
+def _losses(crossing: Crossing) -> set[str]:
+    """Return what a crossing lost: ``rope``, ``tie``, ``infinity``, ``other``.
+
+    ``other`` stands beside a named loss where that does not explain it: keys that loading missed.
+    """
     if crossing.failure is not None and _CLAMP in crossing.failure.message:
-        return "infinity"
-    if crossing.outcome == "differs" and any(map(_ROPE_FIELD.search, crossing.config)):
-        return "rope"
+        return {"infinity"}
+    named = set()
+    if crossing.outcome != "load failed" and any(map(_ROPE_FIELD.search, crossing.config)):
+        named.add("rope")
     if any(field.startswith("tie_word_embeddings:") for field in crossing.config):
-        return "tie"
-    return "other"
+        named.add("tie")
+    return named | {"other"} if crossing.keys or not named else named
+
+
+def _crossed(crossing: Crossing) -> bool:
+    """Return True if something was saved, by another stack, and what came back is not the same.
+
+    A save that failed is the saver's finding (SB307), and a process that died names no cause.
+    """
+    if crossing.saver == crossing.loader or crossing.outcome == "save failed":
+        return False
+    died = crossing.failure is not None and crossing.failure.may_be_the_machine
+    return crossing.is_loss and not died
 
 
 def _lost(kind: str) -> Callable[[Case], Iterator[Seen]]:
@@ -44,8 +62,7 @@ def _lost(kind: str) -> Callable[[Case], Iterator[Seen]]:
 
     def check(case: Case) -> Iterator[Seen]:
         for crossing in case.crossings:
-            between = crossing.saver != crossing.loader and crossing.is_loss
-            if between and _named_loss(crossing) == kind:
+            if _crossed(crossing) and kind in _losses(crossing):
                 yield Seen(f"saved by {crossing.saver}", tuple(_evidence(crossing)))
 
     return check
@@ -59,10 +76,12 @@ def _evidence(crossing: Crossing) -> Iterator[str]:
         yield f"loading: {_some(crossing.keys)}"
     if crossing.tensors:
         yield f"other bytes than from the original: {_some(crossing.tensors)}"
-    if crossing.logits_max_abs is not None:
+    if crossing.logits == "same bits":
+        yield "the logits hold the same bits"
+    elif crossing.logits_max_abs is not None:
         yield f"logits differ by up to {crossing.logits_max_abs:.2g}"
     if crossing.failure is not None:
-        yield f"{crossing.failure.type}: {crossing.failure.message.partition(chr(10))[0]}"
+        yield f"{crossing.failure.type}: {' '.join(crossing.failure.message.split()[:_WORDS])}"
     elif crossing.reason:
         yield crossing.reason
 
@@ -124,13 +143,17 @@ RULES = (
             code="SB203",
             name="rope settings are lost between the release that saves and the one that loads",
             kind="silent",
-            looks_for="a rope field of the loader's config that another release's save_pretrained "
-            "changed, with other tensors, config or logits than from the original checkpoint",
+            looks_for="a rope field of the loader's config (rope_theta, rope_scaling, "
+            "rope_parameters, rotary_pct) that another release's save_pretrained changed, in a "
+            "checkpoint that loads",
             cause="5.x writes rope_parameters; 4.x does not know that key, ignores it and falls "
-            "back to rope_theta 10000 and no scaling. Among 5.x releases settings are lost where "
-            "one reads or writes them per layer type and the other does not (olmo3).",
-            remedy="Write the flat rope_theta and rope_scaling beside rope_parameters in "
-            "config.json before the checkpoint goes to users of 4.x.",
+            "back to the default of its config class: rope_theta 10000 in most of them, and no "
+            "scaling. Among 5.x releases settings are lost where one reads or writes them per layer "
+            "type and the other does not (olmo3), or where a default of the loader overrides what "
+            "rope_parameters says (gpt_neox's partial_rotary_factor in 5.2).",
+            remedy="Write the flat fields of the older release (rope_theta and rope_scaling, for some "
+            "models rotary_pct, global_rope_theta …) beside rope_parameters in config.json before the "
+            "checkpoint goes to its users.",
             example='{"rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"},\n'
             ' "rope_theta": 500000.0, "rope_scaling": null}',
             releases="saved by 5.0.0 and later, loaded by 4.x; single models between 5.x releases",
@@ -196,10 +219,12 @@ RULES = (
             name="what one release saves does not come back in another",
             kind="silent",
             looks_for="a checkpoint saved by another release that fails to load or run, or comes "
-            "back with other tensors, config values or logits, and for which no narrower rule "
-            "speaks",
-            cause="The releases read the config otherwise, or the saver leaves out or renames "
-            "tensors that the loader needs.",
+            "back with other tensors, config values or logits, and that no narrower rule explains; "
+            "silent where saving itself failed (SB307 of the saver) or a process died. A config field "
+            "alone is told, too, with what the logits did",
+            cause="The releases read the config otherwise; or the saver did not take a tensor of "
+            "the original itself and wrote down what it had (roberta by 4.48, see SB308), or it leaves "
+            "out or renames tensors that the loader needs.",
             remedy="Distribute the checkpoint as the original release saved it; do not save again "
             "with a newer one for users of an older.",
             releases="differs by model",

@@ -108,7 +108,7 @@ def _removed(case: Case) -> Iterator[Seen]:
 
 
 def _no_generation_mixin(case: Case) -> Iterator[Seen]:
-    """Speak of a class that is no GenerationMixin in a cell that does not generate for it."""
+    """Speak of a class that is no GenerationMixin in a cell that does not generate."""
     said = [skip.reason for skip in case.capture.skips if skip.what == "greedy"]
     if not any("does not generate" in reason for reason in said):
         return
@@ -120,7 +120,7 @@ def _no_generation_mixin(case: Case) -> Iterator[Seen]:
             yield Seen(
                 f"{fact.file}:{fact.line}",
                 (
-                    f"class {fact.name}({', '.join(fact.bases)}) inherits no generate() here",
+                    f"class {fact.name}({', '.join(fact.bases)}) has no GenerationMixin as a base",
                     *said,
                 ),
             )
@@ -170,16 +170,25 @@ RULES = (
     Rule(
         RuleText(
             code="SB103",
-            name="generate() is no longer inherited from PreTrainedModel",
+            name="a head without GenerationMixin does not generate",
             kind="api",
             looks_for="a …CausalLM class of the model's own code without GenerationMixin among its "
             "bases, on a stack where the loaded model does not generate",
-            cause="Since 4.50 PreTrainedModel does not derive from GenerationMixin.",
+            cause="Since 4.50 PreTrainedModel does not derive from GenerationMixin. Auto classes "
+            "still add it to remote code that has a prepare_inputs_for_generation of its own "
+            "(add_generation_mixin_to_remote_model). Without one, 4.48 inherits a generate() that "
+            "refuses the class, and later releases have none; code that calls the class itself, and "
+            "not an auto class, loses generate() either way.",
             remedy="Derive the head class from both. GenerationMixin exists in every release.",
             example="from transformers import GenerationMixin, PreTrainedModel\n\n"
             "class MyModelForCausalLM(MyPreTrainedModel, GenerationMixin): ...",
-            releases="4.48 inherits it, 4.53 and later do not",
-            references=("https://github.com/openvla/openvla/issues/348",),
+            releases="through auto classes all alike; by the class itself 4.48 inherits it, 4.53 and "
+            "later do not",
+            references=(
+                "https://github.com/openvla/openvla/issues/348",
+                "transformers/models/auto/auto_factory.py",
+                "tests/custom/no-generation-mixin.diff",
+            ),
         ),
         _no_generation_mixin,
     ),
@@ -214,6 +223,7 @@ RULES = (
             cause="dtype replaced torch_dtype in 4.56; use_flash_attention_2 gave way to "
             "attn_implementation, use_auth_token to token, load_in_8bit to quantization_config.",
             remedy="torch_dtype works in every release; for the others use the new keyword.",
+            example="super().from_pretrained(*args, torch_dtype=dtype, **kwargs)",
             releases="dtype: unknown to 4.48 and 4.53; use_flash_attention_2: gone by 4.53; "
             "load_in_8bit and use_auth_token: gone in 5.0",
             references=("transformers/modeling_utils.py, from_pretrained",),

@@ -153,7 +153,9 @@ RULES = (
             "5.x calls for every module that no file filled, and call super()._init_weights(module) "
             "there, or the library's own rotary embeddings lose theirs. Asking for the values is no "
             "repair: `if not self.inv_freq.any()` works only while the memory happens to be zero. "
-            "Both remedies are run in all releases by this project's tests (tests/custom).",
+            "Both remedies are run in all releases by this project's tests (tests/custom). Users of a "
+            "stock model: another release, or the module's own formula written into the buffer after "
+            "loading.",
             example="class MyRotaryEmbedding(nn.Module):\n"
             "    def __init__(self, config):\n"
             "        super().__init__()\n"
@@ -219,7 +221,9 @@ RULES = (
             kind="silent",
             looks_for="a parameter among the missing keys that differs between two loads under two "
             "seeds",
-            cause="The checkpoint was saved without it, under another name, or for another head.",
+            cause="The checkpoint was saved without it, under another name, or for another head; or "
+            "this release builds the class with other modules than the one that saved it (zamba2's "
+            "adapters in 5.2).",
             remedy="Load the class that the checkpoint was saved from, rename the tensor in the "
             "file, or initialise it to a constant.",
             releases="all",
@@ -271,10 +275,13 @@ RULES = (
             kind="silent",
             looks_for="a model saved and loaded again in the same stack that fails, or comes back "
             "with other tensors, config values or logits",
-            cause="A tensor is left out of the file (tied by declaration but not in memory), a "
-            "config field is not written, or saving refuses shared memory.",
-            remedy="The finding names what did not come back: declare ties in _tied_weights_keys, "
-            "write config fields in __init__.",
+            cause="A tensor is left out of the file (tied by declaration but not in memory) or is in "
+            "it and not taken (SB308), a config field is not written, or written where a default "
+            "overrides it when it is read, or saving refuses shared memory. The evidence says which "
+            "of them came back otherwise, not why.",
+            remedy="Own code: declare ties in _tied_weights_keys, write config fields in __init__. "
+            "Stock models: keep the original files and copy config.json beside the weights by hand, "
+            "or save with a release in which the round trip holds.",
             releases="depends on the model",
             references=(),
         ),

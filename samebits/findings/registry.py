@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.finding import Finding
-from samebits.findings import attention, caches, configs, imports, loading, rotary, text, tying
+from samebits.findings import (
+    attention,
+    caches,
+    configs,
+    imports,
+    loading,
+    naming,
+    rotary,
+    text,
+    tokenizers,
+    tying,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,11 +29,13 @@ RULES: tuple[Rule, ...] = (
     *imports.RULES,
     *configs.RULES,
     *loading.RULES,
+    *naming.RULES,
     *tying.RULES,
     *rotary.RULES,
     *attention.RULES,
     *caches.RULES,
     *text.RULES,
+    *tokenizers.RULES,
 )
 
 

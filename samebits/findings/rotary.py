@@ -139,10 +139,16 @@ RULES = (
             name="the rotary frequencies are held in another dtype",
             kind="rounding",
             looks_for="inv_freq in another dtype than in the reference",
-            cause="A model cast with .to(dtype) casts inv_freq, one loaded in that dtype does not.",
-            remedy="Load in the dtype, or keep the frequencies out of .to() by recomputing them.",
+            cause="A model cast with .to(dtype) casts inv_freq, one loaded in that dtype does not; or "
+            "the code casts it to a dtype that it reads where only some releases keep it: config.dtype "
+            "is torch_dtype before 4.56. Positions in bfloat16 are the same number in bunches.",
+            remedy="Keep the frequencies in float32 whatever the model is: load in the dtype instead of "
+            "casting, and cast cos and sin, not the frequencies.",
             releases="all",
-            references=("transformers/modeling_rope_utils.py",),
+            references=(
+                "transformers/configuration_utils.py, dtype",
+                "tests/custom/inv-freq-dtype.repair.diff",
+            ),
         ),
         _cast,
     ),

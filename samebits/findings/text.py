@@ -6,32 +6,55 @@ from typing import TYPE_CHECKING
 
 from samebits.finding import RuleText
 from samebits.findings.rule import Rule, Seen, raised
+from samebits.findings.tokenizers import pair, sides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.findings.case import Case
+    from samebits.tokenizing import Encoded
 
 
-def _one_token_less(case: Case) -> Iterator[Seen]:
-    """Speak of a text that one release makes one token longer than the other."""
-    mine = case.capture.signals.forward or {}
-    theirs = (case.reference.signals.forward if case.reference is not None else None) or {}
-    for prompt in [name for name in mine if name in theirs]:
-        one, other = mine[prompt], theirs[prompt]
-        if one.text is None or one.text != other.text or "input_ids" not in one.inputs:
-            continue
-        here, there = (side.inputs["input_ids"].shape for side in (one, other))
-        if len(here) == len(there) == 2 and here[1] + 1 == there[1] and case.reference is not None:
-            yield Seen(
-                f"prompt {prompt}",
-                (
-                    (
-                        f"the same text is {there[1]} tokens in {case.reference.cell.stack} and "
-                        f"{here[1]} here"
-                    ),
-                ),
-            )
+def _not_added(case: Case) -> Iterator[Seen]:
+    """Speak of a special token that the reference's tokenizer adds to a text and this one does not."""
+    both = pair(case)
+    if both is None:
+        return
+    there, here = both
+    lost = [
+        name
+        for name, one in there.texts.items()
+        if (other := here.texts.get(name)) is not None
+        and one.text == other.text
+        and _n_added(one) > _n_added(other) >= 0
+    ]
+    if lost:
+        told = (f"{signal.class_name} adds {signal.adds}" for signal in both)
+        yield Seen(f"text {', '.join(lost)}", sides(case, *told))
+
+
+def _n_added(text: Encoded) -> int:
+    return len(text.ids) - len(text.bare)
+
+
+_unknown_class = raised("ValueError", r"Tokenizer class TokenizersBackend does not exist")
+
+
+def _saved_as_backend(case: Case) -> Iterator[Seen]:
+    """Speak of a tokenizer of a class unknown here, or saved here as one unknown to the reference."""
+    yield from _unknown_class(case)
+    both = pair(case)
+    if both is None or both[1].saved_class != "TokenizersBackend" or both[0].knows_backend:
+        return
+    assert case.reference is not None
+    older = case.reference.cell.stack
+    yield Seen(
+        "save_pretrained of the tokenizer",
+        (
+            f"{case.capture.cell.stack} writes tokenizer_class TokenizersBackend",
+            f"{older} has no class of that name and wrote {both[0].saved_class}",
+        ),
+    )
 
 
 def _first_of_layer(case: Case) -> Iterator[Seen]:
@@ -82,27 +105,35 @@ RULES = (
             code="SB801",
             name="the tokenizer no longer adds a token",
             kind="silent",
-            looks_for="a text prompt that gives one token less than in the reference",
+            looks_for="a text to which the reference's tokenizer adds more special tokens than this "
+            "one",
             cause="5.x takes special tokens from tokenizer.json's post-processor alone; 4.x's "
             "LlamaTokenizerFast added BOS because add_bos_token said so.",
             remedy="Write the post-processor into tokenizer.json, or pass ids.",
+            example='"post_processor": {"type": "TemplateProcessing",\n'
+            '  "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},\n'
+            '             {"Sequence": {"id": "A", "type_id": 0}}], ...}',
             releases="5.0.0 and later",
-            references=("transformers/tokenization_utils_tokenizers.py",),
+            references=(
+                "transformers/tokenization_utils_tokenizers.py",
+                "tests/custom/tokenizer-llama.repair.diff",
+            ),
         ),
-        _one_token_less,
+        _not_added,
     ),
     Rule(
         RuleText(
             code="SB802",
-            name="the tokenizer was saved by 5.x and its class is unknown here",
+            name="a tokenizer saved by 5.x is of a class that 4.x does not know",
             kind="crash",
-            looks_for="Tokenizer class TokenizersBackend does not exist",
+            looks_for="Tokenizer class TokenizersBackend does not exist; or a save_pretrained that "
+            "writes this class where the reference does not have it",
             cause="5.x writes tokenizer_class TokenizersBackend, which 4.x does not have.",
             remedy="Set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast.",
             releases="saved by 5.x, loaded by 4.x",
             references=("https://github.com/huggingface/transformers/issues/47553",),
         ),
-        raised("ValueError", r"Tokenizer class TokenizersBackend does not exist"),
+        _saved_as_backend,
     ),
     Rule(
         RuleText(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.reports.blocks import bullets, codes, details, heading, link, page, table
 from samebits.reports.figures import plural
 from samebits.reports.names import page_path
-from samebits.reports.rulebook import KINDS, advice, title
+from samebits.reports.rulebook import KINDS, advice, in_short, title
 from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
 
 if TYPE_CHECKING:
@@ -50,11 +50,11 @@ def findings(report: Report) -> Markdown:
         [
             heading(2, TITLE),
             prose(
-                "Defects that a rule knows by name; a model's page has the evidence. A finding "
-                "explains and makes no verdict."
+                "Defects that a rule knows by name; a model's page has the evidence, an example of "
+                "the remedy and references. A finding explains and makes no verdict."
             ),
             table(headers, rows),
-            *(details(f"{text.code} {text.name}", advice(text)) for text in report.rules),
+            *(details(f"{text.code} {text.name}", in_short(text)) for text in report.rules),
         ]
     )
 

@@ -12,6 +12,7 @@ from samebits.reports.integrity import loading
 from samebits.reports.glance import explained, glance
 from samebits.reports.invariants import invariants
 from samebits.reports.pages import pages
+from samebits.reports.tokenizers import tokenizers
 
 if TYPE_CHECKING:
     from samebits.document import Report
@@ -37,6 +38,7 @@ def render(report: Report) -> dict[str, str]:
         known.expected_differences(report),
         known.absent(report),
         known.remarks(report),
+        tokenizers(report),
         kernels.attention_kernels(report),
         environment.stacks(report),
         environment.checkpoints(report, of_models),

@@ -14,6 +14,7 @@ from samebits.reports.outcomes import QUIET, is_quiet, stories
 from samebits.reports.relations import has_relations_to_tell, relations_of
 from samebits.reports.rows import in_full, timeline
 from samebits.reports.text import Markdown, fill
+from samebits.reports.tokenizers import differ, tokenizers_of
 
 if TYPE_CHECKING:
     from samebits.document import Report, Row
@@ -40,6 +41,7 @@ def _has_to_tell(rows: list[Row]) -> bool:
         or has_relations_to_tell(rows)
         or has_loading_to_tell(rows)
         or has_findings(rows)
+        or differ(rows)
     )
 
 
@@ -56,6 +58,7 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             loading_of(rows),
             relations_of(rows),
             crossings_of(model, report),
+            tokenizers_of(rows, report),
             kernels.kernels_of(rows),
             known.remarks_of(rows),
         ]

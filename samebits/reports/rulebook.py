@@ -50,8 +50,15 @@ def title(text: RuleText) -> Markdown:
     return fill("{} {}", text.code, _whole(text.name))
 
 
+def in_short(text: RuleText) -> Markdown:
+    """Return cause and remedy of a rule, for report.md; the rest stands on the models' pages."""
+    return page(
+        [fill("**Cause.** {}", _whole(text.cause)), fill("**Remedy.** {}", _whole(text.remedy))]
+    )
+
+
 def advice(text: RuleText) -> Markdown:
-    """Return cause, remedy, releases and references of a rule, for a report and for its page."""
+    """Return cause, remedy, releases and references of a rule, for a model's page and its own."""
     return page(
         [
             fill("**Cause.** {}", _whole(text.cause)),

@@ -75,6 +75,10 @@ def test_the_text_is_fed_as_its_tokens(folder, run_in):
     (data,) = stored.glob(f"{forward['inputs']['input_ids']['hash']}.bin")
     ids = [int.from_bytes(data.read_bytes()[i : i + 8], "little") for i in range(0, 40, 8)]
     assert ids == [WORDS.index(word) for word in ["The", "capital", "of", "France", "is"]]
+    seen = report.rows[0].tokenizers
+    assert [s.class_name for s in seen.values()] == ["PreTrainedTokenizerFast", "TokenizersBackend"]
+    assert [s.texts["short"].ids for s in seen.values()] == [tuple(ids)] * 2
+    assert {finding.code for finding in report.rows[0].cells[1].findings} == {"SB802", "SB809"}
 
 
 def test_a_tokenizer_that_5_saved_is_named_where_4_does_not_know_its_class(folder, run_in):

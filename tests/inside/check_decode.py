@@ -1,0 +1,77 @@
+"""probe_decode: the token behind the cache is watched, the prompt is not, and no state is left."""
+
+import probe_decode
+import torch
+import transformers
+from probe_apart import NoAnswer
+from probe_inputs import Inputs
+
+torch.set_num_threads(1)
+PACKS = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 23)
+
+
+def model():
+    config = transformers.LlamaConfig(
+        vocab_size=40,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        bos_token_id=1,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    torch.manual_seed(0)
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+def padded():
+    ids = torch.arange(5, 19).reshape(2, 7)
+    mask = torch.ones_like(ids)
+    mask[0, :3] = 0
+    return Inputs({"input_ids": ids, "attention_mask": mask}, [[3, 7], [0, 7]], None)
+
+
+def seen(made=None):
+    found = probe_decode.first_token(made or model(), {"padded": padded()}, 60.0)
+    return found["padded"]
+
+
+def test_one_call_per_layer_is_that_of_one_token():
+    calls = seen()["attention"]
+    assert [call["module"] for call in calls] == [f"model.layers.{i}.self_attn" for i in (0, 1)]
+    query, key = (calls[0]["sdpa"][part].partition("]")[0] for part in ("query", "key"))
+    assert query == ("float32[2, 2, 2, 4" if PACKS else "float32[2, 4, 1, 4")
+    assert key == ("float32[2, 2, 8, 4" if PACKS else "float32[2, 4, 8, 4")
+
+
+def test_functions_are_those_of_the_token_alone():
+    names = seen()["functions"]
+    assert not any(name.endswith("LlamaModel.forward") for name in names)
+    packs = [name for name in names if name.endswith(":pack_gqa")]
+    assert bool(packs) == PACKS
+
+
+def test_the_model_stays_as_it_was():
+    made = model()
+    before = (len(made._forward_hooks), len(made._forward_pre_hooks), made.forward)
+    seen(made)
+    assert (len(made._forward_hooks), len(made._forward_pre_hooks), made.forward) == before
+
+
+def test_a_model_that_ends_at_once_has_nothing_to_tell():
+    made = model()
+    made.generate = lambda **kwargs: made(kwargs["input_ids"])
+    assert seen(made) == {"attention": [], "functions": []}
+
+
+def test_what_generate_raises_is_no_answer():
+    made = model()
+    made.generate = None
+    try:
+        seen(made)
+    except NoAnswer as why:
+        assert "TypeError" in str(why)
+    else:
+        raise AssertionError

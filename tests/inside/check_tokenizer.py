@@ -1,0 +1,91 @@
+"""probe_tokenizer: what a release makes of a tokenizer, asked of an object of its own."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import probe_tokenizer
+import transformers
+from probe_load import Source
+
+IS_OLD = transformers.__version__ < "5"
+WORDS = ("<unk>", "<s>", "Hello", "world", "12345")
+
+
+def folder(**config):
+    made = Path(tempfile.mkdtemp())
+    special = [
+        {
+            "id": i,
+            "content": WORDS[i],
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+        for i in (0, 1)
+    ]
+    tokenizer = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": special,
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": None,
+        "decoder": None,
+        "model": {
+            "type": "WordLevel",
+            "vocab": {word: index for index, word in enumerate(WORDS)},
+            "unk_token": "<unk>",
+        },
+    }
+    (made / "tokenizer.json").write_text(json.dumps(tokenizer))
+    told = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "<unk>", "bos_token": "<s>"}
+    (made / "tokenizer_config.json").write_text(json.dumps(told | config))
+    (made / "config.json").write_text('{"model_type": "llama"}')
+    return made
+
+
+def facts(made, prompts=None):
+    source = Source(str(made), None, False, "float32", "default", "cpu")
+    return probe_tokenizer.facts(source, prompts or {})
+
+
+PLAIN = facts(folder())
+"""Made before the tests part, as what transformers imports for the first one takes seconds."""
+
+
+def test_texts_are_the_fixed_one_and_the_prompts_that_are_texts():
+    found = facts(folder(), {"short": {"text": "Hello world"}, "ids": {"ids": [1, 2]}})
+    assert list(found["texts"]) == ["fixed", "short"]
+    assert found["texts"]["short"] == {"text": "Hello world", "ids": [2, 3], "bare": [2, 3]}
+    assert found["special"] == {"bos": 1, "unk": 0}
+
+
+def test_a_padding_side_is_told_from_one_that_is_declared():
+    assert PLAIN["declared_padding_side"] is None
+    left = facts(folder(padding_side="left"))
+    assert (left["padding_side"], left["declared_padding_side"]) == ("left", "left")
+
+
+def test_answers_are_those_of_the_release():
+    found = facts(folder(chat_template="{% for m in messages %}{{ m['content'] }}{% endfor %}"))
+    assert found["chat"] == {"type": "list" if IS_OLD else "BatchEncoding"}
+    assert ("raised" in found["batch"]) == IS_OLD
+    assert ("token_type_ids" in found["gives"]) == IS_OLD
+    assert set(found["methods"].values()) == {IS_OLD}
+    assert found["knows_backend"] == (not IS_OLD)
+    saved = "PreTrainedTokenizerFast" if IS_OLD else "TokenizersBackend"
+    assert found["saved_class"] == saved
+
+
+def test_without_a_template_there_is_no_answer():
+    assert PLAIN["chat"] is None
+
+
+def test_without_a_tokenizer_there_is_nothing():
+    made = Path(tempfile.mkdtemp())
+    (made / "config.json").write_text('{"model_type": "llama"}')
+    assert facts(made) is None
