@@ -16,6 +16,7 @@ from samebits.provenance import IntegritySignal
 from samebits.record import Record
 from samebits.sourcecode import CodeSignal, Symbol
 from samebits.tensor import TensorRef
+from samebits.usage import UsageSignal
 from samebits.words import CellId
 
 FORMAT_VERSION: Literal[1] = 1
@@ -246,6 +247,8 @@ class Signals(Record):
     """Relations inside this cell; observed in run a only."""
     integrity: IntegritySignal | None = None
     """Whether loading did what it says; observed in run a only."""
+    usage: UsageSignal | None = None
+    """What users do around the model; observed in run a of a model's first variant on the CPU."""
     code: CodeSignal | None = None
     """The code that it is made of and ran; observed in run a only."""
     evidence: EvidenceSignal | None = None

@@ -24,6 +24,7 @@ from samebits.provenance import IntegritySignal
 from samebits.receipt import source_digest
 from samebits.record import Record
 from samebits.trace import Cause
+from samebits.usage import UsageSignal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +61,7 @@ class KeptRow(Record):
     attention: dict[str, AttentionSignal]
     invariants: dict[str, InvariantsSignal]
     integrity: dict[str, IntegritySignal]
+    usage: dict[str, UsageSignal]
     causes: dict[str, Cause | str] = Field(default_factory=dict)
     """stack -> where it starts, or why no trace says it; of the cells that were traced."""
     findings: dict[str, tuple[Finding, ...]] = Field(default_factory=dict)

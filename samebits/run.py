@@ -13,7 +13,7 @@ from samebits import config, diagnose
 from samebits.compare import wanted
 from samebits.document import CheckpointReport, MachineReport, Report, Row, StackReport
 from samebits.environment import shown
-from samebits.findings import registry
+from samebits.findings import registry, release
 from samebits.findings.case import Case
 from samebits.fingerprint import digest_of, digest_of_file
 from samebits.keptrows import KeptRow, KeptRows
@@ -236,9 +236,14 @@ def _report(
     crossings: tuple[CrossingsReport, ...],
 ) -> Report:
     everything = plan(matrix, Selection()).cells
-    found = [result for about in rows for result in _with_all(about)]
-    results, expected = diagnose.apply_expected(found, matrix.expected, everything)
-    stacks = tuple(_stack(stack, matrix, laboratory) for stack in planned.stacks)
+    named = [result for about in rows for result in _with_all(about)]
+    found = map(release.of_the_model, named)
+    results, expected = diagnose.apply_expected(list(found), matrix.expected, everything)
+    met = release.of_stacks(named)
+    stacks = tuple(
+        _stack(stack, matrix, laboratory).model_copy(update={"findings": met.get(stack, ())})
+        for stack in planned.stacks
+    )
     code, reasons = diagnose.exit_code(results, expected, stacks)
     by_cell = {result.cell: result for result in results}
     return Report(
@@ -255,7 +260,7 @@ def _report(
             _row(row, matrix, by_cell, about) for row, about in zip(planned.rows, rows, strict=True)
         ),
         crossings=crossings,
-        rules=registry.texts(found.code for result in results for found in result.findings),
+        rules=registry.texts(found.code for result in named for found in result.findings),
         expected=expected,
         machine=_machine(laboratory),
         counts=_counts(results),
@@ -307,6 +312,7 @@ def _row(
         attention=about.attention,
         invariants=about.invariants,
         integrity=about.integrity,
+        usage=about.usage,
     )
 
 
@@ -325,6 +331,7 @@ def _new_row(
         attention={s: told.attention for s, told in signals.items() if told.attention},
         invariants={s: told.invariants for s, told in signals.items() if told.invariants},
         integrity={s: told.integrity for s, told in signals.items() if told.integrity},
+        usage={s: told.usage for s, told in signals.items() if told.usage},
     )
 
 

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.finding import Finding
-from samebits.findings import attention, caches, configs, imports, loading, rotary, text, tying
+from samebits.findings import (
+    attention,
+    caches,
+    configs,
+    imports,
+    loading,
+    rotary,
+    text,
+    tying,
+    usage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     *attention.RULES,
     *caches.RULES,
     *text.RULES,
+    *usage.RULES,
 )
 
 

@@ -14,6 +14,7 @@ from samebits.reports.outcomes import QUIET, is_quiet, stories
 from samebits.reports.relations import has_relations_to_tell, relations_of
 from samebits.reports.rows import in_full, timeline
 from samebits.reports.text import Markdown, fill
+from samebits.reports.usage import usage_of
 
 if TYPE_CHECKING:
     from samebits.document import Report, Row
@@ -54,6 +55,7 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             findings_of(rows, report),
             *(_section(story, report) for story in found),
             loading_of(rows),
+            usage_of(rows),
             relations_of(rows),
             crossings_of(model, report),
             kernels.kernels_of(rows),

@@ -56,6 +56,7 @@ defaults:
   greedy: 4
   invariants: false
   crossings: false
+  usage: false
   prompts:
     short: {length: 9}
     padded: {batch: [{length: 5}, {length: 13}]}
