@@ -222,8 +222,8 @@ RULES = (
             cause="Restarting positions become a block-diagonal mask only if attention_mask is None "
             "and there is no cache, which use_cache=True makes; a mask of ones switches it off. "
             "Before 4.53 they never do. Convolutions and recurrent states run on in any release.",
-            remedy="Feed no attention_mask and use_cache=False, and a release from 4.53 on; or one "
-            "sequence a row; or a 4-dimensional mask of your own.",
+            remedy="Feed no attention_mask and use_cache=False, in a release from 4.53 on; or one "
+            "sequence a row.",
             example="model(ids, position_ids=restarting, attention_mask=None, use_cache=False)",
             releases="4.48: always; 4.53 to 5.23: with a mask or a cache",
             references=(f"{_PULLS}/39194", f"{_PULLS}/46634", "transformers/masking_utils.py"),
@@ -243,8 +243,7 @@ RULES = (
             remedy="Take the past length from get_seq_length(), never from the shape of the keys. A "
             "cache that dropped positions cannot be cropped to before them.",
             example="past = cache.get_seq_length()  # not cache.layers[0].keys.shape[-2]",
-            releases="4.57 and later; gemma2 and cohere2 in 4.48, where get_seq_length() says the "
-            "window, too",
+            releases="4.57 and later; gemma2 in 4.48, where get_seq_length() says the window, too",
             references=("transformers/cache_utils.py, DynamicSlidingWindowLayer",),
         ),
         _short_keys,
