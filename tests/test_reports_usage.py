@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from sample_report import same_everywhere, sample_report
@@ -117,9 +117,7 @@ def test_more_groups_than_fit_stand_on_the_page():
         for size in values
     ]
     documents = markdown.render(report(*rows))
-    assert lines(section(documents["report.md"]))[-1] == (
-        f"| default max_shard_size | [2 more models]({PAGE}) | | |"
-    )
+    assert [size for size in values if f"m{size}" in section(documents["report.md"])] == values[:2]
     assert all(f"m{size}" in documents[PAGE] for size in values)
 
 
@@ -198,7 +196,7 @@ ANSWERS = [
                 "layers": [{"kind": "L", "keys": 7, "n": 2}],
             }
         },
-        "7 of 40",
+        "fewer than fed",
     ),
     ({"cache_position": {"named": False, "wrong": "the same logits"}}, "ignored"),
     ({"cache_position": {"named": True, "wrong": "the same logits"}}, "of no effect"),
@@ -297,6 +295,7 @@ def test_a_page_of_an_earlier_run_goes(tmp_path):
     assert not (tmp_path / PAGE).exists()
 
 
+@settings(deadline=None, max_examples=30)
 @given(st.text(max_size=40))
 def test_foreign_text_cannot_leave_its_place(text):
     old = signal(attentions={"implementation": "sdpa", "given": f"x{text}"}, skips={"packed": text})

@@ -46,8 +46,7 @@ def _keys(usage: UsageSignal, _dtype: str) -> str:
     held = usage.cache
     if held is None or not held.layers:
         return ""
-    fewest = min(layer.keys for layer in held.layers)
-    return f"{fewest} of {held.fed}" if fewest < held.fed else "all"
+    return "fewer than fed" if any(layer.keys < held.fed for layer in held.layers) else "all"
 
 
 def _cache_position(usage: UsageSignal, _dtype: str) -> str:

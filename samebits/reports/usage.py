@@ -47,11 +47,12 @@ def around_the_model(report: Report) -> Markdown:
         [
             heading(2, TITLE),
             fill(
-                "What users do around a model, done once with each of {} in every stack; a model "
-                "that a stack does not know stands with those it agrees with elsewhere. It explains "
-                "and makes no verdict. {}.",
+                "What users do around a model, done once with each of {} in every stack. It "
+                "explains and makes no verdict. Below are, of the models whose stacks disagree, the "
+                "largest groups that answer alike; a model that a stack does not know stands with "
+                "those it agrees with elsewhere. {}.",
                 plural(len(tried), "model"),
-                link("Every model, and what to do", PAGE),
+                link("Every group, and what to do", PAGE),
             ),
             _met(report),
             _answers(report, MOST_GROUPS, MOST_MODELS),
@@ -140,9 +141,6 @@ def _answers(report: Report, most_groups: int, most_models: int) -> Markdown:
         for group in groups[:most_groups]:
             told = [group.answers.get(stack, "") for stack in stacks]
             lines.append([usage.what, _names(group.models, most_models), *told])
-        if rest := groups[most_groups:]:
-            more = plural(sum(len(group.models) for group in rest), "more model")
-            lines.append([usage.what, link(more, PAGE), *("" for _ in stacks)])
     return table(["what a user does", "models", *stacks], lines)
 
 
