@@ -123,8 +123,8 @@ def refuses_attention(message: str) -> bool:
 def eager_attention(model: Any) -> Iterator[None]:
     """Let a loaded model compute attention by hand, where it looks at its config each time.
 
-    set_attn_implementation came after 4.53; before it the config's field is what forward reads,
-    where the class does not choose its attention at construction (modeling_llama.py, 4.48).
+    4.48 has no set_attn_implementation, 4.57 does; before it the config's field is what forward
+    reads, where the class does not choose its attention at construction (modeling_llama.py, 4.48).
     """
     setter = getattr(model, "set_attn_implementation", None)
     _take("eager attention", "config" if setter is None else "set_attn_implementation")

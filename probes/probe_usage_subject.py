@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HALF = 6
 """Tokens of each of the two sequences that are packed into one row."""
-_LONGEST = 200
+_LONGEST = 120
 
 
 class NoMeaning(Exception):  # noqa: N818  "this model has no such thing" is a result
