@@ -15,18 +15,18 @@ defaults:
 models:
   llama: {build: {architecture: llama, config: {
     vocab_size: 99, hidden_size: 48, intermediate_size: 80, num_hidden_layers: 2,
-    num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 128}}}
+    num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 128, eos_token_id: null}}}
   mistral: {build: {architecture: mistral, config: {
     vocab_size: 99, hidden_size: 48, intermediate_size: 80, num_hidden_layers: 2,
     num_attention_heads: 4, num_key_value_heads: 2, sliding_window: 8,
-    max_position_embeddings: 128}}}
+    max_position_embeddings: 128, eos_token_id: null}}}
   eager: {attention: [eager], build: {architecture: gpt2, config: {
-    vocab_size: 99, n_embd: 48, n_layer: 2, n_head: 4, n_positions: 64}}}
+    vocab_size: 99, n_embd: 48, n_layer: 2, n_head: 4, n_positions: 64, eos_token_id: null}}}
   bert: {build: {architecture: bert, head: masked-lm, config: {
     vocab_size: 99, hidden_size: 48, intermediate_size: 80, num_hidden_layers: 2,
     num_attention_heads: 4}}}
   unused: {usage: false, build: {architecture: gpt2, config: {
-    vocab_size: 99, n_embd: 48, n_layer: 2, n_head: 4, n_positions: 64}}}
+    vocab_size: 99, n_embd: 48, n_layer: 2, n_head: 4, n_positions: 64, eos_token_id: null}}}
 """
 SDPA, SLIDING = ("llama", "mistral"), ("mistral",)
 TEXT = ("llama", "mistral", "eager")
