@@ -30,6 +30,7 @@ import probe_layers
 import probe_load
 import probe_rope
 import probe_tokenizer
+import probe_usage
 import probe_weights
 from probe_checkpoint import Checkpoint, NoCheckpoint
 from probe_failure import PhaseFailed, Unknown, describe, phase, without_folders
@@ -111,6 +112,8 @@ class Cell:
             self._buffers()
         with self._timed("integrity"):
             self._integrity()
+        with self._timed("usage"):
+            self._usage()
         with self._timed("forward"), torch.no_grad():
             self._forwards()
         with self._timed("greedy"), torch.no_grad():
@@ -234,6 +237,18 @@ class Cell:
             )
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
             self._skip("integrity", without_folders(f"{type(error).__name__}: {error}"))
+
+    def _usage(self) -> None:
+        """Do once what users do around the model, before any prompt left something behind."""
+        if self.job["run"] != "a" or not self.job["model"].get("usage"):
+            return
+        folder = Path(self.job["capture"]).parent
+        try:
+            self.signals["usage"] = probe_usage.apart(
+                self.loaded, folder, float(self.job["timeout"]) / 4
+            )
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._skip("usage", without_folders(f"{type(error).__name__}: {error}"))
 
     def _first_inputs(self) -> probe_inputs.Inputs | None:
         """Return the first prompt that applies."""

@@ -9,10 +9,14 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import torch
 import transformers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 TAKEN: dict[str, str] = {}
 """Fork -> branch, of this process: one process is one cell, so a global is one cell's record."""
@@ -113,6 +117,24 @@ def refuses_attention(message: str) -> bool:
     The words are those of modeling_utils.py's checks in 4.48 to 5.23.
     """
     return "does not support" in message and ("attention" in message.lower() or "sdpa" in message)
+
+
+@contextmanager
+def eager_attention(model: Any) -> Iterator[None]:
+    """Let a loaded model compute attention by hand, where it looks at its config each time.
+
+    4.48 has no set_attn_implementation, 4.57 does; before it the config's field is what forward
+    reads, where the class does not choose its attention at construction (modeling_llama.py, 4.48).
+    """
+    setter = getattr(model, "set_attn_implementation", None)
+    _take("eager attention", "config" if setter is None else "set_attn_implementation")
+    before = model.config._attn_implementation
+    setter = setter or functools.partial(setattr, model.config, "_attn_implementation")
+    setter("eager")
+    try:
+        yield
+    finally:
+        setter(before)
 
 
 # --- caches --------------------------------------------------------------------------------
@@ -305,6 +327,20 @@ def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
         for kind in kinds:
             found += _parts(f"layer {index} {kind}", getattr(layer, kind, None))
     return found
+
+
+def cache_layer_kind(cache: Any, index: int) -> str:
+    """Return the class that holds one layer: the cache's own where it keeps lists, as in 4.48."""
+    layers = getattr(cache, "layers", None)
+    _take("cache layer", "lists" if layers is None else "layers")
+    return type(cache if layers is None else layers[index]).__name__
+
+
+def cache_length(cache: Any) -> int | None:
+    """Return what a cache says that it has seen; None for tuples, as gpt2's in 4.48."""
+    can = hasattr(cache, "get_seq_length")
+    _take("cache length", "get_seq_length" if can else "none")
+    return int(cache.get_seq_length()) if can else None
 
 
 def _tuple_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:

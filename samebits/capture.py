@@ -17,6 +17,7 @@ from samebits.record import Record
 from samebits.sourcecode import CodeSignal, Symbol
 from samebits.tensor import TensorRef
 from samebits.tokenizing import TokenizerSignal
+from samebits.usage import UsageSignal
 from samebits.words import CellId
 
 FORMAT_VERSION: Literal[1] = 1
@@ -258,6 +259,8 @@ class Signals(Record):
     """Relations inside this cell; observed in run a only."""
     integrity: IntegritySignal | None = None
     """Whether loading did what it says; observed in run a only."""
+    usage: UsageSignal | None = None
+    """What users do around the model; observed in run a of a model's first variant on the CPU."""
     code: CodeSignal | None = None
     """The code that it is made of and ran; observed in run a only."""
     first_token: dict[str, TokenFacts] | None = None

@@ -102,6 +102,7 @@ class CellRunner:
                 "prompts": prompts,
                 "greedy": model.greedy,
                 "invariants": self._invariants(model),
+                "usage": _tries_usage(cell, model),
                 "probes": self._probes,
                 "machine": self._machine,
                 "threads": THREADS,
@@ -152,6 +153,7 @@ class CellRunner:
                 "trust_remote_code": model.trust_remote_code,
                 "greedy": model.greedy,
                 "invariants": self._invariants(model),
+                "usage": _tries_usage(cell, model),
                 "prompts": {
                     name: prompt.model_dump(mode="json", exclude_none=True)
                     for name, prompt in model.prompts.items()
@@ -178,6 +180,12 @@ class CellRunner:
     def _capture(self, path: Path) -> Capture:
         self._ledger.file(path)
         return self._store.read_capture(path)
+
+
+def _tries_usage(cell: CellId, model: ModelSpec) -> bool:
+    """Return True for the first of the model's variants on the CPU: no other would say more."""
+    first = next((v for v in model.variants if v.device == "cpu"), None)
+    return model.usage and cell.variant == first
 
 
 def _is_answer(capture: Capture) -> bool:

@@ -9,11 +9,12 @@ from pydantic import Field
 from samebits.capture import AttentionSignal
 from samebits.comparison import CellResult
 from samebits.crossing import CrossingsReport
-from samebits.finding import RuleText
+from samebits.finding import RuleText, StackFinding
 from samebits.invariant import InvariantsSignal
 from samebits.provenance import IntegritySignal
 from samebits.record import Record
 from samebits.tokenizing import TokenizerSignal
+from samebits.usage import UsageSignal
 from samebits.words import Verdict
 
 SCHEMA_VERSION: Literal[1] = 1
@@ -36,6 +37,8 @@ class StackReport(Record):
     lock_digest: str | None = None
     failure: str | None = None
     """Why it could not be resolved or built."""
+    findings: tuple[StackFinding, ...] = ()
+    """What users of any model meet in this release."""
 
 
 class CheckpointReport(Record):
@@ -67,6 +70,8 @@ class Row(Record):
     """stack -> whether loading did what it says."""
     tokenizers: dict[str, TokenizerSignal] = Field(default_factory=dict)
     """stack -> what it makes of the model's tokenizer."""
+    usage: dict[str, UsageSignal] = Field(default_factory=dict)
+    """stack -> what users do around the model, and what came of it."""
 
 
 class ExpectedReport(Record):

@@ -31,6 +31,9 @@ class RuleText(Record):
     kind: Literal["crash", "silent", "rounding", "api"]
     """crash: an exception. silent: wrong numbers and no exception. rounding: other bits of the same
     maths. api: another shape, type or name that code may rely on."""
+    scope: Literal["model", "release"] = "model"
+    """model: a defect of the model, or of how the release treats this one. release: what the release
+    answers whichever model is asked; a report says it once per stack."""
     looks_for: str
     """Which facts make the rule speak, and what keeps it silent."""
     cause: str
@@ -54,6 +57,17 @@ class Finding(Record):
     """A tensor, or file and line of the model's code, or a config field."""
     evidence: tuple[str, ...]
     """What was seen, one line each."""
+
+
+class StackFinding(Record):
+    """One rule of scope ``release`` that spoke of cells of one stack."""
+
+    code: str
+    where: str
+    evidence: tuple[str, ...]
+    """What was seen of the first model, one line each."""
+    models: tuple[str, ...]
+    """Every model of which it was seen."""
 
 
 class Step(Record):

@@ -26,6 +26,7 @@ from samebits.receipt import source_digest
 from samebits.record import Record
 from samebits.tokenizing import TokenizerSignal
 from samebits.trace import Cause
+from samebits.usage import UsageSignal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +64,7 @@ class KeptRow(Record):
     invariants: dict[str, InvariantsSignal]
     integrity: dict[str, IntegritySignal]
     tokenizers: dict[str, TokenizerSignal]
+    usage: dict[str, UsageSignal]
     causes: dict[str, Cause | str] = Field(default_factory=dict)
     """stack -> where it starts, or why no trace says it; of the cells that were traced."""
     grafts: dict[str, Graft | str] = Field(default_factory=dict)

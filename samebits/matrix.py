@@ -94,6 +94,8 @@ class ModelSpec(Record):
     """Whether to try the relations that must hold inside one cell."""
     crossings: bool = True
     """Whether to save it in each stack and load that in every stack."""
+    usage: bool = True
+    """Whether to try what users do around it: attention maps, packed rows, generate(), a save."""
     samples: int = 0
     """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: float

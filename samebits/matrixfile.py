@@ -455,6 +455,8 @@ class DefaultsEntry(Form):
     """Whether to try the relations that must hold inside one cell, such as prefill + decode."""
     crossings: bool = True
     """Whether each stack saves the model and every stack loads that."""
+    usage: bool = True
+    """Whether to try what users do around the model: attention maps, packed rows, generate() …"""
     samples: Samples = 0
     """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: Seconds = 120
@@ -503,6 +505,8 @@ class ModelEntry(Form):
     """Whether to try the relations that must hold inside one cell, such as prefill + decode."""
     crossings: Given[bool] = None
     """Whether each stack saves the model and every stack loads that."""
+    usage: Given[bool] = None
+    """Whether to try what users do around the model: attention maps, packed rows, generate() …"""
     samples: Given[Samples] = None
     """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: Given[Seconds] = None

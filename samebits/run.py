@@ -13,7 +13,7 @@ from samebits import config, diagnose
 from samebits.compare import wanted
 from samebits.document import CheckpointReport, MachineReport, Report, Row, StackReport
 from samebits.environment import shown
-from samebits.findings import registry
+from samebits.findings import registry, release
 from samebits.findings.case import Case
 from samebits.fingerprint import digest_of, digest_of_file
 from samebits.grafting.asking import grafts_of, with_graft
@@ -246,9 +246,14 @@ def _report(
     crossings: tuple[CrossingsReport, ...],
 ) -> Report:
     everything = plan(matrix, Selection()).cells
-    found = [result for about in rows for result in _with_all(about)]
-    results, expected = diagnose.apply_expected(found, matrix.expected, everything)
-    stacks = tuple(_stack(stack, matrix, laboratory) for stack in planned.stacks)
+    named = [result for about in rows for result in _with_all(about)]
+    found = map(release.of_the_model, named)
+    results, expected = diagnose.apply_expected(list(found), matrix.expected, everything)
+    met = release.of_stacks(named)
+    stacks = tuple(
+        _stack(stack, matrix, laboratory).model_copy(update={"findings": met.get(stack, ())})
+        for stack in planned.stacks
+    )
     code, reasons = diagnose.exit_code(results, expected, stacks)
     by_cell = {result.cell: result for result in results}
     return Report(
@@ -265,7 +270,7 @@ def _report(
             _row(row, matrix, by_cell, about) for row, about in zip(planned.rows, rows, strict=True)
         ),
         crossings=crossings,
-        rules=registry.texts(found.code for result in results for found in result.findings),
+        rules=registry.texts(found.code for result in named for found in result.findings),
         expected=expected,
         machine=_machine(laboratory),
         counts=_counts(results),
@@ -319,6 +324,7 @@ def _row(
         invariants=about.invariants,
         integrity=about.integrity,
         tokenizers=about.tokenizers,
+        usage=about.usage,
     )
 
 
@@ -338,6 +344,7 @@ def _new_row(
         invariants={s: told.invariants for s, told in signals.items() if told.invariants},
         integrity={s: told.integrity for s, told in signals.items() if told.integrity},
         tokenizers={s: told.tokenizer for s, told in signals.items() if told.tokenizer},
+        usage={s: told.usage for s, told in signals.items() if told.usage},
     )
 
 

@@ -119,6 +119,7 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "trust_remote_code": True,
         "greedy": 3,
         "invariants": {"sweep": False, "samples": 0},
+        "usage": True,
         "prompts": {"short": {"text": "a", "length": 3}, "pair": {"batch": [{"length": 2}]}},
     }
     assert first["store"] == {
@@ -129,6 +130,23 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
     assert len({job[key] for job in process.jobs for key in ("capture", "log")}) == 4
     folder = Path(first["capture"]).parent
     assert folder.parent == bench.root / "captures" / "llama" / "float32-sdpa" / "4.48"
+
+
+@pytest.mark.parametrize(
+    ("cell", "changed", "tried"),
+    [
+        (cell_id(attention="sdpa"), {}, True),
+        (cell_id(attention="sdpa"), {"usage": False}, False),
+        (cell_id(attention="eager"), {}, False),
+        (cell_id(attention="sdpa"), {"devices": ("cuda", "cpu")}, True),
+        (cell_id(attention="sdpa"), {"devices": ("cuda",)}, False),
+    ],
+)
+def test_usage_is_tried_in_the_first_variant_on_the_cpu(bench, cell, changed, tried):
+    process = Process()
+    spec = model_spec(**({"attention": ("sdpa", "eager")} | changed))
+    bench.observe(process, cell=cell, model=spec)
+    assert {job["model"]["usage"] for job in process.jobs} == {tried}
 
 
 @pytest.mark.parametrize("status", ["complete", "absent"])

@@ -54,13 +54,12 @@ def test_defaults():
 
 
 @pytest.mark.parametrize("default", [True, False])
-def test_whether_a_model_crosses_is_its_own_to_say(default):
-    text = f"defaults: {{crossings: {str(default).lower()}}}\n"
-    text += (
-        f"models: {{a: {{build: t5}}, b: {{build: t5, crossings: {str(not default).lower()}}}}}\n"
-    )
-    assert [model.crossings for model in read(text).models] == [default, not default]
-    assert all(model.crossings for model in read(ONE_MODEL).models)
+@pytest.mark.parametrize("key", ["crossings", "usage"])
+def test_whether_a_model_crosses_or_is_used_is_its_own_to_say(key, default):
+    text = f"defaults: {{{key}: {str(default).lower()}}}\n"
+    text += f"models: {{a: {{build: t5}}, b: {{build: t5, {key}: {str(not default).lower()}}}}}\n"
+    assert [getattr(model, key) for model in read(text).models] == [default, not default]
+    assert all(getattr(model, key) for model in read(ONE_MODEL).models)
 
 
 def test_everything_that_can_be_said(tmp_path):

@@ -19,6 +19,7 @@ from samebits.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.reports import rulebook
 from samebits.sourcecode import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
 from samebits.tokenizing import Answer, Encoded, TokenizerSignal
+from samebits.usage import UsageSignal
 from tests.builders import (
     Memory,
     attention,
@@ -803,6 +804,109 @@ def test_a_test_of_a_buffers_values_is_said_to_be_no_repair():
     (finding,) = findings(Case(run))
     assert finding.code == "SB301"
     assert any("no repair" in line for line in finding.evidence)
+
+
+MAPS = {"implementation": "sdpa", "given": "an empty tuple", "eager": "tensors"}
+HELD = {"fed": 40, "kind": "DynamicCache", "seq_length": 40}
+SLIDING = {"kind": "DynamicSlidingWindowLayer", "keys": 7, "n": 2}
+WAYS = ("no mask, no cache", "a mask of ones, no cache", "no mask, use_cache=True")
+SB907 = (
+    "ValueError: Passing `MinLengthLogitsProcessor` when using `assisted_generation is disabled."
+)
+SB908 = "ValueError: Contrastive Search requires `trust_remote_code=True` in your `generate` call"
+
+
+def packed(*by_the_first, ordinary=6.0):
+    ways = [
+        {"way": way, "by_the_first": by, "from_alone": by}
+        for way, by in zip(WAYS, by_the_first, strict=True)
+    ]
+    return {"ordinary": ordinary, "ways": ways}
+
+
+def fed(*positions, same_logits=False):
+    return {"prompt": 5, "fed": positions, "same_logits": same_logits}
+
+
+USAGE = [
+    ("SB901", "attentions", MAPS, MAPS | {"given": "tensors", "logits_changed": False}),
+    ("SB901", "attentions", MAPS | {"given": "None for each layer"}, MAPS | {"eager": "None"}),
+    ("SB901", "attentions", MAPS | {"given": "None"}, MAPS | {"given": "None", "eager": None}),
+    (
+        "SB902",
+        "attentions",
+        {"implementation": "sdpa", "given": "tensors", "logits_changed": True},
+        {"implementation": "eager", "given": "tensors", "logits_changed": False},
+    ),
+    ("SB903", "packed", packed(0, 9.4, 9.4), packed(0, 2.4e-6, 0)),
+    ("SB903", "packed", packed(8, 8, 8), packed(8, 8, 8, ordinary=0)),
+    (
+        "SB904",
+        "cache",
+        HELD | {"layers": [SLIDING, {"kind": "DynamicLayer", "keys": 40, "n": 1}]},
+        HELD | {"layers": [{"kind": "DynamicLayer", "keys": 40, "n": 3}]},
+    ),
+    (
+        "SB905",
+        "cache_position",
+        {"named": False, "wrong": "the same logits"},
+        {"named": True, "wrong": "other logits"},
+    ),
+    (
+        "SB905",
+        "cache_position",
+        {"named": False, "wrong": "the same logits"},
+        {"named": False, "wrong": "TypeError: forward() got an unexpected keyword argument"},
+    ),
+    ("SB906", "position_ids", fed(4, 4, 4), fed(4, 5, 6, same_logits=True)),
+    ("SB906", "position_ids", fed(4, 4), fed(4, 4, same_logits=True)),
+    ("SB906", "position_ids", fed(4, 4), {"refused": "ValueError: not used by the model"}),
+    ("SB907", "assisted", {"min_new_tokens": SB907}, {"min_new_tokens": ""}),
+    ("SB907", "assisted", {"min_new_tokens": SB907}, {"min_new_tokens": SB907, "plain": "No"}),
+    ("SB908", "strategies", {"penalty_alpha": SB908}, {"penalty_alpha": "ValueError: stateful"}),
+    ("SB909", "saved", {"files": ["model.safetensors"]}, {"files": ["pytorch_model.bin"]}),
+]
+"""Code, the part of the signal, what makes the rule speak, and what does not."""
+
+
+def used(stack="5.x", **parts):
+    return sound(Memory(), stack, usage=UsageSignal.model_validate(parts))
+
+
+@pytest.mark.parametrize(("code", "part", "bad", "clean"), USAGE)
+def test_what_a_release_answers_is_named(code, part, bad, clean):
+    assert codes_of(used(**{part: bad})) == [code]
+    assert codes_of(used(**{part: clean})) == []
+
+
+COMPARED = [
+    ("SB910", "saved", {"dtype_keys": ["torch_dtype"]}, {"dtype_keys": ["dtype"]}),
+    ("SB910", "saved", {"max_shard_size": "5GB"}, {"max_shard_size": "50GB"}),
+    ("SB911", "checkpointing", {"use_reentrant": True}, {"use_reentrant": False}),
+]
+
+
+@pytest.mark.parametrize(("code", "part", "there", "here"), COMPARED)
+def test_what_a_release_chooses_otherwise_is_named_beside_the_reference(code, part, there, here):
+    old, new = used("4.48", **{part: there}), used(**{part: here})
+    (finding,) = findings(Case(new, reference=old))
+    assert finding.code == code
+    assert [line.partition(":")[0] for line in finding.evidence] == ["4.48", "5.x"]
+    assert codes_of(new) == codes_of(new, reference=used("4.48", **{part: here})) == []
+    assert codes_of(new, reference=sound(Memory())) == codes_of(new, reference=used("4.48")) == []
+
+
+def test_a_class_that_cannot_checkpoint_has_no_other_default():
+    old = used("4.48", checkpointing={"use_reentrant": True})
+    assert codes_of(used(checkpointing={"refused": "ValueError: no"}), reference=old) == []
+
+
+def test_rounding_of_a_coarser_dtype_is_not_seeing_the_first_sequence():
+    signal = UsageSignal.model_validate({"packed": packed(0.02, 0.02, 0.02)})
+    assert signal.packed is not None
+    way = signal.packed.ways[0]
+    seen = [signal.packed.sees(way, dtype) for dtype in ("bfloat16", "float16", "float32")]
+    assert seen == [False, False, True]
 
 
 def test_codes_are_in_order_and_one_rule_each():

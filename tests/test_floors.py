@@ -23,6 +23,7 @@ FLOORS = [
         "sourcecode",
         "finding",
         "tokenizing",
+        "usage",
     },
     {"evidence"},
     {"capture", "matrix", "ulp", "invariance"},

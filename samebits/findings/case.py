@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from samebits.invariance import Standing, standing
+from samebits.usage import UsageSignal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,6 +61,11 @@ class Case:
         """The classes of the model's own code."""
         code = self.capture.signals.code
         return code.classes if code is not None else ()
+
+    @property
+    def usage(self) -> UsageSignal:
+        """What users do around the model; an empty signal if nothing of it was tried."""
+        return self.capture.signals.usage or UsageSignal()
 
     def ruled_in(self, suspect: str) -> str:
         """Return what the hunt says of a suspect that it ruled in, else ''."""

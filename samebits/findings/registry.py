@@ -16,6 +16,7 @@ from samebits.findings import (
     text,
     tokenizers,
     tying,
+    usage,
 )
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ RULES: tuple[Rule, ...] = (
     *caches.RULES,
     *text.RULES,
     *tokenizers.RULES,
+    *usage.RULES,
 )
 
 

@@ -42,9 +42,10 @@ class Sighting(NamedTuple):
 
 def findings(report: Report) -> Markdown:
     """Return the table of all findings, and of each rule what it says; nothing if there are none."""
-    if not report.rules:
+    rules = [text for text in report.rules if text.scope == "model"]
+    if not rules:
         return EMPTY
-    rows = [_line(text, report.rows) for text in report.rules]
+    rows = [_line(text, report.rows) for text in rules]
     headers = ["finding", "kind", "models (stacks)"]
     return page(
         [
@@ -54,7 +55,7 @@ def findings(report: Report) -> Markdown:
                 "the remedy and references. A finding explains and makes no verdict."
             ),
             table(headers, rows),
-            *(details(f"{text.code} {text.name}", in_short(text)) for text in report.rules),
+            *(details(f"{text.code} {text.name}", in_short(text)) for text in rules),
         ]
     )
 

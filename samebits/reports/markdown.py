@@ -13,6 +13,7 @@ from samebits.reports.glance import explained, glance
 from samebits.reports.invariants import invariants
 from samebits.reports.pages import pages
 from samebits.reports.tokenizers import tokenizers
+from samebits.reports.usage import around_page, around_the_model
 
 if TYPE_CHECKING:
     from samebits.document import Report
@@ -21,7 +22,7 @@ REPORT = "report.md"
 
 
 def render(report: Report) -> dict[str, str]:
-    """Return the text of report.md and of every model's page, by paths relative to the first."""
+    """Return the text of report.md and of the pages beside it, by paths relative to the first."""
     of_models = pages(report)
     blocks = [
         overview.title(report),
@@ -32,6 +33,7 @@ def render(report: Report) -> dict[str, str]:
         overview.summary(report),
         findings(report),
         loading(report),
+        around_the_model(report),
         invariants(report),
         crossings(report),
         stories.what_changed(report),
@@ -45,5 +47,5 @@ def render(report: Report) -> dict[str, str]:
         environment.machine(report),
         guide.how_to_read(),
     ]
-    documents = {REPORT: page(blocks), **of_models}
+    documents = {REPORT: page(blocks), **around_page(report), **of_models}
     return {path: f"{text}\n" for path, text in documents.items()}

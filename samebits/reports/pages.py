@@ -15,6 +15,7 @@ from samebits.reports.relations import has_relations_to_tell, relations_of
 from samebits.reports.rows import in_full, timeline
 from samebits.reports.text import Markdown, fill
 from samebits.reports.tokenizers import differ, tokenizers_of
+from samebits.reports.usage import usage_of
 
 if TYPE_CHECKING:
     from samebits.document import Report, Row
@@ -56,6 +57,7 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             findings_of(rows, report),
             *(_section(story, report) for story in found),
             loading_of(rows),
+            usage_of(rows),
             relations_of(rows),
             crossings_of(model, report),
             tokenizers_of(rows, report),

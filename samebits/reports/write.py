@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.aside import write_aside
 from samebits.reports import machine, markdown
 from samebits.reports.names import PAGES
+from samebits.reports.usage import PAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from samebits.document import Report
@@ -33,23 +34,23 @@ def write(report: Report, folder: Path, locks: Mapping[str, str]) -> Written:
 
     ``locks`` is the text of every lock file by its path relative to ``folder``, as in
     :attr:`samebits.document.StackReport.lock`. Nothing is renamed into place before everything
-    is written aside, so an error leaves the report of the run before. Last of all the pages of
-    models are removed that this report does not have.
+    is written aside, so an error leaves the report of the run before. Last of all the pages
+    are removed that this report does not have.
     """
     paths = folder / markdown.REPORT, folder / "report.json"
     texts = {**locks, **markdown.render(report)}
     files = {_inside(folder, name): text for name, text in texts.items()}
     files[paths[1]] = machine.render(report)
     _replace_all(files)
-    _remove_other_pages(folder / PAGES, files)
+    _remove_other_pages([folder / PAGE, *(folder / PAGES).glob("*.md")], files)
     return Written(*paths, {path: sha256(t.encode()).hexdigest() for path, t in files.items()})
 
 
-def _remove_other_pages(folder: Path, files: Collection[Path]) -> None:
+def _remove_other_pages(pages: Iterable[Path], files: Collection[Path]) -> None:
     """Remove pages of earlier runs, which would read as if they were of this one."""
-    for path in folder.glob("*.md"):
+    for path in pages:
         if path not in files:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def _inside(folder: Path, name: str) -> Path:

@@ -81,6 +81,7 @@ defaults:
   greedy: 4
   invariants: false
   crossings: false
+  usage: false
   prompts:
     short: {length: 9}
     padded: {batch: [{length: 5}, {length: 13}]}

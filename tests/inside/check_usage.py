@@ -1,0 +1,119 @@
+"""probe_usage: a model that leaks, forgets or refuses is seen to, and nothing stays behind."""
+
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import probe_usage
+import probe_usage_forward as forward
+import probe_usage_generate as generate
+import torch
+import transformers
+from probe_state import hashes
+from probe_usage_subject import NoMeaning, Subject
+
+torch.set_num_threads(1)
+
+
+def model(architecture="llama", **changed):
+    torch.manual_seed(0)
+    config = {"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 2, "eos_token_id": None}
+    config |= {"num_attention_heads": 4, "intermediate_size": 48, "num_key_value_heads": 2}
+    known = transformers.AutoConfig.for_model(architecture, **(config | changed))
+    made = transformers.AutoModelForCausalLM.from_config(known).eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0, 0.25)
+    return made
+
+
+def subject(made):
+    return Subject(made, "causal-lm", Path(tempfile.mkdtemp()))
+
+
+def ask(question, made):
+    with torch.no_grad():
+        return question(subject(made))
+
+
+def test_a_child_leaves_the_model_as_it_was():
+    made = model()
+    before = hashes(made), made.config.to_dict(), made.training
+    loaded = SimpleNamespace(model=made, head="causal-lm")
+    folder = Path(tempfile.mkdtemp())
+    found = probe_usage.apart(loaded, folder, 60)
+    assert found["skips"] == {}, found["skips"]
+    assert {question.name for question in probe_usage.QUESTIONS} <= set(found)
+    assert (hashes(made), made.config.to_dict(), made.training) == before
+    assert list(folder.iterdir()) == []
+
+
+def test_no_time_is_a_reason():
+    loaded = SimpleNamespace(model=model(), head="causal-lm")
+    found = probe_usage.usage(loaded, Path(tempfile.mkdtemp()), -1.0)
+    assert set(found["skips"]) == {question.name for question in probe_usage.QUESTIONS}
+    assert all("no time was left" in reason for reason in found["skips"].values())
+
+
+def test_a_forward_that_raises_is_asked_nothing_about_tokens():
+    made = model()
+    made.forward = lambda *_args, **_kwargs: 1 / 0
+    loaded = SimpleNamespace(model=made, head="causal-lm")
+    found = probe_usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
+    told = {name for name, reason in found["skips"].items() if "ZeroDivisionError" in reason}
+    assert told == {question.name for question in probe_usage.QUESTIONS if question.of_text}
+    assert found["saved"]["files"]
+
+
+def test_what_a_model_without_positions_is_not_asked():
+    made = model("bloom", n_head=4, n_layer=2)
+    for question in (forward.packed, generate.position_ids):
+        try:
+            ask(question, made)
+        except NoMeaning as reason:
+            assert str(reason) == "forward takes no position_ids"
+        else:
+            raise AssertionError
+
+
+def test_a_sequence_that_is_shut_off_is_told_from_one_that_is_seen():
+    """Planted: logits of a token that depend on nothing before it, and on everything."""
+    made = model()
+    table = torch.randn(99, 99, dtype=torch.float64)
+
+    def shut(input_ids, position_ids=None, use_cache=None, attention_mask=None):
+        return SimpleNamespace(logits=table[input_ids])
+
+    def seen(input_ids, position_ids=None, use_cache=None, attention_mask=None):
+        return SimpleNamespace(logits=table[input_ids].cumsum(1))
+
+    for planted, changes in ((shut, False), (seen, True)):
+        made.forward = planted
+        facts = ask(forward.packed, made)
+        assert (facts["ordinary"] > 0) is changes
+        assert [way["by_the_first"] > 0 for way in facts["ways"]] == [changes] * 3
+        assert [way["from_alone"] > 0 for way in facts["ways"]] == [changes] * 3
+
+
+def test_positions_that_stand_still_are_seen_as_they_are_fed():
+    """Planted: a class that cuts whatever it is handed to its last entry."""
+    made = model()
+    prepare = made.prepare_inputs_for_generation
+
+    def stubborn(input_ids, **kwargs):
+        inputs = prepare(input_ids, **kwargs)
+        if inputs.get("position_ids") is not None:
+            inputs["position_ids"] = torch.zeros_like(inputs["position_ids"])
+        return inputs
+
+    made.prepare_inputs_for_generation = stubborn
+    assert ask(generate.position_ids, made)["fed"] == [0, 0, 0, 0]
+
+
+def test_eager_is_put_back():
+    made = model()
+    before = made.config._attn_implementation
+    facts = ask(forward.attentions, made)
+    assert made.config._attn_implementation == before == "sdpa"
+    assert "tensors" in (facts["given"], facts.get("eager"))

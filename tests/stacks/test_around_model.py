@@ -1,0 +1,142 @@
+"""What users do around a model, on real stacks: every finding is provoked, and none where it is not."""
+
+import pytest
+
+from samebits.reports import markdown
+
+MATRIX = """
+stacks: ["4.48", "4.57", "5.2", "5.x"]
+defaults:
+  dtypes: [float32]
+  greedy: 0
+  invariants: false
+  crossings: false
+  prompts: {short: {length: 9}}
+models:
+  llama: {build: {architecture: llama, config: {
+    vocab_size: 99, hidden_size: 48, intermediate_size: 80, num_hidden_layers: 2,
+    num_attention_heads: 4, num_key_value_heads: 2, max_position_embeddings: 128, eos_token_id: null}}}
+  mistral: {build: {architecture: mistral, config: {
+    vocab_size: 99, hidden_size: 48, intermediate_size: 80, num_hidden_layers: 2,
+    num_attention_heads: 4, num_key_value_heads: 2, sliding_window: 8,
+    max_position_embeddings: 128, eos_token_id: null}}}
+  eager: {attention: [eager], build: {architecture: gpt2, config: {
+    vocab_size: 99, n_embd: 48, n_layer: 2, n_head: 4, n_positions: 64, eos_token_id: null}}}
+  bert: {build: {architecture: bert, head: masked-lm, config: {
+    vocab_size: 99, hidden_size: 48, intermediate_size: 80, num_hidden_layers: 2,
+    num_attention_heads: 4}}}
+  unused: {usage: false, build: {architecture: gpt2, config: {
+    vocab_size: 99, n_embd: 48, n_layer: 2, n_head: 4, n_positions: 64, eos_token_id: null}}}
+"""
+SDPA, SLIDING = ("llama", "mistral"), ("mistral",)
+TEXT = ("llama", "mistral", "eager")
+EVERY = (*TEXT, "bert")
+MET = {
+    "4.48": {"SB902": SDPA, "SB903": TEXT, "SB905": ("eager",), "SB906": TEXT},
+    "4.57": {
+        "SB901": SDPA,
+        "SB903": TEXT,
+        "SB904": SLIDING,
+        "SB906": TEXT,
+        "SB907": TEXT,
+        "SB908": TEXT,
+        "SB910": EVERY,
+    },
+    "5.2": {
+        "SB901": SDPA,
+        "SB903": TEXT,
+        "SB904": SLIDING,
+        "SB907": TEXT,
+        "SB908": TEXT,
+        "SB909": EVERY,
+        "SB910": EVERY,
+        "SB911": EVERY,
+    },
+    "5.x": {
+        "SB901": SDPA,
+        "SB903": TEXT,
+        "SB904": SLIDING,
+        "SB905": TEXT,
+        "SB908": TEXT,
+        "SB909": EVERY,
+        "SB910": EVERY,
+        "SB911": EVERY,
+    },
+}
+"""Stack -> finding -> the models that show it; no others do."""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory, run_in):
+    folder = tmp_path_factory.mktemp("around")
+    (folder / "matrix.yaml").write_text(MATRIX)
+    return run_in(folder)
+
+
+@pytest.fixture(scope="module")
+def usage(report):
+    return {(row.model, stack): found for row in report.rows for stack, found in row.usage.items()}
+
+
+@pytest.mark.parametrize("stack", MET)
+def test_each_stack_is_named_for_what_it_answers_and_for_nothing_else(report, stack):
+    (found,) = [one.findings for one in report.stacks if one.id == stack]
+    assert {finding.code: finding.models for finding in found} == MET[stack]
+
+
+def test_cells_have_neither_the_findings_nor_a_worse_verdict(report):
+    cells = [cell for row in report.rows for cell in row.cells]
+    assert all(cell.verdict.passes for cell in cells)
+    assert not any(cell.findings for cell in cells)
+
+
+def test_nothing_is_tried_of_a_model_that_is_not_to_be_used(usage):
+    assert not any(model == "unused" for model, _ in usage)
+
+
+def test_what_has_no_meaning_is_said_with_a_reason(usage):
+    for stack in MET:
+        skips = usage["bert", stack].skips
+        assert set(skips.values()) == {"BertForMaskedLM is no causal language model"}
+        assert usage["llama", stack].skips == {}
+
+
+def test_attention_maps_come_by_eager_alone(usage):
+    given = [usage["llama", stack].attentions.given for stack in MET]
+    assert given == ["tensors", "None", "an empty tuple", "an empty tuple"]
+    assert all("ValueError" in usage["llama", s].attentions.set_in_config for s in MET if s > "4.5")
+    assert all(usage["eager", stack].attentions.logits_changed is False for stack in MET)
+
+
+def test_packed_sequences_are_apart_without_a_mask_and_a_cache_alone(usage):
+    for stack in MET:
+        packed = usage["llama", stack].packed
+        alone, *others = (packed.sees(way, "float32") for way in packed.ways)
+        assert (alone, others) == (stack == "4.48", [True, True])
+        near = packed.ways[0].from_alone < 1e-4
+        assert near == (stack != "4.48")
+
+
+def test_a_sliding_layer_keeps_one_position_less_than_its_window(usage):
+    held = {stack: usage["mistral", stack].cache for stack in MET}
+    assert {stack: found.layers[0].keys for stack, found in held.items()} == {
+        "4.48": 40,
+        "4.57": 7,
+        "5.2": 7,
+        "5.x": 7,
+    }
+    assert {found.seq_length for found in held.values()} == {40}
+
+
+def test_positions_handed_to_generate_stand_still_and_then_advance(usage):
+    fed = {stack: usage["llama", stack].position_ids.fed for stack in MET}
+    assert fed["4.48"] == fed["4.57"] == (4, 4, 4, 4)
+    assert fed["5.2"] == fed["5.x"] == (4, 5, 6, 7)
+
+
+def test_the_report_says_it_once_and_in_few_lines(report):
+    documents = markdown.render(report)
+    section = documents["report.md"].partition("## Around the model")[2].partition("\n## ")[0]
+    assert 500 < len(section.encode()) < 6000
+    assert documents["around-the-model.md"].count("**Remedy.**") == 11
+    assert not any("SB9" in text for name, text in documents.items() if name.startswith("models/"))
