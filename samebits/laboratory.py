@@ -16,6 +16,7 @@ from samebits import cells
 from samebits.capsules.asking import Unasked
 from samebits.capsules.judging import Party as CapsuleParty
 from samebits.capsules.maker import Machine, Maker, Wanted
+from samebits.capsules.running import without_folders
 from samebits.cells import CellRunner
 from samebits.checkpoints import Checkpoint, Checkpoints, builder_of
 from samebits.crossings import Crosser, Party, Subject, rows_to_cross
@@ -269,7 +270,7 @@ class Laboratory:
         except (Unasked, BuildFailed) as reason:
             return str(reason)
         except Exception as error:  # noqa: BLE001  a defect of ours must not cost the report
-            return f"making it failed: {type(error).__name__}: {error}"
+            return without_folders(f"making it failed: {type(error).__name__}: {error}")
 
     def _party(self, cell: CellId) -> CapsuleParty:
         stack = self.stacks[cell.stack]

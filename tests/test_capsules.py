@@ -2,11 +2,13 @@
 
 import json
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 from builders import Memory, cell_id, forward, nudged, sound, values
 from markdown_it import MarkdownIt
+from sample_report import sample_report
 
 from samebits import diagnose
 from samebits.capsule import Capsule, CapsuleFile, Fed, Question, Seen, Side
@@ -21,6 +23,7 @@ from samebits.comparison import CellResult
 from samebits.metrics import measure
 from samebits.reports.capsules import capsules_of
 from samebits.reports.names import capsule_path
+from samebits.summary import summary
 from samebits.tensor import TensorRef
 from samebits.words import Verdict
 
@@ -215,11 +218,12 @@ def test_one_row_of_a_batch_loses_its_padding_and_the_mask():
 def test_a_prompt_is_cut_behind_its_first_differing_position():
     question = Question(kind="forward", feed={"input_ids": Fed(rows=(tuple(range(20)),))})
     lengths = [
-        len(q.feed["input_ids"].rows[0]) for q in shrinking.fewer_tokens(question, (0, 4, 7))
+        len(q.feed["input_ids"].rows[0])
+        for q in shrinking.fewer_tokens(question, ((0, 4, 7), None))
     ]
     assert lengths == [2, 5, 10]
     batch = Question(kind="forward", feed={"input_ids": Fed(rows=((1, 2, 3), (4, 5, 6)))})
-    assert not list(shrinking.fewer_tokens(batch, (0, 1, 2)))
+    assert not list(shrinking.fewer_tokens(batch, ((0, 1, 2),)))
 
 
 def test_layers_are_tried_from_one_up_to_the_first_that_differs():
@@ -280,16 +284,32 @@ def test_a_smaller_model_has_to_fail_with_the_same_words():
     assert not trials.holds("fails", answers(one, Trial(error="IndexError", message="x")), whole)
 
 
-def test_steps_end_with_the_first_that_differs():
+def steps_apart(memory, *changes, n=6):
+    """Return both sides' greedy steps; ``changes`` are (step, by), at the token in the middle."""
+    steps = values(n, 8)
+    steps[:, 0] = 9.0
+    other = steps.copy()
+    for step, by in changes:
+        other[step, 4] += by
+    return answers(trial(memory, steps), trial(memory, other))
+
+
+def test_steps_end_with_the_first_that_is_about_the_largest():
     memory = Memory()
     question = Question(kind="generate", steps=6)
-    steps = values(6, 8)
-    late = np.concatenate([nudged(steps[:4], 3, 2, by=0.5), steps[4:] + 100])
-    both = answers(trial(memory, steps), trial(memory, late))
+    both = steps_apart(memory, (0, 1e-6), (3, 0.5), (4, 0.6))
     assert trials.steps_needed(both, memory) == 4
     found = trials.distance(question, both, memory)
-    assert found.max_abs == pytest.approx(0.5)
-    assert found.first_index == (3, 2)
+    assert found.max_abs == pytest.approx(0.6)
+    assert found.first_index == (0, 4)
+
+
+def test_steps_behind_other_tokens_are_not_compared():
+    memory = Memory()
+    question = Question(kind="generate", steps=6)
+    both = steps_apart(memory, (2, 100.0), (3, 1000.0))
+    assert trials.steps_needed(both, memory) == 3
+    assert trials.distance(question, both, memory).max_abs == pytest.approx(100.0)
 
 
 # --- choosing ----------------------------------------------------------------------------
@@ -475,6 +495,16 @@ def test_what_the_run_found_stays_text():
 def test_no_name_leads_out_of_the_folder(model, tmp_path):
     path = (tmp_path / capsule_path(model, "..")).resolve()
     assert path.parent == (tmp_path / "repro").resolve()
+
+
+def test_the_last_lines_of_a_run_say_where_capsules_lie():
+    report = sample_report()
+    assert not any("capsule" in line for line in summary(report, Path("r/report.md")))
+    row = report.rows[0]
+    cells = (row.cells[0].model_copy(update={"capsule": Capsule(path="repro/x")}), *row.cells[1:])
+    rows = (row.model_copy(update={"cells": cells}), *report.rows[1:])
+    said = summary(report.model_copy(update={"rows": rows}), Path("r/report.md"))
+    assert said[-2] == "1 capsule to reproduce it: r/repro"
 
 
 def test_the_report_says_where_it_is_or_why_it_is_not():

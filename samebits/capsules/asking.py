@@ -10,11 +10,9 @@ from samebits.comparing.forwards import real_rows
 from samebits.words import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from samebits.capture import Capture, ForwardFacts
     from samebits.compare import TensorSource
-    from samebits.comparison import CellResult, ItemComparison
+    from samebits.comparison import CellResult
     from samebits.tensor import TensorRef
     from samebits.words import Signal
 
@@ -60,10 +58,10 @@ def _of_difference(
     result: CellResult, reference: Capture, candidate: Capture, values: TensorSource
 ) -> Question:
     forwards = reference.signals.forward or {}
-    prompts = [i.name for i in _differing(result, "logits") if i.name in forwards]
+    prompts = [n for n in _differing(result, "logits") if n in forwards]
     if prompts:
         return forward(_plainest(prompts, forwards), reference, values)
-    decoded = [(i.name, _row(i.name, forwards)) for i in _differing(result, "decode")]
+    decoded = [(name, _row(name, forwards)) for name in _differing(result, "decode")]
     if decoded:
         name, (prompt, row) = min(decoded, key=lambda of: _size(forwards[of[1][0]]))
         facts = (reference.signals.greedy or {})[name]
@@ -71,10 +69,22 @@ def _of_difference(
     return _stored(reference, candidate)
 
 
-def _differing(result: CellResult, name: Signal) -> Iterator[ItemComparison]:
-    for signal in result.signals:
-        if signal.signal == name:
-            yield from (i for i in signal.items if i.outcome == "differs" and not i.excused)
+def _differing(result: CellResult, name: Signal) -> list[str]:
+    """Return the items that differ, only those of the verdict's kind if the ladder knows any.
+
+    Of a cell that diverged one prompt may differ by rounding alone.
+    """
+    found = [
+        item.name
+        for signal in result.signals
+        for item in signal.items
+        if signal.signal == name and item.outcome == "differs" and not item.excused
+    ]
+    steps = result.ladder.steps if result.ladder is not None else ()
+    weighty = {(step.what, step.prompt) for step in steps if step.kind == result.judged}
+    if not any(what in {"logits", "decode"} for what, _ in weighty):
+        return found
+    return [item for item in found if (name, item) in weighty]
 
 
 def _of_failure(result: CellResult, reference: Capture, values: TensorSource) -> Question:

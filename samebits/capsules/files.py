@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 LIMIT = 4 << 20
 """Bytes of a checkpoint that is copied: a report is committed and read on the web."""
 
-_KEPT = ("config.json", "generation_config.json", "*.safetensors", "*.bin", "*.index.json", "*.py")
+_KEPT = (
+    "config.json",
+    "generation_config.json",
+    "*.safetensors",
+    "pytorch_model*.bin",
+    "*.index.json",
+)
 _WEIGHTS = "model.safetensors"
 _COUNTS = (
     "num_hidden_layers",
@@ -39,14 +45,13 @@ class CannotShrink(Exception):  # noqa: N818  a model that keeps its layers is a
     """The checkpoint's layers cannot be counted, or its weights not be cut."""
 
 
-def copied(source: Path, out: Path) -> int:
-    """Copy what a load needs, no tokenizer, and return its bytes; links are followed."""
+def copied(source: Path, out: Path) -> None:
+    """Copy what a load needs, and no tokenizer; links are followed."""
     out.mkdir(parents=True)
     for path in _files(source):
         target = out / path.relative_to(source)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-    return size(out)
 
 
 def _files(source: Path) -> Iterable[Path]:
@@ -57,8 +62,8 @@ def _files(source: Path) -> Iterable[Path]:
 
 
 def size(folder: Path) -> int:
-    """Return the bytes of all files in a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Return the bytes of the files that a load needs."""
+    return sum(path.stat().st_size for path in _files(folder))
 
 
 def n_layers(folder: Path) -> int:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
+_FRAMES = 3
+"""Deepest frames of an exception that are named."""
+
 _KINDS = {
     Verdict.ROUNDING: "rounding: the difference goes away in float64",
     Verdict.DIVERGED: "another function or other numbers, not rounding",
@@ -94,7 +97,9 @@ def _how(of: Issue) -> Markdown:
     beside = EMPTY
     if file.checkpoint == "checkpoint":
         beside = fill(" The model lies beside them in {}.", code("checkpoint/"))
-    model = fill("Model: {}, {}{}.", of.source, file.cell.variant, _left_out(file))
+    model = fill(
+        "Model: {} ({}), {}{}.", file.cell.model, _source(of), file.cell.variant, _shrunk(file)
+    )
     commands = fence("\n".join(f"uv run {name}" for name in scripts), "bash")
     said = fill(
         "Each script installs its own release, says what it sees, and ends with 0 if that is what "
@@ -113,8 +118,13 @@ def _how(of: Issue) -> Markdown:
     return page([model, commands, said, cpu])
 
 
-def _left_out(file: CapsuleFile) -> str:
-    return f"; of it {', '.join(file.shrunk)}" if file.shrunk else ""
+def _source(of: Issue) -> str:
+    made = of.source.startswith("build ")
+    return f"seeded random weights, {of.source}" if made else of.source
+
+
+def _shrunk(file: CapsuleFile) -> str:
+    return f". Shrunk to {', '.join(file.shrunk)}" if file.shrunk else ""
 
 
 def _result(of: Issue) -> Markdown:
@@ -152,15 +162,20 @@ def _found(of: Issue) -> Iterator[Markdown]:
     if told.first is not None:
         yield fill("Differs first: {}", rounded_ulp(told.first.what))
     if told.judged in _KINDS and told.ladder is not None:
-        yield fill("Kind: {}. {}", _KINDS[told.judged], told.ladder.reason)
+        reason = told.ladder.reason
+        yield fill("Kind: {}. {}{}.", _KINDS[told.judged], reason[:1].upper(), reason[1:])
         if said := _slope(told):
             yield said
     if of.whole.cause is not None:
         yield from _cause(of.whole.cause)
+    if of.whole.failure is not None:
+        for frame in reversed(of.whole.failure.frames[-_FRAMES:]):
+            place = code(f"{frame.file}:{frame.line}")
+            yield fill("Raised in {} in {}: {}", place, code(frame.function), code(frame.code))
     if of.file.contrast == "unstable":
         yield fill("Differs between two runs: {}", join(map(code, of.whole.unstable[:6])))
     if of.whole.expected:
-        yield fill("Known: {}", prose(" ".join(of.whole.expected), limit=2000))
+        yield fill("What is known: {}", prose(" ".join(of.whole.expected), limit=2000))
 
 
 def _slope(told: CellResult) -> Markdown:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits import diagnose
 from samebits.capsules.asking import Unasked, feed
 from samebits.cells import CellRunner
-from samebits.checkpoints import Checkpoint
-from samebits.fingerprint import digest_of_folder
 from samebits.ladders import Climber
 from samebits.matrix import Prompt
 from samebits.store import Store
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
 
     from samebits.capsule import Feed, Question
     from samebits.capture import Capture
+    from samebits.checkpoints import Checkpoint
     from samebits.comparison import CellResult
     from samebits.ladder import LadderFile
     from samebits.laddering.asking import Ask
@@ -49,11 +48,13 @@ class Judge:
         self._climber = Climber(work, probes, machine, fresh=True)
 
     async def judged(
-        self, model: ModelSpec, folder: Path, question: Question, sides: tuple[Party, Party]
+        self,
+        model: ModelSpec,
+        checkpoint: Checkpoint,
+        question: Question,
+        sides: tuple[Party, Party],
     ) -> CellResult | None:
         """Return what is said of the candidate's cell; None if it was fed something else."""
-        digest = digest_of_folder(folder, self._work / "hashes.json")
-        checkpoint = Checkpoint(model=model.name, source=str(folder), said="", digest=digest)
         small = _small(model, question)
         runs = {
             side.cell: await self._runner.observe(

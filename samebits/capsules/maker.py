@@ -136,15 +136,23 @@ class _Making:
         wanted = self._wanted
         found = asked(wanted.result, wanted.reference, wanted.candidate, self._kept)
         base = await self._base(found)
-        small = await self._shrunk(found, base)
-        told: CellResult | None = wanted.result
-        if found.contrast == "differs" and small.shrunk and small.folder is not None:
-            told = await judge.judged(wanted.model, small.folder, small.question, wanted.sides)
-            if told is None or told.judged is not wanted.result.judged:
-                small, told = base, wanted.result
-        small = await self._cut_steps(found, small)
-        self._refuse_large(small)
-        return small, told or wanted.result
+        small = await self._cut_steps(found, await self._shrunk(found, base))
+        if found.contrast != "differs":
+            self._refuse_large(small)
+            return small, wanted.result
+        for case in (small, base):
+            where = self._checkpoint(case)
+            told = await judge.judged(wanted.model, where, case.question, wanted.sides)
+            if told is not None and told.judged is wanted.result.judged:
+                self._refuse_large(case)
+                return case, told
+        msg = f"fed alone, what shows it is no longer judged {wanted.result.judged}"
+        raise Unasked(msg)
+
+    def _checkpoint(self, case: Case) -> Checkpoint:
+        """Return the checkpoint that a case's scripts load."""
+        changed = {} if case.folder is None else {"source": str(case.folder), "digest": None}
+        return self._wanted.checkpoint.model_copy(update=changed)
 
     async def _base(self, found: Asked) -> Case:
         """Return the case as it was captured, with the prompts before it only if it needs them."""
@@ -197,7 +205,7 @@ class _Making:
         """Return the smallest case that was found in a bounded number of trials."""
         case, left = base, shrinking.MOST_TRIALS
         bar = self._bar(found, base)
-        for propose in (self._rows, self._layers, self._tokens):
+        for propose in (self._rows, self._layers, self._steps, self._tokens):
             for question, folder, said in propose(case):
                 if not left:
                     return case
@@ -241,14 +249,22 @@ class _Making:
                 return
             yield case.question, out, f"the first {n} of {total} layers"
 
+    def _steps(self, case: Case) -> Iterator[tuple[Question, Path | None, str]]:
+        """Yield fewer greedy steps before an exception; a difference has its own, see below."""
+        if case.question.kind == "generate" and case.contrast == "fails":
+            for n in range(1, min(3, case.question.steps)):
+                said = f"{n} of {case.question.steps} greedy steps"
+                yield case.question.model_copy(update={"steps": n}), case.folder, said
+
     def _tokens(self, case: Case) -> Iterator[tuple[Question, Path | None, str]]:
         if case.question.before or case.question.kind not in {"forward", "generate"}:
             return
         metrics = trials.distance(case.question, case.answers, self._tried)
-        at = metrics.first_index if metrics is not None else None
+        largest = metrics.top[0].index if metrics is not None and metrics.top else None
+        places = (metrics.first_index if metrics is not None else None, largest)
         tokens = case.question.feed.get("input_ids")
         total = len(tokens.rows[0]) if tokens else 0
-        for question in shrinking.fewer_tokens(case.question, at):
+        for question in shrinking.fewer_tokens(case.question, places):
             n = len(question.feed["input_ids"].rows[0])
             yield question, case.folder, f"the first {n} of {total} tokens of the prompt"
 
@@ -312,7 +328,7 @@ class _Making:
         metrics = trials.distance(case.question, case.answers, self._tried)
         sees = tuple(map(_seen, (case.answers.reference, case.answers.candidate)))
         subject = self._subject(case.question)
-        at = metrics.first_index if metrics is not None else None
+        at = metrics.top[0].index if metrics is not None and metrics.top else None
         sides = []
         for mine, side in enumerate(wanted.sides):
             told_side = Told(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -32,11 +33,16 @@ class Ran(NamedTuple):
     def last_line(self) -> str:
         """What it said last, without this machine's folders."""
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
-        return lines[-1] if lines else "it said nothing"
+        return without_folders(lines[-1]) if lines else "it said nothing"
 
 
 Run = Callable[[list[str], Path, Mapping[str, str]], Ran]
 """Runs a command in a folder and an environment, and waits."""
+
+
+def without_folders(text: str) -> str:
+    """Return ``text`` with absolute paths cut to their last part: reports are published."""
+    return re.sub(r"(?<![\w:/])/(?:[^\s/'\":,()]+/)+([^\s/'\":,()]+)", r"…/\1", text)
 
 
 def run_command(command: list[str], folder: Path, environment: Mapping[str, str]) -> Ran:
@@ -110,7 +116,7 @@ def _remove_environment(
     script: str, folder: Path, environment: Mapping[str, str], run: Run
 ) -> None:
     """Remove what uv installed for a script whose folder is about to go: it keeps it for ever."""
-    command = [find_uv_bin(), "python", "find", "--quiet", "--offline", "--script", script]
+    command = [find_uv_bin(), "python", "find", "--offline", "--script", script]
     found = run(command, folder, environment)
     python = Path(found.output.strip())
     made = python.parent.parent

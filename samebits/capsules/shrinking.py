@@ -58,18 +58,20 @@ def single_rows(question: Question) -> Iterator[Question]:
         yield question.model_copy(update={"feed": fed, "real": None, "row": 0})
 
 
-def fewer_tokens(question: Question, at: tuple[int, ...] | None) -> Iterator[Question]:
+def fewer_tokens(
+    question: Question, places: tuple[tuple[int, ...] | None, ...]
+) -> Iterator[Question]:
     """Yield the question with the beginning of its prompt: two tokens, up to where it differs, half.
 
-    A batch is left as it is: its rows would have to be padded anew. ``at`` is the index of the
-    first element that differs; its second number is the position in a forward.
+    A batch is left as it is: its rows would have to be padded anew. ``places`` are indices of
+    elements that differ; their second number is the position in a forward.
     """
     tokens = question.feed.get(_TOKENS)
     if tokens is None or len(tokens.rows) != 1:
         return
     row = tokens.rows[0]
-    differs = [at[1] + 1] if question.kind == "forward" and at is not None and len(at) > 2 else []
-    wanted = [2, *differs, len(row) // 2]
+    differs = [at[1] + 1 for at in places if at is not None and len(at) > 2]
+    wanted = [2, *(differs if question.kind == "forward" else ()), len(row) // 2]
     for n in dict.fromkeys(wanted):
         if 1 < n < len(row):
             yield question.model_copy(update={"feed": _cut(question.feed, n)})

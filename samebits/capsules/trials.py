@@ -111,13 +111,13 @@ def _loads_as_well(answers: Answers, base: Answers) -> bool:
 
 
 def distance(question: Question, answers: Answers, values: TensorSource) -> Metrics | None:
-    """Return how far both sides are apart; of greedy steps only up to the first that differs."""
+    """Return how far both sides are apart; of greedy steps only up to where the tokens part."""
     arrays = _arrays(answers, values)
     if arrays is None:
         return None
     one, other = arrays
     if question.kind == "generate":
-        n = first_step(one, other)
+        n = _comparable(one, other)
         one, other = one[:n], other[:n]
     if one.shape != other.shape:
         return None
@@ -125,18 +125,24 @@ def distance(question: Question, answers: Answers, values: TensorSource) -> Metr
 
 
 def steps_needed(answers: Answers, values: TensorSource) -> int | None:
-    """Return how many greedy steps show the difference: the tokens of all but the last are equal."""
+    """Return how many greedy steps show the difference: up to the first that is about the largest.
+
+    The first that differs may differ by rounding alone, and the bug come behind it.
+    """
     arrays = _arrays(answers, values)
-    return None if arrays is None else first_step(*arrays)
+    if arrays is None:
+        return None
+    one, other = (array[: _comparable(*arrays)] for array in arrays)
+    apart = [measure(a, b).max_abs for a, b in zip(one, other, strict=True)]
+    return next(i for i, far in enumerate(apart, 1) if far >= max(apart) / 2)
 
 
-def first_step(one: NDArray[Any], other: NDArray[Any]) -> int:
-    """Return the number of steps up to the first whose bytes differ; all if none does."""
+def _comparable(one: NDArray[Any], other: NDArray[Any]) -> int:
+    """Return the number of steps that were fed the same tokens."""
     n = min(len(one), len(other))
-    for i in range(n):
-        if one[i].tobytes() != other[i].tobytes():
-            return i + 1
-    return n
+    chosen = (array[:n].astype(np.float64).argmax(-1) for array in (one, other))
+    parted = np.flatnonzero(np.not_equal(*chosen))
+    return int(parted[0]) + 1 if parted.size else n
 
 
 def _arrays(answers: Answers, values: TensorSource) -> tuple[NDArray[Any], NDArray[Any]] | None:
