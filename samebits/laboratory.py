@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from samebits import cells
-from samebits.capsules.asking import Unasked
+from samebits.capsules.asking import Unasked, Unproved
 from samebits.capsules.judging import Party as CapsuleParty
 from samebits.capsules.maker import Machine, Maker, Wanted
 from samebits.capsules.running import without_folders
@@ -268,8 +268,11 @@ class Laboratory:
             )
             return await maker.make(wanted)
         except (Unasked, BuildFailed) as reason:
+            if isinstance(reason, Unproved):
+                self.ledger.unsettle(f"the capsule of {cell} did not reproduce")
             return str(reason)
         except Exception as error:  # noqa: BLE001  a defect of ours must not cost the report
+            self.ledger.unsettle(f"the capsule of {cell} could not be made")
             return without_folders(f"making it failed: {type(error).__name__}: {error}")
 
     def _party(self, cell: CellId) -> CapsuleParty:

@@ -33,6 +33,10 @@ class Unasked(Exception):  # noqa: N818  "no script can show it" is a result
     """No script can show how the cell stands out; the message says why."""
 
 
+class Unproved(Unasked):
+    """Its scripts ran and saw something else, which another time they may not."""
+
+
 def asked(
     result: CellResult, reference: Capture, candidate: tuple[Capture, ...], values: TensorSource
 ) -> Asked:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.capsule import CapsuleFile, Question, Seen, Side, script_name
 from samebits.capsules import files, shrinking, trials
-from samebits.capsules.asking import Asked, Unasked, asked, earlier
+from samebits.capsules.asking import Asked, Unasked, Unproved, asked, earlier
 from samebits.capsules.issue import Issue, issue
 from samebits.capsules.judging import Judge, Party
 from samebits.capsules.running import run_command, run_scripts
@@ -118,7 +118,7 @@ class Maker:
         for name, how in ran.items():
             if how.code != 0:
                 msg = f"run by uv alone, {name} did not see what the run saw: {how.last_line}"
-                raise Unasked(msg)
+                raise Unproved(msg)
 
 
 class _Making:
