@@ -295,15 +295,19 @@ class _Making:
         where = folder.parent if folder is not None else self._work / "hub"
         where.mkdir(parents=True, exist_ok=True)
         runs: tuple[trials.RunName, ...] = ("a", "b") if found.contrast == "unstable" else ("a",)
-        jobs = []
+        scripts = []
         for side in self._wanted.sides:
             path = where / f"trial-{self._n}-{script_name(side.cell.stack)}"
             path.write_text(script(self._subject(question), _installed(side)), "utf-8")
-            jobs += [
-                trials.tried(side.process, path, run, self._work, self._wanted.model.timeout)
+            scripts.append((side.process, path))
+        timeout = self._wanted.model.timeout
+        done = await asyncio.gather(
+            *(
+                trials.tried(process, path, run, self._work, timeout)
+                for process, path in scripts
                 for run in runs
-            ]
-        done = await asyncio.gather(*jobs)
+            )
+        )
         return Answers(tuple(done[: len(runs)]), tuple(done[len(runs) :]))
 
     def _subject(self, question: Question) -> Subject:
