@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from packaging.version import Version
 
 from samebits.capsule import script_name
+from samebits.reports.figures import plural
 from samebits.stacks import release_pattern
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _docstring(subject: Subject, installed: Installed) -> str:
     question = subject.question
     whats = {
         "forward": "the logits of one forward",
-        "generate": f"the logits of {question.steps} greedy steps through the cache",
+        "generate": f"the logits of {plural(question.steps, 'greedy step')} through the cache",
         "parameter": "a parameter as it is loaded",
         "buffer": "a buffer as it is loaded",
     }
@@ -153,7 +154,10 @@ def _constants(subject: Subject, told: Told | None) -> str:
         if fed.seed is None:
             lines.append(_assigned(key.upper(), [list(row) for row in fed.rows]))
     if subject.question.real is not None:
-        lines.append(_assigned("REAL", list(subject.question.real)) + "  # of each row: no padding")
+        lines.append(
+            _assigned("REAL", list(subject.question.real))
+            + "  # positions of each row that are no padding"
+        )
     if subject.question.before:
         earlier = [{key: _numbers(fed) for key, fed in f.items()} for f in subject.question.before]
         lines.append(_assigned("EARLIER", earlier))
@@ -295,7 +299,7 @@ def _value(key: str, fed: Fed, subject: Subject) -> str:
 
 _SEEDED = '''\
 def seeded(name, shape):
-    """Return numbers in -1..1 that follow from a name: the first 24 bits of its hashes."""
+    """Return numbers in -1..1 that follow from a name: 24 bits of every word of its hashes."""
     n = math.prod(shape)
     blocks = (hashlib.sha256(f"{name}:{i}".encode()).digest() for i in range(-(-n // 8)))
     words = torch.frombuffer(bytearray(b"".join(blocks)), dtype=torch.int32)[:n]
