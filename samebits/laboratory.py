@@ -16,7 +16,7 @@ from samebits import cells
 from samebits.capsules.asking import Unasked, Unproved
 from samebits.capsules.judging import Party as CapsuleParty
 from samebits.capsules.maker import Machine, Maker, Wanted
-from samebits.capsules.running import without_folders
+from samebits.capsules.running import Place, without_folders
 from samebits.cells import CellRunner
 from samebits.checkpoints import Checkpoint, Checkpoints, builder_of
 from samebits.crossings import Crosser, Party, Subject, rows_to_cross
@@ -233,18 +233,20 @@ class Laboratory:
             self._progress.note(f"capsules: {len(results):,} differences are made to run alone")
         work = self._root / "capsules" / str(os.getpid())
         facts = self.machine or {}
+        place = Place(self._environ)
         maker = Maker(
             work,
             self._store,
             self._probes,
             Machine(self._fingerprint, facts.get("platform", ""), facts.get("cpu_capability", "")),
-            self._environ,
+            place,
             self._slots,
         )
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = {r.cell: group.create_task(self._capsule(maker, r, runs)) for r in results}
         finally:
+            place.close()
             shutil.rmtree(work, ignore_errors=True)
         return {cell: task.result() for cell, task in tasks.items()}
 

@@ -16,7 +16,7 @@ from samebits.capsules import files, shrinking, trials
 from samebits.capsules.asking import Unasked, asked, earlier
 from samebits.capsules.choosing import MOST, chosen
 from samebits.capsules.issue import Issue, issue
-from samebits.capsules.running import Ran, run_scripts
+from samebits.capsules.running import Place, Ran
 from samebits.capsules.trials import Answers, Trial
 from samebits.capture import Failure
 from samebits.comparison import CellResult
@@ -385,23 +385,21 @@ def scripts(tmp_path):
     return folder
 
 
+def run_scripts(folder, uv, environ, *, needs_hub=False):
+    """Run the only script in a place that is closed afterwards."""
+    place = Place(environ, uv)
+    try:
+        return place.run(folder, ("4.48.py",), needs_hub=needs_hub)["4.48.py"]
+    finally:
+        place.close()
+
+
 def test_scripts_run_elsewhere_offline_and_leave_nothing(scripts, tmp_path):
     made = tmp_path / "environments-v2" / "4-48-abc"
     (made / "bin").mkdir(parents=True)
     uv = Uv(made=made)
-    ran = run_scripts(
-        scripts,
-        ("4.48.py",),
-        {
-            "PIP_FIND_LINKS": "/wheels",
-            "ATEN_CPU_CAPABILITY": "avx2",
-            "PYTHONPATH": "x",
-            "HOME": "h",
-        },
-        needs_hub=False,
-        run=uv,
-    )
-    assert ran["4.48.py"].code == 0
+    told = {"PIP_FIND_LINKS": "/wheels", "ATEN_CPU_CAPABILITY": "avx2", "PYTHONPATH": "x"}
+    assert run_scripts(scripts, uv, told).code == 0
     assert uv.commands[0] == ["run", "--offline", "--quiet", "--script", "4.48.py"]
     assert [command[0] for command in uv.commands] == ["run", "python"]
     (folder,) = uv.folders
@@ -414,16 +412,29 @@ def test_scripts_run_elsewhere_offline_and_leave_nothing(scripts, tmp_path):
     assert not {"ATEN_CPU_CAPABILITY", "PYTHONPATH", "OMP_NUM_THREADS"} & set(seen)
 
 
+def test_the_second_capsule_runs_where_the_first_did_without_its_files(scripts):
+    uv = Uv()
+    place = Place({}, uv)
+    (scripts / "first.txt").write_text("x")
+    place.run(scripts, ("4.48.py",), needs_hub=False)
+    (scripts / "first.txt").unlink()
+    place.run(scripts, ("4.48.py",), needs_hub=False)
+    (folder,) = uv.folders
+    assert [path.name for path in folder.iterdir()] == ["4.48.py"]
+    place.close()
+    assert not folder.parent.exists()
+
+
 def test_the_network_is_used_only_where_the_cache_is_not_enough(scripts):
     uv = Uv(cached=False)
-    run_scripts(scripts, ("4.48.py",), {}, needs_hub=True, run=uv)
+    run_scripts(scripts, uv, {}, needs_hub=True)
     assert ["--offline" in command for command in uv.commands[:2]] == [True, False]
     assert "HF_HUB_OFFLINE" not in uv.environments[0]
 
 
 def test_a_script_that_ran_and_saw_something_else_is_not_run_again(scripts):
     uv = Uv(ends=1)
-    ran = run_scripts(scripts, ("4.48.py",), {}, needs_hub=False, run=uv)["4.48.py"]
+    ran = run_scripts(scripts, uv, {})
     assert (ran.code, ran.last_line) == (1, "unexpected bits")
     assert [command[0] for command in uv.commands] == ["run", "python"]
 
@@ -431,7 +442,7 @@ def test_a_script_that_ran_and_saw_something_else_is_not_run_again(scripts):
 def test_only_an_environment_of_a_script_is_removed(scripts, tmp_path):
     made = tmp_path / "usr"
     (made / "bin").mkdir(parents=True)
-    run_scripts(scripts, ("4.48.py",), {}, needs_hub=False, run=Uv(made=made))
+    run_scripts(scripts, Uv(made=made), {})
     assert made.exists()
 
 

@@ -13,16 +13,15 @@ from samebits.capsules import files, shrinking, trials
 from samebits.capsules.asking import Asked, Unasked, Unproved, asked, earlier
 from samebits.capsules.issue import Issue, issue
 from samebits.capsules.judging import Judge, Party
-from samebits.capsules.running import run_command, run_scripts
 from samebits.capsules.script import FOLDER, Installed, Subject, Told, script
 from samebits.capsules.trials import Answers
 from samebits.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from samebits.capsule import Contrast, Feed
-    from samebits.capsules.running import Run
+    from samebits.capsules.running import Place
     from samebits.capture import Capture
     from samebits.checkpoints import Checkpoint
     from samebits.comparison import CellResult, Metrics
@@ -73,17 +72,16 @@ class Maker:
         kept: Store,
         probes: str,
         machine: Machine,
-        environ: Mapping[str, str],
+        place: Place,
         slots: asyncio.Semaphore,
-        run: Run = run_command,
     ) -> None:
         self._work = work
         self._kept = kept
         self._probes = probes
         self._machine = machine
-        self._environ = environ
+        self._place = place
         self._slots = slots
-        self._run = run
+        self._proving = asyncio.Lock()  # there is one place
 
     async def make(self, wanted: Wanted) -> dict[str, bytes]:
         """Return the files of a capsule by their paths inside it; its scripts have been run.
@@ -100,7 +98,7 @@ class Maker:
             making = _Making(wanted, work, self._kept)
             case, told = await making.case(Judge(work, self._probes, self._machine.fingerprint))
             folder = making.write(case, told, self._machine)
-            async with self._slots:
+            async with self._proving, self._slots:
                 await asyncio.to_thread(self._prove, wanted, folder)
             return {
                 str(path.relative_to(folder).as_posix()): path.read_bytes()
@@ -114,7 +112,7 @@ class Maker:
         """Run both scripts by uv in another folder; raise Unasked if one sees something else."""
         scripts = tuple(script_name(side.cell.stack) for side in wanted.sides)
         needs_hub = wanted.model.hub is not None
-        ran = run_scripts(folder, scripts, self._environ, needs_hub=needs_hub, run=self._run)
+        ran = self._place.run(folder, scripts, needs_hub=needs_hub)
         for name, how in ran.items():
             if how.code != 0:
                 msg = f"run by uv alone, {name} did not see what the run saw: {how.last_line}"

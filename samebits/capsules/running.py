@@ -65,27 +65,52 @@ def run_command(command: list[str], folder: Path, environment: Mapping[str, str]
     return Ran(done.returncode, done.stdout)
 
 
-def run_scripts(
-    folder: Path,
-    scripts: tuple[str, ...],
-    environ: Mapping[str, str],
-    *,
-    needs_hub: bool,
-    run: Run = run_command,
-) -> dict[str, Ran]:
-    """Run the scripts in a copy of ``folder`` elsewhere, and return how each ended.
+class Place:
+    """A folder elsewhere, in which one capsule after the other is run.
 
-    uv may use the network only if its cache does not hold what a script asks for.
+    It stays the same for a run, because uv makes an environment for each path: the second capsule
+    finds the release that the first one installed, and its compiled modules. Closing removes both
+    the folder and those environments, which uv would keep for ever.
     """
-    with tempfile.TemporaryDirectory(prefix="samebits-capsule-") as name:
-        copy = Path(name).resolve() / "capsule"
+
+    def __init__(self, environ: Mapping[str, str], run: Run = run_command) -> None:
+        self._environ = environ
+        self._command = run
+        self._root = Path(tempfile.mkdtemp(prefix="samebits-capsule-")).resolve()
+        self._made: set[Path] = set()
+
+    def run(self, folder: Path, scripts: tuple[str, ...], *, needs_hub: bool) -> dict[str, Ran]:
+        """Run the scripts in a copy of ``folder`` and return how each ended.
+
+        uv may use the network only if its cache does not hold what a script asks for.
+        """
+        copy, modules = self._root / "capsule", self._root / "modules"
+        for old in (copy, modules):
+            shutil.rmtree(old, ignore_errors=True)
         shutil.copytree(folder, copy)
-        environment = script_environment(environ, copy.parent / "modules", needs_hub=needs_hub)
-        try:
-            return {script: _run(script, copy, environment, run) for script in scripts}
-        finally:
-            for script in scripts:
-                _remove_environment(script, copy, environment, run)
+        environment = script_environment(self._environ, modules, needs_hub=needs_hub)
+        return {script: self._run(script, copy, environment) for script in scripts}
+
+    def close(self) -> None:
+        """Remove everything that the scripts left."""
+        for path in (self._root, *self._made):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _run(self, script: str, folder: Path, environment: Mapping[str, str]) -> Ran:
+        command = [find_uv_bin(), "run", "--quiet", "--script", script]
+        ran = self._command([*command[:2], "--offline", *command[2:]], folder, environment)
+        if ran.code != 0 and _STARTED not in ran.output:
+            ran = self._command(command, folder, environment)
+        self._remember(script, folder, environment)
+        return Ran(ran.code, ran.output.replace(str(folder), "."))
+
+    def _remember(self, script: str, folder: Path, environment: Mapping[str, str]) -> None:
+        """Note the environment that uv made for a script."""
+        command = [find_uv_bin(), "python", "find", "--offline", "--script", script]
+        found = self._command(command, folder, environment)
+        made = Path(found.output.strip()).parent.parent
+        if found.code == 0 and made.parent.name.startswith("environments-"):
+            self._made.add(made)
 
 
 def script_environment(
@@ -102,23 +127,3 @@ def script_environment(
     }
     offline = {} if needs_hub else {"HF_HUB_OFFLINE": "1"}
     return seen | offline | {"HF_MODULES_CACHE": str(modules)}
-
-
-def _run(script: str, folder: Path, environment: Mapping[str, str], run: Run) -> Ran:
-    command = [find_uv_bin(), "run", "--quiet", "--script", script]
-    ran = run([*command[:2], "--offline", *command[2:]], folder, environment)
-    if ran.code != 0 and _STARTED not in ran.output:
-        ran = run(command, folder, environment)
-    return Ran(ran.code, ran.output.replace(str(folder), "."))
-
-
-def _remove_environment(
-    script: str, folder: Path, environment: Mapping[str, str], run: Run
-) -> None:
-    """Remove what uv installed for a script whose folder is about to go: it keeps it for ever."""
-    command = [find_uv_bin(), "python", "find", "--offline", "--script", script]
-    found = run(command, folder, environment)
-    python = Path(found.output.strip())
-    made = python.parent.parent
-    if found.code == 0 and made.parent.name.startswith("environments-"):
-        shutil.rmtree(made, ignore_errors=True)

@@ -3,13 +3,11 @@
 import json
 import os
 import shutil
-import subprocess
 
 import pytest
-from uv import find_uv_bin
 
 from samebits.capsule import CapsuleFile
-from samebits.capsules.running import script_environment
+from samebits.capsules.running import Place
 from samebits.reports.write import write
 
 DEFECTS = ("first layer", "raises", "unwritten", "environment")
@@ -67,22 +65,17 @@ def test_a_difference_is_shrunk_to_the_layer_it_starts_in(cells, capsule):
     assert "not rounding" in (folder / "ISSUE.md").read_text()
 
 
-def test_the_scripts_see_it_wherever_they_lie(capsule, tmp_path):
+def test_a_script_sees_it_wherever_it_lies(capsule, tmp_path):
     folder, said = capsule("first-layer")
     copy = tmp_path / "else where"
     shutil.copytree(folder, copy)
-    environment = script_environment(os.environ, tmp_path / "modules", needs_hub=False)
-    for side in (said.reference, said.candidate):
-        ran = subprocess.run(
-            [find_uv_bin(), "run", "--quiet", "--offline", side.script],
-            cwd=copy,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert ran.returncode == 0, ran.stderr
-        assert side.sees.ref.hash in ran.stdout
+    place, side = Place(os.environ), said.candidate
+    try:
+        ran = place.run(copy, (side.script,), needs_hub=False)[side.script]
+    finally:
+        place.close()
+    assert ran.code == 0, ran.output
+    assert side.sees.ref.hash in ran.output
 
 
 def test_an_exception_is_what_its_script_expects(capsule):
