@@ -105,7 +105,7 @@ def test_it_has_the_fewest_layers_that_were_seen_to_show_it(tmp_path, fails_from
     assert json.loads(made["checkpoint/config.json"])["num_hidden_layers"] == left
     said = CapsuleFile.model_validate_json(made["expected.json"])
     assert [word for word in said.shrunk if "layers" in word] == (
-        [] if left == 4 else [f"the first {left} of 4 layers"]
+        [] if left == 4 else [f"{left} of 4 layers"]
     )
     assert said.candidate.sees.error == "KeyError"
     assert said.reference.sees.ref.shape == (1, 6, 8)

@@ -470,7 +470,7 @@ def text(sees, contrast="differs", **changed):
         contrast=contrast,
         question=Question(kind="forward", prompt="short"),
         checkpoint="checkpoint",
-        shrunk=("the first 1 of 4 layers",),
+        shrunk=("1 of 4 layers",),
         reference=side("4.48", Seen(ref=ref)),
         candidate=side("5.x", sees),
         platform="Linux",
@@ -488,7 +488,7 @@ def test_the_text_says_both_sides_and_how_to_run_them():
     ref = TensorRef(hash="b" * 64, dtype="float32", shape=(1, 3, 8))
     said = text(Seen(ref=ref))
     assert said.startswith("# llama: other logits in 5.x.0 than in 4.48.0\n")
-    for part in ("a" * 16, "b" * 16, "uv run 4.48.py\nuv run 5.x.py", "first 1 of 4 layers"):
+    for part in ("a" * 16, "b" * 16, "uv run 4.48.py\nuv run 5.x.py", "Shrunk to 1 of 4 layers"):
         assert part in said
     assert "unsafe-best-match" in said
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 _FRAMES = 3
-"""Deepest frames of an exception that are named."""
+"""Deepest frames of an exception that are named, torch's own left out."""
 
 _KINDS = {
     Verdict.ROUNDING: "rounding: the difference goes away in float64",
@@ -169,7 +169,8 @@ def _found(of: Issue) -> Iterator[Markdown]:
     if of.whole.cause is not None:
         yield from _cause(of.whole.cause)
     if of.whole.failure is not None:
-        for frame in reversed(of.whole.failure.frames[-_FRAMES:]):
+        frames = [f for f in of.whole.failure.frames if not f.file.startswith("torch/")]
+        for frame in reversed(frames[-_FRAMES:]):
             place = code(f"{frame.file}:{frame.line}")
             yield fill("Raised in {} in {}: {}", place, code(frame.function), code(frame.code))
     if of.file.contrast == "unstable":
@@ -214,4 +215,7 @@ def _expected(of: Issue) -> Markdown:
             "promises to avoid.",
             old,
         )
-    return fill("The numbers of transformers {}, up to rounding, or a note on what changed.", old)
+    return Markdown(
+        "The same numbers in both releases, up to rounding; or a note on what changed, and which of "
+        "the two is meant."
+    )

@@ -245,7 +245,7 @@ class _Making:
                 files.with_layers(case.folder, out, n)
             except files.CannotShrink:
                 return
-            yield case.question, out, f"the first {n} of {total} layers"
+            yield case.question, out, f"{n} of {total} layers"
 
     def _steps(self, case: Case) -> Iterator[tuple[Question, Path | None, str]]:
         """Yield fewer greedy steps before an exception; a difference has its own, see below."""
@@ -264,7 +264,7 @@ class _Making:
         total = len(tokens.rows[0]) if tokens else 0
         for question in shrinking.fewer_tokens(case.question, places):
             n = len(question.feed["input_ids"].rows[0])
-            yield question, case.folder, f"the first {n} of {total} tokens of the prompt"
+            yield question, case.folder, f"{n} of {total} tokens of the prompt"
 
     async def _cut_steps(self, found: Asked, case: Case) -> Case:
         """Return the case with as many greedy steps as it takes."""
