@@ -119,7 +119,7 @@ def _public(version: str) -> str:
 
 def _docstring(subject: Subject, installed: Installed) -> str:
     question = subject.question
-    whats = {
+    computed = {
         "forward": "the logits of one forward",
         "generate": f"the logits of {plural(question.steps, 'greedy step')} through the cache",
         "parameter": "a parameter as it is loaded",
@@ -127,7 +127,7 @@ def _docstring(subject: Subject, installed: Installed) -> str:
     }
     return (
         f'"""{subject.model} under transformers {installed.transformers}: '
-        f"{whats[question.kind]}.\n\n"
+        f"{computed[question.kind]}.\n\n"
         f"Run it with `uv run {script_name(installed.stack)}`. It ends with 0 if it sees what is "
         'expected, else with 1.\n"""'
     )
