@@ -59,6 +59,11 @@ def perform(job: Job) -> None:
 
         probe_ladder.run(job)
         return
+    if job["kind"] == "capsule":
+        import probe_capsule  # noqa: PLC0415
+
+        probe_capsule.run(job)
+        return
     if job["kind"] == "trace":
         import probe_trace_job  # noqa: PLC0415
 
@@ -269,6 +274,7 @@ def _import_everything() -> dict[str, Any]:
     for name in _NEEDED_BY_EVERY_MODEL:
         importlib.import_module(name)
     import probe_build  # noqa: F401, PLC0415
+    import probe_capsule  # noqa: F401, PLC0415
     import probe_cell  # noqa: F401, PLC0415
     import probe_crossing  # noqa: F401, PLC0415
     import probe_graft  # noqa: F401, PLC0415

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 
-def write_aside(path: Path, text: str, *, lasting: bool = True) -> Path:
-    """Write ``text`` to a new file beside ``path`` and return that file; rename it into place.
+def write_aside(path: Path, content: str | bytes, *, lasting: bool = True) -> Path:
+    """Write ``content`` to a new file beside ``path`` and return that file; rename it into place.
 
     ``lasting`` has it reach the disk first, which costs milliseconds: without, a power cut may
     leave an empty file under the name, which is enough for what is checked when it is read.
@@ -18,7 +18,7 @@ def write_aside(path: Path, text: str, *, lasting: bool = True) -> Path:
     aside = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode())
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             if lasting:
                 os.fsync(file.fileno())

@@ -25,6 +25,8 @@ from samebits.summary import summary
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from samebits.capsules.choosing import Scope
+
 INTERRUPTED = 130
 _LATEST = Path("reports") / "latest"
 
@@ -66,9 +68,16 @@ def _order(options: argparse.Namespace) -> Order:
         upgrade=options.upgrade,
         sweep=options.sweep,
         causes=options.causes,
+        capsules=_scope(options),
         jobs=options.jobs,
         command=_typed(options),
     )
+
+
+def _scope(options: argparse.Namespace) -> Scope:
+    if options.command == "probe" or options.repro is False:
+        return "none"
+    return "all" if options.repro else "failing"
 
 
 def _typed(options: argparse.Namespace) -> str:
@@ -81,6 +90,8 @@ def _typed(options: argparse.Namespace) -> str:
         for word in (f"--{name}", value)
     ]
     given += [f"--{name}" for name in ("sweep", "causes") if getattr(options, name)]
+    if getattr(options, "repro", None) is not None:
+        given.append("--repro" if options.repro else "--no-repro")
     if options.matrix != DEFAULT_MATRIX:
         given += ["--matrix", str(options.matrix)]
     return shlex.join([*words, "--", *given] if given else words)
@@ -104,6 +115,12 @@ def _parser() -> argparse.ArgumentParser:
         _add_options(command)
     matrix.add_argument(
         "--reports", type=Path, metavar="DIR", help="folder of the report (reports/latest)"
+    )
+    matrix.add_argument(
+        "--repro",
+        action=argparse.BooleanOptionalAction,
+        help="make a folder that runs alone for every difference (or none; default: for those "
+        "that make the run fail)",
     )
     return parser
 

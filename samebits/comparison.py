@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from samebits.capsule import Capsule
 from samebits.capture import Failure, Skip
 from samebits.finding import Finding, Step
 from samebits.graft import Graft
@@ -163,3 +164,5 @@ class CellResult(Record):
     """The hunt: what is ruled in and what is ruled out as the cause."""
     reproduce: str = ""
     """The command that runs just this cell and its reference."""
+    capsule: Capsule | None = None
+    """A folder that shows it without samebits, or why there is none; None: it was not asked for."""

@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from samebits import cells
+from samebits.capsules.asking import Unasked, Unproved
+from samebits.capsules.judging import Party as CapsuleParty
+from samebits.capsules.maker import Machine, Maker, Wanted
+from samebits.capsules.running import Place, without_folders
 from samebits.cells import CellRunner
 from samebits.checkpoints import Checkpoint, Checkpoints, builder_of
 from samebits.crossings import Crosser, Party, Subject, rows_to_cross
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from samebits.capture import Capture
+    from samebits.comparison import CellResult
     from samebits.crossing import CrossingsReport
     from samebits.graft import Graft
     from samebits.grafting.asking import Asked as ToGraft
@@ -112,6 +117,8 @@ class Laboratory:
         self.machine: dict[str, Any] | None = None
         self.environment: dict[str, str] = {}
         self._root = root
+        self._store = store
+        self._probes = probes_digest(PROBES)
         self._matrix = matrix
         self._plan = plan
         self._progress = progress
@@ -120,7 +127,7 @@ class Laboratory:
         self._fingerprint = machine_fingerprint()
         self._n_slots = slots or len(os.sched_getaffinity(0))
         self._slots = asyncio.Semaphore(self._n_slots)
-        probes = probes_digest(PROBES)
+        probes = self._probes
         maker = digest_of_file(PROBES / "probe_build.py")
         told, noted = (probes, self._fingerprint), self.ledger
         self._shelf = Checkpoints(root, Path(matrix.path).parent, maker, ledger=noted)
@@ -240,6 +247,63 @@ class Laboratory:
             for of in (reference, cell)
         )
         return subject, one, other
+
+    async def capsules(
+        self, results: Sequence[CellResult], runs: Mapping[CellId, tuple[Capture, ...]]
+    ) -> dict[CellId, dict[str, bytes] | str]:
+        """Return the files of a capsule for each of these cells, or why there is none."""
+        if results:
+            self._progress.note(f"capsules: {len(results):,} differences are made to run alone")
+        work = self._root / "capsules" / str(os.getpid())
+        facts = self.machine or {}
+        place = Place(self._environ)
+        maker = Maker(
+            work,
+            self._store,
+            self._probes,
+            Machine(self._fingerprint, facts.get("platform", ""), facts.get("cpu_capability", "")),
+            place,
+            self._slots,
+        )
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {r.cell: group.create_task(self._capsule(maker, r, runs)) for r in results}
+        finally:
+            place.close()
+            shutil.rmtree(work, ignore_errors=True)
+        return {cell: task.result() for cell, task in tasks.items()}
+
+    async def _capsule(
+        self, maker: Maker, result: CellResult, runs: Mapping[CellId, tuple[Capture, ...]]
+    ) -> dict[str, bytes] | str:
+        cell, reference = result.cell, result.reference
+        assert reference is not None
+        missing = [of.stack for of in (reference, cell) if of.stack not in self.stacks]
+        if missing:
+            return f"stack {missing[0]} could not be built"
+        try:
+            checkpoint = await asyncio.shield(self._made[cell.model])
+            wanted = Wanted(
+                result,
+                runs[reference][0],
+                runs[cell],
+                self._matrix.model(cell.model),
+                checkpoint,
+                (self._party(reference), self._party(cell)),
+            )
+            return await maker.make(wanted)
+        except (Unasked, BuildFailed) as reason:
+            if isinstance(reason, Unproved):
+                self.ledger.unsettle(f"the capsule of {cell} did not reproduce")
+            return str(reason)
+        except Exception as error:  # noqa: BLE001  a defect of ours must not cost the report
+            self.ledger.unsettle(f"the capsule of {cell} could not be made")
+            return without_folders(f"making it failed: {type(error).__name__}: {error}")
+
+    def _party(self, cell: CellId) -> CapsuleParty:
+        stack = self.stacks[cell.stack]
+        python = self._matrix.stack(cell.stack).python
+        return CapsuleParty(cell, stack, python, self._processes[cell.stack])
 
     async def cross(self) -> tuple[CrossingsReport, ...]:
         """Save each model in every stack that was observed, and load that in every other one."""

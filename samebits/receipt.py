@@ -33,7 +33,7 @@ FOLDER = Path(".samebits") / "receipts"
 
 OPTIONS = frozenset(
     {"command", "matrix", "models", "stacks", "dtypes", "attention", "devices", "sweep", "causes"}
-    | {"fresh", "upgrade", "jobs", "reports"}
+    | {"fresh", "upgrade", "jobs", "reports", "repro"}
 )
 """Options of which a receipt is known to say all: they choose, and what they have written lies in
 the report's folder. A run with any other option leaves none."""

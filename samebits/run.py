@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits import config, diagnose
+from samebits.capsule import Capsule, script_name
+from samebits.capsules.choosing import MOST, Scope, chosen
 from samebits.compare import wanted
 from samebits.document import CheckpointReport, MachineReport, Report, Row, StackReport
 from samebits.environment import shown
@@ -21,6 +23,7 @@ from samebits.keptrows import KeptRow, KeptRows
 from samebits.laboratory import Laboratory, outcome
 from samebits.plan import Selection, plan, reproduce
 from samebits.record import Record
+from samebits.reports.names import capsule_path
 from samebits.store import Store
 from samebits.thirdlook import third_look
 from samebits.tracing.question import causes_of, with_cause
@@ -56,6 +59,8 @@ class Order(Record):
     """Try the relations inside a cell at every length residue and every split."""
     causes: bool = False
     """Trace where it starts for rounding and expected differences, too."""
+    capsules: Scope = "none"
+    """Which differences are made to run alone."""
     jobs: int | None = None
     """Cells that run at a time; None: one for each core."""
     command: str = ""
@@ -67,8 +72,8 @@ async def run_matrix(
     environ: Mapping[str, str],
     progress: Callable[[int], Progress],
     ledger: Ledger | None = None,
-) -> tuple[Report, dict[str, str]]:
-    """Run the matrix and return the report, with the locks by their path beside it.
+) -> tuple[Report, dict[str, str | bytes]]:
+    """Run the matrix and return the report, with the locks and capsules by their path beside it.
 
     ``ledger`` is told every file that the report follows from.
 
@@ -103,19 +108,63 @@ async def run_matrix(
         crossings = await laboratory.cross()
         rows = await _compared(order, planned, laboratory, runs, store, kept)
         rows = await _explained(order, planned, matrix, laboratory, runs, rows, store)
+        found = [
+            _settled(row, about, runs, crossings, kept)
+            for row, about in zip(planned.rows, rows, strict=True)
+        ]
+        report = _report(order, planned, matrix, laboratory, found, crossings)
+        report, capsules = await _with_capsules(order, report, runs, laboratory)
     finally:
         await laboratory.close()
         shown_progress.close()
-    found = [
-        _settled(row, about, runs, crossings, kept)
-        for row, about in zip(planned.rows, rows, strict=True)
-    ]
-    report = _report(order, planned, matrix, laboratory, found, crossings)
     took = round(time.monotonic() - clock, 1)
     stamp = started.isoformat(timespec="seconds").replace("+00:00", "Z")
-    locks = {_lock_path(stack.id): stack.lock for stack in laboratory.stacks.values()}
+    locks: dict[str, str | bytes] = {
+        _lock_path(stack.id): stack.lock for stack in laboratory.stacks.values()
+    }
     told = {"started": stamp, "seconds": took, "matrix_digest": read}
-    return report.model_copy(update=told), locks
+    return report.model_copy(update=told), locks | capsules
+
+
+async def _with_capsules(
+    order: Order,
+    report: Report,
+    runs: Mapping[CellId, diagnose.Runs],
+    laboratory: Laboratory,
+) -> tuple[Report, dict[str, bytes]]:
+    """Return the report with what it says of capsules, and their files by their path."""
+    results = {cell.cell: cell for row in report.rows for cell in row.cells}
+    picked = chosen(results.values(), order.capsules)
+    made = await laboratory.capsules([results[cell] for cell in picked.cells], runs)
+    told = dict.fromkeys(picked.left_out, Capsule(reason=_NOT_ASKED))
+    files: dict[str, bytes] = {}
+    for cell, found in made.items():
+        reference = results[cell].reference
+        if isinstance(found, str) or reference is None:
+            told[cell] = Capsule(reason=str(found))
+            continue
+        path = capsule_path(cell.model, cell.stack)
+        files |= {f"{path}/{name}": content for name, content in found.items()}
+        scripts = (script_name(of.stack) for of in (reference, cell))
+        told[cell] = Capsule(path=path, command=" && ".join(f"uv run {name}" for name in scripts))
+    return _told(report, told), files
+
+
+_NOT_ASKED = f"no more than {MOST} are made unasked; --repro makes them all"
+
+
+def _told(report: Report, told: Mapping[CellId, Capsule]) -> Report:
+    rows = (
+        row.model_copy(
+            update={
+                "cells": tuple(
+                    cell.model_copy(update={"capsule": told.get(cell.cell)}) for cell in row.cells
+                )
+            }
+        )
+        for row in report.rows
+    )
+    return report.model_copy(update={"rows": tuple(rows)}) if told else report
 
 
 def _digest_before_reading(path: Path) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from samebits.capsule import CapsuleFile
 from samebits.capture import Capture
 from samebits.crossing import CrossingsFile, SavedModel
 from samebits.document import Report
@@ -33,6 +34,7 @@ _SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "saved.schema.json": (SavedModel, "saved.json of a model that a stack saved"),
     "crossings.schema.json": (CrossingsFile, "what one stack makes of a model that others saved"),
     "ladder.schema.json": (LadderFile, "what one cell leaves on the precision ladder"),
+    "capsule.schema.json": (CapsuleFile, "expected.json of a capsule"),
     "trace.schema.json": (Trace, "every operation of one prompt of one cell"),
     "donor.schema.json": (DonorFile, "what one cell leaves for another to be given"),
     "graft.schema.json": (GraftFile, "the sets of suspects that were put into one cell"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.reports.figures import plural
 from samebits.reports.invariants import broken_line
+from samebits.reports.names import CAPSULES
 from samebits.reports.outcomes import troubles
 from samebits.reports.overview import headline
 from samebits.reports.text import clip, visible
@@ -30,7 +31,16 @@ WRAPPED = 100
 def summary(report: Report, path: Path) -> list[str]:
     """Return the lines to print, control characters made visible."""
     lines = [*_headline(report), *_attention(report), *_invariants(report), *_reasons(report)]
-    return [*(clip(visible(line), WIDEST) for line in lines), visible(f"Report: {path}")]
+    written = [*_capsules(report, path), f"Report: {path}"]
+    return [*(clip(visible(line), WIDEST) for line in lines), *map(visible, written)]
+
+
+def _capsules(report: Report, path: Path) -> list[str]:
+    """Return where the capsules lie; nothing without any."""
+    made = [c for row in report.rows for c in row.cells if c.capsule and c.capsule.path]
+    if not made:
+        return []
+    return [f"{plural(len(made), 'capsule')} to reproduce it: {path.parent / CAPSULES}"]
 
 
 def _headline(report: Report) -> list[str]:

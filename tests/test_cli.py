@@ -193,6 +193,17 @@ def test_the_report_goes_beside_the_matrix_unless_said(runner, folder):
     assert not (folder / "reports").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "scope"), [((), "failing"), (("--repro",), "all"), (("--no-repro",), "none")]
+)
+def test_which_differences_get_a_capsule(runner, words, scope):
+    main("matrix", *words)
+    assert runner.order.capsules == scope
+    assert runner.order.command == " ".join(["nox -s matrix", *(["--", *words] if words else [])])
+    main("probe")
+    assert runner.order.capsules == "none"
+
+
 # probe
 
 

@@ -410,6 +410,29 @@ def test_write_removes_the_pages_of_other_runs_alone(tmp_path):
     assert sorted(p.name for p in (tmp_path / "models").iterdir()) == ["gemma2.md", "mine.txt"]
 
 
+def test_write_puts_capsules_beside_the_report_and_removes_those_of_other_runs(tmp_path):
+    old = {f"repro/{name}": b"\x00" for name in ("old@5.x/checkpoint/w.bin", "kept@5.x/old.py")}
+    write.write(sample_report(), tmp_path, {"locks/a.txt": "x", **old})
+    assert (tmp_path / "repro" / "old@5.x" / "checkpoint" / "w.bin").read_bytes() == b"\x00"
+    write.write(sample_report(), tmp_path, {"repro/kept@5.x/new.py": b"new"})
+    assert [p for p in (tmp_path / "repro").rglob("*") if p.is_file()] == [
+        tmp_path / "repro" / "kept@5.x" / "new.py"
+    ]
+    assert not (tmp_path / "repro" / "old@5.x").exists()
+    write.write(sample_report(), tmp_path, {})
+    assert not (tmp_path / "repro").exists()
+
+
+def test_write_does_not_follow_a_link_that_stands_where_capsules_go(tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "a.txt").write_text("kept")
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "repro").symlink_to(mine)
+    write.write(sample_report(), tmp_path / "report", {})
+    assert (mine / "a.txt").is_file()
+
+
 def test_write_leaves_the_last_report_if_anything_goes_wrong(tmp_path, monkeypatch):
     first = write.write(sample_report(), tmp_path, {})
     before = first.markdown.read_bytes()

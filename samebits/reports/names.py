@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 PAGES = "models"
 """Folder of the models' pages, beside report.md."""
 
+CAPSULES = "repro"
+"""Folder of the capsules, beside report.md."""
+
 _FIRST_INDEX = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
@@ -28,6 +31,14 @@ def numbered(names: Iterable[str]) -> list[str]:
 def page_path(model: str) -> str:
     """Return where the page of a model lies, relative to report.md."""
     return f"{PAGES}/{quote(model, safe='', errors='backslashreplace')}.md"
+
+
+def capsule_path(model: str, stack: str) -> str:
+    """Return where the capsule of a model on a stack lies, relative to report.md.
+
+    The ``@`` in its middle keeps the name from being ``..``.
+    """
+    return f"{CAPSULES}/{quote(f'{model}@{stack}', safe='@', errors='backslashreplace')}"
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.reports import environment, kernels, known, overview
 from samebits.reports.blocks import heading, link, page
+from samebits.reports.capsules import capsules_of
 from samebits.reports.crossings import crossings_of, has_losses
 from samebits.reports.findings import findings_of, has_findings
 from samebits.reports.integrity import has_loading_to_tell, loading_of
@@ -75,4 +76,5 @@ def _back(report: Report) -> Markdown:
 def _section(story: Story, report: Report) -> Markdown:
     cells = [cell for row in story.rows for cell in row.cells if cell.verdict not in QUIET]
     blocks = [heading(2, story.name), timeline(story.rows[0])]
-    return page([*blocks, in_full(cells, story, report.expected, level=3)])
+    full = in_full(cells, story, report.expected, level=3)
+    return page([*blocks, full, capsules_of(cells, above="../")])

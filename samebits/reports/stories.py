@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from samebits.reports.blocks import bullets, heading, link, page
+from samebits.reports.capsules import capsules_of
 from samebits.reports.causes import cause_in_short
 from samebits.reports.figures import count
 from samebits.reports.grafts import graft_in_short
@@ -77,6 +78,7 @@ def _full(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
             timeline(story.rows[0]),
             *_in_short(passing, story, expected),
             in_full(failing, story, expected, level=4),
+            capsules_of(cells),
             fill("More of this model: {}", link(path, f"{path}{story.anchor}")),
         ]
     )
@@ -89,6 +91,7 @@ def _short(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
             heading(3, story.name),
             timeline(story.rows[0]),
             *_in_short(cells, story, expected),
+            capsules_of(cells),
             _ending(story, cells),
         ]
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.aside import write_aside
 from samebits.reports import machine, markdown
-from samebits.reports.names import PAGES
+from samebits.reports.names import CAPSULES, PAGES
 from samebits.reports.usage import PAGE
 
 if TYPE_CHECKING:
@@ -29,21 +29,26 @@ class Written(NamedTuple):
     """SHA-256 of everything that was written."""
 
 
-def write(report: Report, folder: Path, locks: Mapping[str, str]) -> Written:
-    """Write report.md, the models' pages, report.json and the locks; return the report's paths.
+def write(report: Report, folder: Path, beside: Mapping[str, str | bytes]) -> Written:
+    """Write report.md, the models' pages, report.json, locks and capsules; return the paths.
 
-    ``locks`` is the text of every lock file by its path relative to ``folder``, as in
-    :attr:`samebits.document.StackReport.lock`. Nothing is renamed into place before everything
-    is written aside, so an error leaves the report of the run before. Last of all the pages
-    are removed that this report does not have.
+    ``beside`` is the content of every lock file, and of every file of a capsule, by its path
+    relative to ``folder``, as in :attr:`samebits.document.StackReport.lock`. Nothing is renamed
+    into place before everything is written aside, so an error leaves the report of the run before.
+    Last of all the pages and the capsules are removed that this report does not have.
     """
     paths = folder / markdown.REPORT, folder / "report.json"
-    texts = {**locks, **markdown.render(report)}
-    files = {_inside(folder, name): text for name, text in texts.items()}
+    contents: dict[str, str | bytes] = {**beside, **markdown.render(report)}
+    files = {_inside(folder, name): content for name, content in contents.items()}
     files[paths[1]] = machine.render(report)
     _replace_all(files)
     _remove_other_pages([folder / PAGE, *(folder / PAGES).glob("*.md")], files)
-    return Written(*paths, {path: sha256(t.encode()).hexdigest() for path, t in files.items()})
+    _remove_other_files(folder / CAPSULES, files)
+    return Written(*paths, {path: _digest(content) for path, content in files.items()})
+
+
+def _digest(content: str | bytes) -> str:
+    return sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
 def _remove_other_pages(pages: Iterable[Path], files: Collection[Path]) -> None:
@@ -51,6 +56,20 @@ def _remove_other_pages(pages: Iterable[Path], files: Collection[Path]) -> None:
     for path in pages:
         if path not in files:
             path.unlink(missing_ok=True)
+
+
+def _remove_other_files(folder: Path, files: Collection[Path]) -> None:
+    """Remove files of earlier capsules, and the folders that this leaves empty."""
+    if folder.is_symlink():
+        return  # what it leads to is not ours
+    for path in sorted(folder.rglob("*"), reverse=True):  # what is inside a folder comes first
+        if path.is_symlink() or not path.is_dir():
+            if path not in files:
+                path.unlink()
+        elif not any(path.iterdir()):
+            path.rmdir()
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def _inside(folder: Path, name: str) -> Path:
@@ -61,11 +80,11 @@ def _inside(folder: Path, name: str) -> Path:
     return folder / path
 
 
-def _replace_all(files: Mapping[Path, str]) -> None:
+def _replace_all(files: Mapping[Path, str | bytes]) -> None:
     with ExitStack() as cleanup:
         aside = {}
-        for path, text in files.items():
-            aside[path] = write_aside(path, text)
+        for path, content in files.items():
+            aside[path] = write_aside(path, content)
             cleanup.callback(aside[path].unlink, missing_ok=True)
         for path, temporary in aside.items():
             temporary.replace(path)

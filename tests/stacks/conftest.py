@@ -44,7 +44,7 @@ def run_in(stacks):
             if not (work / shared).exists():
                 (work / shared).symlink_to(ROOT / ".samebits" / shared)
         with (folder / "progress.log").open("a") as log:
-            report, _ = asyncio.run(
+            report, run.beside = asyncio.run(
                 run_matrix(
                     Order(matrix=folder / "matrix.yaml", **options),
                     os.environ,

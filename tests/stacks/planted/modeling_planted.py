@@ -1,6 +1,7 @@
 """A custom-code model that is the same in every release, unless its config plants a defect."""
 
 import ctypes
+import os
 import time
 
 import torch
@@ -43,6 +44,10 @@ class Layer(torch.nn.Module):
         if not NEW and self.defect == "minus zero" and self.index == 0:
             out = out.clone()
             out[0, 0, 0] = 0.0
+        if NEW and self.defect == "first layer" and self.index == 0:
+            out = out * 2
+        if NEW and self.defect == "environment" and os.environ.get("PYTHONHASHSEED") == "0":
+            out = out + 0.001
         if NEW and self.defect == "reads junk" and self.index == 1:
             out = out + torch.empty(4096)[:1]
         return out

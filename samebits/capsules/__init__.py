@@ -1,0 +1,1 @@
+"""How a difference becomes a capsule: asked, shrunk, written, run, and only then kept."""

@@ -1,0 +1,119 @@
+"""Is the smaller case the same kind of difference? It is observed, compared and judged anew."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits import diagnose
+from samebits.capsules.asking import Unasked, feed
+from samebits.cells import CellRunner
+from samebits.ladders import Climber
+from samebits.matrix import Prompt
+from samebits.store import Store
+from samebits.thirdlook import third_look
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from samebits.capsule import Feed, Question
+    from samebits.capture import Capture
+    from samebits.checkpoints import Checkpoint
+    from samebits.comparison import CellResult
+    from samebits.ladder import LadderFile
+    from samebits.laddering.asking import Ask
+    from samebits.matrix import ModelSpec
+    from samebits.probing import StackProcess
+    from samebits.stacks import Stack
+    from samebits.words import CellId
+
+
+class Party(NamedTuple):
+    """One side of a capsule."""
+
+    cell: CellId
+    stack: Stack
+    python: str
+    """The version that its matrix entry asks for."""
+    process: StackProcess
+
+
+class Judge:
+    """Looks at a smaller case as a run looks at a cell; what it leaves lies in one folder."""
+
+    def __init__(self, work: Path, probes: str, machine: str) -> None:
+        self._work = work
+        self._store = Store(work)
+        self._runner = CellRunner(work, self._store, probes, machine, fresh=True)
+        self._climber = Climber(work, probes, machine, fresh=True)
+
+    async def judged(
+        self,
+        model: ModelSpec,
+        checkpoint: Checkpoint,
+        question: Question,
+        sides: tuple[Party, Party],
+    ) -> CellResult | None:
+        """Return what is said of the candidate's cell; None if it was fed something else."""
+        small = _small(model, question)
+        runs = {
+            side.cell: await self._runner.observe(
+                side.cell, small, checkpoint, side.stack, side.process
+            )
+            for side in sides
+        }
+        reference, candidate = sides
+        if not all(self._was_fed(question, runs[side.cell][0]) for side in sides):
+            return None
+        parties = {side.cell: side for side in sides}
+
+        async def climb(
+            asks: Mapping[CellId, Iterable[Ask]],
+        ) -> dict[CellId, list[LadderFile]]:
+            return {
+                cell: [
+                    await self._climber.climb(
+                        cell, small, checkpoint, parties[cell].stack, parties[cell].process, ask
+                    )
+                    for ask in asked
+                ]
+                for cell, asked in asks.items()
+            }
+
+        first = diagnose.result(
+            candidate.cell, runs[candidate.cell], runs[reference.cell], self._store
+        )
+        return (await third_look([first], runs, self._store, climb))[0]
+
+    def _was_fed(self, question: Question, capture: Capture) -> bool:
+        facts = (capture.signals.forward or {}).get(question.prompt)
+        try:
+            fed = feed(question.prompt, facts, self._store) if facts else None
+        except Unasked:
+            return False
+        if fed is not None and question.kind == "generate":
+            fed.pop("decoder_input_ids", None)
+        return fed == question.feed
+
+
+def _small(model: ModelSpec, question: Question) -> ModelSpec:
+    """Return the model with the prompts up to the question's, and that one as it is now."""
+    names = list(model.prompts)
+    before = names[: names.index(question.prompt)] if question.before else []
+    prompts = {name: model.prompts[name] for name in before}
+    prompts[question.prompt] = _prompt(model.prompts[question.prompt], question.feed)
+    changed = {"prompts": prompts, "greedy": question.steps, "invariants": False}
+    return model.model_copy(update=changed)
+
+
+def _prompt(prompt: Prompt, fed: Feed) -> Prompt:
+    tokens, mask = fed.get("input_ids"), fed.get("attention_mask")
+    if tokens is None:
+        return prompt
+    if mask is None:
+        return Prompt(ids=tokens.rows[0])
+    rows = [
+        Prompt(ids=tuple(t for t, real in zip(row, reals, strict=True) if real))
+        for row, reals in zip(tokens.rows, mask.rows, strict=True)
+    ]
+    return Prompt(batch=tuple(rows))

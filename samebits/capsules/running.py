@@ -1,0 +1,129 @@
+"""A capsule's scripts are run as its reader will run them: by uv alone, in a folder of their own."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from uv import find_uv_bin
+
+from samebits.environment import PASSED_ON
+from samebits.stacks import uv_environment
+
+_TIMEOUT = 900.0
+"""Seconds for one script; the first one may have to download torch."""
+_STARTED = "transformers "
+"""Every script says its versions before anything else."""
+_OF_UV = ("UV_", "XDG_")
+
+
+class Ran(NamedTuple):
+    """How a script ended."""
+
+    code: int
+    output: str
+    """Standard output and error."""
+
+    @property
+    def last_line(self) -> str:
+        """What it said last, without this machine's folders."""
+        lines = [line.strip() for line in self.output.splitlines() if line.strip()]
+        return without_folders(lines[-1]) if lines else "it said nothing"
+
+
+Run = Callable[[list[str], Path, Mapping[str, str]], Ran]
+"""Runs a command in a folder and an environment, and waits."""
+
+
+def without_folders(text: str) -> str:
+    """Return ``text`` with absolute paths cut to their last part: reports are published."""
+    return re.sub(r"(?<![\w:/])/(?:[^\s/'\":,()]+/)+([^\s/'\":,()]+)", r"…/\1", text)
+
+
+def run_command(command: list[str], folder: Path, environment: Mapping[str, str]) -> Ran:
+    """Run a command in a folder to its end; the only place where a capsule starts a process."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return Ran(-1, f"it did not end in {_TIMEOUT:.0f} s")
+    return Ran(done.returncode, done.stdout)
+
+
+class Place:
+    """A folder elsewhere, in which one capsule after the other is run.
+
+    It stays the same for a run, because uv makes an environment for each path: the second capsule
+    finds the release that the first one installed, and its compiled modules. Closing removes both
+    the folder and those environments, which uv would keep for ever.
+    """
+
+    def __init__(self, environ: Mapping[str, str], run: Run = run_command) -> None:
+        self._environ = environ
+        self._command = run
+        self._root = Path(tempfile.mkdtemp(prefix="samebits-capsule-")).resolve()
+        self._made: set[Path] = set()
+
+    def run(self, folder: Path, scripts: tuple[str, ...], *, needs_hub: bool) -> dict[str, Ran]:
+        """Run the scripts in a copy of ``folder`` and return how each ended.
+
+        uv may use the network only if its cache does not hold what a script asks for.
+        """
+        copy, modules = self._root / "capsule", self._root / "modules"
+        for old in (copy, modules):
+            shutil.rmtree(old, ignore_errors=True)
+        shutil.copytree(folder, copy)
+        environment = script_environment(self._environ, modules, needs_hub=needs_hub)
+        return {script: self._run(script, copy, environment) for script in scripts}
+
+    def close(self) -> None:
+        """Remove everything that the scripts left."""
+        for path in (self._root, *self._made):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _run(self, script: str, folder: Path, environment: Mapping[str, str]) -> Ran:
+        command = [find_uv_bin(), "run", "--quiet", "--script", script]
+        ran = self._command([*command[:2], "--offline", *command[2:]], folder, environment)
+        if ran.code != 0 and _STARTED not in ran.output:
+            ran = self._command(command, folder, environment)
+        self._remember(script, folder, environment)
+        return Ran(ran.code, ran.output.replace(str(folder), "."))
+
+    def _remember(self, script: str, folder: Path, environment: Mapping[str, str]) -> None:
+        """Note the environment that uv made for a script."""
+        command = [find_uv_bin(), "python", "find", "--offline", "--script", script]
+        found = self._command(command, folder, environment)
+        made = Path(found.output.strip()).parent.parent
+        if found.code == 0 and made.parent.name.startswith("environments-"):
+            self._made.add(made)
+
+
+def script_environment(
+    environ: Mapping[str, str], modules: Path, *, needs_hub: bool
+) -> dict[str, str]:
+    """Return what a script may see: as much as a probe, uv's own settings, and no set threads.
+
+    Nothing is fixed as it is for probes: the reader of a capsule fixes nothing either.
+    """
+    seen = {
+        name: value
+        for name, value in uv_environment(environ).items()
+        if name in PASSED_ON or name.startswith(_OF_UV)
+    }
+    offline = {} if needs_hub else {"HF_HUB_OFFLINE": "1"}
+    return seen | offline | {"HF_MODULES_CACHE": str(modules)}

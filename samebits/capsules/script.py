@@ -1,0 +1,435 @@
+"""The script of one stack: what a maintainer reads first, so it is short and plain.
+
+It needs torch, transformers and the standard library alone. Whatever was not written here
+(names, messages, numbers) gets into it as a Python literal or as a checked identifier.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from pprint import pformat
+from typing import TYPE_CHECKING, NamedTuple
+
+from packaging.version import Version
+
+from samebits.capsule import script_name
+from samebits.reports.figures import plural
+from samebits.stacks import release_pattern
+
+if TYPE_CHECKING:
+    from samebits.capsule import Fed, Question, Seen
+    from samebits.words import Variant
+
+WIDTH = 88
+FOLDER = "checkpoint"
+"""Beside the scripts: the files of the model."""
+
+
+class Subject(NamedTuple):
+    """What the scripts of a capsule have in common."""
+
+    model: str
+    variant: Variant
+    question: Question
+    model_class: str
+    """A name of transformers."""
+    hub: str | None = None
+    """None: the checkpoint lies in :data:`FOLDER`."""
+    revision: str | None = None
+    trust_remote_code: bool = False
+
+
+class Installed(NamedTuple):
+    """What one script installs."""
+
+    stack: str
+    python: str
+    packages: dict[str, str]
+    """name -> version, the whole lock."""
+
+    @property
+    def transformers(self) -> str:
+        """Its release."""
+        return self.packages["transformers"]
+
+
+class Told(NamedTuple):
+    """What a script is told to see, and what helps if it sees something else."""
+
+    sees: Seen
+    other: Seen
+    other_stack: str
+    cpu: str
+    """The capability that it was measured with."""
+    at: tuple[int, ...] | None = None
+    """Index of the first element that differs."""
+
+
+def script(subject: Subject, installed: Installed, told: Told | None = None) -> str:
+    """Return the text of a script; without what it is told to see, for a trial, it only measures."""
+    blocks = [
+        header(installed),
+        _docstring(subject, installed),
+        *_imports(subject, told),
+        _constants(subject, told),
+        "torch.set_num_threads(1)  # more threads sum in another order",
+    ]
+    functions = [_measure(subject, installed)]
+    if any(fed.seed is not None for fed in subject.question.feed.values()):
+        functions.insert(0, _SEEDED)
+    if told is not None:
+        functions += [_main(subject, told)] if told.sees.error else [_SHA256, _main(subject, told)]
+    text = "\n\n".join(blocks) + "\n\n\n" + "\n\n\n".join(functions)
+    return f"{text}\n"
+
+
+def header(installed: Installed) -> str:
+    """Return the inline metadata (PEP 723): the whole lock, what decides bits first.
+
+    A build such as ``+cpu`` is on no public index, and its number is that of the release.
+    """
+    pins = {name: _public(version) for name, version in installed.packages.items()}
+    first = [f'"{name}=={pins.pop(name)}",' for name in ("torch", "transformers")]
+    rest = " ".join(f'"{name}=={version}",' for name, version in sorted(pins.items()))
+    lines = [
+        "/// script",
+        f'requires-python = "=={release_pattern(installed.python)}"',
+        "dependencies = [",
+        *(f"    {pin}" for pin in first),
+        "    # and what was installed with them:",
+        *(f"    {line}" for line in textwrap.wrap(rest, WIDTH - 6, break_on_hyphens=False)),
+        "]",
+        "///",
+    ]
+    return "\n".join(f"# {line}" for line in lines)
+
+
+def _quoted(text: str) -> str:
+    """Return a Python literal of ASCII alone, in double quotes where they need no escape."""
+    literal = ascii(text)
+    if literal[0] == '"' or '"' in literal:
+        return literal
+    body = literal[1:-1]
+    return f'"{body}"'
+
+
+def _public(version: str) -> str:
+    return Version(version).public
+
+
+def _docstring(subject: Subject, installed: Installed) -> str:
+    question = subject.question
+    computed = {
+        "forward": "the logits of one forward",
+        "generate": f"the logits of {plural(question.steps, 'greedy step')} through the cache",
+        "parameter": "a parameter as it is loaded",
+        "buffer": "a buffer as it is loaded",
+    }
+    return (
+        f'"""{subject.model} under transformers {installed.transformers}: '
+        f"{computed[question.kind]}.\n\n"
+        f"Run it with `uv run {script_name(installed.stack)}`. It ends with 0 if it sees what is "
+        'expected, else with 1.\n"""'
+    )
+
+
+def _imports(subject: Subject, told: Told | None) -> list[str]:
+    standard = ["import hashlib", "import sys"] if told else []
+    if told and told.sees.error:
+        standard = ["import sys", "import traceback"]
+    if told and _is_twice(told):
+        standard += ["import os", "import subprocess"]
+    if any(fed.seed is not None for fed in subject.question.feed.values()):
+        standard += ["import hashlib", "import math"]
+    local = ["from pathlib import Path"] if subject.hub is None else []
+    foreign = ["import torch", "import transformers"]
+    blocks = [[*sorted(set(standard)), *local], foreign]
+    return ["\n".join(block) for block in blocks if block]
+
+
+def _constants(subject: Subject, told: Told | None) -> str:
+    where = f'Path(__file__).parent / "{FOLDER}"' if subject.hub is None else _quoted(subject.hub)
+    lines = [f"CHECKPOINT = {where}"]
+    for key, fed in subject.question.feed.items():
+        if fed.seed is None:
+            lines.append(_assigned(key.upper(), [list(row) for row in fed.rows]))
+    if subject.question.real is not None:
+        lines.append(
+            _assigned("REAL", list(subject.question.real))
+            + "  # positions of each row that are no padding"
+        )
+    if subject.question.before:
+        earlier = [{key: _numbers(fed) for key, fed in f.items()} for f in subject.question.before]
+        lines.append(_assigned("EARLIER", earlier))
+    if told is not None:
+        lines += _expected(told)
+    return "\n".join(lines)
+
+
+def _numbers(fed: Fed) -> list[list[int]]:
+    return [list(row) for row in fed.rows]
+
+
+def _expected(told: Told) -> list[str]:
+    if told.sees.error:
+        message = [f"MESSAGE = {_quoted(told.sees.message)}"] if told.sees.message else []
+        return [f"EXPECTED = {_quoted(told.sees.error)}", *message]
+    if told.sees.unstable:
+        return ['EXPECTED = "other bits whenever unwritten memory holds something else"']
+    assert told.sees.ref is not None
+    other = told.other.ref.hash if told.other.ref and not told.other.unstable else ""
+    lines = [f'EXPECTED = "{told.sees.ref.hash}"']
+    name = script_name(told.other_stack)
+    return [*lines, f'OTHER = "{other}"  # what {name} sees'] if other else lines
+
+
+def _assigned(name: str, value: object) -> str:
+    text = pformat(value, width=WIDTH - 4, compact=True)
+    if "\n" not in text and len(name) + 3 + len(text) <= WIDTH:
+        return f"{name} = {text}"
+    return f"{name} = {text[0]}\n    {text[1:-1].replace(chr(10), chr(10) + '   ')},\n{text[-1]}"
+
+
+def _measure(subject: Subject, installed: Installed) -> str:
+    question = subject.question
+    lines = [
+        "def measure():",
+        f'    """Return {_returned(question)}."""',
+        "    torch.manual_seed(0)",
+        *_load(subject, installed),
+    ]
+    body = {"forward": _forward, "generate": _generate}.get(question.kind, _tensor)
+    return "\n".join([*lines, *body(subject)])
+
+
+def _returned(question: Question) -> str:
+    if question.kind == "forward":
+        return "the logits" if question.real is None else "the logits of what is no padding"
+    if question.kind == "generate":
+        return "the logits of every step, [steps, vocabulary]"
+    return f"the {question.kind}"
+
+
+def _load(subject: Subject, installed: Installed) -> list[str]:
+    keyword = "dtype" if Version(installed.transformers) >= Version("4.57") else "torch_dtype"
+    arguments = ["CHECKPOINT", f"{keyword}=torch.{subject.variant.dtype}"]
+    if subject.revision is not None:
+        arguments.insert(1, f"revision={_quoted(subject.revision)}")
+    if subject.variant.attention != "default":
+        arguments.append(f"attn_implementation={_quoted(subject.variant.attention)}")
+    if subject.trust_remote_code:
+        arguments.append("trust_remote_code=True")
+    assert subject.model_class.isidentifier()
+    call = f"    model = transformers.{subject.model_class}.from_pretrained("
+    tail = ").eval()"
+    line = f"{call}{', '.join(arguments)}{tail}"
+    if len(line) <= WIDTH:
+        return [line]
+    return [call, f"        {', '.join(arguments)}", f"    {tail}"]
+
+
+def _forward(subject: Subject) -> list[str]:
+    question = subject.question
+    output = ".logits" if "For" in subject.model_class or "Head" in subject.model_class else "[0]"
+    lines = ["    with torch.no_grad():"]
+    if question.before:
+        lines += _earlier(subject)
+    lines += _call(f"        {'logits =' if question.real else 'return'} model(", subject, output)
+    if question.real is not None:
+        lines.append(
+            "    return torch.cat([logits[i, start:stop] for i, (start, stop) in enumerate(REAL)])"
+        )
+    return lines
+
+
+def _earlier(subject: Subject) -> list[str]:
+    seeded = any(fed.seed is not None for feed in subject.question.before for fed in feed.values())
+    assert not seeded
+    return [
+        "        for fed in EARLIER:",
+        "            model(**{key: torch.tensor(rows) for key, rows in fed.items()})",
+    ]
+
+
+def _generate(subject: Subject) -> list[str]:
+    question = subject.question
+    lines = ["    with torch.no_grad():", *_earlier(subject)] if question.before else []
+    options = [
+        f"max_new_tokens={question.steps}",
+        "do_sample=False",
+        "num_beams=1",
+        "output_logits=True",
+        "return_dict_in_generate=True",
+    ]
+    return [
+        *lines,
+        "    output = model.generate(",
+        *(f"        {argument}," for argument in _arguments(subject)),
+        f"        {', '.join(options[:3])},",
+        f"        {', '.join(options[3:])},",
+        "    )",
+        f"    return torch.stack([step[{question.row}] for step in output.logits])",
+    ]
+
+
+def _tensor(subject: Subject) -> list[str]:
+    name = _quoted(subject.question.tensor)
+    return [f"    return model.get_{subject.question.kind}({name}).detach()"]
+
+
+def _call(start: str, subject: Subject, end: str) -> list[str]:
+    arguments = _arguments(subject)
+    line = f"{start}{', '.join(arguments)}){end}"
+    if len(line) <= WIDTH:
+        return [line]
+    indent = " " * (len(start) - len(start.lstrip()))
+    return [start, *(f"{indent}    {argument}," for argument in arguments), f"{indent}){end}"]
+
+
+def _arguments(subject: Subject) -> list[str]:
+    return [f"{key}={_value(key, fed, subject)}" for key, fed in subject.question.feed.items()]
+
+
+def _value(key: str, fed: Fed, subject: Subject) -> str:
+    if fed.seed is None:
+        return f"torch.tensor({key.upper()})"
+    cast = "" if subject.variant.dtype == "float32" else f".to(torch.{subject.variant.dtype})"
+    return f"seeded({_quoted(fed.seed)}, {list(fed.shape)}){cast}"
+
+
+_SEEDED = '''\
+def seeded(name, shape):
+    """Return numbers in -1..1 that follow from a name: 24 bits of every word of its hashes."""
+    n = math.prod(shape)
+    blocks = (hashlib.sha256(f"{name}:{i}".encode()).digest() for i in range(-(-n // 8)))
+    words = torch.frombuffer(bytearray(b"".join(blocks)), dtype=torch.int32)[:n]
+    return ((words >> 8).float() / 2**23).reshape(shape)'''
+
+_SHA256 = '''\
+def sha256(tensor):
+    """Return the hash of dtype, shape and bytes."""
+    dtype, shape = str(tensor.dtype).removeprefix("torch."), ",".join(map(str, tensor.shape))
+    data = tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes()
+    return hashlib.sha256(f"samebits-tensor-1\\0{dtype}\\0{shape}\\0".encode() + data).hexdigest()'''
+
+_VERSIONS = """\
+    print(
+        f"transformers {transformers.__version__}, torch {torch.__version__}, "
+        f"CPU capability {torch.backends.cpu.get_cpu_capability()}"
+    )"""
+
+
+def _is_twice(told: Told) -> bool:
+    return told.sees.unstable or told.other.unstable
+
+
+def _main(subject: Subject, told: Told) -> str:
+    if told.sees.error:
+        return _main_of_failure(told)
+    if _is_twice(told):
+        return _main_of_unstable(told)
+    name = subject.question.what
+    shown = [] if told.at is None else [_around(told.at)]
+    if subject.question.kind == "generate":
+        shown.append('    print("tokens", found.argmax(-1).tolist())')
+    other = (
+        ["    if digest == OTHER:", f'        sys.exit("unexpected: the bits of {_other(told)}")']
+        if told.other.ref is not None
+        else []
+    )
+    return "\n".join(
+        [
+            'if __name__ == "__main__":',
+            _VERSIONS,
+            "    found = measure()",
+            "    digest = sha256(found)",
+            f'    print({_quoted(name)}, found.dtype, list(found.shape), "sha256", digest)',
+            *shown,
+            *other,
+            "    if digest != EXPECTED:",
+            *_hint(told),
+            '    print("as expected")',
+        ]
+    )
+
+
+def _other(told: Told) -> str:
+    return script_name(told.other_stack)
+
+
+def _hint(told: Told) -> list[str]:
+    return [
+        "        sys.exit(",
+        '            "unexpected bits: they also depend on the CPU\'s instructions "',
+        f"            {_quoted(f'(measured with {told.cpu}) and on the build of torch')}",
+        "        )",
+    ]
+
+
+def _around(at: tuple[int, ...]) -> str:
+    """Return the line that prints some elements from the first that differs on."""
+    *outer, last = at
+    place = ", ".join([*map(str, outer), f"{last}:{last + 4}"])
+    return f'    print("[{place}] =", found[{place}].tolist())'
+
+
+def _main_of_failure(told: Told) -> str:
+    same = "type(error).__name__ == EXPECTED"
+    if told.sees.message:
+        same += " and MESSAGE in str(error)"
+    return "\n".join(
+        [
+            'if __name__ == "__main__":',
+            _VERSIONS,
+            "    try:",
+            "        measure()",
+            "    except Exception as error:",
+            "        traceback.print_exc()",
+            f"        if {same}:",
+            '            print("as expected:", EXPECTED)',
+            "            sys.exit(0)",
+            '        sys.exit(f"unexpected: {EXPECTED} was expected")',
+            '    sys.exit(f"unexpected: no exception, and {EXPECTED} was expected")',
+        ]
+    )
+
+
+def _main_of_unstable(told: Told) -> str:
+    """Return a main that measures twice: in a fresh process for each content of the heap.
+
+    The bytes are those of probes/probe_heap.py, by the tunable that stands for mallopt there.
+    """
+    verdict = (
+        ["    if one == other:", '        sys.exit("unexpected: the same bits both times")']
+        if told.sees.unstable
+        else ["    if {one, other} != {EXPECTED}:", *_hint(told)]
+    )
+    return "\n".join(
+        [
+            _FILLED,
+            "",
+            "",
+            'if __name__ == "__main__":',
+            '    if sys.argv[1:] == ["once"]:',
+            "        print(sha256(measure()))",
+            "        sys.exit(0)",
+            _VERSIONS,
+            "    one, other = filled(0x3F), filled(0xC0)",
+            '    print("unwritten memory holds 0x3f:", one)',
+            '    print("unwritten memory holds 0xc0:", other)',
+            *verdict,
+            '    print("as expected")',
+        ]
+    )
+
+
+_FILLED = '''\
+def filled(byte):
+    """Return the hash that a new process sees whose malloc fills memory with ``byte``."""
+    # glibc fills with the complement, and its thread cache would hand out blocks unfilled
+    tunables = f"glibc.malloc.perturb={byte ^ 0xFF}:glibc.malloc.tcache_count=0"
+    tunables += ":glibc.malloc.mmap_max=0"  # the kernel clears what it maps
+    command = [sys.executable, __file__, "once"]
+    environment = os.environ | {"GLIBC_TUNABLES": tunables}
+    run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return run.stdout.split()[-1]'''

@@ -1,0 +1,203 @@
+"""A case is tried by running its scripts inside both stacks' processes, heap filled by choice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from samebits.cells import VALUES_LIMIT
+from samebits.metrics import measure
+from samebits.record import Record
+from samebits.tensor import TensorRef, tensor_hash
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from samebits.capsule import Contrast, Question
+    from samebits.capture import Capture
+    from samebits.compare import TensorSource
+    from samebits.comparison import Metrics
+    from samebits.probing import StackProcess
+
+    RunName = Literal["a", "b"]
+
+
+class Trial(Record):
+    """What a script computed in one stack, as probes/probe_capsule.py writes it."""
+
+    format: Literal["samebits-capsule-trial"] = "samebits-capsule-trial"
+    ref: TensorRef | None = None
+    error: str = ""
+    message: str = ""
+    loading: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+
+class Answers(NamedTuple):
+    """What both sides computed; twice, under either content of unwritten memory, if unstable."""
+
+    reference: tuple[Trial, ...]
+    candidate: tuple[Trial, ...]
+
+
+async def tried(
+    process: StackProcess, script: Path, run: RunName, work: Path, timeout: float
+) -> Trial:
+    """Return what one script computes in one stack; an error without a name if it left nothing."""
+    result = script.with_name(f"{script.name}.{run}.json")
+    result.unlink(missing_ok=True)
+    job = {
+        "kind": "capsule",
+        "script": str(script),
+        "run": run,
+        "result": str(result),
+        "log": str(result.with_suffix(".log")),
+        "timeout": timeout,
+        "store": {"root": str(work), "limit": VALUES_LIMIT},
+    }
+    ended = await process.run(job)
+    try:
+        return Trial.model_validate_json(result.read_text("utf-8"))
+    except (OSError, ValidationError):
+        return Trial(message=ended.reason or "it left nothing")
+
+
+def holds(contrast: Contrast, answers: Answers, base: Answers | None = None) -> bool:
+    """Return True if the answers stand to each other as they should.
+
+    ``base`` are those of the case as it was captured: a smaller one has to load as completely and
+    to fail with the same words.
+    """
+    if base is not None and not _loads_as_well(answers, base):
+        return False
+    one, other = answers.reference[0], answers.candidate[0]
+    if contrast == "fails":
+        same = base is None or (other.error, first_line(other)) == (
+            base.candidate[0].error,
+            first_line(base.candidate[0]),
+        )
+        return one.ref is not None and bool(other.error) and same
+    refs = [trial.ref for trial in (*answers.reference, *answers.candidate)]
+    if any(ref is None for ref in refs):
+        return False
+    if contrast == "unstable":
+        return len(_hashes(answers.reference)) == 1 and len(_hashes(answers.candidate)) > 1
+    return not _hashes(answers.reference) & _hashes(answers.candidate)
+
+
+def first_line(trial: Trial) -> str:
+    """Return the first line of an exception's message."""
+    return trial.message.strip().partition("\n")[0]
+
+
+def _hashes(trials: tuple[Trial, ...]) -> set[str]:
+    return {trial.ref.hash for trial in trials if trial.ref is not None}
+
+
+def _loads_as_well(answers: Answers, base: Answers) -> bool:
+    """Return True if loading misses no key that it did not miss before: chance would fill it."""
+    return all(
+        set(now.loading.get(kind, ())) <= set(then.loading.get(kind, ()))
+        for now, then in (
+            (answers.reference[0], base.reference[0]),
+            (answers.candidate[0], base.candidate[0]),
+        )
+        for kind in ("missing_keys", "mismatched_keys")
+    )
+
+
+def distance(question: Question, answers: Answers, values: TensorSource) -> Metrics | None:
+    """Return how far both sides are apart; of greedy steps only up to where the tokens part."""
+    arrays = _arrays(answers, values)
+    if arrays is None:
+        return None
+    one, other = arrays
+    if question.kind == "generate":
+        n = _comparable(one, other)
+        one, other = one[:n], other[:n]
+    if one.shape != other.shape:
+        return None
+    return measure(one, other, logits=question.kind in {"forward", "generate"})
+
+
+def steps_needed(answers: Answers, values: TensorSource) -> int | None:
+    """Return how many greedy steps show the difference: up to the first that is about the largest.
+
+    The first that differs may differ by rounding alone, and the bug come behind it.
+    """
+    arrays = _arrays(answers, values)
+    if arrays is None:
+        return None
+    one, other = (array[: _comparable(*arrays)] for array in arrays)
+    apart = [measure(a, b).max_abs for a, b in zip(one, other, strict=True)]
+    return next(i for i, far in enumerate(apart, 1) if far >= max(apart) / 2)
+
+
+def _comparable(one: NDArray[Any], other: NDArray[Any]) -> int:
+    """Return the number of steps that were fed the same tokens."""
+    n = min(len(one), len(other))
+    chosen = (array[:n].astype(np.float64).argmax(-1) for array in (one, other))
+    parted = np.flatnonzero(np.not_equal(*chosen))
+    return int(parted[0]) + 1 if parted.size else n
+
+
+def _arrays(answers: Answers, values: TensorSource) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    one, other = answers.reference[0].ref, answers.candidate[0].ref
+    if one is None or other is None or not (values.has(one) and values.has(other)):
+        return None
+    return values.tensor(one), values.tensor(other)
+
+
+def as_captured(
+    question: Question, trial: Trial, capture: Capture, kept: TensorSource, tried: TensorSource
+) -> bool:
+    """Return True if a script computes what the capture says, wherever that can be told.
+
+    ``kept`` has the values of the capture, ``tried`` those of the trial.
+    """
+    if trial.ref is None:
+        return True
+    captured = _captured(question, capture, kept)
+    if captured is None:
+        return True
+    if question.kind == "generate":
+        if not tried.has(trial.ref):
+            return True
+        steps = tried.tensor(trial.ref)
+        n = min(len(captured), len(steps))
+        return captured[:n].tobytes() == steps[:n].tobytes()
+    dtype = trial.ref.dtype
+    return tensor_hash(dtype, captured.shape, captured.tobytes()) == trial.ref.hash
+
+
+def _captured(question: Question, capture: Capture, kept: TensorSource) -> NDArray[Any] | None:
+    """Return what the capture holds of the script's result; None if its values were not kept."""
+    ref = _captured_ref(question, capture)
+    if ref is None or not kept.has(ref):
+        return None
+    values = kept.tensor(ref)
+    if question.real is None:
+        return values
+    rows = [values[i, start:stop] for i, (start, stop) in enumerate(question.real)]
+    return np.concatenate(rows)
+
+
+def _captured_ref(question: Question, capture: Capture) -> TensorRef | None:
+    signals = capture.signals
+    if question.kind == "forward":
+        facts = (signals.forward or {}).get(question.prompt)
+        return facts.logits if facts else None
+    if question.kind == "generate":
+        greedy = signals.greedy or {}
+        name = (
+            question.prompt if question.prompt in greedy else f"{question.prompt}[{question.row}]"
+        )
+        return greedy[name].logits if name in greedy else None
+    if question.kind == "buffer" and question.tensor in (signals.buffers or {}):
+        return (signals.buffers or {})[question.tensor].ref
+    tensors = signals.weights.tensors if signals.weights else {}
+    return tensors[question.tensor].ref if question.tensor in tensors else None

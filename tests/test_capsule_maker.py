@@ -1,0 +1,162 @@
+"""How a capsule is made: tried, shrunk as far as it holds, run, and given away only if it shows."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from builders import Memory, built_stack, cell_id, model_spec, sound, values
+from fakes import FakeProcess, ended
+from test_capsules import checkpoint, failed
+
+from samebits.capsule import CapsuleFile
+from samebits.capsules.asking import Unasked, Unproved
+from samebits.capsules.judging import Party
+from samebits.capsules.maker import Machine, Maker, Wanted
+from samebits.capsules.running import Place, Ran
+from samebits.checkpoints import Checkpoint
+from samebits.probing import StackProcess
+from samebits.store import Store
+
+PACKAGES = {
+    "4.48": {"torch": "2.13.0+cpu", "transformers": "4.48.3"},
+    "5.x": {"torch": "2.13.0+cpu", "transformers": "5.23.0"},
+}
+NAMES = ["embed", *(f"layers.{i}.w" for i in range(4)), "norm"]
+
+
+class Bench:
+    """Two stacks whose processes answer as a test tells them, and a uv that runs nothing."""
+
+    def __init__(self, tmp_path, *, fails_from=1, code=0):
+        self.memory, self.code = Memory(), code
+        self.fails_from = fails_from
+        self.jobs, self.ran = [], []
+        self.work = tmp_path / "work"
+        self.source = checkpoint(tmp_path / "model", *NAMES)
+        self.reference = sound(self.memory)
+        self.result = failed("load")
+
+    def layers(self, job):
+        config = json.loads((Path(job["script"]).parent / "checkpoint/config.json").read_text())
+        return config["num_hidden_layers"]
+
+    def does(self, job):
+        """Answer as the scripts would: the newer stack fails with enough layers."""
+        assert job["kind"] == "capsule"
+        self.jobs.append(job)
+        compile(Path(job["script"]).read_text(), "trial", "exec")
+        found = {"ref": self.memory.put(values(1, 6, 8, seed=16)).model_dump()}
+        if "5.x" in job["script"].rpartition("/")[2] and self.layers(job) >= self.fails_from:
+            found = {"error": "KeyError", "message": "'x'\nand more"}
+        Path(job["result"]).write_text(json.dumps({"format": "samebits-capsule-trial"} | found))
+        return ended(job)
+
+    def uv(self, command, folder, environment):
+        self.ran.append(command[1:])
+        assert {p.name for p in folder.iterdir()} >= {"4.48.py", "5.x.py", "checkpoint"}
+        return Ran(self.code, "transformers\nunexpected bits in /home/me/x/y.py")
+
+    def make(self):
+        return asyncio.run(asyncio.wait_for(self._make(), 20))
+
+    async def _make(self):
+        slots = asyncio.Semaphore(2)
+
+        async def start(python, environment, log):
+            return FakeProcess(self.does)
+
+        sides = [
+            Party(
+                cell_id(stack),
+                built_stack(stack).model_copy(update={"packages": PACKAGES[stack]}),
+                "3.11",
+                StackProcess(stack, "python", {}, Path("log"), slots, start),
+            )
+            for stack in ("4.48", "5.x")
+        ]
+        machine = Machine("f", "Linux", "AVX2")
+        maker = Maker(self.work, self.memory, "probes", machine, Place({}, self.uv), slots)
+        model = model_spec(path="model")
+        where = Checkpoint(model="llama", source=str(self.source), said="path model")
+        wanted = Wanted(self.result, self.reference, (), model, where, tuple(sides))
+        try:
+            return await maker.make(wanted)
+        finally:
+            for side in sides:
+                await side.process.close()
+
+
+def test_a_failure_becomes_files_that_were_run(tmp_path):
+    bench = Bench(tmp_path)
+    made = bench.make()
+    assert set(made) == {
+        *("4.48.py", "5.x.py", "ISSUE.md", "expected.json"),
+        *("checkpoint/config.json", "checkpoint/model.safetensors"),
+    }
+    assert [command[-1] for command in bench.ran if command[0] == "run"] == ["4.48.py", "5.x.py"]
+    assert not list(bench.work.iterdir())
+    assert str(tmp_path).encode() not in b"".join(made.values())
+
+
+@pytest.mark.parametrize(("fails_from", "left"), [(1, 1), (2, 2), (3, 4)])
+def test_it_has_the_fewest_layers_that_were_seen_to_show_it(tmp_path, fails_from, left):
+    made = Bench(tmp_path, fails_from=fails_from).make()
+    assert json.loads(made["checkpoint/config.json"])["num_hidden_layers"] == left
+    said = CapsuleFile.model_validate_json(made["expected.json"])
+    assert [word for word in said.shrunk if "layers" in word] == (
+        [] if left == 4 else [f"{left} of 4 layers"]
+    )
+    assert said.candidate.sees.error == "KeyError"
+    assert said.reference.sees.ref.shape == (1, 6, 8)
+
+
+def test_trials_are_bounded(tmp_path):
+    bench = Bench(tmp_path, fails_from=4)
+    bench.make()
+    assert len(bench.jobs) <= 2 * (1 + 8)
+
+
+def test_what_uv_does_not_see_is_no_capsule(tmp_path):
+    bench = Bench(tmp_path, code=1)
+    with pytest.raises(Unproved, match=r"4\.48\.py did not see .*: unexpected bits in …/y\.py"):
+        bench.make()
+    assert not list(bench.work.iterdir())
+
+
+def test_what_does_not_show_alone_is_no_capsule(tmp_path):
+    bench = Bench(tmp_path, fails_from=9)
+    with pytest.raises(Unasked, match="outside of the run"):
+        bench.make()
+    assert not bench.ran
+
+
+def test_another_exception_than_the_captured_one_is_no_capsule(tmp_path):
+    bench = Bench(tmp_path)
+    failure = bench.result.failure.model_copy(update={"type": "ImportError"})
+    bench.result = bench.result.model_copy(update={"failure": failure})
+    with pytest.raises(Unasked, match="outside of the run"):
+        bench.make()
+
+
+def test_a_reference_in_other_bits_than_the_captured_ones_is_no_capsule(tmp_path):
+    bench = Bench(tmp_path)
+    other = sound(bench.memory).signals.forward["short"]
+    other = other.model_copy(update={"logits": bench.memory.put(values(1, 6, 8, seed=77))})
+    bench.reference = sound(bench.memory, forward={"short": other})
+    with pytest.raises(Unasked, match="outside of the run"):
+        bench.make()
+
+
+def test_a_large_checkpoint_is_not_copied(tmp_path, monkeypatch):
+    bench = Bench(tmp_path)
+    monkeypatch.setattr("samebits.capsules.files.LIMIT", 100)
+    with pytest.raises(Unasked, match="a capsule holds"):
+        bench.make()
+
+
+def test_the_store_of_trials_is_not_the_store_of_the_run(tmp_path):
+    bench = Bench(tmp_path)
+    bench.make()
+    assert all(Path(job["store"]["root"]).parent == bench.work for job in bench.jobs)
+    assert Store(bench.work).root not in {Path(job["store"]["root"]) for job in bench.jobs}

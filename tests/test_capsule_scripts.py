@@ -1,0 +1,180 @@
+"""The scripts of a capsule: whole, pinned, and with nothing in them that was not meant to run."""
+
+import ast
+import hashlib
+import re
+import tomllib
+
+import pytest
+
+from samebits.capsule import Fed, Question, Seen, script_name
+from samebits.capsules.script import Installed, Subject, Told, header, script
+from samebits.tensor import TensorRef, tensor_hash
+from samebits.words import Variant
+
+PACKAGES = {"numpy": "2.4.6", "torch": "2.13.0+cpu", "transformers": "4.48.3", "filelock": "3.1"}
+OLD = Installed("4.48", "3.11", PACKAGES)
+HOSTILE = 'a"""\'\\n`rm -rf`\nimport os; os.abort()  # \u202e {x} %s'
+IDS = Fed(rows=((41, 7, 99),))
+MASK = Fed(rows=((0, 1, 1),))
+FORWARD = Question(kind="forward", prompt="short", feed={"input_ids": IDS})
+QUESTIONS = {
+    "forward": FORWARD,
+    "padded": FORWARD.model_copy(
+        update={"feed": {"input_ids": IDS, "attention_mask": MASK}, "real": ((1, 3),)}
+    ),
+    "after another": FORWARD.model_copy(update={"before": ({"input_ids": IDS},)}),
+    "a sound": Question(
+        kind="forward", feed={"input_values": Fed(seed="short:input_values", shape=(1, 16))}
+    ),
+    "generate": Question(kind="generate", prompt="short", feed={"input_ids": IDS}, steps=8),
+    "buffer": Question(kind="buffer", tensor=HOSTILE),
+    "parameter": Question(kind="parameter", tensor="model.norm.weight"),
+}
+REF = TensorRef(hash="1" * 64, dtype="float32", shape=(1, 3, 113))
+SEES = {
+    "bits": Seen(ref=REF),
+    "an exception": Seen(error="KeyError", message=HOSTILE),
+    "other bits": Seen(unstable=True),
+}
+
+
+def subject(question=FORWARD, **changed):
+    fields = {"model": "llama", "variant": Variant(dtype="float32", attention="default")}
+    return Subject(**{**fields, "question": question, "model_class": "LlamaForCausalLM", **changed})
+
+
+def told(sees="bits", other=None):
+    return Told(
+        SEES[sees], other or Seen(ref=REF.model_copy(update={"hash": "2" * 64})), "5.x", "AVX2"
+    )
+
+
+def constants(text):
+    """Return the names that a script assigns literals to."""
+    found = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign):
+            try:
+                found[node.targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:
+                continue
+    return found
+
+
+def metadata(text):
+    """Return the inline metadata as PEP 723 says to read it."""
+    (block,) = re.findall(r"(?m)^# /// script$\s(?P<content>(^#(| .*)$\s)+)^# ///$", text)
+    lines = block[0].splitlines(keepends=True)
+    return tomllib.loads("".join(line[2:] if line.startswith("# ") else line[1:] for line in lines))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("sees", SEES)
+def test_every_script_compiles_and_uses_only_what_it_imports(question, sees):
+    text = script(subject(QUESTIONS[question]), OLD, told(sees))
+    compile(text, "script", "exec")
+    tree = ast.parse(text)
+    imported = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    imported |= {a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
+    used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    modules = {"hashlib", "math", "os", "subprocess", "sys", "torch", "traceback", "transformers"}
+    assert imported == used & (modules | {"Path"})
+
+
+def test_a_trial_only_measures():
+    text = script(subject(), OLD)
+    assert "__main__" not in text
+    assert "EXPECTED" not in constants(text)
+
+
+def test_the_header_pins_every_package_to_a_release():
+    found = metadata(script(subject(), OLD, told()))
+    assert found["requires-python"] == "==3.11.*"
+    assert found["dependencies"] == [
+        "torch==2.13.0",
+        "transformers==4.48.3",
+        "filelock==3.1",
+        "numpy==2.4.6",
+    ]
+
+
+def test_an_exact_python_stays_exact():
+    assert "==3.11.4" in header(OLD._replace(python="3.11.4"))
+
+
+def test_long_locks_are_wrapped_and_still_toml():
+    many = PACKAGES | {f"a-package-with-a-name-{i}": f"{i}.0.1" for i in range(60)}
+    text = header(OLD._replace(packages=many))
+    assert max(map(len, text.splitlines())) <= 90
+    assert len(metadata(f"{text}\n")["dependencies"]) == len(many)
+
+
+def test_what_is_fed_is_literal():
+    fed = {"input_ids": Fed(rows=((1,) * 40, (2,) * 40)), "attention_mask": MASK}
+    text = script(subject(FORWARD.model_copy(update={"feed": fed})), OLD, told())
+    assert constants(text)["INPUT_IDS"] == [[1] * 40, [2] * 40]
+    assert constants(text)["ATTENTION_MASK"] == [[0, 1, 1]]
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_dtype_is_asked_for_in_the_words_of_the_release():
+    assert "torch_dtype=torch.float32" in script(subject(), OLD)
+    new = OLD._replace(packages=PACKAGES | {"transformers": "5.23.0"})
+    assert " CHECKPOINT, dtype=torch.float32\n" in script(subject(), new)
+
+
+def test_a_hub_model_is_referred_to_with_its_revision():
+    text = script(subject(hub=f"o/{HOSTILE}", revision="abc", trust_remote_code=True), OLD)
+    assert constants(text)["CHECKPOINT"] == f"o/{HOSTILE}"
+    assert 'revision="abc"' in text
+    assert "trust_remote_code=True" in text
+    assert "Path" not in text
+
+
+def test_a_hostile_message_stays_a_string():
+    text = script(subject(), OLD, told("an exception"))
+    assert constants(text)["MESSAGE"] == HOSTILE
+    assert "os.abort" not in {
+        ast.unparse(n.func) for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)
+    }
+
+
+def test_a_class_that_is_no_name_is_refused():
+    with pytest.raises(AssertionError):
+        script(subject(model_class="X(); import os"), OLD)
+
+
+@pytest.mark.parametrize(("stack", "name"), [("4.48", "4.48.py"), ("torch", "stack-torch.py")])
+def test_no_script_can_be_imported_in_place_of_a_package(stack, name):
+    assert script_name(stack) == name
+    assert not name.removesuffix(".py").isidentifier()
+
+
+def test_the_scripts_hash_is_the_hash_of_the_captures():
+    text = script(subject(), OLD, told())
+    (function,) = [n for n in ast.parse(text).body if getattr(n, "name", "") == "sha256"]
+    scope = {"hashlib": hashlib, "torch": Torch}
+    exec(compile(ast.Module([function], []), "sha256", "exec"), scope)  # noqa: S102
+    assert scope["sha256"](Tensor()) == tensor_hash("float32", (2, 3), Tensor.data)
+
+
+class Torch:
+    uint8 = None
+
+
+class Tensor:
+    """As much of a tensor as the scripts' hash asks for."""
+
+    dtype, shape, data = "torch.float32", (2, 3), bytes(range(24))
+
+    def contiguous(self):
+        return self
+
+    flatten = numpy = contiguous
+
+    def view(self, _):
+        return self
+
+    def tobytes(self):
+        return self.data
