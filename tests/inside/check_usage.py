@@ -1,5 +1,6 @@
 """probe_usage: a model that leaks, forgets or refuses is seen to, and nothing stays behind."""
 
+import importlib
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,13 @@ import transformers
 from probe_state import hashes
 from probe_usage_subject import NoMeaning, Subject
 
+for name in ("transformers.modeling_utils", "transformers.generation", "torch._dynamo"):
+    importlib.import_module(name)  # once, for the forks that the tests run in
 torch.set_num_threads(1)
+
+
+MADE = (transformers.LlamaForCausalLM, transformers.BloomForCausalLM)
+"""Named here so that they, too, are imported once."""
 
 
 def model(architecture="llama", **changed):
