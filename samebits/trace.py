@@ -134,6 +134,7 @@ CauseKind = Literal[
     "constant",
     "mask",
     "padding",
+    "keys",
     "positions",
     "argument",
     "kernel",
@@ -147,7 +148,8 @@ CauseKind = Literal[
 """What it is that differs first.
 
 input: another tensor is fed. weight, buffer, constant: a stored number that does not exist on the other side. mask: which keys a
-query sees. padding: what stands in rows of padding reaches the others. positions: indices or positions. argument: the same operation with another scalar.
+query sees. padding: what stands in rows of padding reaches the others. keys: the rows of keys that a fused attention is
+given. positions: indices or positions. argument: the same operation with another scalar.
 kernel: another implementation of attention. precision: another dtype. memory: the same operation on
 the same numbers, laid out otherwise in memory. layout: the elements of the same tensors in other
 places. shape: the same tensors cut or turned otherwise. wiring: the same operation takes another tensor,

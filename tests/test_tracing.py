@@ -252,6 +252,20 @@ def test_a_kernel_that_is_given_slots_that_nobody_sees_is_cut_otherwise():
     assert cause.kind == "mask"
 
 
+def test_a_cache_that_holds_other_keys_of_the_same_shape_is_named_by_its_keys():
+    seen = np.ones((1, 4), bool)
+    one = keys_of("old", "k", "a", seen, shape=(4, 4))
+    other = keys_of("new", "K", "A", seen, shape=(4, 4))
+    other.facts["K"]["rows"] = rows(5, 7, 0, 0)
+    for made, word in ((one, "k"), (other, "K")):
+        made.facts[word]["bag"] = "all the same"
+    cause = blamed(one, other)
+    assert cause.kind == "keys"
+    assert cause.evidence[0] == "1 rows of keys are given there alone, 1 here alone"
+    assert "begins at cat.default" in cause.evidence[1]
+    assert "is given other keys than" in cause.headline
+
+
 def rows(*numbers):
     return base64.b64encode(np.array(numbers, "<i8").tobytes()).decode()
 

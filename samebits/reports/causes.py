@@ -18,6 +18,7 @@ WORDS: dict[CauseKind, str] = {
     "constant": "a constant",
     "mask": "the mask",
     "padding": "what stands in the padding",
+    "keys": "which keys attention is given",
     "positions": "positions or indices",
     "argument": "an argument of an operation",
     "kernel": "another attention kernel",

@@ -201,6 +201,8 @@ def _headline(kind: CauseKind, here: Side, there: Side | None, why: list[str]) -
         )
     if kind == "mask":
         return f"{_mask_words(why)}: {why[0]}"
+    if kind == "keys" and there is not None:
+        return f"{_op(here)} is given other keys than {_op(there)} in {there.stack}"
     base = f"{_op(here)} has inputs that exist in {there.stack if there else 'the reference'}"
     if there is None:
         return f"{base} and an output that does not"

@@ -6,7 +6,15 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.tracing.attention import PRODUCTS, is_kernel, masks_told, other_kernel
-from samebits.tracing.origin import choice, long_axes, maker, overlap, rows_in_place, share_rows
+from samebits.tracing.origin import (
+    choice,
+    long_axes,
+    maker,
+    overlap,
+    place_of,
+    rows_in_place,
+    share_rows,
+)
 
 if TYPE_CHECKING:
     from samebits.trace import CauseKind
@@ -147,17 +155,33 @@ def _same_shape(pair: Parted, there: tuple[int, int], here: tuple[int, int]) -> 
 
 
 def _same_kernel(pair: Parted, index: int, other: int) -> tuple[CauseKind, list[str]] | None:
-    """Return how keys and values are cut for two fused attentions that see the same of them."""
+    """Return how the keys differ that two fused attentions are given, if that is what differs."""
     one, two = pair.there.graph, pair.here.graph
     keys = [graph.op(i).inputs[1] for graph, i in ((one, other), (two, index))]
-    shapes = [g.described([v])[0] for g, v in zip((one, two), keys, strict=True)]
-    if shapes[0] == shapes[1] or not share_rows(one, keys[0], two, keys[1]):
+    left, right = (
+        {row for row in g.rows(v) or () if row[2]} for g, v in ((one, keys[0]), (two, keys[1]))
+    )
+    if not left & right:
         return None
-    if masks_told(one, two, index) != "":
+    shapes = [g.value(v).shape for g, v in zip((one, two), keys, strict=True)]
+    if shapes[0][-2:] == shapes[1][-2:] and left != right:
+        told = f"{len(left - right):,} rows of keys are given there alone, {len(right - left):,} here alone"
+        return "keys", [told, *_put_by(pair, keys)]
+    if shapes[0] == shapes[1] or masks_told(one, two, index) != "":
         return None
+    names = [g.described([v])[0] for g, v in zip((one, two), keys, strict=True)]
     return "shape", [
-        f"keys: {shapes[0]} became {shapes[1]}",
+        f"keys: {names[0]} became {names[1]}",
         "every query sees the same keys, as many as they are",
+    ]
+
+
+def _put_by(pair: Parted, values: list[int]) -> list[str]:
+    sides = ("there", pair.there, values[0]), ("here", pair.here, values[1])
+    return [
+        f"what only {name} is made for them begins at {place_of(view.graph, first)}"
+        for name, view, value in sides
+        if (first := view.first_made(value)) is not None
     ]
 
 
