@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from samebits import diagnose
@@ -64,6 +65,18 @@ def test_a_forward_is_asked_with_what_both_sides_gave_and_must_give_again():
     ]
     assert [list(ask.donor_expected), list(ask.expected)] == known
     assert ask.compared == ((0, 0), (1, 1), (2, 2), (3, 3))
+
+
+def test_the_forward_that_is_farthest_apart_is_asked_first():
+    memory = Memory()
+    logits = values(1, 6, 8, seed=16)
+    near, far = (forward(memory, hidden=(), logits=logits + np.float32(by)) for by in (0.001, 3.0))
+    same = forward(memory, hidden=(), logits=logits)
+    there = sound(memory, forward={"short": same, "long": same})
+    here = sound(memory, "5.x", forward={"short": near, "long": far})
+    result = diagnose.result(here.cell, (here, here), (there, there), memory)
+    result = result.model_copy(update={"judged": Verdict.DIVERGED})
+    assert [ask.prompt for ask in asks(result, there, here, memory)] == ["long", "short"]
 
 
 def test_layers_pair_as_the_comparison_pairs_them():

@@ -88,7 +88,27 @@ def asks(
         if ask.compared:
             own = ask.model_dump(exclude_unset=True)
             found.append(common.model_copy(update=own))
+    known, apart = reference.signals.forward or {}, _apart(result)
+    # the forward that is farthest apart first: where nothing restores it, no other is tried
+    found.sort(
+        key=lambda ask: (
+            ask.what == "decode",
+            known[ask.prompt].real_rows is not None,
+            -apart.get(ask.prompt, 0.0) if ask.what == "forward" else 0.0,
+        )
+    )
     return found
+
+
+def _apart(result: CellResult) -> dict[str, float]:
+    """Return how far the logits of each prompt's forward are apart."""
+    return {
+        item.name: item.metrics.max_abs
+        for signal in result.signals
+        if signal.signal == "logits"
+        for item in signal.items
+        if item.metrics is not None
+    }
 
 
 def _of_unstable(result: CellResult, pair: Pair) -> list[Question]:
