@@ -11,7 +11,7 @@ import asyncio
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from samebits.errors import SamebitsError
 from samebits.ledger import Ledger
@@ -23,7 +23,9 @@ from samebits.run import DEFAULT_MATRIX, Order, run_matrix
 from samebits.summary import summary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
+
+T = TypeVar("T")
 
 INTERRUPTED = 130
 _LATEST = Path("reports") / "latest"
@@ -38,7 +40,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
     """
     options = _parser().parse_args(arguments)
     order, ledger = _order(options), Ledger()
-    report, locks = asyncio.run(run_matrix(order, environ, choose, ledger))
+    report, locks = _run_to_the_end(run_matrix(order, environ, choose, ledger))
     if options.command == "probe":
         failed = [stack.failure for stack in report.stacks if stack.failure]
         return (1, failed) if failed else (0, [])
@@ -49,6 +51,21 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         matrix = order.matrix, report.matrix_digest
         remember(arguments, environ, given, matrix, ledger, written.digests, report.started, said)
     return said.code, said.lines
+
+
+def _run_to_the_end(run: Coroutine[Any, Any, T]) -> T:
+    """Return what a run returns.
+
+    Not as the result of asyncio's main task: asyncio.run writes the repr of that when it puts
+    the signal handler back, and the repr of a report takes seconds.
+    """
+    found: list[T] = []
+
+    async def keep() -> None:
+        found.append(await run)
+
+    asyncio.run(keep())
+    return found[0]
 
 
 def _order(options: argparse.Namespace) -> Order:

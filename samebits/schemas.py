@@ -15,6 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from samebits.capture import Capture
 from samebits.crossing import CrossingsFile, SavedModel
 from samebits.document import Report
+from samebits.keptrows import KeptRow
 from samebits.ladder import LadderFile
 from samebits.matrixfile import MatrixFile
 from samebits.trace import Trace
@@ -34,6 +35,7 @@ _SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "ladder.schema.json": (LadderFile, "what one cell leaves on the precision ladder"),
     "trace.schema.json": (Trace, "every operation of one prompt of one cell"),
     "report.schema.json": (Report, "report.json"),
+    "row.schema.json": (KeptRow, "what a run keeps of a row that it compared"),
 }
 
 
