@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,9 +18,10 @@ from samebits.errors import SamebitsError
 from samebits.ledger import Ledger
 from samebits.plan import Selection
 from samebits.progress import choose
+from samebits.pruning import prune
 from samebits.receipt import Answer, remember
 from samebits.reports.write import write
-from samebits.run import DEFAULT_MATRIX, Order, run_matrix
+from samebits.run import DEFAULT_MATRIX, WORK, Order, run_matrix
 from samebits.summary import summary
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         given = [name for name, value in vars(options).items() if value]
         matrix = order.matrix, report.matrix_digest
         remember(arguments, environ, given, matrix, ledger, written.digests, report.started, said)
+    prune(order.matrix.resolve().parent / WORK, ledger.files.keys(), time.time())
     return said.code, said.lines
 
 
