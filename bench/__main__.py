@@ -204,7 +204,7 @@ class Bench:
             host = place.samebits("--jobs", "1")
             found[f"{gigabytes:g} GB"] = {
                 "bytes": bytes_,
-                "probe_over_size": _ratio(cold.peak, bytes_),
+                "probe_over_size": _ratio(cold.peak - self.cold.peak, bytes_),
                 "host_mb": round(host.peak / 1e6, 1),
                 "cold": cold.rounded(),
                 "file_hash": self._file_rate(folder / "model" / "model.safetensors"),

@@ -63,7 +63,6 @@ def test_the_document_says_what_was_measured_and_what_was_missed():
     assert target(text, "… ≤ 1/10 of by hand") == ["0.20 \N{MULTIPLICATION SIGN}", "**no**"]
     assert target(text, "unchanged re-run") == ["1.25 s", "yes"]
     assert target(text, "a model added") == ["+5.0 s", "yes"]
-    assert target(text, "report.json") == ["7.5 MB", "yes"]
     assert target(text, "weights hashed") == ["1.50 GB/s", "yes"]
     assert target(text, "… and never copied") == ["no copy", "yes"]
     assert target(text, "host < 400 MB") == ["180 MB", "yes"]
