@@ -35,7 +35,7 @@ RESULTS = {
     "by_hand": {"cells": 300, "sampled": 32, "cpu": 3500.0, "times": 0.2},
     "rates": {
         "probe, 5.x": {"hash": 1.5e9, "torch.equal": 8e9, "memory": 9e9, "copied": False},
-        "host": {"verify": 1.4e9, "measure": 2e8},
+        "host": {"megabytes": 1024, "verify": 1.4e9, "measure": 2e8, "grown_mb": 70},
     },
     "memory": {
         "1 GB": {
@@ -65,6 +65,7 @@ def test_the_document_says_what_was_measured_and_what_was_missed():
     assert target(text, "a model added") == ["+5.0 s", "yes"]
     assert target(text, "weights hashed") == ["1.50 GB/s", "yes"]
     assert target(text, "… and never copied") == ["no copy", "yes"]
+    assert target(text, "two tensors of 1024 MB") == ["70 MB", "yes"]
     assert target(text, "host < 400 MB") == ["180 MB", "yes"]
     assert "load 75%, forward 25%" in text
     assert "too little memory" in text
