@@ -86,6 +86,12 @@ def lint(session: nox.Session) -> None:
     session.run("codespell")
 
 
+@nox.session(venv_backend="none", default=False)
+def bench(session: nox.Session) -> None:
+    """Measure what samebits costs and write docs/performance.md; --quick takes two minutes."""
+    subprocess.run([sys.executable, "-m", "bench", *session.posargs], cwd=ROOT, check=True)
+
+
 @nox.session(default=False)
 def schemas(session: nox.Session) -> None:
     """Write samebits/schemas/ from the records that define the files."""

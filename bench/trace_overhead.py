@@ -53,7 +53,10 @@ class Overhead(NamedTuple):
 def measure(size: Size, repeats: int = REPEATS) -> Overhead:
     """Time a forward without and with a trace, in turns, and return the medians."""
     model, inputs = _model(size), {"input_ids": torch.arange(2, size.tokens + 2)[None]}
-    plain, traced, facts, ops = [], [], [], 0
+    plain: list[float] = []
+    traced: list[float] = []
+    facts: list[float] = []
+    ops = 0
     with torch.no_grad():
         model(**inputs)  # what is imported and allocated at first use is neither's cost
         _traced(model, inputs)
@@ -62,8 +65,10 @@ def measure(size: Size, repeats: int = REPEATS) -> Overhead:
             seconds, telling, ops = _traced(model, inputs)
             traced.append(seconds)
             facts.append(telling)
-    middle = [statistics.median(times) for times in (plain, traced, facts)]
-    return Overhead(*size, *middle, ops, middle[1] / middle[0])
+    bare, with_trace, telling = map(statistics.median, (plain, traced, facts))
+    return Overhead(
+        size.hidden, size.layers, size.tokens, bare, with_trace, telling, ops, with_trace / bare
+    )
 
 
 def measured(sizes: tuple[Size, ...] = SIZES, repeats: int = REPEATS) -> list[dict[str, Any]]:

@@ -19,6 +19,9 @@ HASH_HEADER = b"samebits-tensor-1"
 
 Ref = dict[str, Any]
 
+_CHUNK = 1 << 20
+"""Bytes compared at a time: two of them stay in the processor's cache."""
+
 
 class NotHashable(Exception):  # noqa: N818  "this tensor has no bytes" is a result, not an error
     """The tensor holds no plain bytes here: it is on the meta device, sparse or packed."""
@@ -58,6 +61,21 @@ def tensor_hash(tensor: torch.Tensor) -> str:
     digest = hashlib.sha256(header)
     digest.update(raw_bytes(tensor))
     return digest.hexdigest()
+
+
+def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return True if two tensors hold the same bytes in row-major order, whatever their shapes.
+
+    Raises:
+        NotHashable: see :func:`raw_bytes`.
+
+    """
+    a, b = raw_bytes(one), raw_bytes(other)
+    if a.nbytes != b.nbytes:
+        return False
+    # a memoryview compares element by element; bytes compare as memory does
+    starts = range(0, a.nbytes, _CHUNK)
+    return all(a[i : i + _CHUNK].tobytes() == b[i : i + _CHUNK].tobytes() for i in starts)
 
 
 class Keeper:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,6 +123,7 @@ class Checkpoints:
         out = self._root / f"{model.name}-{digest_of(of)[:12]}"
         if not out.is_dir():
             write_patched(folder, patches, out)
+        os.utime(out)  # samebits/pruning.py removes a copy that no run has used for long
         return out
 
 

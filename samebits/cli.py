@@ -10,22 +10,26 @@ import argparse
 import asyncio
 import shlex
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from samebits.errors import SamebitsError
 from samebits.ledger import Ledger
 from samebits.plan import Selection
 from samebits.progress import choose
+from samebits.pruning import prune
 from samebits.receipt import Answer, remember
 from samebits.reports.write import write
-from samebits.run import DEFAULT_MATRIX, Order, run_matrix
+from samebits.run import DEFAULT_MATRIX, WORK, Order, run_matrix
 from samebits.summary import summary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
 
     from samebits.capsules.choosing import Scope
+
+T = TypeVar("T")
 
 INTERRUPTED = 130
 _LATEST = Path("reports") / "latest"
@@ -40,7 +44,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
     """
     options = _parser().parse_args(arguments)
     order, ledger = _order(options), Ledger()
-    report, locks = asyncio.run(run_matrix(order, environ, choose, ledger))
+    report, locks = _run_to_the_end(run_matrix(order, environ, choose, ledger))
     if options.command == "probe":
         failed = [stack.failure for stack in report.stacks if stack.failure]
         return (1, failed) if failed else (0, [])
@@ -50,7 +54,23 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         given = [name for name, value in vars(options).items() if value]
         matrix = order.matrix, report.matrix_digest
         remember(arguments, environ, given, matrix, ledger, written.digests, report.started, said)
+    prune(order.matrix.resolve().parent / WORK, ledger.files.keys(), time.time())
     return said.code, said.lines
+
+
+def _run_to_the_end(run: Coroutine[Any, Any, T]) -> T:
+    """Return what a run returns.
+
+    Not as the result of asyncio's main task: asyncio.run writes the repr of that when it puts
+    the signal handler back, and the repr of a report takes seconds.
+    """
+    found: list[T] = []
+
+    async def keep() -> None:
+        found.append(await run)
+
+    asyncio.run(keep())
+    return found[0]
 
 
 def _order(options: argparse.Namespace) -> Order:

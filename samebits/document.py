@@ -6,20 +6,22 @@ from typing import Literal
 
 from pydantic import Field
 
-from samebits.capture import AttentionSignal
+from samebits.capture import AttentionCall, AttentionSignal
 from samebits.comparison import CellResult
 from samebits.crossing import CrossingsReport
 from samebits.finding import RuleText, StackFinding
 from samebits.invariant import InvariantsSignal
-from samebits.provenance import IntegritySignal
+from samebits.provenance import IntegritySignal, Source
 from samebits.record import Record
 from samebits.tokenizing import TokenizerSignal
 from samebits.usage import UsageSignal
 from samebits.words import Verdict
 
-SCHEMA_VERSION: Literal[1] = 1
+SCHEMA_VERSION: Literal[2] = 2
 # History of SCHEMA_VERSION:
 # 1: first.
+# 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
+#    have no extremes, and identical ones no hashes.
 
 
 class StackReport(Record):
@@ -52,6 +54,25 @@ class CheckpointReport(Record):
     parameters: int | None = None
 
 
+class AttentionReport(Record):
+    """Which attention was asked for, resolved, and ran in one cell."""
+
+    requested: str
+    resolved: str | None
+    calls: dict[str, tuple[tuple[str, int], ...]] = Field(default_factory=dict)
+    """prompt -> module and the place of its call in the row's ``calls``, in order of execution."""
+
+
+class LoadReport(IntegritySignal):
+    """Whether loading did what it says; of its ``tensors`` only those that are not plain.
+
+    Plain is what is loaded, tied or derived, and known to be written.
+    """
+
+    counts: dict[Source, int] = Field(default_factory=dict)
+    """source -> number of tensors, plain ones included."""
+
+
 class Row(Record):
     """One model in one variant: a line of the summary table."""
 
@@ -62,16 +83,27 @@ class Row(Record):
     """Stack that the others are compared with: the matrix's, or the oldest that ran."""
     cells: tuple[CellResult, ...]
     """In the order of the stacks."""
-    attention: dict[str, AttentionSignal] = Field(default_factory=dict)
+    attention: dict[str, AttentionReport] = Field(default_factory=dict)
     """stack -> what attention was resolved to and ran."""
+    calls: tuple[AttentionCall, ...] = ()
+    """Every attention call of the row once, without the name of its module."""
     invariants: dict[str, InvariantsSignal] = Field(default_factory=dict)
     """stack -> the relations that must hold inside its cell."""
-    integrity: dict[str, IntegritySignal] = Field(default_factory=dict)
+    integrity: dict[str, LoadReport] = Field(default_factory=dict)
     """stack -> whether loading did what it says."""
     tokenizers: dict[str, TokenizerSignal] = Field(default_factory=dict)
     """stack -> what it makes of the model's tokenizer."""
     usage: dict[str, UsageSignal] = Field(default_factory=dict)
     """stack -> what users do around the model, and what came of it."""
+
+    def ran(self, stack: str) -> AttentionSignal:
+        """Return what attention ran in the cell of one stack, call by call."""
+        told = self.attention[stack]
+        calls = {
+            prompt: tuple(self.calls[i].model_copy(update={"module": name}) for name, i in several)
+            for prompt, several in told.calls.items()
+        }
+        return AttentionSignal(requested=told.requested, resolved=told.resolved, calls=calls)
 
 
 class ExpectedReport(Record):
@@ -111,7 +143,7 @@ class MachineReport(Record):
 class Report(Record):
     """Everything that a run found."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     samebits: str
     """Version of samebits."""
     matrix: str

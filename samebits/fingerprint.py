@@ -6,11 +6,13 @@ import hashlib
 import json
 import platform
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from samebits.aside import replace
 
 _CHUNK = 1 << 20
+_WRITING = Lock()
 
 
 def digest_of(value: Any) -> str:  # noqa: ANN401  any JSON value
@@ -35,11 +37,13 @@ def digest_of_folder(folder: Path, cache: Path, pattern: str = "*") -> str:
     of change and inode.
     """
     known = _read_cache(cache)
-    before = dict(known)
+    before = set(known)
     files = sorted(path for path in folder.rglob(pattern) if path.is_file())
     named = {str(path.relative_to(folder)): _cached(path, known) for path in files}
-    if known != before:
-        _write_cache(cache, known)
+    new = {key: known[key] for key in known.keys() - before}
+    if new:
+        with _WRITING:  # folders are hashed side by side, and each keeps what the others found
+            _write_cache(cache, _read_cache(cache) | new)
     return digest_of(named)
 
 

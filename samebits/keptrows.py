@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field, ValidationError
 
 from samebits.aside import replace
-from samebits.capture import AttentionSignal
+from samebits.capture import AttentionCall
 from samebits.comparison import CellResult
+from samebits.document import AttentionReport, LoadReport
 from samebits.finding import Finding
 from samebits.fingerprint import digest_of
 from samebits.graft import Graft
 from samebits.invariant import InvariantsSignal
 from samebits.ledger import Identity, changed
-from samebits.provenance import IntegritySignal
 from samebits.receipt import source_digest
 from samebits.record import Record
 from samebits.tokenizing import TokenizerSignal
@@ -60,9 +60,10 @@ class KeptRow(Record):
     """After the ladder, before causes, findings and matrix.yaml's ``expected``."""
     outcomes: dict[str, tuple[str, str]]
     """stack -> status of its first run, and the first line of why it failed."""
-    attention: dict[str, AttentionSignal]
+    attention: dict[str, AttentionReport]
+    calls: tuple[AttentionCall, ...]
     invariants: dict[str, InvariantsSignal]
-    integrity: dict[str, IntegritySignal]
+    integrity: dict[str, LoadReport]
     tokenizers: dict[str, TokenizerSignal]
     usage: dict[str, UsageSignal]
     causes: dict[str, Cause | str] = Field(default_factory=dict)

@@ -15,6 +15,7 @@ import numpy as np
 
 from samebits.comparison import Extreme, Metrics
 from samebits.decisions import Decisions, decisions
+from samebits.mapped import STRIDE, give_back
 from samebits.ulp import distance, max_ulp
 
 if TYPE_CHECKING:
@@ -54,8 +55,13 @@ def measure(
     flat = reference.reshape(-1), candidate.reshape(-1)
     sums = _Sums(max_ulp=max_ulp(flat[0][:0], flat[1][:0]))
     with np.errstate(all="ignore"):
+        behind = 0
         for start, stop in _spans(reference.shape, rows):
             sums.add(start, flat[0][start:stop], flat[1][start:stop])
+            if (stop - behind) * flat[0].itemsize > STRIDE:
+                behind = stop
+                give_back(flat[0])
+                give_back(flat[1])
         chosen = decisions(reference, candidate, rows) if logits else Decisions()
     return _metrics(sums, reference.shape, chosen, (tokens or {}) if logits else None)
 

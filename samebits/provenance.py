@@ -44,6 +44,17 @@ class Provenance(Record):
     ignored: bool = False
     """True if the checkpoint has a tensor of this name, and this is not what it holds."""
 
+    @property
+    def is_uncovered(self) -> bool:
+        """True if nobody knows whether it was written: the checkpoint's bytes were."""
+        return self.written == "not covered" and self.source not in ("loaded", "tied")
+
+    @property
+    def is_plain(self) -> bool:
+        """True if it comes from where tensors should, and is known to be written."""
+        expected = self.source in ("loaded", "tied", "derived")
+        return expected and not self.ignored and not self.is_uncovered
+
 
 class RoundTrip(Record):
     """The model saved and loaded again in the same stack."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -70,8 +71,10 @@ def answer(arguments: Sequence[str], environ: Mapping[str, str]) -> Answer | Non
         return None
     path = _path(_matrix(arguments), _asked(arguments, environ))
     try:
-        left = json.loads(path.read_text("utf-8"))
-        return _valid(left)
+        found = _valid(json.loads(path.read_text("utf-8")))
+        if found is not None:
+            os.utime(path)  # what it names is in use
+        return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # none was left, or it is torn
 
@@ -86,12 +89,12 @@ def remember(
     started: str,
     said: Answer,
 ) -> None:
-    """Leave the receipt of a run, or none where the same run again may end otherwise.
+    """Leave the receipt of a run; one that may end otherwise the next time says why, and only that.
 
     ``matrix`` is the file and the digest of what was read; ``written`` are the report's files
     with the digests of what was written.
     """
-    if ledger.unsettled or not OPTIONS.issuperset(options):
+    if not OPTIONS.issuperset(options):
         return
     left = {
         "format": "samebits-receipt",
@@ -100,6 +103,7 @@ def remember(
         "files": ledger.files,
         "folders": ledger.folders,
         "written": {str(path.absolute()): digest for path, digest in written.items()},
+        "unsettled": list(ledger.unsettled),
         "started": started,
         "code": said.code,
         "lines": said.lines,
@@ -111,6 +115,8 @@ def remember(
 def _valid(left: dict[str, Any]) -> Answer | None:
     """Return what a receipt says if it still holds."""
     if left["format"] != "samebits-receipt" or left["format_version"] != FORMAT_VERSION:
+        return None
+    if left["unsettled"]:
         return None
     matrix, digest = left["matrix"]
     if digest_of_file(Path(matrix)) != digest or not _is_there(left["written"]):

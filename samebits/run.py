@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samebits import config, diagnose
+from samebits import config, diagnose, trimming
 from samebits.capsule import Capsule, script_name
 from samebits.capsules.choosing import MOST, Scope, chosen
 from samebits.compare import wanted
@@ -370,6 +370,7 @@ def _row(
         reference=about.reference,
         cells=tuple(results[cell] for cell in row.cells),
         attention=about.attention,
+        calls=about.calls,
         invariants=about.invariants,
         integrity=about.integrity,
         tokenizers=about.tokenizers,
@@ -385,13 +386,20 @@ def _new_row(
     """Return what this run found of a row, before causes and findings."""
     reference = _reference(row, runs)
     signals = {cell.stack: runs[cell][0].signals for cell in row.cells}
+    seen = {s: told.attention for s, told in signals.items() if told.attention}
+    attention, calls = trimming.attention(seen)
     return KeptRow(
         reference=reference.stack if reference else None,
-        results=tuple(results[cell] for cell in row.cells),
+        results=tuple(trimming.result(results[cell]) for cell in row.cells),
         outcomes={cell.stack: outcome(runs[cell]) for cell in row.cells},
-        attention={s: told.attention for s, told in signals.items() if told.attention},
-        invariants={s: told.invariants for s, told in signals.items() if told.invariants},
-        integrity={s: told.integrity for s, told in signals.items() if told.integrity},
+        attention=attention,
+        calls=calls,
+        invariants={
+            s: trimming.relations(told.invariants) for s, told in signals.items() if told.invariants
+        },
+        integrity={
+            s: trimming.load(told.integrity) for s, told in signals.items() if told.integrity
+        },
         tokenizers={s: told.tokenizer for s, told in signals.items() if told.tokenizer},
         usage={s: told.usage for s, told in signals.items() if told.usage},
     )

@@ -17,6 +17,7 @@ from samebits.capture import Capture
 from samebits.crossing import CrossingsFile, SavedModel
 from samebits.document import Report
 from samebits.graft import DonorFile, GraftFile
+from samebits.keptrows import KeptRow
 from samebits.ladder import LadderFile
 from samebits.matrixfile import MatrixFile
 from samebits.trace import Trace
@@ -39,6 +40,7 @@ _SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "donor.schema.json": (DonorFile, "what one cell leaves for another to be given"),
     "graft.schema.json": (GraftFile, "the sets of suspects that were put into one cell"),
     "report.schema.json": (Report, "report.json"),
+    "row.schema.json": (KeptRow, "what a run keeps of a row that it compared"),
 }
 
 

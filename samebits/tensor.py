@@ -63,13 +63,18 @@ class TensorRef(Record):
         return self.numel * NUMPY_DTYPES[self.dtype].itemsize
 
 
-def tensor_hash(dtype: str, shape: tuple[int, ...], data: bytes | memoryview) -> str:
-    """Return the hex SHA-256 that identifies a contiguous little-endian tensor.
+def hasher(dtype: str, shape: tuple[int, ...]) -> hashlib._Hash:
+    """Return the SHA-256 that identifies a tensor, to be fed its contiguous little-endian bytes.
 
     The header keeps tensors of equal bytes but other dtype or shape apart.
     """
     dims = ",".join(str(n) for n in shape)
-    digest = hashlib.sha256(b"\0".join((HASH_HEADER, dtype.encode(), dims.encode(), b"")))
+    return hashlib.sha256(b"\0".join((HASH_HEADER, dtype.encode(), dims.encode(), b"")))
+
+
+def tensor_hash(dtype: str, shape: tuple[int, ...], data: bytes | memoryview) -> str:
+    """Return the hex SHA-256 that identifies a contiguous little-endian tensor."""
+    digest = hasher(dtype, shape)
     digest.update(data)
     return digest.hexdigest()
 

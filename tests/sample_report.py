@@ -1,5 +1,6 @@
 """A report with every verdict and every section; the gold files are written from it."""
 
+from samebits import trimming
 from samebits.capture import AttentionCall, AttentionSignal, Failure, Frame, SdpaCall, Skip
 from samebits.comparison import (
     CellResult,
@@ -153,6 +154,8 @@ def cell(model: str, variant: Variant, stack: str, verdict: Verdict, **fields) -
 
 def row(model: str, variant: Variant, verdicts: dict[str, CellResult], **fields) -> Row:
     reference = next((s for s, c in verdicts.items() if c.verdict == Verdict.REFERENCE), None)
+    if "attention" in fields:
+        fields["attention"], fields["calls"] = trimming.attention(fields["attention"])
     return Row(
         model=model,
         variant=str(variant),

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 FLOORS = [
-    {"errors", "record", "environment", "decisions", "aside", "ledger"},
+    {"errors", "record", "environment", "decisions", "aside", "ledger", "pruning", "mapped"},
     {"fingerprint"},
     {"receipt"},
     {
@@ -30,7 +30,8 @@ FLOORS = [
     {"ladder", "trace", "graft", "capsule"},
     {"comparison", "crossing", "matrixfile", "store", "plan", "stacks", "probing"},
     {"formcheck", "metrics", "document", "checkpoints"},
-    {"keptrows", "config", "cells", "crossings", "schemas"},
+    {"keptrows", "trimming"},
+    {"config", "cells", "crossings", "schemas"},
     {"comparing", "findings", "tracing"},
     {"compare"},
     {"diagnosing"},

@@ -66,6 +66,14 @@ def test_the_same_again_says_the_same(run):
     assert found.lines[0].startswith(f"nothing changed since {sample_report().started}")
 
 
+def test_a_receipt_that_is_served_is_in_use(run, folder):
+    matrix()
+    (left,) = (folder / receipt.FOLDER).iterdir()
+    os.utime(left, (0, 0))
+    assert answer(["matrix"], ENVIRON) is not None
+    assert left.stat().st_mtime > 0
+
+
 def test_a_receipt_holds_no_token(run, folder):
     matrix()
     (left,) = (folder / receipt.FOLDER).iterdir()
@@ -167,10 +175,12 @@ def test_a_run_that_kept_nothing_leaves_none(run, folder, option):
     assert not (folder / receipt.FOLDER).exists()
 
 
-def test_a_run_that_may_end_otherwise_leaves_none(run, folder):
+def test_a_run_that_may_end_otherwise_is_never_served(run, folder):
     run.unsettled = ["hub org/name may be another model tomorrow"]
     matrix()
-    assert not (folder / receipt.FOLDER).exists()
+    assert answer(["matrix"], ENVIRON) is None
+    (left,) = (folder / receipt.FOLDER).iterdir()
+    assert json.loads(left.read_text())["unsettled"] == run.unsettled
 
 
 def test_an_option_that_receipts_do_not_know_leaves_none(run, folder, monkeypatch):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from sample_report import same_everywhere, sample_report
 
+from samebits import trimming
 from samebits.document import Report
 from samebits.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.reports import machine, markdown
@@ -39,7 +40,7 @@ def signal(silent=(), **fields):
 def row(model="m", dtype="float32", **found):
     plain = same_everywhere(model, dtype)
     cells = tuple(cell.model_copy(update={"changes": {}}) for cell in plain.cells)
-    named = {stack[1:].replace("_", "."): found[stack] for stack in found}
+    named = {stack[1:].replace("_", "."): trimming.load(found[stack]) for stack in found}
     return plain.model_copy(update={"cells": cells, "attention": {}, "integrity": named})
 
 

@@ -16,6 +16,7 @@ from sample_report import cell as sample_cell
 from sample_report import stacks as sample_stacks
 from test_reports_text import NASTY
 
+from samebits import trimming
 from samebits.capture import AttentionSignal, Failure
 from samebits.comparison import (
     Extreme,
@@ -230,13 +231,15 @@ def test_since_names_the_stacks_that_are_good_again():
     assert since(row, ["4.48"]) == "4.48 (good again: 4.57, 5.9)"
 
 
+def ran(signals):
+    """The fields of a row whose stacks ran these attentions."""
+    attention, calls = trimming.attention(signals)
+    return {"attention": attention, "calls": calls}
+
+
 def with_attention(*signals):
     """The sample with one row, whose stacks ran these attentions."""
-    row = (
-        sample_report()
-        .rows[0]
-        .model_copy(update={"attention": dict(zip(STACKS, signals, strict=False))})
-    )
+    row = sample_report().rows[0].model_copy(update=ran(dict(zip(STACKS, signals, strict=False))))
     return sample_report().model_copy(update={"rows": (row,)})
 
 
@@ -580,7 +583,7 @@ def attention_report(*changes, kernels):
     cells = tuple(
         cell.model_copy(update={"changes": {"attention.kernel": facts}}) for cell in row.cells
     )
-    row = row.model_copy(update={"cells": cells, "attention": kernels})
+    row = row.model_copy(update={"cells": cells} | ran(kernels))
     return rendered(sample_report().model_copy(update={"rows": (row,)}))
 
 
@@ -670,7 +673,7 @@ def test_what_needs_attention_is_short_and_keeps_its_figures():
 def test_report_json_leaves_out_defaults_and_fits_its_schema():
     text = machine.render(sample_report())
     found = json.loads(text)
-    assert found["schema_version"] == 1
+    assert found["schema_version"] == 2
     assert "expected" not in found["rows"][0]["cells"][0]
     assert "null" not in json.dumps(found["stacks"])
     schema = json.loads((SCHEMAS / "report.schema.json").read_text("utf-8"))

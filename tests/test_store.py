@@ -80,7 +80,7 @@ def test_equal_bytes_under_another_dtype_are_not_taken_for_it(store):
 def test_bytes_are_hashed_once_per_process(store, monkeypatch):
     ref = put(store, np.arange(4, dtype=np.int32), "int32")
     store.tensor(ref)
-    monkeypatch.setattr("samebits.store.tensor_hash", None)
+    monkeypatch.setattr("samebits.store.hasher", None)
     assert store.tensor(ref).tolist() == [0, 1, 2, 3]
 
 

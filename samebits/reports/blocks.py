@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 LONGEST_FENCE = 120
 """Lines after which a fenced text is shortened in its middle."""
 
+WIDEST = 160
+"""Characters of a row up to which the columns of a long table are padded."""
+MANY = 20
+"""Rows up to which the columns of every table are."""
+
 _SAFE_URL = re.compile(r"https?://[A-Za-z0-9./_?=%:+~#&;,@-]+")
 _PADDING_AT_END = re.compile(r" +\|$", re.MULTILINE)
 _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
@@ -77,12 +82,18 @@ def table(
 ) -> Markdown:
     """Return a table without the columns that would be empty; ``right`` names number columns.
 
-    A last column of words is not padded, so one long cell there does not widen all the others.
+    A last column of words is not padded, so one long cell there does not widen all the others. A
+    long table that no screen shows without a break has no padding at all: in a large report that would be
+    a quarter of the file.
     """
     cells = [[_cell(cell) for cell in row] for row in rows]
     kept = [i for i in range(len(headers)) if any(row[i] for row in cells)]
     if not kept:
         return EMPTY
+    widths = [max(len(row[i]) for row in cells) for i in kept]
+    if len(cells) > MANY and sum(widths) > WIDEST:
+        return _unpadded([_cell(headers[i]) for i in kept], [[r[i] for i in kept] for r in cells],
+                         [headers[i] in right for i in kept])
     drawn = tabulate(
         [[row[i] for i in kept] for row in cells],
         headers=[_cell(headers[i]) for i in kept],
@@ -91,6 +102,11 @@ def table(
         disable_numparse=True,
     )
     return Markdown(drawn if headers[kept[-1]] in right else _PADDING_AT_END.sub(" |", drawn))
+
+
+def _unpadded(headers: list[str], rows: list[list[str]], is_right: list[bool]) -> Markdown:
+    rule = ["---:" if right else ":---" for right in is_right]
+    return Markdown("\n".join(f"| {' | '.join(row)} |" for row in (headers, rule, *rows)))
 
 
 def _cell(content: str) -> str:

@@ -171,7 +171,7 @@ def _observed(row: Row, cell: CellResult) -> bool:
 def _material(row: Row, cell: CellResult) -> list[tuple[Markdown, ...]]:
     """Return layers, prompts, what, and both sides, for what the same is true of once."""
     assert cell.reference is not None
-    mine, theirs = row.attention[cell.reference.stack], row.attention[cell.cell.stack]
+    mine, theirs = row.ran(cell.reference.stack), row.ran(cell.cell.stack)
     modules: dict[tuple[Markdown, ...], dict[str, dict[str, None]]] = {}
     for prompt in mine.calls:
         for one, other in paired_calls(mine.calls[prompt], theirs.calls.get(prompt, ())):

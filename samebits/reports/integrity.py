@@ -25,8 +25,8 @@ from samebits.reports.text import EMPTY, Markdown, fill, join, prose
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from samebits.document import Report, Row
-    from samebits.provenance import IntegritySignal, Provenance, RoundTrip
+    from samebits.document import LoadReport, Report, Row
+    from samebits.provenance import Provenance, RoundTrip
 
 TITLE = "Loading"
 
@@ -109,10 +109,10 @@ def loading_of(rows: list[Row]) -> Markdown:
     )
 
 
-def _headline(rows: Iterable[Row], signals: list[IntegritySignal]) -> Markdown:
+def _headline(rows: Iterable[Row], signals: list[LoadReport]) -> Markdown:
     clean = sum(not _is_unclean(signal) for signal in signals)
     models = len({row.model for row in rows if row.integrity})
-    tensors = sum(len(signal.tensors) for signal in signals)
+    tensors = sum(sum(signal.counts.values()) for signal in signals)
     extent = f"{plural(len(signals), 'load')} of {plural(models, 'model')}"
     share = "all of them" if clean == len(signals) else part(clean, len(signals))
     return fill(
@@ -127,7 +127,7 @@ def _headline(rows: Iterable[Row], signals: list[IntegritySignal]) -> Markdown:
     )
 
 
-def _is_unclean(signal: IntegritySignal) -> bool:
+def _is_unclean(signal: LoadReport) -> bool:
     return any(True for _ in _remarks(signal))
 
 
@@ -141,7 +141,7 @@ def _unclean(rows: Iterable[Row]) -> list[Line]:
     return sorted(_folded(found), key=_gravity)
 
 
-def _remarks(signal: IntegritySignal) -> Iterator[tuple[str, Markdown]]:
+def _remarks(signal: LoadReport) -> Iterator[tuple[str, Markdown]]:
     """Yield what is not clean about one load, and which of its parts that is."""
     for source, words in SAID.items():
         names = [name for name, facts in signal.tensors.items() if facts.source == source]
@@ -159,7 +159,7 @@ def _remarks(signal: IntegritySignal) -> Iterator[tuple[str, Markdown]]:
         yield DEFAULT_DTYPE, said
 
 
-def _some(names: list[str], signal: IntegritySignal) -> Markdown:
+def _some(names: list[str], signal: LoadReport) -> Markdown:
     """Return the tensors, and how much of them nobody wrote where that is a part."""
     shown = codes(numbered(names), MOST_NAMES)
     found = [signal.tensors[name] for name in names]
@@ -185,7 +185,7 @@ def _round_trip(trip: RoundTrip) -> Iterator[tuple[str, Markdown]]:
     yield ROUND_TRIP, join((words for words in said if words), "; ")
 
 
-def _default_dtype(signal: IntegritySignal) -> Markdown:
+def _default_dtype(signal: LoadReport) -> Markdown:
     """Return the dtype of a load that asks for none, if it is not the checkpoint's."""
     stored = {name for name in signal.stored_dtypes if "float" in name}
     if signal.default_dtypes is None or set(signal.default_dtypes) == stored:
@@ -217,14 +217,14 @@ def _models(line: Line) -> Markdown:
     return join([*links, *([f"and {count(rest)} more"] if rest > 0 else [])])
 
 
-def _how(signals: list[IntegritySignal]) -> Markdown:
+def _how(signals: list[LoadReport]) -> Markdown:
     """Return what memory was filled with, what that does not cover, and what it took."""
     poisons = Counter(signal.poison for signal in signals)
     uncovered = Counter(
         facts.not_covered
         for signal in signals
         for facts in signal.tensors.values()
-        if _is_uncovered(facts)
+        if facts.is_uncovered
     )
     took = duration(max(signal.seconds for signal in signals))
     said = [
@@ -236,11 +236,6 @@ def _how(signals: list[IntegritySignal]) -> Markdown:
         fill("It took a cell at most {}.", took),
     ]
     return details("How loads were looked into, and what that does not cover", bullets(said))
-
-
-def _is_uncovered(facts: Provenance) -> bool:
-    """Return True if nobody knows whether it was written: the checkpoint's bytes were."""
-    return facts.written == "not covered" and facts.source not in ("loaded", "tied")
 
 
 def _counts(rows: Iterable[Row]) -> Markdown:
@@ -256,11 +251,11 @@ def _counts(rows: Iterable[Row]) -> Markdown:
     return page([titled("Where parameters and buffers come from"), drawn])
 
 
-def _numbers(signal: IntegritySignal) -> tuple[str, ...]:
-    facts = signal.tensors.values()
-    sources = Counter(one.source for one in facts)
-    uncovered = sum(map(_is_uncovered, facts))
-    figures = [len(facts), *(sources[source] for source in get_args(Source)), uncovered]
+def _numbers(signal: LoadReport) -> tuple[str, ...]:
+    counts = signal.counts
+    uncovered = sum(facts.is_uncovered for facts in signal.tensors.values())
+    sources = [counts.get(source, 0) for source in get_args(Source)]
+    figures = [sum(counts.values()), *sources, uncovered]
     return tuple(count(n) if n else "" for n in figures)
 
 
@@ -270,7 +265,7 @@ def _odd_tensors(rows: Iterable[Row]) -> Markdown:
     for row in rows:
         for stack, signal in row.integrity.items():
             for name, facts in signal.tensors.items():
-                if _is_odd(facts):
+                if not facts.is_plain:
                     cells = _facts(facts, silent=name in signal.silent)
                     names.setdefault((row.variant, stack, cells), []).append(name)
     found = _folded(
@@ -289,10 +284,6 @@ def _odd_tensors(rows: Iterable[Row]) -> Markdown:
     lines = [[", ".join(f.variants), ", ".join(f.stacks), *f.cells] for f in found]
     title = titled("Tensors that are not loaded, tied or derived, or perhaps not written")
     return page([title, table(headers, lines, right=headers[4:5])])
-
-
-def _is_odd(facts: Provenance) -> bool:
-    return facts.source in SAID or facts.ignored or _is_uncovered(facts)
 
 
 def _facts(facts: Provenance, *, silent: bool) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ def _moves(row: Row) -> list[tuple[Markdown, ...]]:
 
     How the call is written (mask, enable_gqa) moves with most releases, and is no such move.
     """
-    ran = [(stack, _kernels(signal)) for stack, signal in row.attention.items()]
+    ran = [(stack, _kernels(row.ran(stack))) for stack in row.attention]
     observed = [(stack, kernels) for stack, kernels in ran if kernels]
     return [
         (prose(stack), _without(before, now), _without(now, before))
@@ -146,7 +146,7 @@ def _lines(rows: Iterable[Row]) -> list[Ran]:
 
 
 def _stack_lines(row: Row, stack: str) -> list[Ran]:
-    signal = row.attention[stack]
+    signal = row.ran(stack)
     start = Ran(
         models=(row.model,),
         variants=(str(row.variant),),

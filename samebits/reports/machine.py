@@ -23,14 +23,19 @@ def render(report: Report) -> str:
     version never is, because a reader needs it before the schema.
     """
     found = report.model_dump(mode="json", exclude_defaults=True)
-    text = _text(_writable({"schema_version": report.schema_version} | found), OPENED)
+    told = {"schema_version": report.schema_version} | found
+    try:
+        text = _text(told, OPENED)
+        text.encode()
+    except ValueError:  # a number or a character that JSON does not have: rare, and slow to look for
+        text = _text(_writable(told), OPENED)
     return f"{text}\n"
 
 
 def _text(value: object, opened: int, indent: str = "") -> str:
     """Return JSON with its outer levels opened and the inner ones closely packed."""
     if not opened or not value or not isinstance(value, (dict, list)):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     inner = f"{indent} "
     entries = (
         [

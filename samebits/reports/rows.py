@@ -23,7 +23,7 @@ from samebits.reports.hunt import hunt
 from samebits.reports.ladder import ladder_of
 from samebits.reports.outcomes import outcome, sharing, verdict_word
 from samebits.reports.tensors import signal_table, split_table, tensor_tables
-from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
+from samebits.reports.text import EMPTY, Markdown, clip, code, fill, join, prose
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -55,13 +55,18 @@ def timeline(row: Row) -> Markdown:
     return join((fill("{} {}", ", ".join(stacks), word) for word, stacks in groups), " → ")
 
 
-def expectation(cells: Iterable[CellResult], expected: tuple[ExpectedReport, ...]) -> Markdown:
-    """Return why the matrix file expects these cells to differ, with where that is written."""
+def expectation(
+    cells: Iterable[CellResult], expected: tuple[ExpectedReport, ...], limit: int = 10_000
+) -> Markdown:
+    """Return why the matrix file expects these cells to differ, with where that is written.
+
+    A reason is cut at ``limit`` characters.
+    """
     cells = list(cells)
     names = {str(cell.cell) for cell in cells}
     reasons = dict.fromkeys(reason for cell in cells for reason in cell.expected)
     lines = (
-        fill("**Expected:** {}{}", reason, _source(reason, names, expected)) for reason in reasons
+        fill("**Expected:** {}{}", clip(reason, limit), _source(reason, names, expected)) for reason in reasons
     )
     return page(lines)
 

@@ -30,6 +30,11 @@ A row takes about 10 KB, GitHub shows files up to 500 KB, and nobody reads more 
 """
 
 
+LONGEST_REASON = 160
+"""Characters of why a difference is expected; the section of expected differences has all of them,
+and so has the page of the model."""
+
+
 def what_changed(report: Report) -> Markdown:
     """Return a block for each story, those that fail the run first, the worst of them in full."""
     found = stories(report.rows)
@@ -101,7 +106,8 @@ def _in_short(
     cells: list[CellResult], story: Story, expected: tuple[ExpectedReport, ...]
 ) -> list[Markdown]:
     places = sharing(cells, _place)
-    return [expectation(cells, expected), bullets(_place_line(place, story) for place in places)]
+    why = expectation(cells, expected, LONGEST_REASON)
+    return [why, bullets(_place_line(place, story) for place in places)]
 
 
 def _place(cell: CellResult) -> Hashable:
@@ -133,11 +139,10 @@ def _where(shared: Shared, story: Story) -> Markdown:
 
 
 def _ending(story: Story, cells: list[CellResult]) -> Markdown:
-    """Return where all details are, and the command that runs the worst of it alone."""
+    """Return where all details are, and the command that runs alone what fails the run."""
     path = page_path(story.model)
     details = fill("All details: {}", link(path, f"{path}{story.anchor}"))
-    failing = [cell for cell in cells if not cell.verdict.passes]
-    commands = [cell.reproduce for cell in (*failing, *cells) if cell.reproduce]
+    commands = [c.reproduce for c in cells if c.reproduce and not c.verdict.passes]
     if not commands:
         return details
     return join([details, fill("To reproduce: {}", code(commands[0], limit=1000))], " · ")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import probe_tensor
 import torch
-from probe_tensor import Keeper, NotHashable, raw_bytes, tensor_hash
+from probe_tensor import Keeper, NotHashable, raw_bytes, same_bytes, tensor_hash
 
 
 def test_signed_zero_and_nan_payload_are_other_bits():
@@ -44,6 +44,25 @@ def test_a_meta_tensor_has_none():
         assert "meta" in str(reason)
     else:
         raise AssertionError
+
+
+def test_bytes_are_compared_and_not_values():
+    zero, nan = torch.tensor([0.0, 1.0]), torch.tensor([float("nan"), 1.0])
+    assert same_bytes(zero, zero.clone())
+    assert same_bytes(nan, nan.clone())
+    assert not same_bytes(zero, torch.tensor([-0.0, 1.0]))
+    assert not same_bytes(zero, zero[:1])
+    assert same_bytes(zero[:0], nan[:0])
+    large = torch.arange(1 << 19, dtype=torch.float32)
+    assert same_bytes(large, large.reshape(512, -1))
+    assert same_bytes(large.T, large)
+    for place in (0, 1 << 18, -1):
+        other = large.clone()
+        other[place] += 1
+        assert not same_bytes(large, other), place
+    grid = large.reshape(512, -1)
+    assert same_bytes(grid.T, grid.T.contiguous())
+    assert not same_bytes(grid.T, grid)
 
 
 def test_keeper_stores_small_and_wanted_tensors_only():

@@ -1,0 +1,294 @@
+"""``nox -s bench``: measures everything in one run and writes results.json and the document.
+
+Every figure that counts is a ratio of two things measured here, in this run, on this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench import large, page
+from bench.place import ROOT, WORK, Place, default_matrix
+from bench.took import Took, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FORMAT_VERSION = 1
+# History of FORMAT_VERSION:
+# 1: first.
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results.json"
+ADDED = {
+    "build": {
+        "architecture": "llama",
+        "seed": 77,
+        "config": {
+            "vocab_size": 96,
+            "hidden_size": 48,
+            "intermediate_size": 80,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+        },
+    },
+    "dtypes": ["float32"],
+    "invariants": False,
+}
+"""The model that is added: as small as they come, so that what remains is overhead."""
+
+
+class Bench:
+    """The steps of one run, each on what the ones before it left."""
+
+    def __init__(self, folder: Path, *, quick: bool) -> None:
+        self.folder = folder
+        self.quick = quick
+        self.matrix = (
+            default_matrix(4, ["float32"], 2)
+            if quick
+            else default_matrix(40, ["float32", "bfloat16"], 4)
+        )
+        self.place = Place(folder / "whole", self.matrix)
+        self.log = folder / "bench.log"
+        self.cold = Took(0.0, 0.0, 0, 0)
+
+    def stacks(self) -> dict[str, Any]:
+        """Build the stacks, or find them built: the work that nobody can avoid, left out below."""
+        models = dict(list(self.matrix["models"].items())[:1])
+        small = Place(self.folder / "first", self.matrix | {"models": models, "expected": []})
+        return small.samebits(command="probe").rounded()
+
+    def whole(self) -> dict[str, Any]:
+        """Run the whole matrix: cold, compared again, unchanged, and with one model more."""
+        self.cold = self.place.samebits()
+        report = self.place.report()
+        cells = [cell for row in report["rows"] for cell in row["cells"]]
+        self.place.forget("rows", "receipts")
+        again = self.place.samebits()
+        self.place.nox()  # another environment than the one above: this leaves its own receipt
+        unchanged = min((self.place.nox() for _ in range(3)), key=lambda took: took.wall)
+        models = self.matrix["models"]
+        self.place.samebits()
+        self.place.write(self.matrix | {"models": models | {"added": ADDED}})
+        added = self.place.samebits()
+        alone = Place(
+            self.folder / "alone", self.matrix | {"models": {"added": ADDED}, "expected": []}
+        )
+        folder = self.place.folder / "reports" / "latest"
+        return {
+            "models": len(models),
+            "stacks": len(self.matrix["stacks"]),
+            "rows": len(report["rows"]),
+            "cells": len(cells),
+            "cold": self.cold.rounded(),
+            "compared again": again.rounded(),
+            "unchanged, by nox": unchanged.rounded(),
+            "one model added": added.rounded(),
+            "that model alone": alone.samebits().rounded(),
+            "phases": self._phases(),
+            "report_json_mb": round((folder / "report.json").stat().st_size / 1e6, 2),
+            "report_md_kb": round((folder / "report.md").stat().st_size / 1e3, 1),
+        }
+
+    def _phases(self) -> dict[str, float]:
+        """Return the seconds that the cells spent in each phase, over all cells and both runs."""
+        found: dict[str, float] = {}
+        for path in self.place.work.glob("captures/*/*/*/*/?.json"):
+            for name, seconds in json.loads(path.read_text("utf-8"))["seconds"].items():
+                found[name] = found.get(name, 0.0) + seconds
+        return {name: round(found[name], 1) for name in sorted(found, key=lambda n: -found[n])}
+
+    def bare(self) -> dict[str, Any]:
+        """Run the same forwards in one bare process per stack."""
+        took, n = [], 0
+        for stack, python in self.place.stacks().items():
+            jobs = list(self.place.bare_jobs(stack))
+            n += len(jobs)
+            path = self.folder / f"bare-{stack}.json"
+            path.write_text(json.dumps(jobs), "utf-8")
+            took.append(run([python, str(HERE / "bare.py"), str(path)], self.log))
+        cpu = sum(t.cpu for t in took)
+        return {"cells": n, "cpu": round(cpu, 2), "times": _ratio(self.cold.cpu, cpu)}
+
+    def by_hand(self) -> dict[str, Any]:
+        """Run one process per model, dtype and stack, dump, and compare: a sample, scaled up."""
+        stacks = self.place.stacks()
+        cpu = 0.0
+        jobs = {stack: {j["name"]: j for j in self.place.bare_jobs(stack)} for stack in stacks}
+        total = sum(map(len, jobs.values()))
+        names = [name for name in jobs[next(iter(stacks))] if all(name in j for j in jobs.values())]
+        sample = names[:: max(1, len(names) // (2 if self.quick else 8))]
+        for name in sample:
+            dumps = []
+            for stack, python in stacks.items():
+                path = self.folder / "by-hand.json"
+                path.write_text(json.dumps([jobs[stack][name]]), "utf-8")
+                dumps.append(self.folder / "dumps" / stack)
+                bare = [python, str(HERE / "bare.py"), str(path), "--dump", str(dumps[-1])]
+                cpu += run(bare, self.log).cpu
+            for other in dumps[1:]:
+                pair = [str(folder / f"{name}.pt") for folder in (dumps[0], other)]
+                python = next(iter(stacks.values()))
+                cpu += run([python, str(HERE / "by_hand.py"), *pair], self.log).cpu
+        whole = cpu * total / (len(sample) * len(stacks))
+        return {
+            "cells": total,
+            "sampled": len(sample) * len(stacks),
+            "cpu": round(whole, 2),
+            "times": _ratio(self.cold.cpu, whole),
+        }
+
+    def rates(self) -> dict[str, Any]:
+        """Hash and compare one large tensor, in a stack and in the host."""
+        megabytes = 128 if self.quick else 1024
+        found = {}
+        for stack, python in list(self.place.stacks().items())[-1:]:
+            command = [python, str(HERE / "stack_rates.py"), str(megabytes)]
+            found[f"probe, {stack}"] = self._json(command)
+        host = [sys.executable, "-m", "bench.host_rates", str(megabytes)]
+        found["host"] = self._json([*host, str(self.folder / "rates")])
+        return found
+
+    def traces(self) -> dict[str, Any]:
+        """Trace forwards of several sizes, where the script that does it is there."""
+        script = HERE / "trace_overhead.py"
+        if not script.exists():
+            return {}
+        stacks = list(self.place.stacks().items())
+        repeats = ["--repeats", "1"] if self.quick else []
+        return {
+            stack: self._json([python, str(script), "--json", *repeats])
+            for stack, python in (stacks[0], stacks[-1])
+        }
+
+    def memory(self) -> dict[str, Any]:
+        """Run a model of each size through the oldest and the newest stack, one cell at a time."""
+        found: dict[str, Any] = {}
+        stacks = self.matrix["stacks"]
+        for gigabytes in (0.1,) if self.quick else (0.1, 1, 4):
+            size = int(gigabytes * 1e9)
+            needed = {"memory": 4 * size, "disk": 3 * size}
+            there = {"memory": _memory_free(), "disk": shutil.disk_usage(self.folder).free}
+            short = [what for what, n in needed.items() if there[what] < n]
+            if short:
+                found[f"{gigabytes:g} GB"] = {"skipped": f"too little {' and '.join(short)}"}
+                continue
+            folder = self.folder / f"memory-{gigabytes:g}"
+            bytes_ = large.make(folder / "model", size)
+            matrix = {
+                key: self.matrix[key]
+                for key in ("version", "torch", "python")
+                if key in self.matrix
+            } | {
+                "stacks": [stacks[0], stacks[-1]],
+                "defaults": {"timeout": 3600, "greedy": 2, "invariants": False},
+                "models": {
+                    "large": {"path": "../model", "crossings": False, "dtypes": ["float32"]}
+                },
+            }
+            place = Place(folder / "run", matrix)
+            cold = place.samebits("--jobs", "1")
+            place.forget("rows", "receipts")
+            host = place.samebits("--jobs", "1")
+            found[f"{gigabytes:g} GB"] = {
+                "bytes": bytes_,
+                "probe_over_size": _ratio(cold.peak - self.cold.peak, bytes_),
+                "host_mb": round(host.peak / 1e6, 1),
+                "cold": cold.rounded(),
+                "file_hash": self._file_rate(folder / "model" / "model.safetensors"),
+            }
+            shutil.rmtree(folder)
+        return found
+
+    def _file_rate(self, path: Path) -> float:
+        from samebits.fingerprint import digest_of_file  # noqa: PLC0415  what is measured
+
+        started = time.perf_counter()
+        digest_of_file(path)
+        return path.stat().st_size / (time.perf_counter() - started)
+
+    def _json(self, command: list[str]) -> Any:  # noqa: ANN401  any JSON
+        """Run a command and return the last line that it printed, as JSON."""
+        log = self.folder / "json.log"
+        log.unlink(missing_ok=True)
+        run(command, log, env=os.environ | {"PYTHONPATH": str(ROOT)})
+        return json.loads(log.read_text("utf-8").splitlines()[-1])
+
+
+def _ratio(one: float, other: float) -> float:
+    return round(one / other, 3) if other else 0.0
+
+
+def _memory_free() -> int:
+    lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
+    return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
+
+
+def _machine() -> dict[str, Any]:
+    cpu = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        if line.startswith("model name")
+    ]
+    return {
+        "platform": platform.platform(terse=True),
+        "cpu": cpu[0] if cpu else platform.processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "load": os.getloadavg()[0],
+    }
+
+
+def main() -> None:
+    """Measure, write results.json, and write docs/performance.md from it."""
+    parser = argparse.ArgumentParser(prog="nox -s bench --", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="a small matrix: two minutes")
+    parser.add_argument("--steps", default="", help="some of them, separated by commas")
+    parser.add_argument(
+        "--out", type=Path, default=None, help="default: bench/results.json of a whole run"
+    )
+    parser.add_argument("--keep", action="store_true", help="keep the folder of the runs")
+    options = parser.parse_args()
+    (WORK / "bench").mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(dir=WORK / "bench"))
+    bench = Bench(folder, quick=options.quick)
+    steps: dict[str, Callable[[], dict[str, Any]]] = {
+        name: getattr(bench, name)
+        for name in ("stacks", "whole", "bare", "by_hand", "rates", "traces", "memory")
+    }
+    wanted = [s for s in options.steps.split(",") if s] or list(steps)
+    results: dict[str, Any] = {
+        "format": "samebits-bench",
+        "format_version": FORMAT_VERSION,
+        "quick": options.quick,
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": _machine(),
+    }
+    try:
+        for name in wanted:
+            print(f"{name} …", flush=True)
+            results[name] = steps[name]()
+    finally:
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    whole = not options.quick and not options.steps
+    out = options.out or (RESULTS if whole else WORK / "bench" / "part.json")
+    out.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+    print(page.render(results))
+    if out == RESULTS:
+        page.PATH.write_text(page.render(results), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

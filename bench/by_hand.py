@@ -1,0 +1,31 @@
+"""Compares two dumps of bare.py tensor by tensor, run by a stack's interpreter."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def main(arguments: list[str]) -> None:
+    """Print how many tensors are equal, of all that both dumps hold."""
+    one, other = (list(_tensors(torch.load(path, weights_only=False))) for path in arguments)
+    same = sum(a.shape == b.shape and torch.equal(a, b) for a, b in zip(one, other, strict=False))
+    print(same, min(len(one), len(other)))
+
+
+def _tensors(value: object) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    for inner in value.values() if isinstance(value, dict) else ():
+        yield from _tensors(inner)
+    for inner in value if isinstance(value, (list, tuple)) else ():
+        yield from _tensors(inner)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

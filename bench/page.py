@@ -1,0 +1,200 @@
+"""docs/performance.md: the method, the targets, and what ``nox -s bench`` measured last."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tabulate import tabulate
+
+ROOT = Path(__file__).resolve().parents[1]
+PATH = ROOT / "docs" / "performance.md"
+RESULTS = Path(__file__).parent / "results.json"
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+HEAD = """\
+# Performance
+
+Written by `nox -s bench` from `bench/results.json`; do not edit. `nox -s bench -- --quick` measures
+a small matrix in two minutes and writes nothing here.
+
+## Method
+
+Everything is measured in one run on one machine, so that what counts is a ratio. CPU seconds are
+those of all processes together, because they do not depend on what else the machine does; wall
+seconds stand beside them. uv's installation of the stacks is left out: nobody can avoid it.
+
+- *bare*: the same models, dtypes and prompts (the very tensors), loaded, run and decoded once, in one
+  process per stack that does nothing else (`bench/bare.py`).
+- *by hand*: one such process per model, dtype and stack, which dumps logits and hidden states, and one
+  more to compare two dumps (`bench/by_hand.py`); a sample of models, scaled to all of them.
+- *whole matrix*: samebits with an empty folder of work: makes the checkpoints, runs every cell twice
+  with all probes, saves and loads each model across the stacks, climbs the precision ladder for what
+  differs, compares and writes the report. Relations inside a cell (`invariants`) are tried for those
+  models for which matrix.yaml asks it, and cost more than everything else.
+"""
+
+
+def render(results: dict[str, Any]) -> str:
+    """Return the document; steps that were not run are left out."""
+    parts = [HEAD.strip(), _machine(results)]
+    if targets := _targets(results):
+        parts += ["## Targets", _table(["target", "measured", "met"], targets)]
+    if whole := results.get("whole"):
+        parts += ["## The whole matrix", *_whole(whole, results)]
+    if rates := results.get("rates"):
+        parts += ["## Hashing and comparing", *_rates(rates)]
+    if memory := results.get("memory"):
+        parts += ["## Memory and large checkpoints", *_memory(memory)]
+    if traces := results.get("traces"):
+        parts += ["## Traces", *_traces(traces)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _machine(results: dict[str, Any]) -> str:
+    machine = results["machine"]
+    busy = f", load {machine['load']:.1f} at the start" if machine["load"] >= 0.5 else ""
+    quick = " With `--quick`." if results["quick"] else ""
+    return (
+        f"Measured {results['date']} on {machine['cores']} cores of {machine['cpu']}{busy}.{quick}"
+    )
+
+
+def _targets(results: dict[str, Any]) -> list[list[str]]:
+    rows = []
+    whole, bare, hand = (results.get(step) for step in ("whole", "bare", "by_hand"))
+    if whole and bare:
+        wanted = f"whole matrix ({_extent(whole)}) ≤ 1.5 {TIMES} bare"
+        rows.append([wanted, f"{bare['times']:.2f} {TIMES}", _met(bare["times"] <= 1.5)])
+    if whole and hand:
+        rows.append(
+            ["… ≤ 1/10 of by hand", f"{hand['times']:.2f} {TIMES}", _met(hand["times"] <= 0.1)]
+        )
+    if whole:
+        wall = whole["unchanged, by nox"]["wall"]
+        rows.append(["unchanged re-run ≤ 2 s, nox included", f"{wall:.2f} s", _met(wall <= 2)])
+        more = whole["one model added"]["wall"] - whole["that model alone"]["wall"]
+        rows.append(
+            ["a model added: its own cost + 10 s at most", f"{more:+.1f} s", _met(more <= 10)]
+        )
+    for name, rates in (results.get("rates") or {}).items():
+        if "hash" in rates:
+            rate = rates["hash"] / 1e9
+            rows.append(
+                [f"weights hashed at ≥ 1 GB/s ({name})", f"{rate:.2f} GB/s", _met(rate >= 1)]
+            )
+            rows.append(["… and never copied", _copied(rates), _met(not rates["copied"])])
+        if "grown_mb" in rates:
+            what = f"two tensors of {rates['megabytes']} MB compared in < 200 MB (host)"
+            rows.append([what, f"{rates['grown_mb']} MB", _met(rates["grown_mb"] < 200)])
+    for size, found in (results.get("memory") or {}).items():
+        if "host_mb" in found:
+            host = found["host_mb"]
+            rows.append([f"host < 400 MB ({size})", f"{host:.0f} MB", _met(host < 400)])
+    return rows
+
+
+def _extent(whole: dict[str, Any]) -> str:
+    return f"{whole['models']} models {TIMES} {whole['stacks']} stacks, {whole['cells']} cells"
+
+
+def _met(met: bool) -> str:
+    return "yes" if met else "**no**"
+
+
+def _copied(rates: dict[str, Any]) -> str:
+    return "copied" if rates["copied"] else "no copy"
+
+
+def _whole(whole: dict[str, Any], results: dict[str, Any]) -> list[str]:
+    names = ["cold", "compared again", "unchanged, by nox", "one model added", "that model alone"]
+    lines = [
+        [name, f"{took['wall']:.1f}", f"{took['cpu']:.1f}", f"{took['peak_mb']:.0f}"]
+        for name in names
+        for took in [whole[name]]
+    ]
+    for name, label in (("bare", "bare"), ("by_hand", "by hand, scaled")):
+        if found := results.get(name):
+            lines.append([label, "", f"{found['cpu']:.1f}", ""])
+    phases = sum(whole["phases"].values())
+    shares = ", ".join(f"{n} {s / phases:.0%}" for n, s in whole["phases"].items() if s > 0)
+    return [
+        _table(["", "wall s", "CPU s", "largest process, MB"], lines, right=3),
+        f"Where the cells of the cold run spend their time, both runs together: {shares}.",
+        f"report.json has {whole['report_json_mb']} MB, report.md {whole['report_md_kb']:.0f} KB.",
+    ]
+
+
+def _rates(rates: dict[str, Any]) -> list[str]:
+    lines = []
+    for name, found in rates.items():
+        for what in ("hash", "verify", "measure", "torch.equal", "memory"):
+            if what in found:
+                share = found["hash" if "hash" in found else "verify"]
+                lines.append([name, what, f"{found[what] / 1e9:.2f}", f"{found[what] / share:.2f}"])
+    told = (
+        "One tensor, one core. *memory* is a copy, *verify* hashing what is read from disk, *measure* "
+        "the distances between two tensors that differ; equal tensors are compared by hash and not "
+        "read at all. The last column is against hashing."
+    )
+    return [told, _table(["where", "what", "GB/s", "of hashing"], lines, right=2)]
+
+
+def _memory(memory: dict[str, Any]) -> list[str]:
+    lines = []
+    for size, found in memory.items():
+        if "skipped" in found:
+            lines.append([size, found["skipped"], "", "", ""])
+            continue
+        lines.append(
+            [
+                size,
+                f"{found['probe_over_size']:.2f}",
+                f"{found['host_mb']:.0f}",
+                f"{found['file_hash'] / 1e9:.2f}",
+                f"{found['cold']['cpu']:.0f}",
+            ]
+        )
+    told = (
+        "A Llama of that many bytes in float32, on the oldest and the newest stack, one cell at a time. "
+        "The probe's peak is that of its largest process, less what the largest one of the tiny matrix "
+        "above needs, which is nearly all torch and transformers. While integrity is looked into, up to "
+        "four models are held: the one observed, one made afresh from the config, a second load over "
+        "poison, and that one saved and loaded again; the mapped pages of the files count, too."
+    )
+    headers = ["checkpoint", "probe's peak / size", "host's peak, MB", "file hashed, GB/s", "CPU s"]
+    return [told, _table(headers, lines, right=4)]
+
+
+def _traces(traces: dict[str, Any]) -> list[str]:
+    lines = [
+        [
+            stack,
+            f"{size['hidden']:,}",
+            str(size["layers"]),
+            str(size["tokens"]),
+            f"{size['ratio']:.1f}",
+        ]
+        for stack, found in traces.items()
+        for size in found["sizes"]
+    ]
+    headers = ["stack", "hidden", "layers", "tokens", "traced / plain"]
+    return [
+        "A forward with every operation hashed, against the same forward without.",
+        _table(headers, lines, right=4),
+    ]
+
+
+def _table(headers: list[str], lines: list[list[str]], right: int = 0) -> str:
+    align = ["left"] * (len(headers) - right) + ["right"] * right
+    return tabulate(lines, headers, "pipe", colalign=align, disable_numparse=True)
+
+
+def main() -> None:
+    """Write the document from the results of the last whole run."""
+    PATH.write_text(render(json.loads(RESULTS.read_text("utf-8"))), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

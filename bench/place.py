@@ -1,0 +1,156 @@
+"""A folder with a matrix of its own, on the stacks of the checkout, and what runs there took."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from bench.took import run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from bench.took import Took
+
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / ".samebits"
+
+
+class Place:
+    """One matrix.yaml in a folder that shares nothing with the checkout but stacks and locks."""
+
+    def __init__(self, folder: Path, matrix: dict[str, Any]) -> None:
+        self.folder = folder
+        self.matrix = folder / "matrix.yaml"
+        self.work = folder / ".samebits"
+        self.log = folder / "bench.log"
+        self.work.mkdir(parents=True)
+        for shared in ("stacks", "locks"):
+            (WORK / shared).mkdir(parents=True, exist_ok=True)
+            (self.work / shared).symlink_to(WORK / shared)
+        self.write(matrix)
+
+    def write(self, matrix: dict[str, Any]) -> None:
+        """Put another matrix in its place."""
+        self.matrix.write_text(yaml.safe_dump(matrix, sort_keys=False, width=200), "utf-8")
+
+    def samebits(self, *options: str, command: str = "matrix") -> Took:
+        """Run samebits on the matrix; a matrix that does not pass is no failure of the bench."""
+        words = [sys.executable, "-m", "samebits", command, "--matrix", str(self.matrix), *options]
+        env = os.environ | {"PYTHONPATH": str(ROOT)}
+        took = run(words, self.log, env=env, may_fail=True)
+        if took.code not in {0, 1}:
+            msg = f"samebits ended with {took.code}: see {self.log}"
+            raise SystemExit(msg)
+        return took
+
+    def nox(self) -> Took:
+        """Run the matrix as a user does: by the nox that stands in PATH, script mode and all."""
+        env = {k: v for k, v in os.environ.items() if not k.startswith("NOX_")}
+        command = [_nox(), "-f", str(ROOT / "noxfile.py"), "-s", "matrix"]
+        return run([*command, "--", "--matrix", str(self.matrix)], self.log, env=env)
+
+    def forget(self, *names: str) -> None:
+        """Remove what earlier runs kept."""
+        for name in names:
+            shutil.rmtree(self.work / name, ignore_errors=True)
+
+    def report(self) -> dict[str, Any]:
+        """Return report.json of the last run."""
+        path = self.folder / "reports" / "latest" / "report.json"
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+        return found
+
+    def stacks(self) -> dict[str, str]:
+        """Return the interpreter of every stack that the last run used, oldest first."""
+        wanted = {stack["lock_digest"]: stack["id"] for stack in self.report()["stacks"]}
+        stamps = (json.loads(path.read_text("utf-8")) for path in WORK.glob("stacks/*/*.json"))
+        found = {
+            wanted[s["lock_digest"]]: s["python"] for s in stamps if s["lock_digest"] in wanted
+        }
+        return {id: found[id] for id in wanted.values()}
+
+    def bare_jobs(self, stack: str) -> Iterator[dict[str, Any]]:
+        """Yield what one stack ran without failing, as bare.py takes it."""
+        for path in sorted(self.work.glob(f"captures/*/*/{stack}/*/a.json")):
+            capture = json.loads(path.read_text("utf-8"))
+            if capture["status"] == "complete" and capture["signals"]["forward"]:
+                yield self._bare_job(capture)
+
+    def _bare_job(self, capture: dict[str, Any]) -> dict[str, Any]:
+        cell, signals = capture["cell"], capture["signals"]
+        name = re.escape(cell["model"])
+        folders = (self.work / "checkpoints").iterdir()
+        (folder,) = (p for p in folders if re.fullmatch(rf"{name}-[0-9a-f]{{12}}", p.name))
+        greedy = signals["greedy"] or {}
+        return {
+            "name": f"{cell['model']}-{cell['variant']['dtype']}",
+            "folder": str(folder),
+            "class": signals["load"]["model_class"],
+            "dtype": cell["variant"]["dtype"],
+            "greedy": max((len(facts["ids"]) for facts in greedy.values()), default=0),
+            "decoded": sorted({row.partition("[")[0] for row in greedy}),
+            "prompts": {
+                prompt: {name: self._stored(ref) for name, ref in facts["inputs"].items()}
+                for prompt, facts in signals["forward"].items()
+            },
+        }
+
+    def _stored(self, ref: dict[str, Any]) -> dict[str, Any]:
+        path = self.work / "tensors" / ref["hash"][:2] / f"{ref['hash']}.bin"
+        return {"dtype": ref["dtype"], "shape": ref["shape"], "path": str(path)}
+
+
+def default_matrix(n_models: int, dtypes: Sequence[str], n_stacks: int) -> dict[str, Any]:
+    """Return the checkout's matrix, cut down to made models, dtypes and stacks (oldest and newest)."""
+    matrix: dict[str, Any] = yaml.safe_load((ROOT / "matrix.yaml").read_text("utf-8"))
+    models = {n: m for n, m in matrix["models"].items() if "build" in m and "path" not in m}
+    names = list(models)[:: max(1, len(models) // n_models)][:n_models]
+    chosen = {name: models[name] | {"dtypes": list(dtypes)} for name in names}
+    stacks = matrix["stacks"]
+    told = matrix | {
+        "models": chosen,
+        "stacks": [stacks[0], *stacks[len(stacks) - n_stacks + 1 :]],
+    }
+    ids = [stack if isinstance(stack, str) else stack["id"] for stack in told["stacks"]]
+    entries = matrix.get("expected", [])
+    attention = {"default", *(a for model in chosen.values() for a in model.get("attention", ()))}
+    there = {
+        "model": list(names),
+        "stack": ids,
+        "variant": [f"{dtype}-{name}" for dtype in dtypes for name in attention],
+    }
+    told["expected"] = [cut for entry in entries if (cut := _cut(entry, there))]
+    for rules in ("include", "exclude"):
+        told.pop(rules, None)
+    return told
+
+
+def _cut(entry: dict[str, Any], there: dict[str, list[str]]) -> dict[str, Any] | None:
+    """Return an expected entry without the models, stacks and variants that are not there."""
+    cut = dict(entry)
+    for key in there.keys() & entry.keys():
+        patterns = [str(p) for p in (entry[key] if isinstance(entry[key], list) else [entry[key]])]
+        cut[key] = [p for p in patterns if any(fnmatchcase(name, p) for name in there[key])]
+        if not cut[key]:
+            return None
+    return cut
+
+
+def _nox() -> str:
+    """Return the nox of PATH that is not the one of nox's own script environment."""
+    own = str(Path(sys.executable).parent)
+    others = os.pathsep.join(p for p in os.environ.get("PATH", "").split(os.pathsep) if p != own)
+    found = shutil.which("nox", path=others) or shutil.which("nox", path=own)
+    if found is None:
+        msg = "there is no nox: pip install nox"
+        raise SystemExit(msg)
+    return found

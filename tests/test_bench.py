@@ -1,0 +1,132 @@
+"""The bench measures a matrix that is valid, and the document says what the results say."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import yaml
+
+from bench import large, page
+from bench.place import Place, default_matrix
+from bench.took import run
+from samebits import config
+
+WHOLE = {
+    "models": 40,
+    "stacks": 4,
+    "rows": 80,
+    "cells": 320,
+    "cold": {"wall": 400.0, "cpu": 700.0, "peak_mb": 900.0},
+    "compared again": {"wall": 9.0, "cpu": 9.0, "peak_mb": 200.0},
+    "unchanged, by nox": {"wall": 1.25, "cpu": 0.5, "peak_mb": 60.0},
+    "one model added": {"wall": 30.0, "cpu": 40.0, "peak_mb": 600.0},
+    "that model alone": {"wall": 25.0, "cpu": 35.0, "peak_mb": 600.0},
+    "phases": {"load": 30.0, "forward": 10.0},
+    "report_json_mb": 7.5,
+    "report_md_kb": 300.0,
+}
+RESULTS = {
+    "quick": False,
+    "date": "2026-01-02",
+    "machine": {"cores": 2, "cpu": "a processor", "load": 0.1, "platform": "Linux"},
+    "whole": WHOLE,
+    "bare": {"cells": 300, "cpu": 100.0, "times": 7.0},
+    "by_hand": {"cells": 300, "sampled": 32, "cpu": 3500.0, "times": 0.2},
+    "rates": {
+        "probe, 5.x": {"hash": 1.5e9, "torch.equal": 8e9, "memory": 9e9, "copied": False},
+        "host": {"megabytes": 1024, "verify": 1.4e9, "measure": 2e8, "grown_mb": 70},
+    },
+    "memory": {
+        "1 GB": {
+            "bytes": 10**9,
+            "probe_over_size": 2.4,
+            "host_mb": 180.0,
+            "file_hash": 1.5e9,
+            "cold": {"wall": 1, "cpu": 99.0, "peak_mb": 1},
+        },
+        "4 GB": {"skipped": "too little memory"},
+    },
+    "traces": {"5.x": {"sizes": [{"hidden": 48, "layers": 3, "tokens": 10, "ratio": 9.5}]}},
+}
+
+
+def target(text, start):
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {start}")]
+    return [cell.strip() for cell in line.strip("|").split("|")][1:]
+
+
+def test_the_document_says_what_was_measured_and_what_was_missed():
+    text = page.render(RESULTS)
+    assert "on 2 cores of a processor." in text
+    assert target(text, "whole matrix") == ["7.00 \N{MULTIPLICATION SIGN}", "**no**"]
+    assert target(text, "… ≤ 1/10 of by hand") == ["0.20 \N{MULTIPLICATION SIGN}", "**no**"]
+    assert target(text, "unchanged re-run") == ["1.25 s", "yes"]
+    assert target(text, "a model added") == ["+5.0 s", "yes"]
+    assert target(text, "weights hashed") == ["1.50 GB/s", "yes"]
+    assert target(text, "… and never copied") == ["no copy", "yes"]
+    assert target(text, "two tensors of 1024 MB") == ["70 MB", "yes"]
+    assert target(text, "host < 400 MB") == ["180 MB", "yes"]
+    assert "load 75%, forward 25%" in text
+    assert "too little memory" in text
+
+
+def test_steps_that_were_not_run_are_left_out():
+    few = {key: RESULTS[key] for key in ("quick", "date", "machine", "memory")}
+    text = page.render(few)
+    assert "## Memory" in text
+    assert "## The whole matrix" not in text
+    assert "whole matrix (" not in text
+
+
+def test_the_committed_document_is_that_of_the_committed_results():
+    assert page.RESULTS.exists() == page.PATH.exists()
+    if page.RESULTS.exists():
+        results = json.loads(page.RESULTS.read_text("utf-8"))
+        assert not results["quick"]
+        assert page.PATH.read_text("utf-8") == page.render(results)
+
+
+@pytest.mark.parametrize(
+    ("n_models", "dtypes", "n_stacks"), [(4, ["float32"], 2), (40, ["float32", "bfloat16"], 4)]
+)
+def test_the_default_matrix_cut_down_is_valid(tmp_path, n_models, dtypes, n_stacks):
+    path = tmp_path / "matrix.yaml"
+    path.write_text(yaml.safe_dump(default_matrix(n_models, dtypes, n_stacks)))
+    matrix = config.load(path)
+    assert (len(matrix.models), len(matrix.stacks)) == (n_models, n_stacks)
+    assert {model.dtypes for model in matrix.models} == {tuple(dtypes)}
+    assert all(model.build is not None for model in matrix.models)
+
+
+@pytest.mark.parametrize("size", [10**7, 10**8])
+def test_a_large_checkpoint_is_as_large_as_it_should_be(tmp_path, size):
+    made = large.make(tmp_path, size)
+    assert abs(made - size) < size / 4 or size < 5 * 10**7
+    raw = (tmp_path / "model.safetensors").read_bytes()
+    head = int.from_bytes(raw[:8], "little")
+    tensors = json.loads(raw[8 : 8 + head])
+    tensors.pop("__metadata__")
+    assert (
+        sum(4 * int(np.prod(t["shape"])) for t in tensors.values()) == len(raw) - 8 - head == made
+    )
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "llama"
+
+
+@pytest.mark.processes
+def test_what_a_command_took_is_what_it_did(tmp_path):
+    code = "x = bytearray(120_000_000); x[::4096] = b'1' * len(x[::4096]); sum(range(3_000_000))"
+    took = run([sys.executable, "-c", code], tmp_path / "log")
+    assert took.peak > 110e6
+    assert 0 < took.cpu < 30
+    assert took.code == 0
+    with pytest.raises(SystemExit, match="ended with 3"):
+        run([sys.executable, "-c", "raise SystemExit(3)"], tmp_path / "log")
+
+
+def test_a_place_of_its_own_shares_stacks_and_locks_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("bench.place.WORK", tmp_path / "shared")
+    place = Place(tmp_path / "place", {"models": {}})
+    links = {path.name for path in place.work.iterdir() if path.is_symlink()}
+    assert links == {"stacks", "locks"}
+    assert yaml.safe_load(place.matrix.read_text()) == {"models": {}}
