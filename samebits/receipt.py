@@ -72,7 +72,7 @@ def answer(arguments: Sequence[str], environ: Mapping[str, str]) -> Answer | Non
     try:
         left = json.loads(path.read_text("utf-8"))
         return _valid(left)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # none was left, or it is torn
 
 

@@ -49,7 +49,7 @@ def _remove_other_pages(folder: Path, files: Collection[Path]) -> None:
     """Remove pages of earlier runs, which would read as if they were of this one."""
     for path in folder.glob("*.md"):
         if path not in files:
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def _inside(folder: Path, name: str) -> Path:
