@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 FLOORS = [
-    {"errors", "record", "environment", "decisions", "aside", "ledger"},
+    {"errors", "record", "environment", "decisions", "aside", "ledger", "redaction"},
     {"fingerprint"},
     {"receipt"},
     {"words", "tensor", "yamltext", "patching", "invariant", "provenance", "sourcecode", "finding"},
