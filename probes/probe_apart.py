@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from probe_failure import without_folders
+from probe_processes import end_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +49,10 @@ def apart(function: Callable[[], Any], limit: float) -> Any:
 
     """
     reader, writer = os.pipe()
+    parent = os.getpid()
     pid = os.fork()
     if not pid:
+        end_with(parent)
         os.close(reader)
         _answer(function, writer)
     os.close(writer)

@@ -158,10 +158,16 @@ def _write(model: torch.nn.Module, recipe: dict[str, Any], folder: Path) -> dict
         if name not in kept
     }
     save_file(tensors | {name: skeleton[name] for name in kept}, file, metadata={"format": "pt"})
-    summary = _summary(recipe, tensors, kept) | _check(recipe, folder)
+    files = {path.name: _hash(path) for path in sorted(folder.iterdir())}
+    summary = _summary(recipe, tensors, kept) | {"files": files} | _check(recipe, folder)
     text = json.dumps(summary, indent=1, sort_keys=True)
     (folder / "checkpoint.json").write_text(text, encoding="utf-8")
     return summary
+
+
+def _hash(path: Path) -> str:
+    """Return the SHA-256 by which a file is known to be whole later on."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _save_skeleton(model: torch.nn.Module, folder: Path) -> None:

@@ -7,8 +7,10 @@ Tensors are read one at a time; nothing is kept.
 from __future__ import annotations
 
 import json
+import pickle
+import zipfile
 from collections import Counter
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -41,6 +43,56 @@ _DTYPES = {
 
 class NoCheckpoint(Exception):  # noqa: N818  "nothing to trace to" is a result, not an error
     """No checkpoint files were found; the message names what was looked for."""
+
+
+_TORCH_SAYS = ("Trying to load", "Unsupported", "WeightsUnpickler error: Unsupported", "Can only")
+"""How torch begins the line that says what it found, behind advice to load it all the same."""
+
+
+class Refused(Exception):  # noqa: N818  it is the files that are wrong
+    """A checkpoint that nothing of should be loaded; the message says why."""
+
+
+def refuse_code(source: str) -> None:
+    """Refuse a folder whose pickle holds more than weights.
+
+    transformers does not run it either, from 4.48 to 5.23, but 4.48 says that it may be a file of
+    TensorFlow.
+
+    Raises:
+        Refused: it would run code.
+
+    """
+    there = (name for name, _ in _LAYOUTS if (Path(source) / name).is_file())
+    name = next(there, "")
+    if not name.startswith("pytorch_model"):
+        return
+    try:
+        Checkpoint.find(source, None)
+    except pickle.UnpicklingError as error:
+        lines = [line.strip() for line in str(error).splitlines()]
+        reason = next((line for line in lines if line.startswith(_TORCH_SAYS)), lines[0])
+        msg = f"{name} is a pickle that is not weights alone, and its code is not run: {reason}"
+        raise Refused(msg) from error
+
+
+def refuse_outside(source: str) -> None:
+    """Refuse a folder whose index leads out of it: transformers would follow.
+
+    Raises:
+        Refused: it does.
+
+    """
+    for name, sharded in _LAYOUTS:
+        path = Path(source) / name
+        if not sharded or not path.is_file():
+            continue
+        weight_map = json.loads(path.read_text("utf-8"))["weight_map"]
+        for shard in dict.fromkeys(weight_map.values()):
+            inside = PurePath(shard)
+            if inside.is_absolute() or ".." in inside.parts:
+                msg = f"{name} names {shard!r}, which is not in the model's folder"
+                raise Refused(msg)
 
 
 class Checkpoint:
@@ -111,7 +163,9 @@ class Checkpoint:
         if file.suffix == ".safetensors":
             self._open[file] = safe_open(str(file), framework="pt")
             return list(self._open[file].keys())
-        state = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+        # files of before torch 1.6 are no archives and cannot be mapped
+        mapped = zipfile.is_zipfile(file)
+        state = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
         self._pickled.update(state)
         return list(state)
 

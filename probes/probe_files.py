@@ -34,6 +34,11 @@ def replacing(path: Path, *, lasting: bool) -> Iterator[IO[bytes]]:
 
 
 def write_json(path: Path, value: Any, *, lasting: bool = True) -> None:
-    """Write ``value`` closely packed and in ASCII, lone surrogates escaped."""
+    """Write ``value`` closely packed.
+
+    Half a character, as in the name of a file that is no UTF-8, becomes a question mark: no
+    reader takes it.
+    """
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     with replacing(path, lasting=lasting) as file:
-        file.write(json.dumps(value, separators=(",", ":")).encode("ascii"))
+        file.write(text.encode("utf-8", "replace"))

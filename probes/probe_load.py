@@ -20,6 +20,7 @@ import torch
 import transformers
 
 import probe_forks as forks
+from probe_checkpoint import refuse_code, refuse_outside
 from probe_failure import Unknown, phase, without_folders
 from probe_tensor import dtype_name
 
@@ -89,6 +90,9 @@ def load_model(source: Source, seed: int = 0) -> Loaded:
 
     """
     _refuse_unknown(source)
+    with phase("files"):
+        refuse_outside(source.where)
+        refuse_code(source.where)
     with phase("config"):
         config = transformers.AutoConfig.from_pretrained(source.where, **source.arguments())
     pristine = copy.deepcopy(config)
@@ -219,10 +223,14 @@ def _refuse_unknown(source: Source) -> None:
         return
     with phase("config"):
         written = json.loads(path.read_text("utf-8"))
+        if not isinstance(written, dict):
+            msg = f"config.json holds no mapping but a {type(written).__name__}"
+            raise TypeError(msg)
+        model_type = written.get("model_type")
+        is_known = model_type in transformers.CONFIG_MAPPING
     if source.trust_remote_code and written.get("auto_map"):
         return
-    model_type = written.get("model_type")
-    if model_type not in transformers.CONFIG_MAPPING:
+    if not is_known:
         msg = f"transformers {transformers.__version__} does not know model_type {model_type!r}"
         raise Unknown(msg)
 

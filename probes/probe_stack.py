@@ -3,12 +3,13 @@
 Expects one JSON object a line on standard input: ``{"id": …, "kind": "cell" | "build" | "save" |
 "load", "log": path, "timeout": seconds, …}``. Answers on standard output, one JSON object a line:
 first ``{"ready": machine facts}``, then ``{"id": …, "exit": code or null, "signal": number or
-null, "timed_out": bool, "seconds": …}`` as each job ends. End of input ends the process and its
-children. What a job computes lies in the files that the job names, never in the answer.
+null, "timed_out": bool, "seconds": …, "said": …}`` as each job ends. End of input ends the process
+and its children. What a job computes lies in the files that the job names, never in the answer.
 
-A child is its own process group with its output in ``log``; a segfault, a hang or a
-monkey-patch in it touches nothing else. ``--one job.json`` runs one job in this process,
-which is how jobs run where there is no fork.
+A child is a session of its own, what it prints goes to ``log``, of which the end is kept, and
+everything that it started ends with it; a segfault, a hang or a monkey-patch in it touches nothing
+else. What it says of its own end comes back as ``"said"``. ``--one job.json`` runs one job in this
+process, which is how jobs run where there is no fork.
 
 transformers imports most of itself, and torch's compiler, only when a model is loaded: seconds
 that every child would pay again. A child therefore leaves the names of the modules that it
@@ -22,24 +23,30 @@ import importlib
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import traceback
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any
+
+import probe_network
+import probe_processes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 Job = dict[str, Any]
 
-
-class Child(NamedTuple):
-    """A job on its way: its process, the pipe that closes when it ends, and its deadline."""
-
-    job: Job
-    pid: int
-    pipe: int
-    started: float
+LOG_LIMIT = 1 << 20
+"""Bytes of a log; of what is longer the end is kept."""
+LOG_KEPT = 1 << 18
+SAID_LIMIT = 4096
+"""Bytes of what a child says of its own end."""
+_TICK = 0.5
+"""Seconds between two looks at children whose pipes something else holds open, or closed early."""
 
 
 def perform(job: Job) -> None:
@@ -83,30 +90,179 @@ def perform(job: Job) -> None:
         probe_cell.died(job, error)
 
 
-def fork(job: Job) -> Child:
-    """Start ``job`` in a child process of its own group."""
-    reader, writer = os.pipe()
+class Child:
+    """A job on its way: its process, what comes from it, and its deadline."""
+
+    def __init__(self, job: Job, pid: int, end: int, output: int, log: Log) -> None:
+        self.job = job
+        self.pid = pid
+        self.started = time.monotonic()
+        self.pipes = {end, output}
+        """Descriptors that it, or what it started, still holds open."""
+        self._end = end
+        self._output = output
+        self._log = log
+        self._said = b""
+        self._status: int | None = None
+
+    def read(self, pipe: int) -> bool:
+        """Take what one of its pipes holds now; False if that is nothing."""
+        try:
+            chunk = os.read(pipe, 1 << 16)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            self.pipes.discard(pipe)
+        elif pipe == self._output:
+            self._log.write(chunk)
+        else:
+            self._said = (self._said + chunk)[:SAID_LIMIT]
+        return bool(chunk)
+
+    def has_ended(self) -> bool:
+        """Return True if the process itself is gone, whoever holds its pipes."""
+        if self._status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._status = status if pid else None
+        return self._status is not None
+
+    def is_overdue(self) -> bool:
+        """Return True if it took longer than it may."""
+        return time.monotonic() - self.started > float(self.job["timeout"])
+
+    def finish(self, others: Iterable[int], *, timed_out: bool) -> dict[str, Any]:
+        """End it and all that it started, and return the answer for its job."""
+        _kill_group(self.pid)
+        if self._status is None:
+            self._status = os.waitpid(self.pid, 0)[1]
+        probe_processes.end_orphans({self.pid, *others})
+        self._close()
+        shutil.rmtree(_modules_folder(self.pid), ignore_errors=True)
+        status = self._status
+        return {
+            "id": self.job["id"],
+            "exit": os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else None,
+            "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+            "timed_out": timed_out,
+            "seconds": round(time.monotonic() - self.started, 4),
+            "said": self._said.decode("utf-8", "replace"),
+        }
+
+    def _close(self) -> None:
+        """Take what the pipes still hold, which is no more than a pipe can."""
+        for pipe in list(self.pipes):
+            left = 64
+            while left and self.read(pipe):
+                left -= 1
+        for pipe in (self._end, self._output):
+            os.close(pipe)
+        self._log.close()
+
+
+class Log:
+    """A file that holds the end of what was written to it; a full disk is not its reader's fault."""
+
+    def __init__(self, path: str) -> None:
+        self._size = 0
+        self._file: IO[bytes] | None = None
+        with contextlib.suppress(OSError):
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._file = Path(path).open("w+b", buffering=0)  # noqa: SIM115  close() does
+
+    def write(self, chunk: bytes) -> None:
+        """Append; where that would be too much, only the end stays."""
+        if self._file is None:
+            return
+        with contextlib.suppress(OSError):
+            if self._size + len(chunk) > LOG_LIMIT:
+                self._shorten(self._file)
+            self._size += self._file.write(chunk)
+
+    def _shorten(self, file: IO[bytes]) -> None:
+        file.seek(max(0, self._size - LOG_KEPT))
+        end = file.read()
+        file.seek(0)
+        file.truncate()
+        self._size = file.write(b"[samebits left out what was here]\n" + end)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+def fork(job: Job, inherited: Iterable[int] = ()) -> Child:
+    """Start ``job`` in a child process; ``inherited`` are descriptors that it is not to have."""
+    end, said = os.pipe()
+    output, printed = os.pipe()
+    log = Log(job["log"])  # and its folder, which the job may expect to be there
+    parent = os.getpid()
     sys.stdout.flush()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        for pipe in (end, said, output, printed):
+            os.close(pipe)
+        log.close()
+        raise
     if pid:
-        os.close(writer)
-        return Child(job, pid, reader, time.monotonic())
-    os.setsid()
-    os.close(reader)
+        for pipe in (said, printed):
+            os.close(pipe)
+        for pipe in (end, output):
+            os.set_blocking(pipe, False)
+        return Child(job, pid, end, output, log)
     code = 1
     try:
-        _redirect(job["log"])
-        known = set(sys.modules)
-        perform(job)
-        _leave_imports(known, _imports_file(job))
+        os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for pipe in (end, output, *inherited):
+            os.close(pipe)
+        log.close()
+        _redirect(printed)
+        probe_processes.end_with(parent)
+        probe_processes.inherit_orphans()
+        probe_processes.be_the_first_to_go()
+        _do(job)
         code = 0
-    except BaseException:  # noqa: BLE001  the child ends here, whatever happened
-        traceback.print_exc()
+    except BaseException as error:  # noqa: BLE001  the child ends here, whatever happened
+        with contextlib.suppress(Exception):
+            traceback.print_exc()
+        os.write(said, _last_words(error))
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        with contextlib.suppress(Exception):  # a model may have closed or replaced them
+            sys.stdout.flush()
+            sys.stderr.flush()
         # no exit handlers: they belong to the parent
         os._exit(code)
+
+
+def _do(job: Job) -> None:
+    if not probe_network.needed(job):
+        probe_network.refuse()
+    _own_modules()
+    known = set(sys.modules)
+    perform(job)
+    _leave_imports(known, _imports_file(job))
+
+
+def _last_words(error: BaseException) -> bytes:
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return text.encode("utf-8", "replace")[:SAID_LIMIT]
+
+
+def _own_modules() -> None:
+    """Copy the code of models to a folder of this process alone.
+
+    Up to 5.2 a local model's code lies under the last part of its path, so that two checkpoints
+    named alike, in two processes at once, may import each other's.
+    """
+    dynamic = sys.modules.get("transformers.dynamic_module_utils")
+    if dynamic is not None:
+        dynamic.HF_MODULES_CACHE = str(_modules_folder(os.getpid()))  # type: ignore[attr-defined]
+
+
+def _modules_folder(pid: int) -> Path:
+    return Path(os.environ["HF_MODULES_CACHE"]) / str(pid)
 
 
 _NEVER_LEARNED = ("transformers_modules", "probe_", "__")
@@ -128,50 +284,38 @@ def _leave_imports(known: set[str], path: Path) -> None:
         and not name.startswith(_NEVER_LEARNED)
         and getattr(module, "__spec__", None) is not None
     ]
-    path.write_text("\n".join(new), "utf-8")
+    with contextlib.suppress(OSError):  # it saves time and no more
+        path.write_text("\n".join(new), "utf-8")
 
 
 def learn_imports(path: Path) -> None:
     """Import what a child imported, so that the next one finds it there."""
-    if not path.exists():
+    try:
+        names = path.read_text("utf-8").splitlines()
+        path.unlink()
+    except (OSError, ValueError):
         return
-    for name in path.read_text("utf-8").splitlines():
+    for name in names:
         # what cannot be imported ahead is imported when it is needed, or not at all
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)
-    path.unlink()
 
 
-def _redirect(log: str) -> None:
-    Path(log).parent.mkdir(parents=True, exist_ok=True)
-    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+def _redirect(printed: int) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    os.dup2(out, 1)
-    os.dup2(out, 2)
-
-
-def finish(child: Child, *, timed_out: bool) -> dict[str, Any]:
-    """Reap ``child``, ending its whole group, and return the answer for its job."""
-    if timed_out:
-        _kill_group(child.pid)
-    _, status = os.waitpid(child.pid, 0)
-    _kill_group(child.pid)
-    os.close(child.pipe)
-    return {
-        "id": child.job["id"],
-        "exit": os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else None,
-        "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
-        "timed_out": timed_out,
-        "seconds": round(time.monotonic() - child.started, 4),
-    }
+    os.dup2(printed, 1)
+    os.dup2(printed, 2)
+    os.close(printed)
+    # what is printed before a crash is what explains it
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
 
 def _kill_group(pid: int) -> None:
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        return  # nothing of the group is left
+        return  # nothing of the group is left, or nothing that is ours
 
 
 def spawn(job: Job) -> dict[str, Any]:
@@ -198,49 +342,62 @@ def spawn(job: Job) -> dict[str, Any]:
     }
 
 
-def answer(message: dict[str, Any]) -> None:
+def answer(answers: IO[str], message: dict[str, Any]) -> None:
     """Write one line to the host."""
-    print(json.dumps(message), flush=True)
+    answers.write(json.dumps(message) + "\n")
+    answers.flush()
 
 
-def serve() -> None:
+def serve(answers: IO[str]) -> None:
     """Take jobs and answer them until standard input ends."""
-    children: dict[int, Child] = {}
+    children: list[Child] = []
     lines = _Lines(sys.stdin.fileno())
-    while not lines.ended or children:
-        waiting = [] if lines.ended else [lines.descriptor]
-        ready, _, _ = select.select([*waiting, *children], [], [], _patience(children))
-        if lines.descriptor in ready:
-            for line in lines.read():
-                child = fork(json.loads(line))
-                children[child.pipe] = child
-            if lines.ended:
-                _end(children)
-        for pipe in [pipe for pipe in ready if pipe in children]:
-            child = children.pop(pipe)
-            answer(finish(child, timed_out=False))
-            learn_imports(_imports_file(child.job))
-        for pipe in [pipe for pipe, child in children.items() if _overdue(child)]:
-            answer(finish(children.pop(pipe), timed_out=True))
+    try:
+        while not lines.ended:
+            pipes = [pipe for child in children for pipe in child.pipes]
+            ready, _, _ = select.select([lines.descriptor, *pipes], [], [], _patience(children))
+            for child in children:
+                for pipe in child.pipes & set(ready):
+                    child.read(pipe)
+            if lines.descriptor in ready:
+                for line in lines.read():
+                    _begin(json.loads(line), children, answers)
+            for child in [child for child in children if child.has_ended()]:
+                _finish(child, children, answers, timed_out=False)
+                learn_imports(_imports_file(child.job))
+            for child in [child for child in children if child.is_overdue()]:
+                _finish(child, children, answers, timed_out=True)
+    except BrokenPipeError:
+        return  # the host is gone, and its end of standard input will say so, too
+    finally:
+        for child in list(children):
+            children.remove(child)
+            child.finish([other.pid for other in children], timed_out=True)
 
 
-def _end(children: dict[int, Child]) -> None:
-    """End all children: the host is gone."""
-    for child in children.values():
-        finish(child, timed_out=True)
-    children.clear()
+def _begin(job: Job, children: list[Child], answers: IO[str]) -> None:
+    pipes = [pipe for child in children for pipe in child.pipes]
+    try:
+        children.append(fork(job, [answers.fileno(), *pipes]))
+    except OSError as error:
+        said = f"no process could be made for it: {error}"
+        answer(answers, {"id": job["id"], "exit": 1, "said": said})
 
 
-def _overdue(child: Child) -> bool:
-    return time.monotonic() - child.started > float(child.job["timeout"])
+def _finish(child: Child, children: list[Child], answers: IO[str], *, timed_out: bool) -> None:
+    children.remove(child)
+    answer(answers, child.finish([other.pid for other in children], timed_out=timed_out))
 
 
-def _patience(children: dict[int, Child]) -> float | None:
+def _patience(children: list[Child]) -> float | None:
+    """Return how long nothing need be looked at if nothing is said."""
     if not children:
         return None
     now = time.monotonic()
-    left = [child.started + float(child.job["timeout"]) - now for child in children.values()]
-    return max(0.01, min(left) + 0.01)
+    left = [child.started + float(child.job["timeout"]) - now for child in children]
+    # a child that closed its pipes ends any moment, or is a daemon to be
+    tick = _TICK if all(len(child.pipes) == 2 for child in children) else 0.005
+    return max(0.005, min(*left, tick))
 
 
 class _Lines:
@@ -284,17 +441,30 @@ def _import_everything() -> dict[str, Any]:
     return probe_machine.facts()
 
 
+def _without_prints() -> IO[str]:
+    """Return standard output for the answers alone: what packages print goes to the log."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return answers
+
+
 def main(arguments: list[str]) -> None:
     """Serve, or run the one job whose file is named."""
     if arguments[:1] == ["--one"]:
-        perform(json.loads(Path(arguments[1]).read_text("utf-8")))
+        job = json.loads(Path(arguments[1]).read_text("utf-8"))
+        if not probe_network.needed(job):
+            probe_network.refuse()
+        perform(job)
         return
-    answer({"ready": _import_everything()})
+    answers = _without_prints()
+    answer(answers, {"ready": _import_everything()})
     if hasattr(os, "fork"):
-        serve()
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by way of serve's end
+        probe_processes.inherit_orphans()
+        serve(answers)
         return
     for line in sys.stdin:
-        answer(spawn(json.loads(line)))
+        answer(answers, spawn(json.loads(line)))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,9 @@ of another machine therefore never meet.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,6 +34,8 @@ RUNS: tuple[RunName, RunName] = ("a", "b")
 VALUES_LIMIT = 16 << 20
 """Bytes up to which a tensor's values are kept at once; larger ones are fetched if they differ."""
 THREADS = 1
+_STRAY = 86_400
+"""Seconds after which a file of a run that was killed is removed; no cell takes as long."""
 
 
 class CellRunner:
@@ -72,11 +77,12 @@ class CellRunner:
         folder = self._folder(cell, model, checkpoint, stack)
         if not wanted and checkpoint.pinned and (kept := self._kept(folder)) is not None:
             return kept
+        _remove_strays(folder)
         jobs = [self._job(cell, model, checkpoint, folder, run, list(wanted)) for run in RUNS]
-        for job in jobs:
-            Path(job["capture"]).unlink(missing_ok=True)
         ended = await asyncio.gather(*(process.run(job, started) for job in jobs))
         first, second = (self._read(cell, job, end) for job, end in zip(jobs, ended, strict=True))
+        for job in jobs:
+            self._ledger.file(_publish(job))
         return first, second
 
     def paths(
@@ -139,14 +145,16 @@ class CellRunner:
         run: RunName,
         wanted: list[str],
     ) -> dict[str, Any]:
+        # another run may be at the same cell: what each leaves has a name of its own at first
+        name = f"{run}.{uuid.uuid4().hex[:12]}"
         return {
             "kind": "cell",
             "cell": cell.model_dump(mode="json"),
             "run": run,
             "threads": THREADS,
             "timeout": model.timeout,
-            "log": str(folder / f"{run}.log"),
-            "capture": str(folder / f"{run}.json"),
+            "log": str(folder / f"{name}.log"),
+            "capture": str(folder / f"{name}.json"),
             "model": {
                 "source": checkpoint.source,
                 "revision": checkpoint.revision,
@@ -164,14 +172,17 @@ class CellRunner:
 
     def _read(self, cell: CellId, job: dict[str, Any], ended: Ended) -> Capture:
         """Return what the run left, or a failed capture that says why it left nothing."""
+        path = Path(job["capture"])
         try:
-            found = self._capture(Path(job["capture"]))
+            found = self._store.read_capture(path)
         except CaptureError as error:
-            reason = ended.reason or str(error)
+            reason = ended.reason or str(error).replace(str(path), "its capture")
         else:
-            if not _is_answer(found):
-                self._ledger.unsettle(f"{cell} failed as a machine may", str(cell))
-            return found
+            if (found.cell, found.run) == (cell, job["run"]):
+                if not _is_answer(found):
+                    self._ledger.unsettle(f"{cell} failed as a machine may", str(cell))
+                return found
+            reason = f"it left the capture of {found.cell}, run {found.run}"
         self._ledger.unsettle(f"{cell} left nothing", str(cell))
         log = tail(Path(job["log"]))
         failure = Failure(phase="process", type="no result", message=reason, traceback=log)
@@ -186,6 +197,30 @@ def _tries_usage(cell: CellId, model: ModelSpec) -> bool:
     """Return True for the first of the model's variants on the CPU: no other would say more."""
     first = next((v for v in model.variants if v.device == "cpu"), None)
     return model.usage and cell.variant == first
+
+
+def _publish(job: dict[str, Any]) -> Path:
+    """Give what a job left the name under which a later run looks for it: ``a.json``, ``a.log``.
+
+    A capture of before goes in any case: it is not what the cell does now. Returns the capture's.
+    """
+    kept = Path(job["capture"])
+    for path in (Path(job["log"]), Path(job["capture"])):
+        kept = path.with_name(f"{job['run']}{path.suffix}")
+        try:
+            path.replace(kept)
+        except FileNotFoundError:
+            kept.unlink(missing_ok=True)
+    return kept
+
+
+def _remove_strays(folder: Path) -> None:
+    """Remove what runs left that were killed."""
+    oldest = time.time() - _STRAY
+    for path in (*folder.glob("[ab].*.*"), *folder.glob(".[ab].*.tmp")):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < oldest:
+                path.unlink()
 
 
 def _is_answer(capture: Capture) -> bool:

@@ -8,7 +8,12 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from samebits.fingerprint import digest_of, digest_of_file, digest_of_folder
+from samebits.fingerprint import (
+    digest_of,
+    digest_of_file,
+    digest_of_folder,
+    hashes_of_folder,
+)
 from samebits.ledger import Ledger
 from samebits.patching import write_patched
 from samebits.record import Record
@@ -80,6 +85,9 @@ class Checkpoints:
         facts = read_facts(folder)
         if facts is None:
             return None
+        hashes = hashes_of_folder(folder, self._cache)
+        if facts.get("files", hashes).items() - hashes.items():
+            return None  # damaged: a disk that was full, or a power cut
         assert model.build is not None
         self._ledger.folder(folder)
         said = f"build {model.build.architecture}, seed {model.build.seed}, by {builder.id}"
@@ -87,7 +95,7 @@ class Checkpoints:
             model=model.name,
             source=str(folder),
             said=said,
-            digest=digest_of_folder(folder, self._cache),
+            digest=digest_of(hashes),
             parameters=facts.get("n_parameters"),
             builder=builder.id,
         )
@@ -131,6 +139,8 @@ def read_facts(folder: Path) -> dict[str, Any] | None:
     """Return what a made checkpoint says of itself; None if it is not whole."""
     try:
         facts = json.loads((folder / "checkpoint.json").read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
-    return facts if isinstance(facts, dict) else None
+    if not isinstance(facts, dict) or not isinstance(facts.get("files", {}), dict):
+        return None
+    return facts

@@ -9,23 +9,28 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shlex
+import signal
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from samebits.errors import SamebitsError
+from samebits.errors import MachineError, SamebitsError
 from samebits.ledger import Ledger
 from samebits.plan import Selection
 from samebits.progress import choose
 from samebits.pruning import prune
 from samebits.receipt import Answer, remember
+from samebits.redaction import Redaction
+from samebits.reports.text import visible
 from samebits.reports.write import write
 from samebits.run import DEFAULT_MATRIX, WORK, Order, run_matrix
 from samebits.summary import summary
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Coroutine, Iterator, Mapping, Sequence
+    from types import FrameType
 
     from samebits.capsules.choosing import Scope
 
@@ -44,11 +49,14 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
     """
     options = _parser().parse_args(arguments)
     order, ledger = _order(options), Ledger()
-    report, locks = _run_to_the_end(run_matrix(order, environ, choose, ledger))
+    report, beside = _run_to_the_end(run_matrix(order, environ, choose, ledger))
+    redaction = Redaction(environ)
+    report = redaction.record(report)
+    beside = {path: redaction.file(path, content) for path, content in beside.items()}
     if options.command == "probe":
         failed = [stack.failure for stack in report.stacks if stack.failure]
         return (1, failed) if failed else (0, [])
-    written = write(report, options.reports or order.matrix.parent / _LATEST, locks)
+    written = write(report, options.reports or order.matrix.parent / _LATEST, beside)
     said = Answer(report.exit_code, summary(report, written.markdown))
     if not order.fresh and not order.upgrade:
         given = [name for name, value in vars(options).items() if value]
@@ -180,19 +188,53 @@ Exit code: 0 all comparisons identical, rounding, absent or expected; 1 anything
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run, print, and return the exit code; a user's mistake is printed without a traceback."""
     try:
-        code, lines = run(arguments, environ)
-    except SamebitsError as error:
-        _print([str(error)], error=True)
-        return error.exit_code
+        with _ended_as_interrupted():
+            code, lines = run(arguments, environ)
     except KeyboardInterrupt:
         _print(["interrupted; the same command goes on where it was"], error=True)
         return INTERRUPTED
+    except Exception as error:
+        known = _known(error)
+        if known is None:
+            raise
+        _print(str(known).splitlines(), error=True)
+        return known.exit_code
     _print(lines)
     return code
+
+
+def _known(error: BaseException) -> SamebitsError | None:
+    """Return what a user is told of an error, or of a group of them; None if it is a defect."""
+    if isinstance(error, SamebitsError):
+        return error
+    if isinstance(error, BaseExceptionGroup):
+        known = [_known(inner) for inner in error.exceptions]
+        return known[0] if all(known) else None
+    return MachineError(error) if isinstance(error, OSError) else None
+
+
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """Take a request to end, or a closed terminal, as a Ctrl-C: what was started ends first."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler):  # ignored, as of what a shell started in the background
+            raise KeyboardInterrupt
+        handler(number, frame)
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {name: signal.signal(getattr(signal, name), interrupt) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)
 
 
 def _print(lines: Sequence[str], *, error: bool = False) -> None:
     stream = sys.stderr if error else sys.stdout
     encoding = stream.encoding or "ascii"
     for line in lines:
-        stream.write(line.encode(encoding, "replace").decode(encoding) + "\n")
+        shown = "\n".join(map(visible, line.split("\n")))
+        stream.write(shown.encode(encoding, "replace").decode(encoding) + "\n")

@@ -16,15 +16,14 @@ import os
 import shutil
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.capture import Failure
 from samebits.crossing import Crossing, CrossingsFile, CrossingsReport, SavedModel
 from samebits.fingerprint import digest_of, digest_of_file
 from samebits.ledger import Ledger
 from samebits.probing import tail
+from samebits.record import read_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,12 +33,9 @@ if TYPE_CHECKING:
     from samebits.matrix import Matrix, ModelSpec
     from samebits.plan import Plan, PlannedRow
     from samebits.probing import Ended, StackProcess
-    from samebits.record import Record
     from samebits.stacks import Stack
     from samebits.store import Store
     from samebits.words import Variant
-
-    R = TypeVar("R", bound=Record)
 
 SIZE_LIMIT = 1 << 30
 """Bytes of a model up to which it is saved: each stack's copy stays on disk."""
@@ -116,9 +112,10 @@ class Crosser:
     def close(self) -> None:
         """Remove what no later run may use, and what no run has used for long."""
         oldest = time.time() - UNUSED
-        unused = [p for p in (self._root / "saved").glob("s*") if p.stat().st_mtime < oldest]
+        saved = (self._root / "saved").glob("s*")
+        unused = [path for path in saved if _is_older(path, oldest)]
         for path in (*self._own, *unused):
-            _remove(path)
+            remove(path)
 
     async def _save(self, subject: Subject, party: Party) -> Saved:
         folder = self._saved_folder(subject, party.stack)
@@ -161,7 +158,7 @@ class Crosser:
     ) -> dict[str, Crossing]:
         path = self._result(subject, party.stack, ready)
         self._ledger.file(path)
-        if self._is_kept(subject) and (kept := _read(path, CrossingsFile)) is not None:
+        if self._is_kept(subject) and (kept := read_record(path, CrossingsFile)) is not None:
             return {crossing.saver: crossing for crossing in kept.crossings}
         found = await self._compare(subject, party, ready, path)
         told = {
@@ -203,16 +200,15 @@ class Crosser:
         self, subject: Subject, party: Party, folders: Mapping[str, str], path: Path
     ) -> tuple[CrossingsFile | None, Ended]:
         """Run one job and return what it left."""
-        own = path.with_name(f"{path.stem}-{os.getpid()}.json")
+        own = path.with_name(f"{path.stem}-{uuid.uuid4().hex[:12]}.json")
         more = {
             "kind": "load",
             "savers": dict(folders),
             "result": str(own),
             "log": str(path.with_suffix(".log")),
         }
-        own.unlink(missing_ok=True)
         ended = await party.process.run(self._job(subject, party.stack, more))
-        told = _read(own, CrossingsFile)
+        told = read_record(own, CrossingsFile)
         own.unlink(missing_ok=True)
         return told, ended
 
@@ -257,24 +253,24 @@ class Crosser:
         return subject.checkpoint.pinned and not self._fresh
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file or a folder, as far as that is possible."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
         return
     path.unlink(missing_ok=True)
 
 
-def _read(path: Path, kind: type[R]) -> R | None:
-    """Return the record that a file holds; None if it is missing, torn or of another format."""
+def _is_older(path: Path, than: float) -> bool:
     try:
-        return kind.model_validate_json(path.read_text("utf-8"))
-    except (OSError, ValidationError):
-        return None
+        return path.stat().st_mtime < than
+    except OSError:  # another run has just removed it
+        return False
 
 
 def _read_saved(folder: Path, *, even_if_transient: bool = False) -> Saved | None:
     path = folder / "saved.json"
-    said = _read(path, SavedModel)
+    said = read_record(path, SavedModel)
     if said is None:
         return None
     if said.failure and said.failure.may_be_the_machine and not even_if_transient:

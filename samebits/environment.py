@@ -24,10 +24,14 @@ PASSED_ON = (
     "CUBLAS_WORKSPACE_CONFIG",
     "HF_HOME",
     "HF_HUB_CACHE",
+    "HF_HUB_OFFLINE",
+)
+"""Where programs and caches are, and which devices there are."""
+
+FOR_THE_HUB = (
     "HF_ENDPOINT",
     "HF_TOKEN",
     "HF_TOKEN_PATH",
-    "HF_HUB_OFFLINE",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "REQUESTS_CA_BUNDLE",
@@ -39,7 +43,7 @@ PASSED_ON = (
     "https_proxy",
     "no_proxy",
 )
-"""Where programs and caches are, how the hub is reached, which devices there are."""
+"""How the hub is reached, and as whom; passed on to nothing that needs no hub."""
 
 _SHOWN = (
     "CUDA_VISIBLE_DEVICES",
@@ -55,6 +59,8 @@ FIXED = {
     "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
     "PYTHONHASHSEED": "0",
     "PYTHONNOUSERSITE": "1",
+    # what a model prints, or reads from a file, does not follow from the user's language
+    "PYTHONUTF8": "1",
     "TOKENIZERS_PARALLELISM": "false",
     # kernels fetched from the hub would replace the release's own code
     "USE_HUB_KERNELS": "NO",
@@ -71,10 +77,11 @@ def probe_environment(
     """Return the environment of a stack's process.
 
     Without a hub model in the plan the hub is switched off, so that nothing can wait for a
-    network. ``modules_cache`` is where this stack copies remote code: shared between stacks,
+    network, and no token goes where none is needed. ``modules_cache`` is where this stack copies remote code: shared between stacks,
     one could import the other's copy.
     """
-    passed = {name: environ[name] for name in PASSED_ON if name in environ}
+    names = PASSED_ON + (FOR_THE_HUB if needs_hub else ())
+    passed = {name: environ[name] for name in names if name in environ}
     offline = {} if needs_hub else {"HF_HUB_OFFLINE": "1"}
     return passed | FIXED | offline | {"HF_MODULES_CACHE": modules_cache}
 

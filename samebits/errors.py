@@ -48,6 +48,19 @@ class CaptureError(SamebitsError):
     exit_code = 1
 
 
+class MachineError(SamebitsError):
+    """The machine refused something: its disk is full, a folder cannot be written."""
+
+    exit_code = 1
+
+    def __init__(self, error: OSError) -> None:
+        where = f": {error.filename}" if error.filename else ""
+        said = error.strerror or str(error)
+        super().__init__(
+            f"{said}{where}\nWhen that is mended, the same command goes on where it was."
+        )
+
+
 def shown(text: str) -> str:
     """Return text in quotes on one line, with all that a terminal or a page acts on escaped."""
     cut = text if len(text) <= 60 else f"{text[:59]}…"

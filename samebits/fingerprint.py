@@ -33,6 +33,14 @@ def digest_of_file(path: Path) -> str:
 def digest_of_folder(folder: Path, cache: Path, pattern: str = "*") -> str:
     """Return the digest of the files of a folder by name and content.
 
+    Cached as :func:`hashes_of_folder` says.
+    """
+    return digest_of(hashes_of_folder(folder, cache, pattern))
+
+
+def hashes_of_folder(folder: Path, cache: Path, pattern: str = "*") -> dict[str, str]:
+    """Return the SHA-256 of each file of a folder, by its path in it.
+
     A file is read once per machine: ``cache`` remembers its hash by path, size, both times
     of change and inode.
     """
@@ -44,7 +52,7 @@ def digest_of_folder(folder: Path, cache: Path, pattern: str = "*") -> str:
     if new:
         with _WRITING:  # folders are hashed side by side, and each keeps what the others found
             _write_cache(cache, _read_cache(cache) | new)
-    return digest_of(named)
+    return named
 
 
 def machine_fingerprint() -> str:
@@ -73,9 +81,11 @@ def _cached(path: Path, known: dict[str, str]) -> str:
 def _read_cache(cache: Path) -> dict[str, str]:
     try:
         read = json.loads(cache.read_text("utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
-    return read if isinstance(read, dict) else {}
+    if not isinstance(read, dict):
+        return {}
+    return {key: hash for key, hash in read.items() if isinstance(hash, str)}
 
 
 def _write_cache(cache: Path, known: dict[str, str]) -> None:

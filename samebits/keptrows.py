@@ -7,6 +7,7 @@ file that it was made of, and a run compares only the rows of which one of these
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from typing import TYPE_CHECKING, Literal
@@ -94,7 +95,8 @@ class KeptRows:
         kept = _read(path)
         if kept is None or changed(kept.files, {}) is not None:
             return None
-        os.utime(path)
+        with contextlib.suppress(OSError):  # another run may have just removed it
+            os.utime(path)
         self._ledger.files.update(kept.files)
         self._known[_name(row)] = kept
         return kept
@@ -141,5 +143,5 @@ def _read(path: Path) -> KeptRow | None:
     """Return a kept row; None if it is missing, torn or of another format."""
     try:
         return KeptRow.model_validate(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, ValidationError):
+    except (OSError, ValueError, RecursionError, ValidationError):
         return None

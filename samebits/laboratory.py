@@ -7,6 +7,8 @@ import contextlib
 import json
 import os
 import shutil
+import time
+import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,7 +21,7 @@ from samebits.capsules.maker import Machine, Maker, Wanted
 from samebits.capsules.running import Place, without_folders
 from samebits.cells import CellRunner
 from samebits.checkpoints import Checkpoint, Checkpoints, builder_of
-from samebits.crossings import Crosser, Party, Subject, rows_to_cross
+from samebits.crossings import UNUSED, Crosser, Party, Subject, remove, rows_to_cross
 from samebits.environment import probe_environment
 from samebits.errors import PatchError, StackError, nearest
 from samebits.fingerprint import digest_of_file, machine_fingerprint
@@ -125,6 +127,9 @@ class Laboratory:
         self._environ = environ
         self._starter = starter
         self._fingerprint = machine_fingerprint()
+        self._store = store
+        # a process id is not unique: two containers may share the folder
+        self._run = uuid.uuid4().hex[:12]
         self._n_slots = slots or len(os.sched_getaffinity(0))
         self._slots = asyncio.Semaphore(self._n_slots)
         probes = self._probes
@@ -140,6 +145,7 @@ class Laboratory:
         stack_builder = StackBuilder(
             root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade, ledger=noted
         )
+        self._stack_builder = stack_builder
         self._build_stack = builder or stack_builder.build
         self._made: dict[str, asyncio.Task[Checkpoint]] = {}
 
@@ -331,14 +337,16 @@ class Laboratory:
 
     async def close(self) -> None:
         """End all processes and tasks."""
+        self._stack_builder.end()
         for task in self._made.values():
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, BuildFailed):
-                await task
+        await asyncio.gather(*self._made.values(), return_exceptions=True)
         await asyncio.gather(*(process.close() for process in self._processes.values()))
         self._crosser.close()
         for stack in self.stacks.values():
             shutil.rmtree(self._modules(stack), ignore_errors=True)
+        _remove_old(self._root / "logs", f"*-{_ANY_RUN}.log")
+        _remove_old(self._root / "modules", f"*-{_ANY_RUN}")
 
     async def _build_stacks(self) -> None:
         """Build the stacks of the plan, and those that may have to make a checkpoint for it."""
@@ -359,7 +367,7 @@ class Laboratory:
         self._progress.stack(spec.id, "resolving and building")
         try:
             self.stacks[spec.id] = await asyncio.to_thread(self._build_stack, spec)
-        except StackError as error:
+        except (StackError, OSError) as error:
             self.failures[spec.id] = str(error)
             self.ledger.unsettle(f"stack {spec.id} could not be built")
             self._progress.stack(spec.id, "failed")
@@ -372,14 +380,14 @@ class Laboratory:
             self.environment = probe_environment(
                 self._environ, needs_hub=needs_hub, modules_cache=str(self._modules(stack))
             )
-            log = self._root / "logs" / f"{stack.id}-{os.getpid()}.log"
+            log = self._root / "logs" / f"{stack.id}-{self._run}.log"
             self._processes[stack.id] = StackProcess(
                 stack.id, stack.python, self.environment, log, self._slots, self._starter
             )
 
     def _modules(self, stack: Stack) -> Path:
         """Return where this run's process of a stack copies remote code."""
-        return self._root / "modules" / f"{stack.lock_digest[:12]}-{os.getpid()}"
+        return self._root / "modules" / f"{stack.lock_digest[:12]}-{self._run}"
 
     async def _checkpoint(self, model: ModelSpec) -> Checkpoint:
         """Return the model's checkpoint, made first if it is a recipe.
@@ -406,6 +414,10 @@ class Laboratory:
             return await asyncio.to_thread(self._shelf.given, model)
         except PatchError as error:
             raise BuildFailed(str(error)) from error
+        except OSError as error:
+            where = Path(error.filename).name if error.filename else model.path
+            msg = f"{where} of {model.path} cannot be read: {error.strerror or error}"
+            raise BuildFailed(msg) from error
 
     async def _made_checkpoint(self, model: ModelSpec) -> Checkpoint:
         ordered = [self.stacks[s.id] for s in self._matrix.stacks if s.id in self.stacks]
@@ -415,6 +427,9 @@ class Laboratory:
         if (there := self._shelf.made(model, builder)) is not None:
             return there
         folder = self._shelf.folder(model, builder)
+        if folder.exists() and self._shelf.made(model, builder) is None:
+            # torn, and in the way of what is made; another run may have made it just now
+            shutil.rmtree(folder, ignore_errors=True)
         log = folder.with_suffix(".log")
         assert model.build is not None
         job = {
@@ -458,9 +473,23 @@ class Laboratory:
         machines = (process.machine for process in self._processes.values())
         self.machine = next((machine for machine in machines if machine is not None), None)
         if self.machine is not None:
-            path.write_text(json.dumps(self.machine), "utf-8")
-        elif path.exists():
-            self.machine = json.loads(path.read_text("utf-8"))
+            self._store.write_json(path, json.dumps(self.machine))
+            return
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            read = json.loads(path.read_text("utf-8"))
+            self.machine = read if isinstance(read, dict) else None
+
+
+_ANY_RUN = "[0-9a-f]" * 12
+
+
+def _remove_old(folder: Path, pattern: str) -> None:
+    """Remove what runs left in ``folder`` that ended long ago, or were killed."""
+    oldest = time.time() - UNUSED
+    for path in folder.glob(pattern):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < oldest:
+                remove(path)
 
 
 def outcome(runs: Sequence[Capture]) -> tuple[str, str]:

@@ -5,17 +5,20 @@ What a cell leaves is kept under the digest of all that it follows from, like a 
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 from typing import TYPE_CHECKING, Any
-
-from pydantic import ValidationError
 
 from samebits.capture import Failure
 from samebits.fingerprint import digest_of
 from samebits.ladder import LadderFile
 from samebits.ledger import Ledger
 from samebits.probing import tail
+from samebits.record import read_record
+from samebits.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from samebits.checkpoints import Checkpoint
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from samebits.matrix import ModelSpec
     from samebits.probing import StackProcess
     from samebits.stacks import Stack
+    from samebits.tensor import TensorRef
     from samebits.words import CellId
 
 VALUES_LIMIT = 256 << 20
@@ -44,6 +48,7 @@ class Climber:
     ) -> None:
         self._ledger = ledger or Ledger()
         self._root = root
+        self._store = Store(root)
         self._probes = probes
         self._machine = machine
         self._fresh = fresh
@@ -60,21 +65,34 @@ class Climber:
         """Return what ``cell`` computes on every rung."""
         path = self._path(cell, model, checkpoint, stack, ask)
         self._ledger.file(path)
-        if not self._fresh and checkpoint.pinned and (kept := _read(path)) is not None:
+        if not self._fresh and checkpoint.pinned and (kept := self._kept(path)) is not None:
             return kept
-        path.unlink(missing_ok=True)
-        log = path.with_suffix(".log")
-        ended = await process.run(self._job(cell, model, checkpoint, path, ask))
+        # another run may be at the same: what each leaves has a name of its own at first
+        own = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
+        log = own.with_suffix(".log")
+        ended = await process.run(self._job(cell, model, checkpoint, own, ask))
+        found = read_record(own, LadderFile)
+        if found is not None and found.cell == cell:
+            own.replace(path)
+        else:
+            message, said = ended.reason or "it left nothing", tail(log)
+            failure = Failure(phase="process", type="no result", message=message, traceback=said)
+            found = LadderFile(cell=cell, failure=failure)
+        with contextlib.suppress(OSError):
+            log.replace(path.with_suffix(".log"))
         self._ledger.file(path)
-        found = _read(path, even_if_transient=True)
-        if found is None or (found.failure and found.failure.may_be_the_machine):
+        if found.failure and found.failure.may_be_the_machine:
             reason = f"{cell} left nothing on the ladder, or failed as a machine may"
             self._ledger.unsettle(reason, str(cell))
-        if found is not None:
-            return found
-        message = ended.reason or "it left nothing"
-        failure = Failure(phase="process", type="no result", message=message, traceback=tail(log))
-        return LadderFile(cell=cell, failure=failure)
+        return found
+
+    def _kept(self, path: Path) -> LadderFile | None:
+        """Return what an earlier run left if it is whole, values and all, and the model's answer."""
+        found = read_record(path, LadderFile)
+        if found is None or (found.failure is not None and found.failure.may_be_the_machine):
+            return None
+        stored = (ref for ref in _values(found) if ref.stored)
+        return found if all(map(self._store.lies, stored)) else None
 
     def _path(
         self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack, ask: Ask
@@ -119,11 +137,13 @@ class Climber:
         }
 
 
-def _read(path: Path, *, even_if_transient: bool = False) -> LadderFile | None:
-    """Return what a cell left; None if it is missing, torn, or may have been the machine's doing."""
-    try:
-        found = LadderFile.model_validate_json(path.read_text("utf-8"))
-    except (OSError, ValidationError):
-        return None
-    transient = found.failure is not None and found.failure.may_be_the_machine
-    return None if transient and not even_if_transient else found
+def _values(file: LadderFile) -> Iterator[TensorRef]:
+    """Return every tensor of every rung."""
+    for rung in file.rungs.values():
+        yield from rung.decode.values()
+        for forward in rung.forward.values():
+            yield from (layer.ref for layer in forward.hidden_states)
+            for choice in forward.choices:
+                yield from (choice.scores, choice.chosen, choice.margin)
+            if forward.logits is not None:
+                yield forward.logits

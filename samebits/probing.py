@@ -15,6 +15,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pydantic import ValidationError
+
 from samebits.record import Record
 
 if TYPE_CHECKING:
@@ -23,6 +25,10 @@ if TYPE_CHECKING:
 PROBES = Path(__file__).parent.parent / "probes"
 _GRACE = 30.0
 """Seconds beyond a job's own timeout after which its stack process is held to hang."""
+_LAST_WORDS = 5.0
+"""Seconds that a stack process has for ending its children and itself."""
+_SLOWEST_START = 900.0
+"""Seconds after which a process that still imports is held to hang; a cold disk takes minutes."""
 _SILENT = "the stack's process stopped answering"
 _LINE_LIMIT = 1 << 24
 """Longest answer line in bytes; the machine facts list every installed package."""
@@ -35,19 +41,23 @@ class Ended(Record):
     signal: int | None = None
     timed_out: bool = False
     seconds: float = 0.0
+    said: str = ""
+    """The exception that ended it, where one did."""
     lost: str = ""
     """Why there is no answer at all: the stack's process died or never came up."""
 
     @property
     def reason(self) -> str:
-        """One line on why the job left nothing; '' if it ended as it should."""
+        """Why the job left nothing, in one line; '' if it ended as it should."""
         if self.lost:
             return self.lost
         if self.timed_out:
             return f"ended after {self.seconds:.0f} s without a result (the model's timeout)"
         if self.signal is not None:
             return f"killed by signal {self.signal} ({_signal_name(self.signal)})"
-        return f"exited with {self.exit}" if self.exit else ""
+        if self.exit:
+            return f"exited with {self.exit}" + (f": {self.said}" if self.said else "")
+        return ""
 
 
 class Process(Protocol):
@@ -79,7 +89,11 @@ class Starter(Protocol):
 
 
 class StackProcess:
-    """The process of one stack: started when first needed, jobs matched to their answers."""
+    """The process of one stack: started when first needed, jobs matched to their answers.
+
+    A job that is lost because the process died or hung runs once more, in a process of its own:
+    the one that brought it down takes no other with it.
+    """
 
     def __init__(
         self,
@@ -102,6 +116,7 @@ class StackProcess:
         self._waiting: dict[str, asyncio.Future[Ended]] = {}
         self._reader: asyncio.Task[None] | None = None
         self._failed = ""
+        self._closed = False
         self._count = 0
 
     async def run(
@@ -113,27 +128,51 @@ class StackProcess:
         """
         async with self._slots:
             started()
-            process = await self._started()
-            if process is None:
-                return Ended(lost=self._failed)
-            self._count += 1
-            identity = f"{self.stack_id}#{self._count}"
-            future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
-            self._waiting[identity] = future
-            try:
-                await process.write(json.dumps({**job, "id": identity}))
-                return await asyncio.wait_for(future, float(job["timeout"]) + _GRACE)
-            except TimeoutError:
-                if self._process is process:  # and not one that was started since
-                    await self.close(_SILENT)
-                return Ended(timed_out=True, lost=_SILENT)
-            except OSError as error:
-                return Ended(lost=f"the stack's process is gone: {error}")
-            finally:
-                self._waiting.pop(identity, None)
+            ended = await self._attempt(job)
+            if not ended.lost or self._failed or self._closed:
+                return ended
+            return await self._alone(job)
 
-    async def close(self, reason: str = "the stack's process was ended") -> None:
-        """End the process, and the jobs that wait for it; a later job starts it again."""
+    async def _alone(self, job: Mapping[str, Any]) -> Ended:
+        """Run a job in a process that no other job shares."""
+        self._count += 1
+        log = self._log.with_name(f"{self._log.stem}-alone{self._count}{self._log.suffix}")
+        own = StackProcess(
+            self.stack_id, self._python, self._environment, log, self._slots, self._starter
+        )
+        try:
+            return await own._attempt(job)
+        finally:
+            await own.close()
+
+    async def _attempt(self, job: Mapping[str, Any]) -> Ended:
+        process = await self._started()
+        if process is None:
+            return Ended(lost=self._failed)
+        self._count += 1
+        identity = f"{self.stack_id}#{self._count}"
+        future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._waiting[identity] = future
+        try:
+            async with asyncio.timeout(float(job["timeout"]) + _GRACE):
+                await process.write(json.dumps({**job, "id": identity}))
+                return await future
+        except TimeoutError:
+            if self._process is process:  # and not one that was started since
+                await self._end(_SILENT)
+            return Ended(timed_out=True, lost=_SILENT)
+        except OSError as error:
+            return Ended(lost=f"the stack's process is gone: {error}")
+        finally:
+            self._waiting.pop(identity, None)
+
+    async def close(self) -> None:
+        """End the process, and the jobs that wait for it."""
+        self._closed = True
+        await self._end("the stack's process was ended")
+
+    async def _end(self, reason: str) -> None:
+        """End the process; a later job starts it again."""
         process, reader, self._reader = self._process, self._reader, None
         self._lose(reason)
         if reader is not None:
@@ -155,13 +194,18 @@ class StackProcess:
         except OSError as error:
             self._failed = f"the stack's interpreter could not be started: {error}"
             return
-        async for message in _messages(process):
-            if "ready" in message:
-                self.machine = message["ready"]
-                break
-        else:
+        try:
+            async with asyncio.timeout(_SLOWEST_START):
+                self.machine = await _facts(process)
+        except TimeoutError:
+            self._failed = f"the stack still imported its packages after {_SLOWEST_START:.0f} s"
+        except asyncio.CancelledError:
             await process.end()
-            self._failed = f"the stack could not import its packages:\n{process.log_tail()}"
+            raise
+        if self.machine is None:
+            await process.end()
+            if not self._failed:
+                self._failed = f"the stack could not import its packages:\n{process.log_tail()}"
             return
         self._process = process
         self._reader = asyncio.create_task(self._read_answers(process))
@@ -170,8 +214,9 @@ class StackProcess:
         async for answer in _messages(process):
             future = self._waiting.get(str(answer.pop("id", "")))
             if future is not None and not future.done():
-                future.set_result(Ended.model_validate(answer))
+                future.set_result(_ended(answer))
         self._lose(f"the stack's process died:\n{process.log_tail()}")
+        await process.end()
 
     def _lose(self, reason: str) -> None:
         self._process = None
@@ -180,15 +225,30 @@ class StackProcess:
                 future.set_result(Ended(lost=reason))
 
 
+async def _facts(process: Process) -> dict[str, Any] | None:
+    """Return the machine's facts, with which a process says that it is ready; None if it ends."""
+    async for message in _messages(process):
+        if isinstance(ready := message.get("ready"), dict):
+            return ready
+    return None
+
+
 async def _messages(process: Process) -> AsyncIterator[dict[str, Any]]:
     """Yield what the process says; a package that prints while it is imported is no part of it."""
     while line := await process.read():
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(message, dict):
             yield message
+
+
+def _ended(answer: dict[str, Any]) -> Ended:
+    try:
+        return Ended.model_validate(answer)
+    except ValidationError:
+        return Ended(exit=1, said="its stack's process gave an answer that is none")
 
 
 class _PipedProcess:
@@ -205,15 +265,20 @@ class _PipedProcess:
 
     async def read(self) -> str:
         assert self._process.stdout is not None
-        return (await self._process.stdout.readline()).decode("utf-8", "replace")
+        while True:
+            # one that is longer than any answer is none, and asyncio has thrown it away
+            with contextlib.suppress(ValueError):
+                return (await self._process.stdout.readline()).decode("utf-8", "replace")
 
     async def end(self) -> None:
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            await asyncio.wait_for(self._process.wait(), 5)
+            await asyncio.wait_for(self._process.wait(), _LAST_WORDS)
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):  # it ended between the two lines
+            pass
+        finally:
+            with contextlib.suppress(ProcessLookupError):  # it has ended
                 self._process.kill()
             await self._process.wait()
 

@@ -75,7 +75,7 @@ def answer(arguments: Sequence[str], environ: Mapping[str, str]) -> Answer | Non
         if found is not None:
             os.utime(path)  # what it names is in use
         return found
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # none was left, or it is torn
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class Record(BaseModel):
@@ -14,3 +19,16 @@ class Record(BaseModel):
         ser_json_inf_nan="strings",
         use_attribute_docstrings=True,
     )
+
+
+R = TypeVar("R", bound=Record)
+
+
+def read_record(path: Path, kind: type[R]) -> R | None:
+    """Return the record that a file holds; None if it is missing, torn or of another format."""
+    try:
+        if not path.is_file():  # a pipe would never end
+            return None
+        return kind.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        return None

@@ -6,24 +6,27 @@ a run beside an upgrade, cannot disturb each other; packages are hard links into
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import time
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 from uv import find_uv_bin
 
 from samebits.aside import replace
-from samebits.errors import StackError
+from samebits.errors import StackError, shown
 from samebits.fingerprint import digest_of, digest_of_file
 from samebits.ledger import Ledger
-from samebits.record import Record
+from samebits.record import Record, read_record
 
 if TYPE_CHECKING:
     from samebits.matrix import StackSpec
@@ -33,6 +36,8 @@ Run = Callable[[list[str], str, Mapping[str, str]], "subprocess.CompletedProcess
 
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 _STAMP = "samebits-stack.json"
+_STRAY = 86_400
+"""Seconds after which an environment that is still being built is no longer."""
 _ARCHITECTURES = Path(__file__).parent.parent / "probes" / "probe_architectures.py"
 
 
@@ -57,13 +62,40 @@ class Stack(Record):
         return self.packages["transformers"]
 
 
-def run_command(
-    command: list[str], text: str, env: Mapping[str, str]
-) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; the only place where a stack is built by another program."""
-    return subprocess.run(
-        command, input=text, env=dict(env), capture_output=True, text=True, check=False
-    )
+class Commands:
+    """Runs commands to their ends; the only place where a stack is built by another program."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[str]] = set()
+        self._ended = False
+
+    def __call__(
+        self, command: list[str], text: str, env: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one."""
+        if self._ended:
+            return subprocess.CompletedProcess(command, 1, "", "the run was ended")
+        with subprocess.Popen(
+            command,
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+        ) as process:
+            self._running.add(process)
+            try:
+                out, said = process.communicate(text)
+            finally:
+                self._running.discard(process)
+        return subprocess.CompletedProcess(command, process.returncode, out, said)
+
+    def end(self) -> None:
+        """End those that run and begin no other: the user wants no more of them."""
+        self._ended = True
+        for process in list(self._running):
+            process.terminate()
 
 
 class StackBuilder:
@@ -76,7 +108,7 @@ class StackBuilder:
         *,
         exclude_newer: str | None = None,
         upgrade: bool = False,
-        run: Run = run_command,
+        run: Run | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         self._ledger = ledger or Ledger()
@@ -84,7 +116,12 @@ class StackBuilder:
         self._environ = uv_environment(environ)
         self._exclude_newer = exclude_newer
         self._upgrade = upgrade
-        self._run = run
+        self._commands = Commands()
+        self._run = run or self._commands
+
+    def end(self) -> None:
+        """End what is being built."""
+        self._commands.end()
 
     def build(self, spec: StackSpec) -> Stack:
         """Return the stack, resolved now or as it was before, with its environment in place.
@@ -111,9 +148,10 @@ class StackBuilder:
 
         """
         path = self._root / "locks" / f"{spec.id}-{self._question(spec)[:12]}.txt"
-        if path.exists() and not self._upgrade:
+        if not self._upgrade:
             self._ledger.file(path)
-            return path.read_text("utf-8")
+            if (kept := _kept_lock(path)) is not None:
+                return kept
         command = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--no-header"]
         command += ["--no-annotate", "--python-version", spec.python]
         if self._exclude_newer:
@@ -130,8 +168,15 @@ class StackBuilder:
         )
 
     def _install(self, spec: StackSpec, lock: str, folder: Path) -> Stack:
-        aside = folder.with_name(f"{folder.name}.{os.getpid()}.tmp")
-        shutil.rmtree(aside, ignore_errors=True)
+        _remove_strays(folder.parent)
+        aside = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
+        try:
+            return _move_into_place(aside, folder, self._made(spec, lock, aside, folder))
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+    def _made(self, spec: StackSpec, lock: str, aside: Path, folder: Path) -> Stack:
+        """Make the environment of ``folder`` in ``aside``."""
         what = f"stack {spec.id}: could not be built"
         self._uv(
             [
@@ -158,10 +203,10 @@ class StackBuilder:
             lock=lock,
             lock_digest=digest_of([lock, spec.python]),
             packages=dict(_PINNED.findall(lock)),
-            architectures=tuple(json.loads(architectures)["architectures"]),
+            architectures=_architectures(architectures, what),
         )
         (aside / _STAMP).write_text(stack.model_dump_json(indent=1), "utf-8")
-        return _move_into_place(aside, folder, stack)
+        return stack
 
     def _uv(self, command: list[str], text: str, what: str) -> str:
         done = self._run(command, text, self._environ)
@@ -209,9 +254,8 @@ def _interpreter(folder: Path) -> Path:
 
 def _read_stamp(path: Path, stack_id: str) -> Stack | None:
     """Return the stack that a stamp describes; None if there is none that can be used."""
-    try:
-        stack = Stack.model_validate_json(path.read_text("utf-8"))
-    except (OSError, ValidationError):
+    stack = read_record(path, Stack)
+    if stack is None or "transformers" not in stack.packages:
         return None
     return stack if stack.id == stack_id and Path(stack.python).exists() else None
 
@@ -227,6 +271,33 @@ def _move_into_place(aside: Path, folder: Path, stack: Stack) -> Stack:
         shutil.rmtree(folder, ignore_errors=True)
         aside.rename(folder)
     return stack
+
+
+def _architectures(said: str, what: str) -> tuple[str, ...]:
+    """Return what a stack's interpreter said last: packages may have printed before."""
+    try:
+        return tuple(map(str, json.loads(said.strip().splitlines()[-1])["architectures"]))
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
+        msg = f"{what}: its transformers did not say what it knows: {shown(said)}"
+        raise StackError(msg) from error
+
+
+def _remove_strays(folder: Path) -> None:
+    """Remove environments that a run was building when it was killed."""
+    oldest = time.time() - _STRAY
+    for path in folder.glob(f"*-*.{'[0-9a-f]' * 12}.tmp"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < oldest:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _kept_lock(path: Path) -> str | None:
+    """Return the lock that an earlier run chose; None if there is none, or none that is whole."""
+    try:
+        lock = path.read_text("utf-8")
+    except (OSError, ValueError):
+        return None
+    return lock if {"torch", "transformers"} <= dict(_PINNED.findall(lock)).keys() else None
 
 
 def _plain(text: str) -> str:

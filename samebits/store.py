@@ -6,7 +6,9 @@ contiguous little-endian bytes; captures at ``captures/<...>/capture.json``.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import stat
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,8 @@ SMALL = 1 << 16
 """Bytes up to which a tensor stays mapped: opening one costs more than to read it."""
 MOST_MAPPED = 256
 AGAIN = "Run the cell again to write it anew."
+LARGEST = 1 << 30
+"""Bytes up to which a capture is read; it holds facts alone."""
 
 
 class Store:
@@ -37,15 +41,15 @@ class Store:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._verified: set[str] = set()
+        self._verified: set[TensorRef] = set()
         self._open: OrderedDict[str, NDArray[np.uint8]] = OrderedDict()
 
     def tensor_path(self, ref: TensorRef) -> Path:
         """Return where the bytes of ``ref`` lie, or would lie."""
         return self.root / "tensors" / ref.hash[:2] / f"{ref.hash}.bin"
 
-    def has(self, ref: TensorRef) -> bool:
-        """Return True if the values can be read: the file is there, whole, and its dtype is known.
+    def lies(self, ref: TensorRef) -> bool:
+        """Return True if there is a file of the length of ``ref``, whose dtype is known.
 
         A tensor is not flushed when it is written, so that a power cut can leave a short one.
         """
@@ -53,6 +57,23 @@ class Store:
             return False
         found = identity(self.tensor_path(ref))
         return found is not None and found[0] == ref.nbytes
+
+    def has(self, ref: TensorRef) -> bool:
+        """Return True if the values can be read: their file is there, whole, and its dtype known.
+
+        A damaged file is removed, so that the next probe that has these bytes writes them anew.
+        """
+        if ref.dtype not in NUMPY_DTYPES:
+            return False
+        with contextlib.suppress(CaptureError):
+            if self.lies(ref):
+                self._bytes(ref)
+                return True
+        self._verified.discard(ref)
+        self._open.pop(ref.hash, None)
+        with contextlib.suppress(OSError):
+            self.tensor_path(ref).unlink()
+        return False
 
     def tensor(self, ref: TensorRef) -> NDArray[Any]:
         """Return the values of ``ref``, mapped and read-only.
@@ -65,14 +86,15 @@ class Store:
 
     def _bytes(self, ref: TensorRef) -> NDArray[np.uint8]:
         """Return the bytes of ``ref``; a small tensor that was read lately is still mapped."""
-        if (found := self._open.get(ref.hash)) is not None and found.nbytes == ref.nbytes:
+        path, data = self.tensor_path(ref), self._open.get(ref.hash)
+        if data is None or data.nbytes != _expected_bytes(ref, path):
+            data = _mapped(path, _expected_bytes(ref, path))
+        elif ref in self._verified:
             self._open.move_to_end(ref.hash)
-            return found
-        path = self.tensor_path(ref)
-        data = _mapped(path, _expected_bytes(ref, path))
-        if ref.hash not in self._verified:
+            return data
+        if ref not in self._verified:
             _verify(ref, path, data)
-            self._verified.add(ref.hash)
+            self._verified.add(ref)
         if data.nbytes <= SMALL:
             self._open[ref.hash] = data
             if len(self._open) > MOST_MAPPED:
@@ -134,7 +156,7 @@ def _verify(ref: TensorRef, path: Path, data: NDArray[np.uint8]) -> None:
 
 def _json_object(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(_text(path))
     except FileNotFoundError:
         msg = f"{path} is not there: the probe ended before it wrote it. {AGAIN}"
         raise CaptureError(msg) from None
@@ -148,6 +170,14 @@ def _json_object(path: Path) -> dict[str, Any]:
         return data
     msg = f"{path} is no capture: it holds a JSON {type(data).__name__}, not an object. {AGAIN}"
     raise CaptureError(msg)
+
+
+def _text(path: Path) -> str:
+    """Return what a file holds; a model's code may have left a pipe or a device in its place."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
+        raise OSError(None, f"it is no file of at most {LARGEST:,} bytes")
+    return path.read_text(encoding="utf-8")
 
 
 def _check_format(path: Path, data: dict[str, Any]) -> None:

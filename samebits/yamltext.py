@@ -303,7 +303,9 @@ class _Walk:
             self._say_tag(node)
             return self._text(node)
         try:
-            return self._loader.construct_object(node)
+            data = self._loader.construct_object(node)
+            str(data)  # 0xff… of any length is read, and can then be written nowhere
+            return data
         except (ValueError, ArithmeticError, LookupError):
             kind = _OTHERS[node.tag]
             self._say(node, f"{shown(node.value)} cannot be read as {kind}: quote it")

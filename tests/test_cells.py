@@ -217,7 +217,7 @@ def test_one_run_alone_is_not_used_again(bench, run):
 def test_a_torn_capture_is_not_used_again(bench):
     process = Process()
     bench.observe(process)
-    path = Path(process.jobs[1]["capture"])
+    path = Path(process.jobs[1]["capture"]).with_name("b.json")
     path.write_text(path.read_text("utf-8")[:-5], "utf-8")
     assert bench.runs_again()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from samebits.environment import FIXED, PASSED_ON, probe_environment, shown
+from samebits.environment import FIXED, FOR_THE_HUB, PASSED_ON, probe_environment, shown
 
 SECRETS = ("HF_TOKEN", "HF_TOKEN_PATH", "HTTPS_PROXY", "http_proxy", "HF_ENDPOINT")
 
@@ -32,9 +32,15 @@ def test_what_changes_bits_or_concerns_nobody_is_not_passed_on(name):
 
 
 def test_what_is_needed_to_run_and_to_reach_the_hub_is_passed_on():
-    given = {name: f"my {name}" for name in PASSED_ON}
+    given = {name: f"my {name}" for name in (*PASSED_ON, *FOR_THE_HUB)}
     found = environment(given, needs_hub=True)
-    assert {name: found[name] for name in PASSED_ON} == given
+    assert {name: found[name] for name in given} == given
+
+
+@pytest.mark.parametrize("name", FOR_THE_HUB)
+def test_no_token_and_no_way_to_the_hub_goes_where_none_is_needed(name):
+    assert name in environment({name: "x"}, needs_hub=True)
+    assert name not in environment({name: "x"})
 
 
 def test_what_is_not_set_is_not_made_up():
@@ -70,7 +76,8 @@ def test_the_given_environment_is_left_alone():
 
 
 def test_a_report_shows_no_token_and_no_folder():
-    given = {name: f"secret of {name}" for name in PASSED_ON} | {"HF_HUB_OFFLINE": "0"}
+    names = (*PASSED_ON, *FOR_THE_HUB)
+    given = {name: f"secret of {name}" for name in names} | {"HF_HUB_OFFLINE": "0"}
     told = shown(environment(given, needs_hub=True))
     assert not set(SECRETS) & set(told)
     assert not {"HOME", "PATH", "HF_HOME", "USER", "HF_MODULES_CACHE"} & set(told)

@@ -10,7 +10,17 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 FLOORS = [
-    {"errors", "record", "environment", "decisions", "aside", "ledger", "pruning", "mapped"},
+    {
+        "errors",
+        "record",
+        "environment",
+        "decisions",
+        "aside",
+        "ledger",
+        "pruning",
+        "mapped",
+        "redaction",
+    },
     {"fingerprint"},
     {"receipt"},
     {

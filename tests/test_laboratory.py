@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -463,6 +464,20 @@ def test_a_model_without_a_checkpoint_does_not_cross(tmp_path):
 def test_nothing_crosses_where_it_is_switched_off(tmp_path):
     off = model_spec("llama", build=Recipe(architecture="llama"), crossings=False)
     assert crossed(tmp_path, off) == ({}, [])
+
+
+def test_what_runs_left_long_ago_goes_and_nothing_else(tmp_path):
+    kept = {"modules/mine", f"logs/4.48-{'b' * 12}.log", "logs/notes.txt"}
+    gone = {f"modules/{'0' * 12}-{'a' * 12}", f"logs/5.0-{'a' * 12}.log"}
+    for name in kept | gone:
+        path = tmp_path / "work" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        if "b" * 12 not in name:
+            os.utime(path, (0, 0))
+    bench = Bench(tmp_path, failing=STACKS)
+    bench.run()
+    assert {name for name in kept | gone if (tmp_path / "work" / name).exists()} == kept
 
 
 def test_a_run_leaves_no_copies_of_remote_code(tmp_path):

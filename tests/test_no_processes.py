@@ -9,7 +9,7 @@ import pytest
 from no_processes import STARTERS
 
 from samebits.probing import start_process
-from samebits.stacks import run_command
+from samebits.stacks import Commands
 
 REFUSED = pytest.fail.Exception
 NOTHING = [sys.executable, "-c", ""]
@@ -33,11 +33,11 @@ def test_what_is_built_on_popen_is_refused_too(start):
 
 def test_the_host_s_own_starters_are_refused(tmp_path):
     with pytest.raises(REFUSED, match="Popen"):
-        run_command(NOTHING, "", os.environ)
+        Commands()(NOTHING, "", os.environ)
     with pytest.raises(REFUSED, match="create_subprocess_exec"):
         asyncio.run(start_process(sys.executable, os.environ, tmp_path / "log"))
 
 
 @pytest.mark.processes
 def test_a_test_that_says_so_may_start_one():
-    assert run_command([sys.executable, "-c", "print(input())"], "a", os.environ).stdout == "a\n"
+    assert Commands()([sys.executable, "-c", "print(input())"], "a", os.environ).stdout == "a\n"

@@ -122,31 +122,62 @@ def test_what_a_package_prints_is_no_answer():
 # processes that go wrong
 
 
-def test_a_process_that_dies_loses_its_jobs_and_the_next_job_starts_another():
+def test_the_job_that_ends_its_process_takes_no_other_with_it():
+    """Both are lost at first; each runs again in a process of its own, where one does it again."""
+
+    def kills(job):
+        if job["n"] == "culprit":
+            return OSError("killed")
+        return None if job["n"] == "beside" else ended(job)
+
+    def calmly(job):
+        return kills({**job, "n": "culprit" if job["n"] == "culprit" else "alone"})
+
     async def scenario(process):
-        silent = asyncio.create_task(process.run({"timeout": 10, "n": 0}))
+        beside = asyncio.create_task(process.run({"timeout": 10, "n": "beside"}))
         await asyncio.sleep(0)
-        lost = await process.run({"timeout": 10, "n": 1})
-        return await silent, lost, await process.run(JOB)
+        culprit = await process.run({"timeout": 10, "n": "culprit"})
+        return await beside, culprit, await process.run({"timeout": 10, "n": "later"})
 
-    def dies():
-        return FakeProcess(lambda job: None if job["n"] == 0 else OSError("killed"))
+    def dies(does):
+        return lambda: FakeProcess(does)
 
-    (silent, lost, again), starter = run(scenario, dies)
-    assert silent.reason == lost.reason == "the stack's process died:\nlast words"
-    assert not lost.timed_out
-    assert again.reason == ""
-    assert len(starter.started) == 2
+    (beside, culprit, later), starter = run(scenario, dies(kills), *[dies(calmly)] * 3)
+    assert culprit.reason == "the stack's process died:\nlast words"
+    assert not culprit.timed_out
+    assert beside.reason == later.reason == ""
+    logs = [log.name for _, _, log in starter.started]
+    assert logs == ["stack.log", "stack-alone3.log", "stack-alone4.log", "stack.log"]
+    assert all(process.has_ended for process in starter.processes)
 
 
-def test_a_process_that_died_unnoticed_is_told_when_it_is_written_to():
+def test_a_process_that_died_unnoticed_is_found_when_it_is_written_to():
     async def scenario(process):
         await process.run(JOB)
         process._process.has_ended = True
         return await process.run(JOB)
 
-    found, _ = run(scenario)
+    def gone():
+        process = FakeProcess()
+        process.has_ended = True
+        return process
+
+    found, starter = run(scenario)
+    assert found.reason == ""
+    assert len(starter.started) == 2
+    found, _ = run(scenario, FakeProcess, gone)
     assert found.reason == "the stack's process is gone: [Errno 32] Broken pipe"
+
+
+def test_jobs_are_not_run_again_when_all_is_closed():
+    async def scenario(process):
+        waiting = asyncio.create_task(process.run(JOB))
+        await asyncio.sleep(0.01)
+        await process.close()
+        return await waiting
+
+    _, starter = run(scenario, lambda: FakeProcess(lambda job: None))
+    assert len(starter.started) == 1
 
 
 @pytest.mark.parametrize("last", [None, "Traceback (most recent call last):"], ids=["end", "text"])
@@ -178,21 +209,25 @@ def no_grace(monkeypatch):
     monkeypatch.setattr(probing, "_GRACE", 0.01)
 
 
+def mute():
+    return FakeProcess(lambda job: None)
+
+
 @pytest.mark.usefixtures("no_grace")
-def test_a_process_that_stops_answering_is_ended_and_started_again():
+def test_a_process_that_stops_answering_is_ended_and_its_job_runs_once_more():
     async def scenario(process):
         return await process.run({"timeout": 0.01}), await process.run(JOB)
 
-    (silent, again), starter = run(scenario, lambda: FakeProcess(lambda job: None))
+    (silent, again), starter = run(scenario, mute, mute)
     assert silent.timed_out
     assert silent.reason == "the stack's process stopped answering"
     assert again.reason == ""
-    assert starter.processes[0].has_ended
-    assert len(starter.started) == 2
+    assert [process.has_ended for process in starter.processes[:2]] == [True, True]
+    assert len(starter.started) == 3
 
 
 @pytest.mark.usefixtures("no_grace")
-def test_jobs_beside_one_that_hangs_are_told_at_once_and_end_nothing_later():
+def test_jobs_beside_one_that_hangs_run_again_at_once_and_end_nothing_later():
     async def scenario(process):
         patient = asyncio.create_task(process.run({"timeout": 0.2}))
         hung = await process.run({"timeout": 0.01})
@@ -201,11 +236,42 @@ def test_jobs_beside_one_that_hangs_are_told_at_once_and_end_nothing_later():
         await asyncio.sleep(0.25)  # beyond the patience of the first
         return hung, told, again, await process.run(JOB)
 
-    (hung, told, *later), starter = run(scenario, lambda: FakeProcess(lambda job: None))
-    assert hung.reason == told.reason == "the stack's process stopped answering"
-    assert [end.reason for end in later] == ["", ""]
-    assert len(starter.started) == 2
-    assert len(starter.processes[1].jobs) == 2
+    found, starter = run(scenario, mute)
+    assert [end.reason for end in found] == [""] * 4
+    assert len(starter.started) == 4
+    assert len(starter.processes[3].jobs) == 2
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"id": "4.48#1", "exit": "soon"}', "x" * 100])
+def test_an_answer_that_is_none_harms_no_job_but_its_own(line):
+    def odd():
+        process = FakeProcess()
+        process.does = lambda job: line if job["n"] == 0 else ended(job)
+        return process
+
+    async def scenario(process):
+        first = asyncio.create_task(process.run({"timeout": 10, "n": 0}))
+        second = await process.run({"timeout": 10, "n": 1})
+        await process.close()
+        return await first, second
+
+    (first, second), _ = run(scenario, odd)
+    assert first.reason
+    assert second.reason == ""
+
+
+def test_a_process_that_never_gets_ready_is_given_up(monkeypatch):
+    monkeypatch.setattr(probing, "_SLOWEST_START", 0.01)
+
+    def never():
+        process = FakeProcess()
+        process._lines.get_nowait()
+        return process
+
+    found, starter = run(one, never)
+    assert found.reason == "the stack still imported its packages after 0 s"
+    assert starter.processes[0].has_ended
+    assert len(starter.started) == 1
 
 
 def test_a_process_that_is_slow_to_end_does_not_take_the_next_one_with_it():
@@ -324,3 +390,4 @@ def test_a_real_process_is_spoken_to_line_by_line(tmp_path, monkeypatch):
     assert machine["environment"]["A"] == "1"
     assert "HOME" not in machine["environment"]
     assert died.reason == "the stack's process died:\nto the log"
+    assert (tmp_path / "logs" / "4.48-alone3.log").read_text() == "to the log\n"

@@ -1,6 +1,10 @@
 """Stacks are resolved once, built aside, and moved into place; uv itself is a fake here."""
 
 import json
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -239,3 +243,74 @@ def test_probes_are_identified_by_their_source(tmp_path):
     assert stacks.probes_digest(tmp_path) == before
     (tmp_path / "probe_b.py").write_text("", "utf-8")
     assert stacks.probes_digest(tmp_path) != before
+
+
+# what a run that was killed, or a power cut, left
+
+
+@pytest.mark.parametrize(
+    "left",
+    [b"", b"numpy==2", b"\xff\xfe", b"torch==2.13.0\n"],
+    ids=["empty", "cut", "binary", "part"],
+)
+def test_a_lock_that_is_not_whole_is_resolved_anew(tmp_path, uv, left):
+    builder(tmp_path, uv).build(SPEC)
+    (lock,) = (tmp_path / "locks").iterdir()
+    lock.write_bytes(left)
+    assert builder(tmp_path, uv).resolve(SPEC) == LOCK
+    assert uv.names.count("compile") == 2
+    assert lock.read_text() == LOCK
+
+
+@pytest.mark.parametrize("left", [b"", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"id": "4.48"}'])
+def test_a_stamp_that_is_not_whole_is_an_environment_to_be_built(tmp_path, uv, left):
+    stack = builder(tmp_path, uv).build(SPEC)
+    (folder_of(stack) / "samebits-stack.json").write_bytes(left)
+    assert builder(tmp_path, uv).build(SPEC) == stack
+    assert uv.names.count("sync") == 2
+
+
+@pytest.mark.parametrize(
+    "said", ["", "Welcome!", "[]", "{}", '{"architectures": 3}', "[" * 100_000]
+)
+def test_an_interpreter_that_says_nonsense_fails_its_stack_alone(tmp_path, uv, said):
+    does = uv.does
+    uv.does = lambda what, command: said if what == "architectures" else does(what, command)
+    with pytest.raises(StackError, match="did not say what it knows"):
+        builder(tmp_path, uv).build(SPEC)
+    assert not list((tmp_path / "stacks").iterdir())
+
+
+def test_what_a_package_prints_before_the_answer_is_none_of_it(tmp_path, uv):
+    does = uv.does
+    uv.does = lambda what, command: (
+        f"Welcome!\n{does(what, command)}" if what == "architectures" else does(what, command)
+    )
+    assert builder(tmp_path, uv).build(SPEC).architectures == ("gpt2", "llama")
+
+
+def test_environments_that_were_never_finished_go_after_a_day(tmp_path, uv):
+    old, young, mine = (
+        tmp_path / "stacks" / f"4.48-{name}.tmp" for name in (f"o.{'0' * 12}", f"y.{'1' * 12}", "m")
+    )
+    for folder in (old, young, mine):
+        (folder / "bin").mkdir(parents=True)
+    for folder in (old, mine):
+        os.utime(folder, (0, 0))
+    builder(tmp_path, uv).build(SPEC)
+    assert not old.exists()
+    assert young.exists()
+    assert mine.exists()
+
+
+@pytest.mark.processes
+def test_a_command_that_runs_is_ended_with_the_run_and_none_follows():
+    commands = stacks.Commands()
+    sleep = [sys.executable, "-c", "import time; print('x', flush=True); time.sleep(600)"]
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(commands, sleep, "", os.environ)
+        while not commands._running:
+            time.sleep(0.01)
+        commands.end()
+        assert running.result(timeout=10).returncode != 0
+    assert commands([sys.executable, "-c", ""], "", os.environ).returncode == 1

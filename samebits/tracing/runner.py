@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-
-from pydantic import ValidationError
 
 from samebits.fingerprint import digest_of
 from samebits.ledger import Ledger
+from samebits.record import read_record
 from samebits.trace import Trace
 from samebits.tracing import blame as blaming
 from samebits.tracing.replay import closer
@@ -167,13 +167,19 @@ class Tracer:
         path: Path,
     ) -> Trace | None:
         self._ledger.file(path)
-        kept = None if self._fresh or not subject.checkpoint.pinned else _read(path)
+        kept = None
+        if subject.checkpoint.pinned and not self._fresh:
+            kept = read_record(path, Trace)
         if kept is not None and not (kept.failure and kept.failure.may_be_the_machine):
             return kept
-        path.unlink(missing_ok=True)
-        await party.process.run(self._job(subject, party, question, rung, look, path))
+        # another run may be at the same: what each leaves has a name of its own at first
+        own = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
+        job = self._job(subject, party, question, rung, look, own)
+        await party.process.run({**job, "log": str(path.with_suffix(".log"))})
+        made = read_record(own, Trace)
+        if made is not None:
+            own.replace(path)
         self._ledger.file(path)
-        made = _read(path)
         if made is None or (made.failure and made.failure.may_be_the_machine):
             reason = f"{party.cell} left no trace, or failed as a machine may"
             self._ledger.unsettle(reason, str(party.cell))
@@ -222,7 +228,6 @@ class Tracer:
             "cell": party.cell.model_dump(mode="json"),
             "threads": THREADS,
             "timeout": model.timeout,
-            "log": str(path.with_suffix(".log")),
             "model": {
                 "source": checkpoint.source,
                 "revision": checkpoint.revision,
@@ -286,11 +291,3 @@ def with_beyond(first: Found, beyond: Found | str) -> Cause:
 
 def _place(cause: Cause) -> tuple[str, str, str]:
     return cause.candidate.tensor, cause.candidate.function, cause.candidate.source
-
-
-def _read(path: Path) -> Trace | None:
-    """Return the trace at ``path``; None if it is missing, torn or of another format."""
-    try:
-        return Trace.model_validate_json(path.read_text("utf-8"))
-    except (OSError, ValidationError):
-        return None

@@ -1,0 +1,36 @@
+"""No network for a job that needs none: what reaches for it is refused, and told why.
+
+An audit hook sees every call of Python's socket module, however it was imported, and cannot be
+taken away again. It does not see programs that a model's code starts.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+REFUSAL = "samebits: a checkpoint in a folder needs no network, so this process has none"
+
+_NAMES = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr")
+_SENDS = ("socket.connect", "socket.sendto", "socket.sendmsg")
+
+
+def needed(job: dict[str, Any]) -> bool:
+    """Return True if the job loads a model from the hub."""
+    model = job.get("model")
+    return model is not None and not Path(model["source"]).is_dir()
+
+
+def refuse() -> None:
+    """Refuse this process, and what it forks, every connection outside of this machine's files."""
+    sys.addaudithook(_hook)
+
+
+def _hook(event: str, arguments: tuple[Any, ...]) -> None:
+    if not event.startswith("socket."):
+        return
+    if event in _NAMES or (event in _SENDS and arguments[0].family != socket.AF_UNIX):
+        raise ConnectionRefusedError(errno.ECONNREFUSED, REFUSAL)

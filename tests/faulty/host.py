@@ -1,0 +1,64 @@
+"""Runs matrices with the command line's own main, whose stacks are tests/faulty/probe_stack.py.
+
+For every line of JSON ({"folder", "environ"}) a process is forked that runs the matrix.yaml of that
+folder and writes its report there; its process id is answered, then how it ended. Importing
+samebits once makes fifty runs a matter of seconds.
+"""
+
+import json
+import os
+import sys
+from functools import partial
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent)]
+
+from builders import built_stack
+
+from samebits import cli, probing, run
+from samebits.laboratory import Laboratory
+
+probing.PROBES = HERE
+probing._GRACE = probing._LAST_WORDS = 1.0
+KNOWN = ("llama",)
+
+
+def built(spec):
+    return built_stack(spec.id, *KNOWN, python=sys.executable)
+
+
+run.Laboratory = partial(Laboratory, builder=built)
+
+
+def host(order):
+    folder = Path(order["folder"])
+    said = os.open(folder / "said.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for descriptor in (1, 2):
+        os.dup2(said, descriptor)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.chdir(folder)
+    command = ["matrix", "--jobs", "4", "--reports", "report", *order["arguments"]]
+    code = cli.main(command, order["environ"])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def main():
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                host(json.loads(line))
+            finally:
+                import traceback
+
+                traceback.print_exc()
+                os._exit(99)
+        print(pid, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
