@@ -279,6 +279,13 @@ class Laboratory:
             shutil.rmtree(work, ignore_errors=True)
         return {cell: task.result() for cell, task in tasks.items()}
 
+    async def _keep_fed(self, capture: Capture) -> None:
+        """See that what a cell was fed can be read; nothing else reads it where both sides agree."""
+        forwards = (capture.signals.forward or {}).values()
+        fed = {ref for facts in forwards for ref in facts.inputs.values()}
+        if gone := sorted(ref.hash for ref in fed if not self._store.has(ref)):
+            await self._captures(capture.cell, tuple(gone))
+
     async def _capsule(
         self, maker: Maker, result: CellResult, runs: Mapping[CellId, tuple[Capture, ...]]
     ) -> dict[str, bytes] | str:
@@ -287,6 +294,7 @@ class Laboratory:
         missing = [of.stack for of in (reference, cell) if of.stack not in self.stacks]
         if missing:
             return f"stack {missing[0]} could not be built"
+        await asyncio.gather(*(self._keep_fed(runs[of][0]) for of in (reference, cell)))
         try:
             checkpoint = await asyncio.shield(self._made[cell.model])
             wanted = Wanted(
