@@ -520,7 +520,7 @@ def test_what_float64_leaves_is_told_by_where_it_begins():
     assert "begins elsewhere" in text
     assert beyond is not None
     text, beyond = said(found_at(3), found_at(3, "long"))
-    assert "at the same place, in prompt long" in text
+    assert "at the same place, on the way to mark 3 in prompt long" in text
     assert beyond.prompt == "long"
     # what was equal before it was promoted says nothing of the two
     text, beyond = said(found_at(3), found_at(0, kind="buffer", line=2))

@@ -170,10 +170,12 @@ def _told(result: CellResult, cause: Cause | str | None, capture: Capture) -> Ca
     if cause is not None and not isinstance(cause, str):
         return stored.named(cause, capture)
     found = stored.cause_of(result)
-    if found is None or cause is None:
-        return cause if found is None else found
-    told = (*found.evidence, f"a trace says no more: {cause}")
-    return found.model_copy(update={"evidence": told})
+    if found is None:
+        return cause
+    if cause is not None:
+        told = (*found.evidence, f"a trace says no more: {cause}")
+        found = found.model_copy(update={"evidence": told})
+    return stored.named(found, capture)
 
 
 def with_cause(result: CellResult, cause: Cause | str | None) -> CellResult:

@@ -283,7 +283,10 @@ def with_beyond(first: Found, beyond: Found | str) -> Cause:
         said = "the first place is rounding; what promoted float64 leaves begins elsewhere"
         return cause.model_copy(update={"float64": said, "beyond": later})
     if (cause.kind, cause.prompt, cause.what) != (later.kind, later.prompt, later.what):
-        said = f"what promoted float64 leaves begins at the same place, in prompt {later.prompt}"
+        said = (
+            f"what promoted float64 leaves begins at the same place, on the way to {later.sink} "
+            f"in prompt {later.prompt}"
+        )
         return cause.model_copy(update={"float64": said, "beyond": later})
     said = "promoted float64 parts at the same place: it is no rounding"
     return cause.model_copy(update={"float64": said})
