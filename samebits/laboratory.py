@@ -258,8 +258,9 @@ class Laboratory:
         self, results: Sequence[CellResult], runs: Mapping[CellId, tuple[Capture, ...]]
     ) -> dict[CellId, dict[str, bytes] | str]:
         """Return the files of a capsule for each of these cells, or why there is none."""
-        if results:
-            self._progress.note(f"capsules: {len(results):,} differences are made to run alone")
+        if not results:
+            return {}
+        self._progress.note(f"capsules: {len(results):,} differences are made to run alone")
         work = self._root / "capsules" / str(os.getpid())
         facts = self.machine or {}
         place = Place(self._environ)

@@ -76,13 +76,15 @@ class Bench:
             for stack in ("4.48", "5.x")
         ]
         machine = Machine("f", "Linux", "AVX2")
-        maker = Maker(self.work, self.memory, "probes", machine, Place({}, self.uv), slots)
+        place = Place({}, self.uv)
+        maker = Maker(self.work, self.memory, "probes", machine, place, slots)
         model = model_spec(path="model")
         where = Checkpoint(model="llama", source=str(self.source), said="path model")
         wanted = Wanted(self.result, self.reference, (), model, where, tuple(sides))
         try:
             return await maker.make(wanted)
         finally:
+            place.close()
             for side in sides:
                 await side.process.close()
 
