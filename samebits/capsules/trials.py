@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from samebits.cells import VALUES_LIMIT
 from samebits.metrics import measure
-from samebits.record import Record
+from samebits.record import Record, read_record
 from samebits.tensor import TensorRef, tensor_hash
 
 if TYPE_CHECKING:
@@ -60,10 +60,7 @@ async def tried(
         "store": {"root": str(work), "limit": VALUES_LIMIT},
     }
     ended = await process.run(job)
-    try:
-        return Trial.model_validate_json(result.read_text("utf-8"))
-    except (OSError, ValidationError):
-        return Trial(message=ended.reason or "it left nothing")
+    return read_record(result, Trial) or Trial(message=ended.reason or "it left nothing")
 
 
 def holds(contrast: Contrast, answers: Answers, base: Answers | None = None) -> bool:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from pydantic import ValidationError
 
 from samebits.fingerprint import digest_of
 from samebits.graft import DonorFile, GraftFile
 from samebits.grafting import judge
 from samebits.ledger import Ledger
+from samebits.record import read_record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,13 +126,17 @@ class Grafter:
         self, subject: Subject, party: Party, asked: dict[str, Any], path: Path, kind: type[Left]
     ) -> Left | None:
         self._ledger.file(path)
-        kept = None if self._fresh or not subject.checkpoint.pinned else _read(path, kind)
+        kept = None if self._fresh or not subject.checkpoint.pinned else read_record(path, kind)
         if kept is not None and not (kept.failure and kept.failure.may_be_the_machine):
             return kept
-        path.unlink(missing_ok=True)
-        await party.process.run(self._job(subject, party, asked, path))
+        # another run may be at the same: what each leaves has a name of its own at first
+        own = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
+        await party.process.run(self._job(subject, party, asked, own))
+        made = read_record(own, kind)
+        for left, name in ((own, path), (own.with_suffix(".log"), path.with_suffix(".log"))):
+            with contextlib.suppress(OSError):
+                left.replace(name)
         self._ledger.file(path)
-        made = _read(path, kind)
         if made is None or (made.failure and made.failure.may_be_the_machine):
             reason = f"{party.cell} left nothing of a graft, or failed as a machine may"
             self._ledger.unsettle(reason, str(party.cell))
@@ -185,11 +190,3 @@ def _useless(left: DonorFile | GraftFile) -> str:
         first = left.failure.message.partition("\n")[0]
         return f"{left.cell}: {left.failure.type}: {first}"
     return f"{left.cell}: {left.mismatch}" if left.mismatch else ""
-
-
-def _read(path: Path, kind: type[Left]) -> Left | None:
-    """Return what lies at ``path``; None if it is missing, torn or of another format."""
-    try:
-        return kind.model_validate_json(path.read_text("utf-8"))
-    except (OSError, ValidationError):
-        return None
