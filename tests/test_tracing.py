@@ -232,38 +232,42 @@ def test_a_mask_is_blamed_if_and_only_if_it_means_something_else():
     assert "scaled_dot_product" in cause.candidate.op
 
 
-def keys_of(stack, keys, out, allowed, **facts):
+def keys_of(stack, keys, out, allowed, *numbers, **facts):
     made = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
-    made.op("cat.default", "e", keys, rows=rows(5, 6, *[0] * (allowed.shape[1] - 2)), **facts)
+    made.op("cat.default", "e", keys, rows=rows(*numbers), bag="all of e", **facts)
     made.op(
         "_scaled_dot_product_flash_attention_for_cpu.default", f"q {keys} q", out, module="attn"
     )
     return made.mask(allowed).mark("layer", out)
 
 
+def sees(*keys):
+    return np.array([keys], bool)
+
+
 def test_a_kernel_that_is_given_slots_that_nobody_sees_is_cut_otherwise():
-    seen = np.ones((1, 2), bool)
-    one = keys_of("old", "k", "a", np.pad(seen, ((0, 0), (0, 2))), shape=(4, 4))
-    cause = blamed(one, keys_of("new", "K", "A", seen, shape=(2, 4)))
+    one = keys_of("old", "k", "a", sees(1, 1, 0, 0), 5, 6, 0, 0, shape=(4, 4))
+    cause = blamed(one, keys_of("new", "K", "A", sees(1, 1), 5, 6, shape=(2, 4)))
     assert cause.kind == "shape"
-    assert "every query sees the same keys" in cause.evidence[1]
-    one = keys_of("old", "k", "a", np.ones((1, 4), bool), shape=(4, 4))
-    cause = blamed(one, keys_of("new", "K", "A", seen, shape=(2, 4)))
+    assert "the keys that any query sees are the same" in cause.evidence[1]
+    one = keys_of("old", "k", "a", sees(1, 1, 1, 1), 5, 6, 7, 8, shape=(4, 4))
+    cause = blamed(one, keys_of("new", "K", "A", sees(1, 1), 5, 6, shape=(2, 4)))
     assert cause.kind == "mask"
 
 
-def test_a_cache_that_holds_other_keys_of_the_same_shape_is_named_by_its_keys():
-    seen = np.ones((1, 4), bool)
-    one = keys_of("old", "k", "a", seen, shape=(4, 4))
-    other = keys_of("new", "K", "A", seen, shape=(4, 4))
-    other.facts["K"]["rows"] = rows(5, 7, 0, 0)
-    for made, word in ((one, "k"), (other, "K")):
-        made.facts[word]["bag"] = "all the same"
-    cause = blamed(one, other)
+def test_a_cache_that_holds_other_keys_is_named_by_its_keys():
+    one = keys_of("old", "k", "a", sees(1, 1, 0), 5, 6, 9, shape=(3, 4))
+    cause = blamed(one, keys_of("new", "K", "A", sees(1, 1, 0), 5, 7, 9, shape=(3, 4)))
     assert cause.kind == "keys"
-    assert cause.evidence[0] == "1 rows of keys are given there alone, 1 here alone"
+    assert cause.evidence[0] == "rows of keys that are seen: 1 there alone, 1 here alone"
     assert "begins at cat.default" in cause.evidence[1]
     assert "is given other keys than" in cause.headline
+
+
+def test_keys_that_nobody_sees_and_heads_that_are_repeated_are_no_other_keys():
+    one = keys_of("old", "k", "a", sees(0, 1, 1), 8, 5, 6, 8, 5, 6, shape=(1, 2, 3, 4))
+    cause = blamed(one, keys_of("new", "K", "A", sees(0, 1, 1), 9, 5, 6, shape=(3, 4)))
+    assert cause.kind == "shape"  # as heads that are packed, in a padded batch
 
 
 def rows(*numbers):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from samebits.tracing import masks
 from samebits.tracing.origin import maker, place_of
 
 if TYPE_CHECKING:
     from samebits.trace import Visibility
-    from samebits.tracing.graph import Graph
+    from samebits.tracing.graph import Graph, RowKey
     from samebits.tracing.join import View
 
 PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "linear", "matmul", "_grouped_mm"})
@@ -66,6 +68,26 @@ def beyond_attention(graph: Graph, step: int) -> int | None:
     )
 
 
+def seen_keys(graph: Graph, index: int) -> frozenset[RowKey] | None:
+    """Return the rows of the keys that any query of a fused attention sees; None if not known.
+
+    What nobody sees is padding, or a slot of a cache, and may hold anything.
+    """
+    place = attention_of(graph, index)
+    allowed = None if place is None else masks.unpacked(graph.trace.attentions[place])
+    rows = graph.rows(graph.op(index).inputs[1])
+    if allowed is None or rows is None:
+        return None
+    seen = np.asarray(allowed.any(axis=(1, 2)))
+    batch, keys = seen.shape
+    if len(rows) % (batch * keys):
+        return None
+    # keys are [batch, heads, keys, width]; heads may stand in two axes
+    heads = len(rows) // (batch * keys)
+    visible = seen[:, None, :].repeat(heads, axis=1).reshape(-1)
+    return frozenset(row for row, is_seen in zip(rows, visible, strict=True) if is_seen)
+
+
 def mask_story(
     there: View, here: View, index: int, makers: tuple[list[int], list[int]]
 ) -> list[str] | None:
@@ -93,15 +115,6 @@ def mask_story(
             first_ones.append(first)
             told.append(f"what only {name} is made for it begins at {place_of(view.graph, first)}")
     return told
-
-
-def masks_told(there: Graph, here: Graph, index: int) -> str | None:
-    """Return how the masks of an operation's attention differ; None if they cannot be compared."""
-    one, two = there.trace, here.trace
-    place = attention_of(here, index)
-    if place is None or len(one.attentions) != len(two.attentions):
-        return None
-    return masks.difference(one.attentions[place], two.attentions[place], two.real_rows)
 
 
 def _mask_of(graph: Graph, seen: Visibility) -> int | None:

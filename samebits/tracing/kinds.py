@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.tracing.attention import PRODUCTS, is_kernel, masks_told, other_kernel
+from samebits.tracing.attention import PRODUCTS, is_kernel, other_kernel, seen_keys
 from samebits.tracing.origin import (
     choice,
     long_axes,
@@ -122,7 +122,8 @@ def _same_operation(pair: Parted, index: int, other: int) -> tuple[CauseKind, li
             if one.is_index(a) and two.is_index(b):
                 literal = one.value(a).literal is not None and two.value(b).literal is not None
                 return ("constant" if literal else "positions"), [told, *_makers(pair, a, b)]
-            if (chosen := _chosen_otherwise(pair, a, b)) is not None:
+            chosen = None if is_kernel(two, index) else _chosen_otherwise(pair, a, b)
+            if chosen is not None:
                 return "positions", [told, chosen]
             same_shape = _same_shape(pair, (other, a), (index, b))
             if same_shape and pair.here.exists(b):
@@ -158,21 +159,19 @@ def _same_kernel(pair: Parted, index: int, other: int) -> tuple[CauseKind, list[
     """Return how the keys differ that two fused attentions are given, if that is what differs."""
     one, two = pair.there.graph, pair.here.graph
     keys = [graph.op(i).inputs[1] for graph, i in ((one, other), (two, index))]
-    left, right = (
-        {row for row in g.rows(v) or () if row[2]} for g, v in ((one, keys[0]), (two, keys[1]))
-    )
-    if not left & right:
+    there, here = seen_keys(one, other), seen_keys(two, index)
+    if there is None or here is None or not there & here:
         return None
-    shapes = [g.value(v).shape for g, v in zip((one, two), keys, strict=True)]
-    if shapes[0][-2:] == shapes[1][-2:] and left != right:
-        told = f"{len(left - right):,} rows of keys are given there alone, {len(right - left):,} here alone"
+    if there != here:
+        lost, new = len(there - here), len(here - there)
+        told = f"rows of keys that are seen: {lost:,} there alone, {new:,} here alone"
         return "keys", [told, *_put_by(pair, keys)]
-    if shapes[0] == shapes[1] or masks_told(one, two, index) != "":
-        return None
     names = [g.described([v])[0] for g, v in zip((one, two), keys, strict=True)]
+    if names[0] == names[1]:
+        return None
     return "shape", [
         f"keys: {names[0]} became {names[1]}",
-        "every query sees the same keys, as many as they are",
+        "the keys that any query sees are the same on both sides",
     ]
 
 
