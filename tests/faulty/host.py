@@ -7,6 +7,7 @@ samebits once makes fifty runs a matter of seconds.
 
 import json
 import os
+import signal
 import sys
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,8 @@ run.Laboratory = partial(Laboratory, builder=built)
 
 
 def host(order):
+    # a shell that starts tests in the background has them ignore it, and what they start, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = Path(order["folder"])
     said = os.open(folder / "said.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for descriptor in (1, 2):
