@@ -270,6 +270,37 @@ def test_keys_that_nobody_sees_and_heads_that_are_repeated_are_no_other_keys():
     assert cause.kind == "shape"  # as heads that are packed, in a padded batch
 
 
+def test_a_head_that_takes_another_stored_tensor_is_a_weight():
+    one, other = start(), start("new")
+    one.source("v", "lm_head.weight").op("t.default", "w", "wt").op("mm.default", "e wt", "a")
+    other.source("v", "lm_head.weight").op("t.default", "v", "vt").op("mm.default", "e vt", "A")
+    one, other = one.mark("logits", "a"), other.mark("logits", "A")
+    cause = blamed(one, other, same_weights=frozenset({"lm_head.weight", "embed.weight"}))
+    assert cause.kind == "weight"
+    assert "there it is embed.weight and here it is lm_head.weight" in cause.evidence[1]
+
+
+def test_one_stored_tensor_in_another_order_is_no_other_weight():
+    one, other = start(), start("new")
+    one.source("v", "lm_head.weight", bag="v").op("t.default", "v", "vt", bag="v")
+    other.source("v", "lm_head.weight", bag="v").op("t.default", "v", "VT", bag="v")
+    one, other = one.op("mm.default", "e vt", "a"), other.op("mm.default", "e VT", "A")
+    cause = blamed(one.mark("logits", "a"), other.mark("logits", "A"))
+    assert cause.kind == "layout"
+
+
+def tabled(stack, table, out):
+    found = start(stack).op("arange.default", "", "p", dtype="int64", structural=True)
+    found.op(f"{table}.default", "p", table, structural=True)
+    return found.op("mul.Tensor", f"e {table}", out).mark("layer", out)
+
+
+def test_a_table_that_follows_from_positions_is_no_position():
+    cause = blamed(tabled("old", "cos", "a"), tabled("new", "sin", "A"))
+    assert (cause.kind, cause.candidate.op) == ("wiring", "mul.Tensor")
+    assert "here it is from sin.default" in " ".join(cause.evidence)
+
+
 def rows(*numbers):
     return base64.b64encode(np.array(numbers, "<i8").tobytes()).decode()
 

@@ -14,6 +14,7 @@ from samebits.tracing.origin import (
     place_of,
     rows_in_place,
     share_rows,
+    stored_as,
 )
 
 if TYPE_CHECKING:
@@ -120,14 +121,15 @@ def _same_operation(pair: Parted, index: int, other: int) -> tuple[CauseKind, li
             if names[0] == names[1]:
                 told = f"input {place}, {names[0]}, holds other elements, or in other places"
             if one.is_index(a) and two.is_index(b):
-                literal = one.value(a).literal is not None and two.value(b).literal is not None
-                return ("constant" if literal else "positions"), [told, *_makers(pair, a, b)]
+                return _index_kind(one, a, two, b), [told, *_makers(pair, a, b)]
             chosen = None if is_kernel(two, index) else _chosen_otherwise(pair, a, b)
             if chosen is not None:
                 return "positions", [told, chosen]
             same_shape = _same_shape(pair, (other, a), (index, b))
             if same_shape and pair.here.exists(b):
                 return "wiring", [told, *_makers(pair, a, b)]
+            if (weights := _other_weight(one, a, two, b)) is not None:
+                return "weight", [told, weights]
             roots = pair.there.roots(a), pair.here.roots(b)
             if same_shape and None not in roots:
                 return "layout", [told]
@@ -136,6 +138,30 @@ def _same_operation(pair: Parted, index: int, other: int) -> tuple[CauseKind, li
             if len(left) == 1 and share_rows(one, a, two, b):
                 return "shape", [f"the same rows, cut otherwise: {told}"]
     return "operation", []
+
+
+def _index_kind(one: Graph, there: int, two: Graph, here: int) -> CauseKind:
+    """Return the kind of a difference between values that follow from integers and constants."""
+    values = one.value(there), two.value(here)
+    if all(value.literal is not None for value in values):
+        return "constant"
+    # a table of cosines follows from positions, too, and is none
+    floating = any("float" in value.dtype for value in values)
+    return "wiring" if floating else "positions"
+
+
+def _other_weight(one: Graph, there: int, two: Graph, here: int) -> str | None:
+    """Return which stored tensors two values are, whole, if they hold other numbers.
+
+    Of one name and with elements that were not compared they may be one tensor, laid out otherwise.
+    """
+    left, right = stored_as(one, there), stored_as(two, here)
+    if left is None or right is None:
+        return None
+    bags = one.value(there).bag, two.value(here).bag
+    if bags[0] == bags[1] if all(bags) else left == right:
+        return None
+    return f"there it is {left} and here it is {right}, which hold other numbers"
 
 
 def _same_shape(pair: Parted, there: tuple[int, int], here: tuple[int, int]) -> bool:

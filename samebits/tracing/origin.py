@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,6 +24,22 @@ def maker(graph: Graph, value: int) -> str:
             return place_of(graph, index)
         value = inputs[-1] if graph.base(index) == "write" else inputs[0]
     return ""
+
+
+def stored_as(graph: Graph, value: int) -> str | None:
+    """Return the name of the parameter or buffer that a value is all of; None if it is none."""
+    size = prod(graph.value(value).shape)
+    for _ in range(_FAR):
+        index = graph.producer(value)
+        if index is None:
+            name = graph.trace.sources.get(value, "constant")
+            whole = prod(graph.value(value).shape) == size
+            return name if whole and "." in name else None
+        inputs = graph.op(index).inputs
+        if not graph.is_layout(index) or len(inputs) != 1:
+            return None
+        value = inputs[0]
+    return None
 
 
 def place_of(graph: Graph, index: int) -> str:
