@@ -160,7 +160,7 @@ class Laboratory:
             self._made[name] = asyncio.create_task(self._checkpoint(self._matrix.model(name)))
         async with asyncio.TaskGroup() as group:
             rows = [group.create_task(self._observe_row(row, known)) for row in self._plan.rows]
-        self._remember_machine()
+        await self._remember_machine()
         return Observed({cell: runs for row in rows for cell, runs in row.result().items()})
 
     async def _observe_row(self, row: PlannedRow, known: Known | None) -> dict[CellId, Late]:
@@ -476,17 +476,24 @@ class Laboratory:
         process = self._processes[cell.stack]
         return await self._runner.observe(cell, model, checkpoint, stack, process, wanted, started)
 
-    def _remember_machine(self) -> None:
-        """Take the machine's facts from a stack that ran, or from the last run on this machine."""
+    async def _remember_machine(self) -> None:
+        """Take the machine's facts from a stack that ran, or from the last run on this machine.
+
+        A run that found every capture may not find them: another one may be about to write them.
+        """
         path = self._root / f"machine-{self._fingerprint[:12]}.json"
         machines = (process.machine for process in self._processes.values())
         self.machine = next((machine for machine in machines if machine is not None), None)
+        if self.machine is None:
+            with contextlib.suppress(OSError, ValueError, RecursionError):
+                read = json.loads(path.read_text("utf-8"))
+                self.machine = read if isinstance(read, dict) else None
+            if self.machine is not None:
+                return
+        for process in self._processes.values():
+            self.machine = self.machine or await process.facts()
         if self.machine is not None:
             self._store.write_json(path, json.dumps(self.machine))
-            return
-        with contextlib.suppress(OSError, ValueError, RecursionError):
-            read = json.loads(path.read_text("utf-8"))
-            self.machine = read if isinstance(read, dict) else None
 
 
 _ANY_RUN = "[0-9a-f]" * 12

@@ -133,6 +133,11 @@ class StackProcess:
                 return ended
             return await self._alone(job)
 
+    async def facts(self) -> dict[str, Any] | None:
+        """Return the machine's facts, of a process that is started for it; None if none comes up."""
+        await self._started()
+        return self.machine
+
     async def _alone(self, job: Mapping[str, Any]) -> Ended:
         """Run a job in a process that no other job shares."""
         self._count += 1

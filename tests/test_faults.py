@@ -284,6 +284,17 @@ def parent_of(pid):
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def test_the_facts_of_the_machine_are_asked_for_again_if_nobody_kept_them(host, tmp_path):
+    bench = Bench(tmp_path, "healthy", "odd")
+    assert host.run(bench) == 1, bench.said
+    kept = bench.without_times
+    (facts,) = (tmp_path / ".samebits").glob("machine-*.json")
+    facts.unlink()
+    assert host.run(bench, "--jobs", "3") == 1  # another question, which no receipt answers
+    assert bench.without_times["machine"] == kept["machine"]
+    assert facts.exists()
+
+
 def test_two_runs_at_once_in_one_folder_give_the_same_report(host, undisturbed, tmp_path):
     other = Host()
     for number in range(5):
