@@ -280,6 +280,17 @@ def test_a_head_that_takes_another_stored_tensor_is_a_weight():
     assert "there it is embed.weight and here it is lm_head.weight" in cause.evidence[1]
 
 
+def test_one_stored_tensor_with_other_numbers_is_a_weight():
+    one, other = start(), start("new")
+    one.source("v", "lm_head.weight", bag="v").op("t.default", "v", "vt", bag="v")
+    other.source("u", "lm_head.weight", bag="u").op("t.default", "u", "ut", bag="u")
+    one, other = one.op("mm.default", "e vt", "a"), other.op("mm.default", "e ut", "A")
+    one, other = one.mark("logits", "a"), other.mark("logits", "A")
+    cause = blamed(one, other, same_weights=frozenset({"lm_head.weight"}))
+    assert cause.kind == "weight"
+    assert "it is lm_head.weight on both sides, with other numbers" in cause.evidence
+
+
 def test_one_stored_tensor_in_another_order_is_no_other_weight():
     one, other = start(), start("new")
     one.source("v", "lm_head.weight", bag="v").op("t.default", "v", "vt", bag="v")

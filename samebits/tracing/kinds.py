@@ -161,6 +161,8 @@ def _other_weight(one: Graph, there: int, two: Graph, here: int) -> str | None:
     bags = one.value(there).bag, two.value(here).bag
     if bags[0] == bags[1] if all(bags) else left == right:
         return None
+    if left == right:
+        return f"it is {left} on both sides, with other numbers"
     return f"there it is {left} and here it is {right}, which hold other numbers"
 
 
