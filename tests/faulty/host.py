@@ -34,7 +34,7 @@ run.Laboratory = partial(Laboratory, builder=built)
 
 def host(order):
     # a shell that starts tests in the background has them ignore it, and what they start, too
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     folder = Path(order["folder"])
     said = os.open(folder / "said.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for descriptor in (1, 2):
@@ -42,6 +42,7 @@ def host(order):
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.chdir(folder)
     command = ["matrix", "--jobs", "4", "--reports", "report", *order["arguments"]]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     code = cli.main(command, order["environ"])
     sys.stdout.flush()
     sys.stderr.flush()
