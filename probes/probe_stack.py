@@ -3,8 +3,9 @@
 Expects one JSON object a line on standard input: ``{"id": …, "kind": "cell" | "build" | "save" |
 "load", "log": path, "timeout": seconds, …}``. Answers on standard output, one JSON object a line:
 first ``{"ready": machine facts}``, then ``{"id": …, "exit": code or null, "signal": number or
-null, "timed_out": bool, "seconds": …, "said": …}`` as each job ends. End of input ends the process
-and its children. What a job computes lies in the files that the job names, never in the answer.
+null, "timed_out": bool, "seconds": …, "cpu": …, "own_cpu": …, "said": …}`` as each job ends. End
+of input ends the process and its children. What a job computes lies in the files that the job
+names, never in the answer.
 
 A child is a session of its own, what it prints goes to ``log``, of which the end is kept, and
 everything that it started ends with it; a segfault, a hang or a monkey-patch in it touches nothing
@@ -104,6 +105,7 @@ class Child:
         self._log = log
         self._said = b""
         self._status: int | None = None
+        self._cpu = 0.0
 
     def read(self, pipe: int) -> bool:
         """Take what one of its pipes holds now; False if that is nothing."""
@@ -122,9 +124,14 @@ class Child:
     def has_ended(self) -> bool:
         """Return True if the process itself is gone, whoever holds its pipes."""
         if self._status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self._status = status if pid else None
+            self._wait(os.WNOHANG)
         return self._status is not None
+
+    def _wait(self, options: int) -> None:
+        """Take its status, and the CPU seconds of it and of all that it waited for itself."""
+        pid, status, used = os.wait4(self.pid, options)
+        if pid:
+            self._status, self._cpu = status, used.ru_utime + used.ru_stime
 
     def is_overdue(self) -> bool:
         """Return True if it took longer than it may."""
@@ -134,17 +141,20 @@ class Child:
         """End it and all that it started, and return the answer for its job."""
         _kill_group(self.pid)
         if self._status is None:
-            self._status = os.waitpid(self.pid, 0)[1]
+            self._wait(0)
         probe_processes.end_orphans({self.pid, *others})
         self._close()
         shutil.rmtree(_modules_folder(self.pid), ignore_errors=True)
         status = self._status
+        assert status is not None
         return {
             "id": self.job["id"],
             "exit": os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else None,
             "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
             "timed_out": timed_out,
             "seconds": round(time.monotonic() - self.started, 4),
+            "cpu": round(self._cpu, 4),
+            "own_cpu": round(time.process_time(), 4),
             "said": self._said.decode("utf-8", "replace"),
         }
 

@@ -77,8 +77,32 @@ def _run_to_the_end(run: Coroutine[Any, Any, T]) -> T:
     async def keep() -> None:
         found.append(await run)
 
-    asyncio.run(keep())
+    runner = asyncio.Runner()
+    try:
+        with _held_back():
+            runner.get_loop()
+        runner.run(keep())
+    finally:
+        runner.close()
+        run.close()  # one that never began says that nobody awaited it
     return found[0]
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Let a Ctrl-C wait until what is inside is done: half an event loop cannot be closed."""
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before):
+        yield
+        return
+    waiting: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _frame: waiting.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    for number in waiting[:1]:
+        signal.raise_signal(number)
 
 
 def _order(options: argparse.Namespace) -> Order:

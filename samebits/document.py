@@ -140,6 +140,16 @@ class MachineReport(Record):
     """Variables that the probes saw, secrets left out."""
 
 
+class Spent(Record):
+    """What the jobs of one kind took in this run; what was kept took nothing."""
+
+    kind: str
+    """``cell a``, ``build``, ``load``, ``ladder`` …; ``imports`` of the stacks' own processes."""
+    jobs: int
+    cpu: float
+    """CPU seconds, of all processes of each job."""
+
+
 class Report(Record):
     """Everything that a run found."""
 
@@ -152,6 +162,8 @@ class Report(Record):
     started: str
     """UTC, RFC 3339."""
     seconds: float
+    spent: tuple[Spent, ...] = ()
+    """The jobs that this run had to do, by kind, the dearest first."""
     command: str
     reference: str
     stacks: tuple[StackReport, ...]

@@ -22,6 +22,7 @@ from samebits.capsules.running import Place, without_folders
 from samebits.cells import CellRunner
 from samebits.checkpoints import Checkpoint, Checkpoints, builder_of
 from samebits.crossings import UNUSED, Crosser, Party, Subject, remove, rows_to_cross
+from samebits.document import Spent
 from samebits.environment import probe_environment
 from samebits.errors import PatchError, StackError, nearest
 from samebits.fingerprint import digest_of_file, machine_fingerprint
@@ -343,6 +344,17 @@ class Laboratory:
         parties = [Party(stack, self._processes[stack.id]) for stack in stacks]
         subject = Subject(self._matrix.model(row.model), row.variant, checkpoint)
         return await self._crosser.cross(subject, parties)
+
+    @property
+    def spent(self) -> tuple[Spent, ...]:
+        """What the jobs of this run took, by kind, the dearest first."""
+        found: dict[str, tuple[int, float]] = {}
+        for process in self._processes.values():
+            for kind, (jobs, cpu) in process.spent.items():
+                before = found.get(kind, (0, 0.0))
+                found[kind] = (before[0] + jobs, before[1] + cpu)
+        dearest = sorted(found.items(), key=lambda item: (-item[1][1], item[0]))
+        return tuple(Spent(kind=k, jobs=jobs, cpu=round(cpu, 2)) for k, (jobs, cpu) in dearest)
 
     async def close(self) -> None:
         """End all processes and tasks."""

@@ -41,6 +41,10 @@ class Ended(Record):
     signal: int | None = None
     timed_out: bool = False
     seconds: float = 0.0
+    cpu: float = 0.0
+    """CPU seconds of the job's processes."""
+    own_cpu: float = 0.0
+    """CPU seconds of the stack's process up to then: imports and forks."""
     said: str = ""
     """The exception that ended it, where one did."""
     lost: str = ""
@@ -106,6 +110,8 @@ class StackProcess:
     ) -> None:
         self.stack_id = stack_id
         self.machine: dict[str, Any] | None = None
+        self.spent: dict[str, tuple[int, float]] = {}
+        """Kind of job -> number of them and CPU seconds; ``imports`` for the process itself."""
         self._python = python
         self._environment = environment
         self._log = log
@@ -129,9 +135,17 @@ class StackProcess:
         async with self._slots:
             started()
             ended = await self._attempt(job)
-            if not ended.lost or self._failed or self._closed:
-                return ended
-            return await self._alone(job)
+            if ended.lost and not self._failed and not self._closed:
+                ended = await self._alone(job)
+        self._note(job, ended)
+        return ended
+
+    def _note(self, job: Mapping[str, Any], ended: Ended) -> None:
+        kind = " ".join(str(job[key]) for key in ("kind", "run") if key in job)
+        jobs, cpu = self.spent.get(kind, (0, 0.0))
+        self.spent[kind] = (jobs + 1, cpu + ended.cpu)
+        if ended.own_cpu:
+            self.spent["imports"] = (1, ended.own_cpu)
 
     async def facts(self) -> dict[str, Any] | None:
         """Return the machine's facts, of a process that is started for it; None if none comes up."""

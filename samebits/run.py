@@ -122,7 +122,12 @@ async def run_matrix(
     locks: dict[str, str | bytes] = {
         _lock_path(stack.id): stack.lock for stack in laboratory.stacks.values()
     }
-    told = {"started": stamp, "seconds": took, "matrix_digest": read}
+    told = {
+        "started": stamp,
+        "seconds": took,
+        "spent": laboratory.spent,
+        "matrix_digest": read,
+    }
     return report.model_copy(update=told), locks | capsules
 
 

@@ -11,7 +11,7 @@ from builders import Memory, forward, layers, sound, values
 
 STACKS = ("4.48", "5.0")
 PROGRAM = Path(__file__).parent / "faulty" / "host.py"
-TIMES = {"seconds", "started"}
+TIMES = {"seconds", "spent", "started"}
 
 
 class Host:

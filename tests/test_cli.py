@@ -1,5 +1,9 @@
 """The command line: what is asked for, what is printed, and the exit codes 0, 1 and 2."""
 
+import asyncio
+import gc
+import signal
+
 import pytest
 from sample_report import STACKS, sample_report
 
@@ -121,6 +125,26 @@ def test_an_interrupt_says_that_nothing_is_lost(runner, capsys):
     runner.raises = KeyboardInterrupt()
     assert main("matrix") == 130
     assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_an_interrupt_waits_until_the_event_loop_is_whole(runner, capfd, monkeypatch):
+    """Half of one is collected with a traceback: ``no attribute '_ssock'``."""
+    make, made = asyncio.SelectorEventLoop.__init__, []
+
+    def interrupted(loop, *arguments):
+        signal.raise_signal(signal.SIGINT)
+        make(loop, *arguments)
+        made.append(loop)
+
+    monkeypatch.setattr(asyncio.SelectorEventLoop, "__init__", interrupted)
+    assert main("matrix") == 130
+    gc.collect()
+    assert made
+    assert all(loop.is_closed() for loop in made)
+    assert runner.order is None
+    told = capfd.readouterr().err
+    assert "Traceback" not in told
+    assert "never awaited" not in told
 
 
 # options

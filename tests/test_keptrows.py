@@ -110,7 +110,9 @@ class Place:
         order = run.Order(matrix=self.matrix, **options)
         progress = lambda total: Plain(Stream(), total, lambda: 0.0)
         report, _ = asyncio.run(run.run_matrix(order, {"HOME": "/h"}, progress, self.ledger))
-        return report.model_copy(update={"started": "", "seconds": 0.0, "machine": None})
+        return report.model_copy(
+            update={"started": "", "seconds": 0.0, "spent": (), "machine": None}
+        )
 
     @property
     def rows(self):
