@@ -98,6 +98,7 @@ class Bench:
             "one model added": added.rounded(),
             "that model alone": alone.samebits().rounded(),
             "phases": self._phases(),
+            "spent": report["spent"],
             "report_json_mb": round((folder / "report.json").stat().st_size / 1e6, 2),
             "report_md_kb": round((folder / "report.md").stat().st_size / 1e3, 1),
         }
@@ -110,8 +111,33 @@ class Bench:
                 found[name] = found.get(name, 0.0) + seconds
         return {name: round(found[name], 1) for name in sorted(found, key=lambda n: -found[n])}
 
+    def work(self) -> dict[str, Any]:
+        """Run a quarter of the matrix cold, and count the CPU seconds of transformers' own calls.
+
+        What is left beside imports, loads, forwards and saves is what samebits adds.
+        """
+        matrix = self.matrix
+        if not self.quick:
+            matrix = default_matrix(10, ["float32", "bfloat16"], 4)
+        place = Place(self.folder / "counted", matrix)
+        took = place.samebits(program="bench.counted_run")
+        spent = {one["kind"]: one["cpu"] for one in place.report()["spent"]}
+        calls = {
+            kind: {"calls": n, "cpu": round(cpu, 2)} for kind, (n, cpu) in place.counted().items()
+        }
+        needed = spent["imports"] + sum(
+            told["cpu"] for kind, told in calls.items() if "watched" not in kind
+        )
+        return {
+            "cpu": round(took.cpu, 2),
+            "imports": spent["imports"],
+            "calls": dict(sorted(calls.items(), key=lambda item: -item[1]["cpu"])),
+            "needed": round(needed, 2),
+            "times": _ratio(took.cpu, needed),
+        }
+
     def bare(self) -> dict[str, Any]:
-        """Run the same forwards in one bare process per stack."""
+        """Load, run and decode everything once in one bare process per stack."""
         took, n = [], 0
         for stack, python in self.place.stacks().items():
             jobs = list(self.place.bare_jobs(stack))
@@ -219,7 +245,7 @@ class Bench:
         digest_of_file(path)
         return path.stat().st_size / (time.perf_counter() - started)
 
-    def _json(self, command: list[str]) -> Any:  # noqa: ANN401  any JSON
+    def _json(self, command: list[str]) -> Any:
         """Run a command and return the last line that it printed, as JSON."""
         log = self.folder / "json.log"
         log.unlink(missing_ok=True)
@@ -265,7 +291,7 @@ def main() -> None:
     bench = Bench(folder, quick=options.quick)
     steps: dict[str, Callable[[], dict[str, Any]]] = {
         name: getattr(bench, name)
-        for name in ("stacks", "whole", "bare", "by_hand", "rates", "traces", "memory")
+        for name in ("stacks", "whole", "work", "bare", "by_hand", "rates", "traces", "memory")
     }
     wanted = [s for s in options.steps.split(",") if s] or list(steps)
     results: dict[str, Any] = {

@@ -42,9 +42,9 @@ class Place:
         """Put another matrix in its place."""
         self.matrix.write_text(yaml.safe_dump(matrix, sort_keys=False, width=200), "utf-8")
 
-    def samebits(self, *options: str, command: str = "matrix") -> Took:
+    def samebits(self, *options: str, command: str = "matrix", program: str = "samebits") -> Took:
         """Run samebits on the matrix; a matrix that does not pass is no failure of the bench."""
-        words = [sys.executable, "-m", "samebits", command, "--matrix", str(self.matrix), *options]
+        words = [sys.executable, "-m", program, command, "--matrix", str(self.matrix), *options]
         env = os.environ | {"PYTHONPATH": str(ROOT)}
         took = run(words, self.log, env=env, may_fail=True)
         if took.code not in {0, 1}:
@@ -69,6 +69,16 @@ class Place:
         found: dict[str, Any] = json.loads(path.read_text("utf-8"))
         return found
 
+    def counted(self) -> dict[str, tuple[int, float]]:
+        """Return kind of call -> number and CPU seconds, as bench/counted/probe_stack.py told."""
+        found: dict[str, tuple[int, float]] = {}
+        for path in self.work.glob("counted/*.tsv"):
+            for line in path.read_text("utf-8").splitlines():
+                kind, seconds = line.split("\t")
+                calls, cpu = found.get(kind, (0, 0.0))
+                found[kind] = (calls + 1, cpu + float(seconds))
+        return found
+
     def stacks(self) -> dict[str, str]:
         """Return the interpreter of every stack that the last run used, oldest first."""
         wanted = {stack["lock_digest"]: stack["id"] for stack in self.report()["stacks"]}
@@ -82,7 +92,7 @@ class Place:
         """Yield what one stack ran without failing, as bare.py takes it."""
         for path in sorted(self.work.glob(f"captures/*/*/{stack}/*/a.json")):
             capture = json.loads(path.read_text("utf-8"))
-            if capture["status"] == "complete" and capture["signals"]["forward"]:
+            if capture["status"] == "complete" and capture["signals"].get("forward"):
                 yield self._bare_job(capture)
 
     def _bare_job(self, capture: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +100,7 @@ class Place:
         name = re.escape(cell["model"])
         folders = (self.work / "checkpoints").iterdir()
         (folder,) = (p for p in folders if re.fullmatch(rf"{name}-[0-9a-f]{{12}}", p.name))
-        greedy = signals["greedy"] or {}
+        greedy = signals.get("greedy") or {}
         return {
             "name": f"{cell['model']}-{cell['variant']['dtype']}",
             "folder": str(folder),

@@ -23,6 +23,10 @@ WHOLE = {
     "one model added": {"wall": 30.0, "cpu": 40.0, "peak_mb": 600.0},
     "that model alone": {"wall": 25.0, "cpu": 35.0, "peak_mb": 600.0},
     "phases": {"load": 30.0, "forward": 10.0},
+    "spent": [
+        {"kind": "cell a", "jobs": 320, "cpu": 450.0},
+        {"kind": "imports", "jobs": 4, "cpu": 20.0},
+    ],
     "report_json_mb": 7.5,
     "report_md_kb": 300.0,
 }
@@ -31,6 +35,16 @@ RESULTS = {
     "date": "2026-01-02",
     "machine": {"cores": 2, "cpu": "a processor", "load": 0.1, "platform": "Linux"},
     "whole": WHOLE,
+    "work": {
+        "cpu": 120.0,
+        "imports": 20.0,
+        "calls": {
+            "forward": {"calls": 900, "cpu": 50.0},
+            "forward, watched": {"calls": 90, "cpu": 9.0},
+        },
+        "needed": 70.0,
+        "times": 1.714,
+    },
     "bare": {"cells": 300, "cpu": 100.0, "times": 7.0},
     "by_hand": {"cells": 300, "sampled": 32, "cpu": 3500.0, "times": 0.2},
     "rates": {
@@ -59,6 +73,10 @@ def target(text, start):
 def test_the_document_says_what_was_measured_and_what_was_missed():
     text = page.render(RESULTS)
     assert "on 2 cores of a processor." in text
+    assert target(text, "all probes") == ["1.71 \N{MULTIPLICATION SIGN}", "**no**"]
+    assert target(text, "cell a") == ["320", "450.0"]
+    assert "230.0" in text
+    assert target(text, "forward, watched") == ["90", "9.0"]
     assert target(text, "whole matrix") == ["7.00 \N{MULTIPLICATION SIGN}", "**no**"]
     assert target(text, "… ≤ 1/10 of by hand") == ["0.20 \N{MULTIPLICATION SIGN}", "**no**"]
     assert target(text, "unchanged re-run") == ["1.25 s", "yes"]
