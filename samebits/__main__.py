@@ -12,7 +12,7 @@ def main() -> None:
     if left is None:
         from samebits import cli  # noqa: PLC0415  what an unchanged run has no use for
 
-        sys.exit(cli.main(sys.argv[1:], os.environ))
+        sys.exit(cli.program(sys.argv[1:], os.environ))
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     print(*left.lines, sep="\n")
     sys.exit(left.code)

@@ -12,9 +12,11 @@ import shlex
 import signal
 import sys
 import time
+import traceback
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from samebits.errors import MachineError, SamebitsError
 from samebits.ledger import Ledger
@@ -23,9 +25,9 @@ from samebits.progress import choose
 from samebits.pruning import prune
 from samebits.receipt import Answer, remember
 from samebits.redaction import Redaction
-from samebits.reports.text import visible
 from samebits.reports.write import write
 from samebits.run import DEFAULT_MATRIX, WORK, Order, run_matrix
+from samebits.spoken import NOBODY, Spoken
 from samebits.summary import summary
 
 if TYPE_CHECKING:
@@ -47,9 +49,11 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         SamebitsError: a mistake of the user, with its own exit code.
 
     """
-    options = _parser().parse_args(arguments)
+    spoken = Spoken(environ)
+    options = _parser(spoken).parse_args(arguments)
     order, ledger = _order(options), Ledger()
-    report, beside = _run_to_the_end(run_matrix(order, environ, choose, ledger))
+    progress = partial(choose, spoken=spoken)
+    report, beside = _run_to_the_end(run_matrix(order, environ, progress, ledger))
     redaction = Redaction(environ)
     report = redaction.record(report)
     beside = {path: redaction.file(path, content) for path, content in beside.items()}
@@ -57,7 +61,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         failed = [stack.failure for stack in report.stacks if stack.failure]
         return (1, failed) if failed else (0, [])
     written = write(report, options.reports or order.matrix.parent / _LATEST, beside)
-    said = Answer(report.exit_code, summary(report, written.markdown))
+    said = Answer(report.exit_code, list(map(spoken.text, summary(report, written.markdown))))
     if not order.fresh and not order.upgrade:
         given = [name for name, value in vars(options).items() if value]
         matrix = order.matrix, report.matrix_digest
@@ -149,8 +153,17 @@ def _typed(options: argparse.Namespace) -> str:
     return shlex.join([*words, "--", *given] if given else words)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with a command line without what it holds of secrets."""
+
+    spoken = NOBODY
+
+    def error(self, message: str) -> NoReturn:
+        super().error(self.spoken.text(message))
+
+
+def _parser(spoken: Spoken) -> argparse.ArgumentParser:
+    parser = _Parser(
         prog="samebits",
         description="Does a model compute the same bits under every transformers release?",
     )
@@ -165,6 +178,8 @@ def _parser() -> argparse.ArgumentParser:
     probe = commands.add_parser("probe", help="build stacks and run the probes, no report")
     for command in (matrix, probe):
         _add_options(command)
+    for command in (parser, matrix, probe):
+        command.spoken = spoken
     matrix.add_argument(
         "--reports", type=Path, metavar="DIR", help="folder of the report (reports/latest)"
     )
@@ -211,20 +226,31 @@ Exit code: 0 all comparisons identical, rounding, absent or expected; 1 anything
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run, print, and return the exit code; a user's mistake is printed without a traceback."""
+    spoken = Spoken(environ)
     try:
         with _ended_as_interrupted():
             code, lines = run(arguments, environ)
     except KeyboardInterrupt:
-        _print(["interrupted; the same command goes on where it was"], error=True)
+        spoken.say("interrupted; the same command goes on where it was", sys.stderr)
         return INTERRUPTED
     except Exception as error:
         known = _known(error)
         if known is None:
             raise
-        _print(str(known).splitlines(), error=True)
+        spoken.say(str(known), sys.stderr)
         return known.exit_code
-    _print(lines)
+    for line in lines:
+        spoken.say(line, sys.stdout)
     return code
+
+
+def program(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Do the same, and show where a defect is without what its traceback holds of secrets."""
+    try:
+        return main(arguments, environ)
+    except Exception:  # noqa: BLE001  it is shown, and the program ends
+        Spoken(environ).say(traceback.format_exc().rstrip(), sys.stderr)
+        return 1
 
 
 def _known(error: BaseException) -> SamebitsError | None:
@@ -254,11 +280,3 @@ def _ended_as_interrupted() -> Iterator[None]:
     finally:
         for name, handler in before.items():
             signal.signal(getattr(signal, name), handler)
-
-
-def _print(lines: Sequence[str], *, error: bool = False) -> None:
-    stream = sys.stderr if error else sys.stdout
-    encoding = stream.encoding or "ascii"
-    for line in lines:
-        shown = "\n".join(map(visible, line.split("\n")))
-        stream.write(shown.encode(encoding, "replace").decode(encoding) + "\n")

@@ -16,12 +16,13 @@ from rich.table import Table
 from rich.text import Text
 
 from samebits.reports.figures import duration, plural
-from samebits.reports.text import visible
+from samebits.spoken import NOBODY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import TextIO
 
+    from samebits.spoken import Spoken
     from samebits.words import CellId
 
 MOST_RUNNING = 6
@@ -102,8 +103,11 @@ class Tally:
 class Plain:
     """Whole lines without control codes, for logs and pipes; cells that succeed stay silent."""
 
-    def __init__(self, stream: TextIO, total: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, stream: TextIO, total: int, clock: Callable[[], float], spoken: Spoken = NOBODY
+    ) -> None:
         self._stream = stream
+        self._spoken = spoken
         self._tally = Tally(total, clock)
         self._lock = Lock()
         self._line(f"samebits: {plural(total, 'cell')} to run")
@@ -140,7 +144,7 @@ class Plain:
     def _line(self, text: str) -> None:
         encoding = self._stream.encoding or "utf-8"
         # A log in the C locale must not end a run for want of a character.
-        line = visible(text).encode(encoding, "backslashreplace").decode(encoding)
+        line = self._spoken.text(text).encode(encoding, "backslashreplace").decode(encoding)
         self._stream.write(f"{line}\n")
         self._stream.flush()
 
@@ -148,7 +152,10 @@ class Plain:
 class Terminal:
     """A few lines at the bottom of a terminal that keep themselves up to date."""
 
-    def __init__(self, console: Console, total: int, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, console: Console, total: int, clock: Callable[[], float], spoken: Spoken = NOBODY
+    ) -> None:
+        self._spoken = spoken
         self._tally = Tally(total, clock)
         self._lock = Lock()
         self._live = Live(
@@ -180,7 +187,7 @@ class Terminal:
 
     def note(self, text: str) -> None:
         """Leave a line above."""
-        self._live.console.print(Text(visible(text)))
+        self._live.console.print(Text(self._spoken.text(text)))
 
     def close(self) -> None:
         """Take the live lines away and leave one that says what came of the cells."""
@@ -195,7 +202,7 @@ class Terminal:
 
     def _stacks(self) -> Text | None:
         states = [f"{id} {state}" for id, state in self._tally.stacks.items()]
-        return _one_line("stacks   ", ", ".join(states)) if states else None
+        return self._one_line("stacks   ", ", ".join(states)) if states else None
 
     def _cells(self) -> Table:
         tally = self._tally
@@ -210,11 +217,11 @@ class Terminal:
             return None
         named = ", ".join(cells[:MOST_RUNNING])
         rest = len(cells) - MOST_RUNNING
-        return _one_line("running  ", f"{named} and {rest} more" if rest > 0 else named)
+        return self._one_line("running  ", f"{named} and {rest} more" if rest > 0 else named)
 
-
-def _one_line(label: str, text: str) -> Text:
-    return Text(f"{label}{visible(text)}", no_wrap=True, overflow="ellipsis")
+    def _one_line(self, label: str, text: str) -> Text:
+        told = f"{label}{self._spoken.text(text)}"
+        return Text(told, no_wrap=True, overflow="ellipsis")
 
 
 def _times(tally: Tally) -> Text:
@@ -239,6 +246,7 @@ def choose(
     stream: TextIO | None = None,
     environment: Mapping[str, str] | None = None,
     clock: Callable[[], float] = time.monotonic,
+    spoken: Spoken = NOBODY,
 ) -> Progress:
     """Return live progress if ``stream`` (stderr, unless given) is a terminal that a person sees.
 
@@ -247,5 +255,5 @@ def choose(
     stream = sys.stderr if stream is None else stream
     environment = os.environ if environment is None else environment
     if not stream.isatty() or environment.get("CI") or environment.get("TERM") == "dumb":
-        return Plain(stream, total, clock)
-    return Terminal(Console(file=stream), total, clock)
+        return Plain(stream, total, clock, spoken)
+    return Terminal(Console(file=stream), total, clock, spoken)

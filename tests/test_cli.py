@@ -37,7 +37,7 @@ class Runner:
 
     async def __call__(self, order, environ, progress, ledger):
         self.order, self.environ = order, environ
-        assert progress is choose
+        assert progress.func is choose
         if self.raises is not None:
             raise self.raises
         return self.report, LOCKS

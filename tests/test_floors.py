@@ -48,6 +48,7 @@ FLOORS = [
     {"diagnose", "reports", "laddering"},
     {"ladders", "thirdlook", "grafting"},
     {"capsules"},
+    {"spoken"},
     {"progress", "summary"},
     {"laboratory"},
     {"run"},
