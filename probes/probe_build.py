@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import math
 import re
 import shutil
@@ -33,9 +32,12 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
-FORMAT_VERSION = 1
+import probe_files
+
+FORMAT_VERSION = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: it bears a seal.
 
 HEADS = {
     "causal-lm": "AutoModelForCausalLM",
@@ -160,8 +162,7 @@ def _write(model: torch.nn.Module, recipe: dict[str, Any], folder: Path) -> dict
     save_file(tensors | {name: skeleton[name] for name in kept}, file, metadata={"format": "pt"})
     files = {path.name: _hash(path) for path in sorted(folder.iterdir())}
     summary = _summary(recipe, tensors, kept) | {"files": files} | _check(recipe, folder)
-    text = json.dumps(summary, indent=1, sort_keys=True)
-    (folder / "checkpoint.json").write_text(text, encoding="utf-8")
+    probe_files.write_sealed(folder / "checkpoint.json", dict(sorted(summary.items())))
     return summary
 
 

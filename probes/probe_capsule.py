@@ -9,8 +9,6 @@ checkpoint that lost a tensor too many would be told apart by its random numbers
 
 from __future__ import annotations
 
-import json
-import os
 import runpy
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import transformers
 
+import probe_files
 import probe_forks as forks
 import probe_heap
 from probe_tensor import Keeper
@@ -38,7 +37,7 @@ def run(job: dict[str, Any]) -> None:
             found["ref"] = keeper.ref(runpy.run_path(job["script"], run_name="trial")["measure"]())
         except Exception as error:  # noqa: BLE001  the exception may be what the capsule is about
             found |= {"error": type(error).__name__, "message": str(error)}
-    _write(Path(job["result"]), found | {"loading": loading})
+    probe_files.write_sealed(Path(job["result"]), found | {"loading": loading})
 
 
 @contextmanager
@@ -57,9 +56,3 @@ def _watched_loading() -> Iterator[dict[str, list[str]]]:
         yield said
     finally:
         transformers.PreTrainedModel.from_pretrained = classmethod(original)
-
-
-def _write(path: Path, found: dict[str, Any]) -> None:
-    aside = path.with_suffix(f".{os.getpid()}.tmp")
-    aside.write_text(json.dumps(found), "utf-8")
-    aside.replace(path)

@@ -40,7 +40,7 @@ from probe_tensor import Keeper, dtype_name, tensor_hash
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _TWIN_LIMIT = 4 << 30
 """Bytes of parameters above which no second model is made beside the first."""
 
@@ -63,7 +63,7 @@ def write_capture(path: Path, job: dict[str, Any], outcome: dict[str, Any]) -> N
         "run": job["run"],
         **outcome,
     }
-    probe_files.write_json(path, capture)
+    probe_files.write_sealed(path, capture)
 
 
 class Cell:

@@ -40,9 +40,10 @@ if TYPE_CHECKING:
 
     from probe_load import Loaded, Source
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: it bears a seal.
 
 _PROMPT_LIMIT = 64
 """Tokens of the one prompt; past the window of a tiny model, and quick on any."""
@@ -77,7 +78,7 @@ def save(job: dict[str, Any]) -> None:
         said = _saved(job, folder)
         if said["outcome"] != "saved":
             _empty(folder)
-        probe_files.write_json(folder / "saved.json", _head("samebits-saved", job) | said)
+        probe_files.write_sealed(folder / "saved.json", _head("samebits-saved", job) | said)
         folder.chmod(0o755)  # mkdtemp's 0700 would hide it from the loaders of another user
         _move_into_place(folder, out)
     finally:
@@ -205,7 +206,7 @@ def load(job: dict[str, Any]) -> None:
 
 
 def _write_result(path: Path, job: dict[str, Any], found: list[dict[str, Any]]) -> None:
-    probe_files.write_json(path, _head("samebits-crossings", job) | {"crossings": found})
+    probe_files.write_sealed(path, _head("samebits-crossings", job) | {"crossings": found})
 
 
 class Original:

@@ -34,9 +34,10 @@ from probe_graft_search import Search, Spent, grouped
 from probe_graft_suspects import Suspect, Suspects
 from probe_tensor import tensor_hash
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: it bears a seal.
 
 Fact = dict[str, Any]
 
@@ -73,7 +74,7 @@ def write(job: Fact, told: Fact) -> None:
         "prompt": asked["prompt"],
         "what": asked["what"],
     }
-    probe_files.write_json(Path(asked["result"]), {**head, **told})
+    probe_files.write_sealed(Path(asked["result"]), {**head, **told})
 
 
 class Donor(Bench):
@@ -112,7 +113,7 @@ class Patient(Bench):
         self._limit = float(self.job["timeout"]) / 4
         self._deadline = time.monotonic() + float(self.asked["seconds"])
         self._twins: dict[str, Any] = {}
-        self._donor = json.loads(Path(self.asked["donor"]).read_text("utf-8"))
+        self._donor = probe_files.read_sealed(Path(self.asked["donor"]))
         model = self.loaded.model
         state = probe_graft_state.survey(
             model, _hashed, [pair[1] for pair in self.asked["weights"]]

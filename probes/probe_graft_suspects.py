@@ -13,6 +13,7 @@ import torch
 
 import probe_graft_places as places
 import probe_graft_state as state
+from probe_tensor import tensor_hash
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,12 +115,23 @@ class Suspects:
 
     @staticmethod
     def read(root: Path, ref: Fact) -> torch.Tensor:
-        """Return the values of a tensor that the donor left."""
+        """Return the values of a tensor that the donor left.
+
+        Raises:
+            ValueError: they are not those of their hash.
+
+        """
         data = bytearray((root / ref["hash"][:2] / f"{ref['hash']}.bin").read_bytes())
         dtype = getattr(torch, ref["dtype"])
         if not data:
             return torch.empty(ref["shape"], dtype=dtype)
-        return torch.frombuffer(data, dtype=dtype).reshape(ref["shape"])
+        values = torch.frombuffer(data, dtype=dtype).reshape(ref["shape"])
+        if tensor_hash(values) != ref["hash"]:
+            msg = (
+                f"{ref['hash']}.bin does not hold the bytes of its hash: it was changed or damaged"
+            )
+            raise ValueError(msg)
+        return values
 
     def skip(self, what: str, reason: str) -> None:
         """Note a suspect that is not tried."""

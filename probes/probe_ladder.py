@@ -34,7 +34,7 @@ from probe_tensor import Keeper
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _COPY_LIMIT = 4 << 30
 """Bytes of a promoted copy above which none is made, and the ladder says so."""
 _REASON_LENGTH = 300
@@ -70,7 +70,7 @@ def _write(path: Path, job: Facts, found: Facts) -> None:
         "forks": forks.TAKEN,
         **found,
     }
-    probe_files.write_json(path, said)
+    probe_files.write_sealed(path, said)
 
 
 class Ladder:

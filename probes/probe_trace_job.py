@@ -33,9 +33,10 @@ from probe_trace_values import digest
 if TYPE_CHECKING:
     from probe_inputs import Inputs
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: it bears a seal.
 
 Fact = dict[str, Any]
 
@@ -71,7 +72,7 @@ def write(job: Fact, told: Fact) -> None:
         "what": job["trace"]["what"],
         "rung": job["trace"].get("rung", "own"),
     }
-    probe_files.write_json(path, {**head, **told})
+    probe_files.write_sealed(path, {**head, **told})
 
 
 class Traced:

@@ -20,9 +20,10 @@ from samebits.tokenizing import TokenizerSignal
 from samebits.usage import UsageSignal
 from samebits.words import CellId
 
-FORMAT_VERSION: Literal[1] = 1
+FORMAT_VERSION: Literal[2] = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: it bears a seal.
 
 Origin = Literal["loaded", "derived", "reinitialised", "unwritten", "unexplained"]
 """Where the bytes of a tensor come from.
@@ -273,7 +274,7 @@ class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
     cell: CellId
     run: Literal["a", "b"]
     """The two runs differ only in the pattern that fills unwritten memory."""

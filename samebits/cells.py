@@ -93,9 +93,21 @@ class CellRunner:
         return folder / "a.json", folder / "b.json"
 
     def read(self, paths: tuple[Path, Path]) -> tuple[Capture, Capture]:
-        """Return the captures of a cell that is known to have run; raises CaptureError."""
-        first, second = map(self._capture, paths)
+        """Return the captures of a cell that is known to have run.
+
+        Raises:
+            CaptureError: one is not whole; it is removed, so that the next run makes it anew.
+
+        """
+        first, second = map(self._whole, paths)
         return first, second
+
+    def _whole(self, path: Path) -> Capture:
+        try:
+            return self._capture(path)
+        except CaptureError:
+            path.unlink(missing_ok=True)
+            raise
 
     def _folder(self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack) -> Path:
         prompts = {name: prompt.model_dump() for name, prompt in model.prompts.items()}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from samebits import seal
 from samebits.fingerprint import (
     digest_of,
     digest_of_file,
@@ -15,7 +18,7 @@ from samebits.fingerprint import (
     hashes_of_folder,
 )
 from samebits.ledger import Ledger
-from samebits.patching import write_patched
+from samebits.patching import patched_files, write_patched
 from samebits.record import Record
 
 if TYPE_CHECKING:
@@ -127,18 +130,27 @@ class Checkpoints:
         patches = [self._matrix_folder / patch for patch in model.patch]
         for patch in patches:
             self._ledger.file(patch)
-        of = [digest_of_folder(folder, self._cache), *map(digest_of_file, patches)]
+        given = hashes_of_folder(folder, self._cache)
+        of = [digest_of(given), *map(digest_of_file, patches)]
         out = self._root / f"{model.name}-{digest_of(of)[:12]}"
-        if not out.is_dir():
+        changed = {name: _hash(text) for name, text in patched_files(folder, patches).items()}
+        whole = {name: hash for name, hash in (given | changed).items() if hash}
+        if hashes_of_folder(out, self._cache) != whole:
+            shutil.rmtree(out, ignore_errors=True)
             write_patched(folder, patches, out)
         os.utime(out)  # samebits/pruning.py removes a copy that no run has used for long
         return out
 
 
+def _hash(text: str | None) -> str:
+    """Return the SHA-256 of a file that holds ``text``; '' if it is gone."""
+    return "" if text is None else hashlib.sha256(text.encode()).hexdigest()
+
+
 def read_facts(folder: Path) -> dict[str, Any] | None:
     """Return what a made checkpoint says of itself; None if it is not whole."""
     try:
-        facts = json.loads((folder / "checkpoint.json").read_text("utf-8"))
+        facts = json.loads(seal.read(folder / "checkpoint.json"))
     except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(facts, dict) or not isinstance(facts.get("files", {}), dict):

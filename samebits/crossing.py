@@ -13,9 +13,10 @@ from pydantic import Field
 from samebits.capture import Failure
 from samebits.record import Record
 
-FORMAT_VERSION: Literal[1] = 1
+FORMAT_VERSION: Literal[2] = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: it bears a seal.
 
 CrossingOutcome = Literal[
     "same bits",
@@ -84,7 +85,7 @@ class SavedModel(Record):
     """What a stack left of its ``save_pretrained``; lies in the folder as ``saved.json``."""
 
     format: Literal["samebits-saved"] = "samebits-saved"
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
     model: str
     variant: str
     stack: str
@@ -104,7 +105,7 @@ class CrossingsFile(Record):
     """What one stack makes of one model as each stack saved it."""
 
     format: Literal["samebits-crossings"] = "samebits-crossings"
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
     model: str
     variant: str
     stack: str

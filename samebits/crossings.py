@@ -100,8 +100,12 @@ class Crosser:
 
     async def cross(self, subject: Subject, parties: Sequence[Party]) -> CrossingsReport:
         """Let every party save the model, and every party load each of these."""
-        kept = await asyncio.gather(*(self._save(subject, party) for party in parties))
-        saved = {party.stack.id: found for party, found in zip(parties, kept, strict=True)}
+        saved = await self._saved(subject, parties)
+        if not all(self._kept(subject, party, _ready(saved)) for party in parties):
+            # they are about to be loaded: what is not what its stack saved is saved anew
+            checks = (asyncio.to_thread(_remove_unless_whole, found) for found in saved.values())
+            if not all(await asyncio.gather(*checks)):
+                saved = await self._saved(subject, parties)
         loaded = await asyncio.gather(*(self._load(subject, party, saved) for party in parties))
         return CrossingsReport(
             model=subject.model.name,
@@ -116,6 +120,11 @@ class Crosser:
         unused = [path for path in saved if _is_older(path, oldest)]
         for path in (*self._own, *unused):
             remove(path)
+
+    async def _saved(self, subject: Subject, parties: Sequence[Party]) -> dict[str, Saved]:
+        """Return what each party saved, by its stack."""
+        kept = await asyncio.gather(*(self._save(subject, party) for party in parties))
+        return {party.stack.id: found for party, found in zip(parties, kept, strict=True)}
 
     async def _save(self, subject: Subject, party: Party) -> Saved:
         folder = self._saved_folder(subject, party.stack)
@@ -147,7 +156,7 @@ class Crosser:
     ) -> dict[str, Crossing]:
         """Return what the party makes of what each saver left, by saver."""
         loader = party.stack.id
-        ready = {saver: found for saver, found in saved.items() if found.said.outcome == "saved"}
+        ready = _ready(saved)
         found = {saver: _not_saved(left.said, loader) for saver, left in saved.items()}
         if ready:
             found |= await self._loaded(subject, party, ready)
@@ -158,7 +167,7 @@ class Crosser:
     ) -> dict[str, Crossing]:
         path = self._result(subject, party.stack, ready)
         self._ledger.file(path)
-        if self._is_kept(subject) and (kept := read_record(path, CrossingsFile)) is not None:
+        if (kept := self._kept(subject, party, ready)) is not None:
             return {crossing.saver: crossing for crossing in kept.crossings}
         found = await self._compare(subject, party, ready, path)
         told = {
@@ -177,6 +186,14 @@ class Crosser:
         else:
             self._ledger.unsettle(f"{subject.model.name} crosses to {party.stack.id} anew")
         return told
+
+    def _kept(
+        self, subject: Subject, party: Party, ready: Mapping[str, Saved]
+    ) -> CrossingsFile | None:
+        """Return what an earlier run found; of no saver there is nothing to find."""
+        if not ready or not self._is_kept(subject):
+            return None
+        return read_record(self._result(subject, party.stack, ready), CrossingsFile)
 
     async def _compare(
         self, subject: Subject, party: Party, ready: Mapping[str, Saved], path: Path
@@ -276,6 +293,22 @@ def _read_saved(folder: Path, *, even_if_transient: bool = False) -> Saved | Non
     if said.failure and said.failure.may_be_the_machine and not even_if_transient:
         return None
     return Saved(folder, said, digest_of_file(path))
+
+
+def _ready(saved: Mapping[str, Saved]) -> dict[str, Saved]:
+    """Return what there is to be loaded."""
+    return {saver: found for saver, found in saved.items() if found.said.outcome == "saved"}
+
+
+def _remove_unless_whole(saved: Saved) -> bool:
+    """Return True if every file is what was saved; remove the folder if one is not."""
+    try:
+        whole = all(digest_of_file(saved.folder / n) == h for n, h in saved.said.files.items())
+    except OSError:
+        whole = False
+    if not whole:
+        shutil.rmtree(saved.folder, ignore_errors=True)
+    return whole
 
 
 def _nothing_saved(subject: Subject, stack: Stack, folder: Path, failure: Failure) -> Saved:

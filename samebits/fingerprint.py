@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from samebits import seal
 from samebits.aside import replace
 
 _CHUNK = 1 << 20
@@ -80,7 +81,7 @@ def _cached(path: Path, known: dict[str, str]) -> str:
 
 def _read_cache(cache: Path) -> dict[str, str]:
     try:
-        read = json.loads(cache.read_text("utf-8"))
+        read = json.loads(seal.read(cache))
     except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(read, dict):
@@ -89,4 +90,4 @@ def _read_cache(cache: Path) -> dict[str, str]:
 
 
 def _write_cache(cache: Path, known: dict[str, str]) -> None:
-    replace(cache, json.dumps(known, indent=0), lasting=False)
+    replace(cache, seal.sealed(json.dumps(known, indent=0)), lasting=False)

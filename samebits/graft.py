@@ -11,9 +11,10 @@ from samebits.record import Record
 from samebits.tensor import TensorRef
 from samebits.words import CellId
 
-FORMAT_VERSION: Literal[1] = 1
+FORMAT_VERSION: Literal[2] = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: it bears a seal.
 
 SuspectKind = Literal[
     "config",
@@ -53,7 +54,7 @@ class DonorFile(Record):
     """What the reference leaves for others to be given."""
 
     format: Literal["samebits-donor"] = "samebits-donor"
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
     cell: CellId
     prompt: str
     what: Literal["forward", "decode"]
@@ -112,7 +113,7 @@ class GraftFile(Record):
     """What a patient leaves: the sets that were tried."""
 
     format: Literal["samebits-graft"] = "samebits-graft"
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
     cell: CellId
     prompt: str
     what: Literal["forward", "decode"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, ValidationError
 
+from samebits import seal
 from samebits.aside import replace
 from samebits.capture import AttentionCall
 from samebits.comparison import CellResult
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
     from samebits.plan import PlannedRow
     from samebits.words import CellId
 
-FORMAT_VERSION: Literal[1] = 1
+FORMAT_VERSION: Literal[2] = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: it bears a seal.
 
 CaptureFiles = dict["CellId", tuple["Path", "Path"]]
 """Where both runs of each cell of a row leave their captures."""
@@ -52,7 +54,7 @@ class KeptRow(Record):
     """Everything that the files of one row say, and nothing that depends on another row."""
 
     format: Literal["samebits-row"] = "samebits-row"
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
     files: dict[str, Identity | None] = Field(default_factory=dict)
     """What it was made of, as the files were."""
     reference: str | None
@@ -116,7 +118,7 @@ class KeptRows:
         kept = KeptRow.model_validate(json.loads(text))
         path = self._paths.get(_name(row))
         if path is not None and not self._is_unsettled(row):
-            replace(path, text, lasting=False)
+            replace(path, seal.sealed(text), lasting=False)
         return kept
 
     def _is_unsettled(self, row: PlannedRow) -> bool:
@@ -140,8 +142,8 @@ def _name(row: PlannedRow) -> tuple[str, str]:
 
 
 def _read(path: Path) -> KeptRow | None:
-    """Return a kept row; None if it is missing, torn or of another format."""
+    """Return a kept row; None if it is missing, not whole or of another format."""
     try:
-        return KeptRow.model_validate(json.loads(path.read_text("utf-8")))
+        return KeptRow.model_validate(json.loads(seal.read(path)))
     except (OSError, ValueError, RecursionError, ValidationError):
         return None

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Union
 
-from samebits import cells
+from samebits import cells, seal
 from samebits.capsules.asking import Unasked, Unproved
 from samebits.capsules.judging import Party as CapsuleParty
 from samebits.capsules.maker import Machine, Maker, Wanted
@@ -498,7 +498,7 @@ class Laboratory:
         self.machine = next((machine for machine in machines if machine is not None), None)
         if self.machine is None:
             with contextlib.suppress(OSError, ValueError, RecursionError):
-                read = json.loads(path.read_text("utf-8"))
+                read = json.loads(seal.read(path))
                 self.machine = read if isinstance(read, dict) else None
             if self.machine is not None:
                 return

@@ -11,9 +11,10 @@ from samebits.record import Record
 from samebits.tensor import TensorRef
 from samebits.words import CellId, Signal
 
-FORMAT_VERSION: Literal[1] = 1
+FORMAT_VERSION: Literal[2] = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: it bears a seal.
 
 RungName = Literal["own", "float32", "noise", "float64"]
 """own: the variant's dtype. float32 and float64: every smaller float promoted to it. noise: the
@@ -81,7 +82,7 @@ class LadderFile(Record):
     """What one cell leaves when it climbs the ladder."""
 
     format: Literal["samebits-ladder"] = "samebits-ladder"
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
     cell: CellId
     failure: Failure | None = None
     rungs: dict[RungName, Rung] = Field(default_factory=dict)

@@ -12,6 +12,8 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
+from samebits import seal
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
@@ -66,6 +68,6 @@ def _named_by_receipts(folder: Path, oldest: float) -> Iterator[str]:
     for path in folder.glob("*.json"):
         try:
             if path.stat().st_mtime >= oldest:
-                yield from json.loads(path.read_text("utf-8"))["files"]
+                yield from json.loads(seal.read(path))["files"]
         except (OSError, ValueError, KeyError, TypeError):
             continue

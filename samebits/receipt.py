@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from samebits import seal
 from samebits.aside import replace
 from samebits.environment import PASSED_ON
 from samebits.fingerprint import digest_of, digest_of_file, machine_fingerprint
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 
     from samebits.ledger import Identity, Ledger
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: it bears a seal.
 
 FOLDER = Path(".samebits") / "receipts"
 """Beside matrix.yaml."""
@@ -71,12 +73,12 @@ def answer(arguments: Sequence[str], environ: Mapping[str, str]) -> Answer | Non
         return None
     path = _path(_matrix(arguments), _asked(arguments, environ))
     try:
-        found = _valid(json.loads(path.read_text("utf-8")))
+        found = _valid(json.loads(seal.read(path)))
         if found is not None:
             os.utime(path)  # what it names is in use
         return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None  # none was left, or it is torn
+        return None  # none was left, or it is not whole
 
 
 def remember(
@@ -109,7 +111,7 @@ def remember(
         "lines": said.lines,
     }
     path = _path(matrix[0], _asked(arguments, environ))
-    replace(path, json.dumps(left, separators=(",", ":")), lasting=False)
+    replace(path, seal.sealed(json.dumps(left, separators=(",", ":"))), lasting=False)
 
 
 def _valid(left: dict[str, Any]) -> Answer | None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from samebits import seal
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -25,10 +27,10 @@ R = TypeVar("R", bound=Record)
 
 
 def read_record(path: Path, kind: type[R]) -> R | None:
-    """Return the record that a file holds; None if it is missing, torn or of another format."""
+    """Return the record that a file holds; None if it is missing, not whole or of another format."""
     try:
         if not path.is_file():  # a pipe would never end
             return None
-        return kind.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
+        return kind.model_validate_json(seal.read(path))
+    except (OSError, seal.SealError, ValidationError):
         return None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from samebits import seal
 from samebits.capsule import CapsuleFile
 from samebits.capture import Capture
 from samebits.crossing import CrossingsFile, SavedModel
@@ -44,9 +45,22 @@ _SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
 }
 
 
+_OWN = {"matrix.schema.json", "capsule.schema.json", "report.schema.json"}
+"""Of files that a person writes, or that are published; the others bear a seal."""
+
+_SEAL = {
+    "description": "SHA-256 of every byte of the file before this key, which is the last one.",
+    "type": "string",
+    "pattern": "^[0-9a-f]{64}$",
+}
+
+
 def render() -> dict[str, str]:
     """Return every schema as text, by the name of its file."""
-    return {name: _text(model, title) for name, (model, title) in _SCHEMAS.items()}
+    return {
+        name: _text(model, title, has_seal=name not in _OWN)
+        for name, (model, title) in _SCHEMAS.items()
+    }
 
 
 def write(folder: Path = FOLDER) -> None:
@@ -67,8 +81,11 @@ class _Generator(GenerateJsonSchema):
         return {"anyOf": [number, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
 
 
-def _text(model: type[BaseModel], title: str) -> str:
+def _text(model: type[BaseModel], title: str, *, has_seal: bool) -> str:
     schema = model.model_json_schema(schema_generator=_Generator)
+    if has_seal:
+        schema["properties"] |= {seal.KEY: _SEAL}
+        schema["required"] = [*schema.get("required", ()), seal.KEY]
     schema = {"$schema": _DIALECT, **_tidy(schema), "title": f"samebits: {title}"}
     return json.dumps(_ordered(schema), indent=2, ensure_ascii=False) + "\n"
 

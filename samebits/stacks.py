@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 from uv import find_uv_bin
 
+from samebits import seal
 from samebits.aside import replace
 from samebits.errors import StackError, shown
 from samebits.fingerprint import digest_of, digest_of_file
@@ -45,7 +46,7 @@ class Stack(Record):
     """A stack as it was resolved and built; lies in its environment as ``samebits-stack.json``."""
 
     format: Literal["samebits-stack"] = "samebits-stack"
-    format_version: Literal[1] = 1
+    format_version: Literal[2] = 2
     id: str
     python: str
     """Path of the interpreter."""
@@ -157,7 +158,7 @@ class StackBuilder:
         if self._exclude_newer:
             command += ["--exclude-newer", self._exclude_newer]
         lock = self._uv(command, "\n".join(requirements(spec)), f"stack {spec.id}: no resolution")
-        replace(path, lock)
+        replace(path, seal.sealed_lines(lock))
         self._ledger.file(path)
         return lock
 
@@ -205,7 +206,7 @@ class StackBuilder:
             packages=dict(_PINNED.findall(lock)),
             architectures=_architectures(architectures, what),
         )
-        (aside / _STAMP).write_text(stack.model_dump_json(indent=1), "utf-8")
+        (aside / _STAMP).write_text(seal.sealed(stack.model_dump_json(indent=1)), "utf-8")
         return stack
 
     def _uv(self, command: list[str], text: str, what: str) -> str:
@@ -294,7 +295,7 @@ def _remove_strays(folder: Path) -> None:
 def _kept_lock(path: Path) -> str | None:
     """Return the lock that an earlier run chose; None if there is none, or none that is whole."""
     try:
-        lock = path.read_text("utf-8")
+        lock = seal.opened_lines(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
     return lock if {"torch", "transformers"} <= dict(_PINNED.findall(lock)).keys() else None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import ValidationError
 
+from samebits import seal
 from samebits.aside import replace
 from samebits.capture import FORMAT_VERSION, Capture
 from samebits.errors import CaptureError
@@ -116,8 +117,8 @@ class Store:
             raise CaptureError(msg) from None
 
     def write_json(self, path: Path, text: str) -> None:
-        """Write ``text`` to ``path`` so that a reader sees all of it or nothing."""
-        replace(self.root / path, text)
+        """Write ``text``, an object, to ``path`` so that a reader sees all of it or nothing."""
+        replace(self.root / path, seal.sealed(text))
 
 
 def _expected_bytes(ref: TensorRef, path: Path) -> int:
@@ -156,28 +157,27 @@ def _verify(ref: TensorRef, path: Path, data: NDArray[np.uint8]) -> None:
 
 def _json_object(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(_text(path))
+        return dict(json.loads(seal.opened(_content(path))))
     except FileNotFoundError:
         msg = f"{path} is not there: the probe ended before it wrote it. {AGAIN}"
         raise CaptureError(msg) from None
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror or error}. {AGAIN}"
         raise CaptureError(msg) from None
+    except seal.SealError as error:
+        msg = f"{path} is not what was written ({error}): it is torn or damaged. {AGAIN}"
+        raise CaptureError(msg) from None
     except (ValueError, RecursionError) as error:
         msg = f"{path} is no JSON ({type(error).__name__}: {error}): it is torn. {AGAIN}"
         raise CaptureError(msg) from None
-    if isinstance(data, dict):
-        return data
-    msg = f"{path} is no capture: it holds a JSON {type(data).__name__}, not an object. {AGAIN}"
-    raise CaptureError(msg)
 
 
-def _text(path: Path) -> str:
+def _content(path: Path) -> bytes:
     """Return what a file holds; a model's code may have left a pipe or a device in its place."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
         raise OSError(None, f"it is no file of at most {LARGEST:,} bytes")
-    return path.read_text(encoding="utf-8")
+    return path.read_bytes()
 
 
 def _check_format(path: Path, data: dict[str, Any]) -> None:

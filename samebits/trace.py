@@ -11,9 +11,10 @@ from samebits.record import Record
 from samebits.tensor import TensorRef
 from samebits.words import CellId
 
-FORMAT_VERSION: Literal[1] = 1
+FORMAT_VERSION: Literal[2] = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: it bears a seal.
 
 
 class Value(Record):
@@ -95,7 +96,7 @@ class Trace(Record):
     """One prompt of one cell, operation by operation."""
 
     format: Literal["samebits-trace"] = "samebits-trace"
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
     cell: CellId
     prompt: str
     what: Literal["forward", "decode"]

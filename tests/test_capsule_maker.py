@@ -16,6 +16,7 @@ from samebits.capsules.maker import Machine, Maker, Wanted
 from samebits.capsules.running import Place, Ran
 from samebits.checkpoints import Checkpoint
 from samebits.probing import StackProcess
+from samebits.seal import sealed
 from samebits.store import Store
 
 PACKAGES = {
@@ -49,7 +50,9 @@ class Bench:
         found = {"ref": self.memory.put(values(1, 6, 8, seed=16)).model_dump()}
         if "5.x" in job["script"].rpartition("/")[2] and self.layers(job) >= self.fails_from:
             found = {"error": "KeyError", "message": "'x'\nand more"}
-        Path(job["result"]).write_text(json.dumps({"format": "samebits-capsule-trial"} | found))
+        Path(job["result"]).write_text(
+            sealed(json.dumps({"format": "samebits-capsule-trial"} | found))
+        )
         return ended(job)
 
     def uv(self, command, folder, environment):

@@ -10,8 +10,10 @@ from builders import built_stack, capture, cell_id, model_spec
 from samebits.capture import Failure
 from samebits.cells import RUNS, VALUES_LIMIT, CellRunner, failed
 from samebits.checkpoints import Checkpoint
+from samebits.errors import CaptureError
 from samebits.matrix import Prompt
 from samebits.probing import Ended
+from samebits.seal import sealed
 from samebits.store import Store
 
 CELL = cell_id("4.48")
@@ -41,7 +43,7 @@ class Process:
             left = capture("4.48", run=job["run"], status=self.status)
             if self.failure is not None:
                 left = left.model_copy(update={"failure": self.failure})
-            path.write_text(left.model_dump_json(), "utf-8")
+            path.write_text(sealed(left.model_dump_json()), "utf-8")
         return self.ends
 
 
@@ -219,6 +221,21 @@ def test_a_torn_capture_is_not_used_again(bench):
     bench.observe(process)
     path = Path(process.jobs[1]["capture"]).with_name("b.json")
     path.write_text(path.read_text("utf-8")[:-5], "utf-8")
+    assert bench.runs_again()
+
+
+def test_a_capture_of_a_known_row_that_is_not_whole_is_named_and_removed(bench):
+    process = Process()
+    bench.observe(process)
+    folder = Path(process.jobs[0]["capture"]).parent
+    paths = folder / "a.json", folder / "b.json"
+    reader = CellRunner(bench.root, Store(bench.root), "p", "m")
+    assert [run.run for run in reader.read(paths)] == ["a", "b"]
+    paths[1].write_bytes(paths[1].read_bytes().replace(b"sdpa", b"sdpb", 1))
+    with pytest.raises(CaptureError, match=r"b\.json is not what was written"):
+        reader.read(paths)
+    assert paths[0].exists()
+    assert not paths[1].exists()
     assert bench.runs_again()
 
 

@@ -9,6 +9,7 @@ from builders import built_stack, model_spec
 from samebits.checkpoints import Checkpoint, Checkpoints, builder_of, read_facts
 from samebits.errors import PatchError
 from samebits.matrix import Recipe
+from samebits.seal import sealed
 
 OLD, NEW = built_stack("4.48", "gpt2", "llama"), built_stack("5.0", "gpt2", "llama", "qwen3")
 COMMIT = "0123456789" * 4
@@ -29,7 +30,7 @@ def make(shelf, model, builder, weights=b"weights", facts=None):
     folder.mkdir(parents=True)
     (folder / "model.safetensors").write_bytes(weights)
     facts = {"n_parameters": 12} if facts is None else facts
-    (folder / "checkpoint.json").write_text(json.dumps(facts), "utf-8")
+    (folder / "checkpoint.json").write_text(sealed(json.dumps(facts)), "utf-8")
     return folder
 
 
@@ -153,6 +154,16 @@ def test_a_patched_folder_is_known_by_its_content(shelf, patched, tmp_path):
     assert shelf.given(patched) == found
     (tmp_path / "models" / "code.py").write_text("2\n", "utf-8")
     assert shelf.given(model_spec(path="models")).digest == found.digest
+
+
+def test_a_copy_that_is_not_whole_is_made_anew(shelf, patched):
+    found = shelf.given(patched)
+    code = Path(found.source) / "code.py"
+    for damage in (lambda: code.write_text("3\n"), code.unlink, (code.parent / "more.py").touch):
+        damage()
+        assert shelf.given(patched) == found
+        assert code.read_text() == "2\n"
+        assert [path.name for path in code.parent.iterdir()] == ["code.py"]
 
 
 def test_another_patch_makes_another_copy(shelf, patched, tmp_path):

@@ -252,6 +252,21 @@ def test_a_torn_file_is_no_answer(tmp_path):
     assert again.did() == [("load", "5.0")]
 
 
+def test_a_saved_model_that_is_not_whole_is_saved_anew_before_it_is_loaded(tmp_path):
+    saves = {"4.48": {"outcome": "saved", "files": {"model.safetensors": "weights"}}}
+    first = run(tmp_path, Crossed(saves))
+    (weights,) = tmp_path.glob("saved/s*/model.safetensors")
+    weights.write_text("weightt")
+    again = Crossed(saves)
+    assert run(tmp_path, again) == first  # nobody loads it
+    assert again.jobs == []
+    for path in tmp_path.glob("crossings/llama/*/5.0/*.json"):
+        path.unlink()
+    assert run(tmp_path, again) == first
+    assert again.did() == [("load", "5.0"), ("save", "4.48")]
+    assert weights.read_text() == "weights"
+
+
 @pytest.mark.parametrize("options", [{"fresh": True}, {"digest": None}])
 def test_a_fresh_run_and_an_unpinned_checkpoint_leave_no_folder(tmp_path, options):
     kept = run(tmp_path, Crossed())

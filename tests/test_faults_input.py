@@ -21,6 +21,7 @@ from samebits.checkpoints import Checkpoint, Checkpoints
 from samebits.errors import CaptureError, MatrixError
 from samebits.ladder import LadderFile
 from samebits.record import read_record
+from samebits.seal import sealed
 from samebits.stacks import Stack
 from samebits.store import Store
 from samebits.tensor import TensorRef
@@ -120,7 +121,7 @@ def damages(draw, content):
     return content[:at] + draw(st.binary(min_size=1, max_size=9)) + content[at:]
 
 
-WHOLE = sound(Memory()).model_dump_json().encode()
+WHOLE = sealed(sound(Memory()).model_dump_json()).encode()
 
 
 @settings(max_examples=300, deadline=None)
@@ -184,7 +185,7 @@ def test_a_capture_of_another_cell_is_not_taken_for_it(tmp_path):
         async def run(self, job, started):
             left = capture("4.48", run="a", model="other")
             Path(job["capture"]).parent.mkdir(parents=True, exist_ok=True)
-            Path(job["capture"]).write_text(left.model_dump_json())
+            Path(job["capture"]).write_text(sealed(left.model_dump_json()))
             from samebits.probing import Ended
 
             return Ended(exit=0)
@@ -201,6 +202,14 @@ def test_a_capture_of_another_cell_is_not_taken_for_it(tmp_path):
 # everything below .samebits
 
 
+def flipped(content, at):
+    """Return ``content`` with another bit; the sound report has none of it."""
+    at %= 8 * len(content)
+    return b"".join(
+        (content[: at // 8], bytes([content[at // 8] ^ 1 << at % 8]), content[at // 8 + 1 :])
+    )
+
+
 DAMAGE = {
     "cut": lambda content: content[: len(content) // 2],
     "emptied": lambda content: b"",
@@ -209,6 +218,7 @@ DAMAGE = {
     "deep": lambda content: b"[" * 100_000,
     "list": lambda content: b"[[]]",
     "null": lambda content: b"null",
+    "one bit": lambda content: flipped(content, random.Random(len(content)).randrange(1 << 40)),
 }
 
 

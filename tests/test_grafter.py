@@ -15,6 +15,7 @@ from samebits.grafting.runner import Grafter
 from samebits.probing import Ended
 from samebits.reports import grafts as shown
 from samebits.reports.grafts import graft_in_short
+from samebits.seal import sealed
 from samebits.tensor import tensor_hash
 from samebits.tracing.runner import Party, Subject
 from samebits.words import Verdict
@@ -231,7 +232,7 @@ class Process:
         if answer is not None:
             path = Path(job["graft"]["result"])
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(answer.model_dump_json(), "utf-8")
+            path.write_text(sealed(answer.model_dump_json()), "utf-8")
         return Ended(exit=0)
 
 
@@ -256,7 +257,7 @@ def test_a_donor_runs_first_and_its_file_is_what_the_patient_is_told(tmp_path):
     assert took["graft"]["role"] == "patient"
     kept, left = Path(took["graft"]["donor"]), Path(given["graft"]["result"])
     assert left.name.startswith(f"{kept.stem}.")  # until it is read, what a run left is its own
-    assert kept.read_text("utf-8") == DONOR.model_dump_json()
+    assert kept.read_text("utf-8") == sealed(DONOR.model_dump_json())
     assert not left.exists()
     assert "donor_expected" not in took["graft"]
 

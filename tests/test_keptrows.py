@@ -14,6 +14,7 @@ from samebits.capture import Failure, Signals
 from samebits.laboratory import Laboratory
 from samebits.ledger import Ledger
 from samebits.progress import Plain
+from samebits.seal import opened, sealed
 from samebits.store import Store
 from samebits.words import CellId
 
@@ -86,7 +87,7 @@ class Place:
             out = Path(job["out"])
             out.mkdir(parents=True)
             (out / "model.safetensors").write_text(json.dumps(job["recipe"], sort_keys=True))
-            (out / "checkpoint.json").write_text('{"n_parameters": 12}')
+            (out / "checkpoint.json").write_text(sealed('{"n_parameters": 12}'))
         if job["kind"] == "cell":
             self.observe(job)
         return ended(job)
@@ -101,7 +102,7 @@ class Place:
             left = left.model_copy(update=told)
         path = Path(job["capture"])
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(left.model_dump_json())
+        path.write_text(sealed(left.model_dump_json()))
 
     def run(self, **options):
         for counted in (self.compared, self.read, self.jobs):
@@ -223,7 +224,8 @@ def test_a_kept_row_that_cannot_be_used_is_compared(place, monkeypatch, what):
         if what == "torn":
             path.write_text(text[: len(text) // 2])
         if what == "format":
-            path.write_text(json.dumps(json.loads(text) | {"format_version": 0}))
+            told = json.loads(opened(text.encode())) | {"format_version": 0}
+            path.write_text(sealed(json.dumps(told)))
     assert place.run() == first
     assert place.rows == ALL
 

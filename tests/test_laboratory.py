@@ -13,6 +13,7 @@ from samebits.errors import StackError
 from samebits.laboratory import Laboratory
 from samebits.matrix import Matrix, Recipe, Rule
 from samebits.plan import Selection, plan
+from samebits.seal import sealed
 from samebits.store import Store
 from samebits.words import CellId
 
@@ -56,13 +57,13 @@ def probe(job):
         out = Path(job["out"])
         out.mkdir(parents=True)
         (out / "model.safetensors").write_text(json.dumps(job["recipe"], sort_keys=True))
-        (out / "checkpoint.json").write_text('{"n_parameters": 12}')
+        (out / "checkpoint.json").write_text(sealed('{"n_parameters": 12}'))
         return ended(job)
     cell = CellId.model_validate(job["cell"])
     left = capture(cell.stack, run=job["run"], model=cell.model).model_copy(update={"cell": cell})
     path = Path(job["capture"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(left.model_dump_json())
+    path.write_text(sealed(left.model_dump_json()))
     return ended(job)
 
 

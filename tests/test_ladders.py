@@ -13,6 +13,7 @@ from samebits.laddering.asking import Ask
 from samebits.ladders import Climber
 from samebits.matrix import Prompt
 from samebits.probing import Ended
+from samebits.seal import sealed
 
 CELL = cell_id("4.48")
 CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
@@ -33,7 +34,7 @@ class Process:
         path = Path(job["ladder"]["result"])
         path.parent.mkdir(parents=True, exist_ok=True)
         if self.ended is None:
-            path.write_text(self.left.model_dump_json(), "utf-8")
+            path.write_text(sealed(self.left.model_dump_json()), "utf-8")
         return self.ended or Ended(exit=0)
 
 

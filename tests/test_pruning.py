@@ -6,6 +6,7 @@ import os
 import pytest
 
 from samebits.pruning import UNUSED, prune
+from samebits.seal import sealed
 
 NOW = 2_000_000_000.0
 OLD, YOUNG = NOW - UNUSED - 60, NOW - UNUSED + 60
@@ -56,11 +57,11 @@ def test_what_this_run_goes_by_stays_with_its_log(root):
 @pytest.mark.parametrize(("when", "stays"), [(YOUNG, True), (OLD, False)], ids=["young", "old"])
 def test_what_a_receipt_of_the_week_names_stays(root, when, stays):
     told = {"files": {str(root / "traces/m/v/s/a.json"): [0, 0, 0, 0]}}
-    put(root, "receipts/r.json", when, json.dumps(told))
+    put(root, "receipts/r.json", when, sealed(json.dumps(told)))
     assert ("traces/m/v/s/a.json" not in gone(root)) == stays
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", "{}", '{"files": 3}'])
+@pytest.mark.parametrize("text", ["", "[]", "3", "{}", sealed("{}"), sealed('{"files": 3}')])
 def test_a_torn_receipt_names_nothing(root, text):
     put(root, "receipts/r.json", YOUNG, text)
     assert gone(root) == sorted(STALE)

@@ -12,6 +12,7 @@ from sample_report import STACKS, sample_report
 
 from samebits import cli, receipt
 from samebits.receipt import answer
+from samebits.seal import opened, sealed
 
 ROOT = Path(__file__).parent.parent
 MATRIX = 'stacks: ["4.48", "5.x"]\nmodels: {llama: {build: llama}}\n'
@@ -193,15 +194,17 @@ def test_an_option_that_receipts_do_not_know_leaves_none(run, folder, monkeypatc
 def test_a_torn_receipt_is_none(run, folder, text):
     matrix()
     (left,) = (folder / receipt.FOLDER).iterdir()
-    left.write_text(text)
-    assert answer(["matrix"], ENVIRON) is None
+    for content in (text, *([sealed(text)] if text.endswith("}") else [])):
+        left.write_text(content)
+        assert answer(["matrix"], ENVIRON) is None
 
 
 def test_a_receipt_of_another_format_is_none(run, folder):
     matrix()
     (left,) = (folder / receipt.FOLDER).iterdir()
-    told = json.loads(left.read_text()) | {"format_version": receipt.FORMAT_VERSION + 1}
-    left.write_text(json.dumps(told))
+    told = json.loads(opened(left.read_bytes()))
+    assert answer(["matrix"], ENVIRON) is not None
+    left.write_text(sealed(json.dumps(told | {"format_version": receipt.FORMAT_VERSION + 1})))
     assert answer(["matrix"], ENVIRON) is None
 
 

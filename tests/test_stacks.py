@@ -13,6 +13,8 @@ from builders import built_stack, stack_spec
 
 from samebits import stacks
 from samebits.errors import StackError
+from samebits.record import read_record
+from samebits.seal import sealed, sealed_lines
 from samebits.stacks import Stack, StackBuilder, release_pattern, requirements, uv_environment
 
 LOCK = "numpy==2.3.1\ntorch==2.13.0\ntransformers==4.48.3\n"
@@ -207,12 +209,13 @@ def test_a_torn_folder_is_built_again(tmp_path, uv, damage):
     elif damage == "no interpreter":
         Path(stack.python).unlink()
     else:
-        stamp.write_text(stack.model_copy(update={"id": "5.0"}).model_dump_json(), "utf-8")
+        other = stack.model_copy(update={"id": "5.0"})
+        stamp.write_text(sealed(other.model_dump_json()), "utf-8")
     uv.calls.clear()
     assert builder(tmp_path, uv).build(SPEC) == stack
     assert uv.names == ["venv", "sync", "architectures"]
     assert Path(stack.python).is_file()
-    assert Stack.model_validate_json(stamp.read_text("utf-8")) == stack
+    assert read_record(stamp, Stack) == stack
 
 
 def test_a_lost_race_is_no_error_and_leaves_nothing_aside(tmp_path, uv):
@@ -250,8 +253,8 @@ def test_probes_are_identified_by_their_source(tmp_path):
 
 @pytest.mark.parametrize(
     "left",
-    [b"", b"numpy==2", b"\xff\xfe", b"torch==2.13.0\n"],
-    ids=["empty", "cut", "binary", "part"],
+    [b"", b"numpy==2", b"\xff\xfe", sealed_lines("torch==2.13.0\n").encode(), LOCK.encode()],
+    ids=["empty", "cut", "binary", "part", "no seal"],
 )
 def test_a_lock_that_is_not_whole_is_resolved_anew(tmp_path, uv, left):
     builder(tmp_path, uv).build(SPEC)
@@ -259,7 +262,7 @@ def test_a_lock_that_is_not_whole_is_resolved_anew(tmp_path, uv, left):
     lock.write_bytes(left)
     assert builder(tmp_path, uv).resolve(SPEC) == LOCK
     assert uv.names.count("compile") == 2
-    assert lock.read_text() == LOCK
+    assert lock.read_text() == sealed_lines(LOCK)
 
 
 @pytest.mark.parametrize("left", [b"", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"id": "4.48"}'])

@@ -21,6 +21,7 @@ from pathlib import Path
 
 PROBES = Path(__file__).parents[2] / "probes"
 sys.path.insert(0, str(PROBES))
+import probe_files
 import probe_stack
 
 FACTS = {
@@ -231,13 +232,13 @@ def perform(job):
 def build(job):
     files = {"model.safetensors": json.dumps(job["recipe"], sort_keys=True)}
     hashes = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
-    said = json.dumps({"n_parameters": 12, "files": hashes})
+    said = probe_files.sealed({"n_parameters": 12, "files": hashes}).decode()
     fill(job["out"], files | {"checkpoint.json": said})
 
 
 def save(job):
     said = {"model": job["name"], "variant": job["variant_name"], "stack": job["stack"]}
-    fill(job["out"], {"saved.json": json.dumps(said | {"outcome": "saved"})})
+    fill(job["out"], {"saved.json": probe_files.sealed(said | {"outcome": "saved"}).decode()})
 
 
 def load(job):
@@ -275,7 +276,7 @@ def leave(job):
 
 
 def write(path, value):
-    write_bytes(Path(path), json.dumps(value).encode())
+    write_bytes(Path(path), probe_files.sealed(value))
 
 
 def write_bytes(path, content):
