@@ -180,3 +180,5 @@ class Report(Record):
     exit_code: int
     reasons: tuple[str, ...] = ()
     """Why the exit code is not 0, one line each."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """Every file that was written with report.md and report.json: path beside them -> SHA-256."""

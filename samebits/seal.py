@@ -49,7 +49,7 @@ def opened(content: bytes) -> bytes:
     if hashlib.sha256(body).hexdigest().encode() != seal[len(_BEGIN) : -len(_END)]:
         msg = "its seal is that of other bytes"
         raise SealError(msg)
-    return b"".join((body if body == b"{" else body[:-1], b"}"))
+    return b"".join((body[:-1] if len(body) > 1 else body, b"}"))  # its comma, or it is empty
 
 
 def read(path: Path) -> bytes:

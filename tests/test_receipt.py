@@ -102,7 +102,6 @@ STALE = {
     "the matrix is gone": lambda f: (f / "matrix.yaml").unlink(),
     "a page was edited": lambda f: page(f).write_text("mine"),
     "a page was deleted": lambda f: page(f).unlink(),
-    "a page of another run": lambda f: (page(f).parent / "other.md").write_text("other"),
     "the report was edited": lambda f: rewrite(f / "reports/latest/report.md"),
     "report.json is gone": lambda f: (f / "reports/latest/report.json").unlink(),
     "a lock was edited": lambda f: rewrite(f / "reports/latest/locks/4.48.txt"),
@@ -188,6 +187,12 @@ def test_an_option_that_receipts_do_not_know_leaves_none(run, folder, monkeypatc
     monkeypatch.setattr(receipt, "OPTIONS", receipt.OPTIONS - {"causes"})
     matrix("--causes")
     assert not (folder / receipt.FOLDER).exists()
+
+
+def test_a_page_of_the_user_beside_it_changes_nothing(run, folder):
+    matrix()
+    (page(folder).parent / "mine.md").write_text("mine")
+    assert answer(["matrix"], ENVIRON) is not None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"format": "x"}'])

@@ -1,4 +1,5 @@
 import difflib
+import hashlib
 import json
 import os
 import posixpath
@@ -408,9 +409,52 @@ def test_write_puts_everything_in_its_place(tmp_path):
 
 def test_write_removes_the_pages_of_other_runs_alone(tmp_path):
     write.write(sample_report(), tmp_path, {})
-    (tmp_path / "models" / "mine.txt").write_text("kept")
     write.write(only_rows("gemma2"), tmp_path, {})
-    assert sorted(p.name for p in (tmp_path / "models").iterdir()) == ["gemma2.md", "mine.txt"]
+    assert [p.name for p in (tmp_path / "models").iterdir()] == ["gemma2.md"]
+
+
+def test_write_removes_nothing_that_is_not_of_an_earlier_report(tmp_path):
+    """A folder of the user's own may have the name of one of ours, and its files any name."""
+    for name in ("models/mine.md", "models/mine.txt", "around-the-model.md", "repro/a/b.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    written = write.write(only_rows("gemma2"), tmp_path, {"repro/c@5.x/d.py": b"x"})
+    edited = tmp_path / "models" / "gemma2.md"
+    edited.write_text("edited")
+    write.write(only_rows("falcon"), tmp_path, {})
+    assert all(path.read_text() == "mine" for path in before)
+    assert edited.read_text() == "edited"
+    assert not (tmp_path / "repro" / "c@5.x").exists()
+    assert (tmp_path / "repro" / "a" / "b.py").exists()
+    assert written.json.exists()
+
+
+@pytest.mark.parametrize("name", ["../mine.txt", "/mine.txt", "link/mine.txt", "models", "gone.md"])
+def test_write_believes_no_list_that_leads_elsewhere(tmp_path, name):
+    folder, mine = tmp_path / "report", tmp_path / "mine.txt"
+    mine.write_text("mine")
+    write.write(only_rows("gemma2"), folder, {})
+    (folder / "link").symlink_to(tmp_path)
+    digest = hashlib.sha256(b"mine").hexdigest()
+    listed = str(mine) if name.startswith("/") else name
+    (folder / "report.json").write_text(json.dumps({"files": {listed: digest}}))
+    write.write(only_rows("gemma2"), folder, {})
+    assert mine.read_text() == "mine"
+    assert (folder / "models" / "gemma2.md").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "3", "{}", '{"files": 3}', "[" * 100_000],
+    ids=lambda text: text[:9] or "empty",
+)
+def test_write_removes_nothing_where_it_cannot_read_what_was_left(tmp_path, text):
+    write.write(sample_report(), tmp_path, {})
+    before = {path.name for path in (tmp_path / "models").iterdir()}
+    (tmp_path / "report.json").write_text(text)
+    write.write(only_rows("gemma2"), tmp_path, {})
+    assert {path.name for path in (tmp_path / "models").iterdir()} == before
 
 
 def test_write_puts_capsules_beside_the_report_and_removes_those_of_other_runs(tmp_path):

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.aside import write_aside
 from samebits.reports import machine, markdown
-from samebits.reports.names import CAPSULES, PAGES
-from samebits.reports.usage import PAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from samebits.document import Report
@@ -35,15 +34,22 @@ def write(report: Report, folder: Path, beside: Mapping[str, str | bytes]) -> Wr
     ``beside`` is the content of every lock file, and of every file of a capsule, by its path
     relative to ``folder``, as in :attr:`samebits.document.StackReport.lock`. Nothing is renamed
     into place before everything is written aside, so an error leaves the report of the run before.
-    Last of all the pages and the capsules are removed that this report does not have.
+    What an earlier report left and this one does not have is removed, and nothing else is: its
+    report.json, which is replaced last, says what that is.
     """
     paths = folder / markdown.REPORT, folder / "report.json"
     contents: dict[str, str | bytes] = {**beside, **markdown.render(report)}
     files = {_inside(folder, name): content for name, content in contents.items()}
-    files[paths[1]] = machine.render(report)
-    _replace_all(files)
-    _remove_other_pages([folder / PAGE, *(folder / PAGES).glob("*.md")], files)
-    _remove_other_files(folder / CAPSULES, files)
+    # report.md is in every report, and its digest tells when it was written
+    told = {n: _digest(content) for n, content in contents.items() if n != markdown.REPORT}
+    files[paths[1]] = machine.render(report.model_copy(update={"files": told}))
+    with _aside(files) as aside:
+        for path in files.keys() - {paths[1]}:
+            aside[path].replace(path)
+        _remove_what_was_left(folder, paths[1], files)
+        aside[paths[1]].replace(paths[1])
+    for parent in {path.parent for path in files}:
+        _sync_folder(parent)
     return Written(*paths, {path: _digest(content) for path, content in files.items()})
 
 
@@ -51,25 +57,31 @@ def _digest(content: str | bytes) -> str:
     return sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
-def _remove_other_pages(pages: Iterable[Path], files: Collection[Path]) -> None:
-    """Remove pages of earlier runs, which would read as if they were of this one."""
-    for path in pages:
-        if path not in files:
-            path.unlink(missing_ok=True)
+def _remove_what_was_left(folder: Path, report: Path, files: Collection[Path]) -> None:
+    """Remove what an earlier report wrote, unless it is written anew or has been edited since.
 
-
-def _remove_other_files(folder: Path, files: Collection[Path]) -> None:
-    """Remove files of earlier capsules, and the folders that this leaves empty."""
-    if folder.is_symlink():
-        return  # what it leads to is not ours
-    for path in sorted(folder.rglob("*"), reverse=True):  # what is inside a folder comes first
-        if path.is_symlink() or not path.is_dir():
-            if path not in files:
+    A page that stays would read as if it were of this run.
+    """
+    whole = folder.resolve()
+    for name, digest in _earlier(report).items():
+        path = folder / name
+        if path in files or not path.resolve().is_relative_to(whole):
+            continue  # what a link leads to is not ours
+        with suppress(OSError):  # it is gone, or no file
+            if _digest(path.read_bytes()) == digest:
                 path.unlink()
-        elif not any(path.iterdir()):
-            path.rmdir()
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
+        for parent in path.relative_to(folder).parents[:-1]:
+            with suppress(OSError):  # something is left in it
+                (folder / parent).rmdir()
+
+
+def _earlier(report: Path) -> dict[str, str]:
+    """Return the files of the report of before, with their digests; none if it cannot be read."""
+    try:
+        files = json.loads(report.read_bytes())["files"]
+        return {name: str(digest) for name, digest in files.items()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return {}
 
 
 def _inside(folder: Path, name: str) -> Path:
@@ -80,16 +92,15 @@ def _inside(folder: Path, name: str) -> Path:
     return folder / path
 
 
-def _replace_all(files: Mapping[Path, str | bytes]) -> None:
+@contextmanager
+def _aside(files: Mapping[Path, str | bytes]) -> Iterator[dict[Path, Path]]:
+    """Write every file aside, and give where; what is not renamed by then goes at the end."""
     with ExitStack() as cleanup:
         aside = {}
         for path, content in files.items():
             aside[path] = write_aside(path, content)
             cleanup.callback(aside[path].unlink, missing_ok=True)
-        for path, temporary in aside.items():
-            temporary.replace(path)
-    for folder in {path.parent for path in files}:
-        _sync_folder(folder)
+        yield aside
 
 
 def _sync_folder(folder: Path) -> None:
