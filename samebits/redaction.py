@@ -61,7 +61,8 @@ class Redaction:
         # a secret may be escaped in JSON, a text that holds none is the same in both
         written = record.model_dump_json(ensure_ascii=False)
         escaped = any(json.dumps(text, ensure_ascii=False)[1:-1] != text for text in self._names)
-        if not escaped and not self._pattern.search(written):
+        # looking for each is many times as fast as the pattern, and hardly ever finds one
+        if not escaped and not any(text in written for text in self._names):
             return record
         changed = self._value(record)
         assert isinstance(changed, type(record))

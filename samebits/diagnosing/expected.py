@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Literal
 
 from samebits.document import ExpectedReport
@@ -134,8 +134,8 @@ class _Entry:
         rule = self.rule
         return (
             _matches(cell.model, rule.model)
-            and _matches(str(cell.variant), rule.variant)
             and _matches(cell.stack, rule.stack)
+            and _matches(str(cell.variant), rule.variant)
         )
 
 
@@ -146,7 +146,7 @@ def _is_of(item: Item, cell: CellId) -> bool:
 def _covering(result: CellResult, entries: Iterable[_Entry]) -> list[_Entry]:
     """Return the entries that cover a cell together; none if they leave a signal over."""
     found = [entry for entry in entries if entry.occurs_in(result)]
-    patterns = [pattern for entry in found for pattern in entry.rule.signal]
+    patterns = tuple(pattern for entry in found for pattern in entry.rule.signal)
     return found if all(_matches(signal, patterns) for signal in _at_issue(result)) else []
 
 
@@ -171,7 +171,9 @@ def _applied(result: CellResult, entries: list[_Entry], fixed: set[CellId]) -> C
     return result
 
 
-def _matches(name: str, patterns: Iterable[str]) -> bool:
+@cache
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Return True if one fits; kept, as every entry is asked about every cell several times."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
+from functools import lru_cache
 from typing import TYPE_CHECKING, LiteralString
 
 if TYPE_CHECKING:
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
 
 WIDEST = 100
 """Characters after which a text inside a line is shortened in its middle."""
+
+
+REMEMBERED = 1 << 14
+"""Texts whose markdown is kept: a report says the same names and figures thousands of times."""
 
 
 class Markdown(str):
@@ -49,7 +54,7 @@ def visible(text: str) -> str:
     This covers control characters, ANSI codes, direction overrides, unusual spaces and lone
     surrogates. A combining mark in front has nothing of its own text to sit on, so it too.
     """
-    shown = "".join(map(_visible_character, text))
+    shown = text if text.isprintable() else "".join(map(_visible_character, text))
     if shown and unicodedata.category(shown[0]).startswith("M"):
         return _written_out(shown[0]) + shown[1:]
     return shown
@@ -89,6 +94,7 @@ def brief(text: str, limit: int) -> str:
     return f"{clip(said, limit - len(figures) - 2)}: {figures}"
 
 
+@lru_cache(REMEMBERED)
 def prose(text: str, limit: int = 1000) -> Markdown:
     """Return ``text`` as running text on one line, wherever in the line it will stand.
 
@@ -103,6 +109,7 @@ def prose(text: str, limit: int = 1000) -> Markdown:
     return Markdown(_HASH_AT_END.sub(r"\#", shown))
 
 
+@lru_cache(REMEMBERED)
 def code(text: str, limit: int = WIDEST) -> Markdown:
     """Return ``text`` as a code span that it cannot leave."""
     shown = shorten(visible(text), limit)
