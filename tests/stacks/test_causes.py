@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from samebits import seal
 from samebits.store import Store
 from samebits.trace import Trace
 from samebits.tracing import blame
@@ -54,7 +55,7 @@ class Bench:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         command = [self.python, str(script), str(PROBES), str(asked)]
         subprocess.run(command, check=True, env=environment, capture_output=True)
-        return [Trace.model_validate_json(Path(o["result"]).read_text()) for o in told]
+        return [Trace.model_validate_json(seal.read(Path(o["result"]))) for o in told]
 
 
 @pytest.fixture(scope="module", params=["4.48", "5.x"])

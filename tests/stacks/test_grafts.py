@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from samebits import seal
 from samebits.environment import probe_environment
 from samebits.graft import DonorFile, GraftFile
 from samebits.grafting import judge
@@ -38,11 +39,11 @@ def grafts(request, stacks, tmp_path_factory):
     command = [stacks[request.param].python, script, str(PROBES), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stderr
-    healthy = GraftFile.model_validate_json((folder / "none.json").read_text())
+    healthy = GraftFile.model_validate_json(seal.read(folder / "none.json"))
     found = {"none": healthy.mismatch}
     for name in FOUND:
-        donor = DonorFile.model_validate_json((folder / f"{name}.donor.json").read_text())
-        patient = GraftFile.model_validate_json((folder / f"{name}.json").read_text())
+        donor = DonorFile.model_validate_json(seal.read(folder / f"{name}.donor.json"))
+        patient = GraftFile.model_validate_json(seal.read(folder / f"{name}.json"))
         assert not donor.failure, donor.failure
         assert not donor.mismatch
         assert not patient.failure, patient.failure

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from samebits import config
+from samebits import config, seal
 from samebits.capture import Capture
 from samebits.environment import probe_environment
 from samebits.plan import Selection
@@ -65,7 +65,7 @@ def jobs(folder, found):
     matrix = config.load(folder / "matrix.yaml")
     sources = {}
     for path in sorted(folder.glob(".samebits/captures/*/float32-default/4.48/*/a.json")):
-        capture = Capture.model_validate_json(path.read_text())
+        capture = Capture.model_validate_json(seal.read(path))
         name = capture.cell.model
         (checkpoint,) = folder.glob(f".samebits/checkpoints/{name}-{'?' * 12}")
         prompts = {
