@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bench.took import run
+from samebits.reports.sharing import put_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,8 +67,7 @@ class Place:
     def report(self) -> dict[str, Any]:
         """Return report.json of the last run."""
         path = self.folder / "reports" / "latest" / "report.json"
-        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
-        return found
+        return put_in(json.loads(path.read_text("utf-8")))
 
     def counted(self) -> dict[str, tuple[int, float]]:
         """Return kind of call -> number and CPU seconds, as bench/counted/probe_stack.py told."""

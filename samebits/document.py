@@ -17,11 +17,12 @@ from samebits.tokenizing import TokenizerSignal
 from samebits.usage import UsageSignal
 from samebits.words import Verdict
 
-SCHEMA_VERSION: Literal[2] = 2
+SCHEMA_VERSION: Literal[3] = 3
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
 #    have no extremes, and identical ones no hashes.
+# 3: what stands in many places is in ``shared``, and is referred to; the files that were written.
 
 
 class StackReport(Record):
@@ -153,7 +154,7 @@ class Spent(Record):
 class Report(Record):
     """Everything that a run found."""
 
-    schema_version: Literal[2] = SCHEMA_VERSION
+    schema_version: Literal[3] = SCHEMA_VERSION
     samebits: str
     """Version of samebits."""
     matrix: str

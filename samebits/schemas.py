@@ -21,6 +21,7 @@ from samebits.graft import DonorFile, GraftFile
 from samebits.keptrows import KeptRow
 from samebits.ladder import LadderFile
 from samebits.matrixfile import MatrixFile
+from samebits.reports.sharing import REFERENCE, WHERE
 from samebits.trace import Trace
 
 if TYPE_CHECKING:
@@ -86,8 +87,48 @@ def _text(model: type[BaseModel], title: str, *, has_seal: bool) -> str:
     if has_seal:
         schema["properties"] |= {seal.KEY: _SEAL}
         schema["required"] = [*schema.get("required", ()), seal.KEY]
+    if model is Report:
+        _may_refer(schema)
     schema = {"$schema": _DIALECT, **_tidy(schema), "title": f"samebits: {title}"}
     return json.dumps(_ordered(schema), indent=2, ensure_ascii=False) + "\n"
+
+
+_SHARED = {
+    "description": "Stands for what lies there: a JSON Reference.",
+    "type": "object",
+    "properties": {REFERENCE: {"type": "string", "pattern": f"^{WHERE}[0-9]+$"}},
+    "required": [REFERENCE],
+    "additionalProperties": False,
+}
+
+
+def _may_refer(schema: dict[str, Any]) -> None:
+    """Say that a reference may stand for any object, list or text inside, and where they lead."""
+    for form in (schema, *schema["$defs"].values()):
+        for part in (form.get("properties", {}), form):
+            for key, inner in list(part.items()):
+                if part is not form or key in ("items", "additionalProperties"):
+                    part[key] = _or_shared(inner)
+    schema["$defs"]["Shared"] = _SHARED
+    said = "What stands in several places of the file; an entry may refer to those before it."
+    schema["properties"]["shared"] = {"description": said, "type": "array", "default": []}
+
+
+def _or_shared(part: Any) -> Any:  # noqa: ANN401  any JSON
+    """Return a schema that a reference fits, too, and so at every depth of it."""
+    if not isinstance(part, dict):
+        return part
+    part = dict(part)
+    for key in ("items", "additionalProperties"):
+        if key in part:
+            part[key] = _or_shared(part[key])
+    for key in ("prefixItems", "anyOf"):
+        if key in part:
+            part[key] = [_or_shared(inner) for inner in part[key]]
+    if part.get("type") not in ("object", "array", "string") and "$ref" not in part:
+        return part
+    told = {key: part.pop(key) for key in ("description", "default") if key in part}
+    return told | {"anyOf": [part, {"$ref": "#/$defs/Shared"}]}
 
 
 def _tidy(part: Any) -> Any:  # noqa: ANN401  # any JSON

@@ -26,8 +26,8 @@ from samebits.comparison import (
     ItemComparison,
     SignalComparison,
 )
-from samebits.document import ExpectedReport, Report, StackReport
-from samebits.reports import machine, markdown, write
+from samebits.document import ExpectedReport, StackReport
+from samebits.reports import machine, markdown, sharing, write
 from samebits.reports.outcomes import since, troubles
 from samebits.reports.overview import headline
 from samebits.reports.tensors import growth_line
@@ -375,7 +375,7 @@ def test_summary_shows_no_control_character():
 
 
 def test_report_json_reads_back():
-    assert Report.model_validate_json(machine.render(sample_report())) == sample_report()
+    assert machine.read(machine.render(sample_report())) == sample_report()
 
 
 def test_report_json_writes_what_json_has_no_number_for_as_text():
@@ -717,11 +717,17 @@ def test_what_needs_attention_is_short_and_keeps_its_figures():
 def test_report_json_leaves_out_defaults_and_fits_its_schema():
     text = machine.render(sample_report())
     found = json.loads(text)
-    assert found["schema_version"] == 2
+    assert found["schema_version"] == 3
     assert "expected" not in found["rows"][0]["cells"][0]
     assert "null" not in json.dumps(found["stacks"])
     schema = json.loads((SCHEMAS / "report.schema.json").read_text("utf-8"))
     jsonschema.validate(found, schema)
+    assert found["shared"]
+    assert "$ref" in json.dumps(found["rows"])
+    jsonschema.validate(sharing.put_in(found), schema)
+    for wrong in ({"$ref": "#/rows/0"}, {"$ref": "#/shared/0", "more": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(found | {"stacks": wrong}, schema)
 
 
 def test_report_json_has_a_line_for_each_cell():

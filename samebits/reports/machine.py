@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from samebits.document import Report
+from samebits.document import Report
+from samebits.reports.sharing import put_in, share
 
 NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """What stands for the numbers that JSON does not have; pydantic reads it back."""
@@ -20,16 +18,22 @@ def render(report: Report) -> str:
     """Return report.json, fields in the order of the records.
 
     A field that holds its default is left out: the schema says which that is. The format's
-    version never is, because a reader needs it before the schema.
+    version never is, because a reader needs it before the schema. What stands in many places is
+    in ``shared``, and references to it stand there: see :mod:`samebits.reports.sharing`.
     """
-    found = report.model_dump(mode="json", exclude_defaults=True)
-    told = {"schema_version": report.schema_version} | found
+    found, shared = share(report.model_dump(mode="json", exclude_defaults=True))
+    told = {"schema_version": report.schema_version} | found | {"shared": shared}
     try:
         text = _text(told, OPENED)
         text.encode()
     except ValueError:  # a number or a character that JSON does not have: rare, and slow to look for
         text = _text(_writable(told), OPENED)
     return f"{text}\n"
+
+
+def read(text: str | bytes) -> Report:
+    """Return the report that report.json holds."""
+    return Report.model_validate(put_in(json.loads(text)))
 
 
 def _text(value: object, opened: int, indent: str = "") -> str:
