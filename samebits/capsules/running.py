@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Event
 from typing import NamedTuple
 
 from uv import find_uv_bin
@@ -45,10 +49,18 @@ def without_folders(text: str) -> str:
     return re.sub(r"(?<![\w:/])/(?:[^\s/'\":,()]+/)+([^\s/'\":,()]+)", r"…/\1", text)
 
 
-def run_command(command: list[str], folder: Path, environment: Mapping[str, str]) -> Ran:
-    """Run a command in a folder to its end; the only place where a capsule starts a process."""
-    try:
-        done = subprocess.run(
+class Commands:
+    """Runs commands to their ends; the only place where a capsule starts a process."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[str]] = set()
+        self._ended = Event()
+
+    def __call__(self, command: list[str], folder: Path, environment: Mapping[str, str]) -> Ran:
+        """Run one in a folder and an environment."""
+        if self._ended.is_set():
+            return Ran(-1, "the run was ended")
+        with subprocess.Popen(
             command,
             cwd=folder,
             env=dict(environment),
@@ -57,12 +69,34 @@ def run_command(command: list[str], folder: Path, environment: Mapping[str, str]
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=_TIMEOUT,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return Ran(-1, f"it did not end in {_TIMEOUT:.0f} s")
-    return Ran(done.returncode, done.stdout)
+            start_new_session=True,  # uv starts Python, and both are to end
+        ) as process:
+            self._running.add(process)
+            if self._ended.is_set():  # meanwhile
+                _kill(process)
+            try:
+                said, _ = process.communicate(timeout=_TIMEOUT)
+            except subprocess.TimeoutExpired:
+                _kill(process)
+                return Ran(-1, f"it did not end in {_TIMEOUT:.0f} s")
+            finally:
+                self._running.discard(process)
+        return Ran(process.returncode, said)
+
+    def end(self) -> None:
+        """End those that run and begin no other: a Ctrl-C must not wait for minutes."""
+        self._ended.set()
+        for process in list(self._running):
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """End a command with all that it started."""
+    if not hasattr(os, "killpg"):
+        process.kill()
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 class Place:
@@ -73,9 +107,10 @@ class Place:
     the folder and those environments, which uv would keep for ever.
     """
 
-    def __init__(self, environ: Mapping[str, str], run: Run = run_command) -> None:
+    def __init__(self, environ: Mapping[str, str], run: Run | None = None) -> None:
         self._environ = environ
-        self._command = run
+        self._commands = Commands()
+        self._command = run or self._commands
         self._root = Path(tempfile.mkdtemp(prefix="samebits-capsule-")).resolve()
         self._made: set[Path] = set()
 
@@ -92,7 +127,8 @@ class Place:
         return {script: self._run(script, copy, environment) for script in scripts}
 
     def close(self) -> None:
-        """Remove everything that the scripts left."""
+        """End what runs, and remove everything that the scripts left."""
+        self._commands.end()
         for path in (self._root, *self._made):
             shutil.rmtree(path, ignore_errors=True)
 
