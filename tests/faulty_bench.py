@@ -9,6 +9,8 @@ from pathlib import Path
 
 from builders import Memory, forward, layers, sound, values
 
+from samebits.reports.sharing import put_in
+
 STACKS = ("4.48", "5.0")
 PROGRAM = Path(__file__).parent / "faulty" / "host.py"
 TIMES = {"seconds", "spent", "started"}
@@ -72,7 +74,7 @@ class Bench:
 
     @property
     def report(self):
-        return json.loads((self.folder / "report" / "report.json").read_text())
+        return put_in(json.loads((self.folder / "report" / "report.json").read_text()))
 
     @property
     def without_times(self):

@@ -20,7 +20,8 @@ import time
 from pathlib import Path
 
 PROBES = Path(__file__).parents[2] / "probes"
-sys.path.insert(0, str(PROBES))
+sys.path[:0] = [str(PROBES), str(Path(__file__).parent)]
+import clock
 import probe_files
 import probe_stack
 
@@ -288,6 +289,7 @@ def write_bytes(path, content):
     aside.replace(path)
 
 
+clock.set_back_again_and_again(TEMPLATES)
 probe_stack.perform = perform
 probe_stack._import_everything = lambda: FACTS
 if __name__ == "__main__":
