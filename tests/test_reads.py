@@ -4,7 +4,7 @@ import pytest
 from builders import Memory, forward, layers, values, weight, weights_signal
 from test_compare import sound
 
-from samebits import diagnose
+from samebits import diagnose, seal
 from samebits.fingerprint import digest_of_folder
 from samebits.words import Verdict
 
@@ -64,4 +64,4 @@ def test_folders_hashed_side_by_side_keep_what_each_found(tmp_path, n):
     cache = tmp_path / "cache.json"
     with ThreadPoolExecutor(n) as pool:
         list(pool.map(lambda folder: digest_of_folder(folder, cache), folders))
-    assert len(json.loads(cache.read_text())) == n
+    assert len(json.loads(seal.read(cache))) == n
