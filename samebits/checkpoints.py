@@ -111,7 +111,10 @@ class Checkpoints:
                 model=model.name, source=model.hub, said=said, revision=model.revision
             )
         assert model.path is not None
-        folder = (self._matrix_folder / model.path).resolve()
+        named = self._matrix_folder / model.path
+        folder = named.resolve()
+        # as it is named, too: a link that leads elsewhere tomorrow is another checkpoint
+        self._ledger.folder(named)
         self._ledger.folder(folder)
         if model.patch:
             folder = self._patched(model, folder)

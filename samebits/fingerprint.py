@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+from fnmatch import fnmatch
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from samebits import seal
 from samebits.aside import replace
+from samebits.ledger import below
 
 _CHUNK = 1 << 20
 _WRITING = Lock()
@@ -47,7 +49,8 @@ def hashes_of_folder(folder: Path, cache: Path, pattern: str = "*") -> dict[str,
     """
     known = _read_cache(cache)
     before = set(known)
-    files = sorted(path for path in folder.rglob(pattern) if path.is_file())
+    paths = (Path(path) for path in below(str(folder)))
+    files = sorted(path for path in paths if fnmatch(path.name, pattern) and path.is_file())
     named = {str(path.relative_to(folder)): _cached(path, known) for path in files}
     new = {key: known[key] for key in known.keys() - before}
     if new:

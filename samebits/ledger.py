@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 Identity = tuple[int, int, int, int]
@@ -52,13 +53,30 @@ def identity(path: str | Path) -> Identity | None:
 def identities(folder: str | Path) -> dict[str, Identity]:
     """Return the identity of every file below a folder, links followed, by its relative path."""
     found = {}
-    for root, folders, names in os.walk(folder):
-        folders.sort()
-        for name in sorted(names):
-            path = f"{root}/{name}"
-            if (known := identity(path)) is not None:
-                found[os.path.relpath(path, folder)] = known
+    for path in below(os.fspath(folder)):
+        if (known := identity(path)) is not None:
+            found[os.path.relpath(path, folder)] = known
     return found
+
+
+def below(folder: str, above: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the path of every file below a folder, in order; links to folders are followed.
+
+    A loader follows them, too. One that leads back to a folder that it lies in is left out.
+    """
+    real = os.path.realpath(folder)
+    if real in above:
+        return
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        if not entry.is_dir():
+            yield entry.path
+    for entry in entries:
+        if entry.is_dir():
+            yield from below(entry.path, (*above, real))
 
 
 def changed(

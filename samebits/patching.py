@@ -16,6 +16,7 @@ from unidiff.errors import UnidiffParseError
 from unidiff.patch import PatchSet
 
 from samebits.errors import PatchError, shown
+from samebits.ledger import below
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -56,7 +57,7 @@ def write_patched(folder: Path, patches: Sequence[Path], out: Path) -> None:
     aside = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     aside.chmod(0o755)
     try:
-        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        for path in filter(Path.is_file, map(Path, below(str(folder)))):
             if (name := path.relative_to(folder).as_posix()) not in files:
                 _take(path, aside / name)
         for name, text in files.items():

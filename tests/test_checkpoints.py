@@ -8,6 +8,7 @@ from builders import built_stack, model_spec
 
 from samebits.checkpoints import Checkpoint, Checkpoints, builder_of, read_facts
 from samebits.errors import PatchError
+from samebits.ledger import Ledger, changed
 from samebits.matrix import Recipe
 from samebits.seal import sealed
 
@@ -111,6 +112,19 @@ def test_the_digest_is_that_of_the_content(shelf, tmp_path):
     assert shelf.made(recipe(seed=1), OLD).digest != first.digest
     again = Checkpoints(tmp_path / "work", tmp_path, "probes").made(recipe(), OLD)
     assert again == first
+
+
+def test_a_run_goes_by_the_link_that_names_a_folder(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}", "utf-8")
+    (tmp_path / "link").symlink_to("one")
+    ledger = Ledger()
+    Checkpoints(tmp_path / "work", tmp_path, "probes", ledger=ledger).given(model_spec(path="link"))
+    assert changed(ledger.files, ledger.folders) is None
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("other")
+    assert changed(ledger.files, ledger.folders) is not None
 
 
 def test_a_folder_is_relative_to_the_matrix_and_known_by_its_content(shelf, tmp_path):

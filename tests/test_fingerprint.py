@@ -56,6 +56,15 @@ def test_a_file_is_its_bytes(tmp_path, monkeypatch):
         assert digest_of_file(path) == hashlib.sha256(data).hexdigest()
 
 
+def test_what_lies_behind_a_link_belongs_to_the_folder(folder, cache, tmp_path):
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "shards" / "a.bin").write_bytes(b"abc")
+    (folder / "linked").symlink_to(tmp_path / "shards")
+    before = digest_of_folder(folder, cache)
+    (tmp_path / "shards" / "a.bin").write_bytes(b"abd")
+    assert digest_of_folder(folder, cache) != before
+
+
 def test_a_folder_is_its_names_and_contents(folder, cache, tmp_path):
     before = digest_of_folder(folder, cache)
     copy = tmp_path / "copy"

@@ -58,6 +58,35 @@ def test_every_change_is_seen(ledger, tmp_path, change):
     assert is_changed(ledger) is not None
 
 
+def linked(tmp_path):
+    """Return a folder that is a link to one of two, of which one holds a link to a third."""
+    for name, text in (("one", "1"), ("other", "1"), ("third", "3")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(text)
+    (tmp_path / "one" / "sub").symlink_to(tmp_path / "third")
+    (tmp_path / "one" / "back").symlink_to(tmp_path / "one")
+    (tmp_path / "link").symlink_to("one")
+    made = Ledger()
+    made.folder(tmp_path / "link")
+    return made
+
+
+def test_a_link_that_leads_elsewhere_is_another_folder(tmp_path):
+    made = linked(tmp_path)
+    assert is_changed(made) is None
+    (tmp_path / "link").unlink()
+    (tmp_path / "link").symlink_to("other")
+    assert is_changed(made) is not None
+
+
+def test_a_folder_behind_a_link_is_looked_into_and_a_circle_ends(tmp_path):
+    made = linked(tmp_path)
+    (known,) = made.folders.values()
+    assert list(known) == ["config.json", "sub/config.json"]
+    rewrite(tmp_path / "third" / "config.json")
+    assert is_changed(made) is not None
+
+
 def test_the_last_look_counts(ledger, tmp_path):
     """A second look writes a capture anew: the run goes by that one."""
     (tmp_path / "b.txt").write_text("three")
