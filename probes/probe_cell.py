@@ -7,12 +7,14 @@ the format of samebits/capture.py. An exception of the model is a fact of the ca
 
 from __future__ import annotations
 
+import random
 import time
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 import probe_attention
@@ -43,15 +45,34 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 2
 _TWIN_LIMIT = 4 << 30
 """Bytes of parameters above which no second model is made beside the first."""
+OTHER_UNWATCHED = (
+    "a forward without hooks on the layers gives other logits than one with them: "
+    "watching changes what the model computes, or every forward does"
+)
+_SEEDS = {"a": 31, "b": 32}
+"""Run -> what seeds every generator; neither is the seed of a load."""
 
 
 def run(job: dict[str, Any]) -> None:
     """Run one cell once and write its capture."""
     torch.set_num_threads(int(job["threads"]))
     heap = probe_heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
+    draw_otherwise(job["run"])
     cell = Cell(job)
     outcome = cell.observe()
     write_capture(Path(job["capture"]), job, outcome | {"heap": heap, "forks": forks.TAKEN})
+
+
+def draw_otherwise(run: str) -> None:
+    """Let whoever draws without a seed draw other numbers in each run, so that it shows.
+
+    Both runs are forks of one process and would share its generators' states. torch's are set once
+    more behind the load, whose seed is the same in both.
+    """
+    seed = _SEEDS[run]
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
 
 
 def write_capture(path: Path, job: dict[str, Any], outcome: dict[str, Any]) -> None:
@@ -259,6 +280,7 @@ class Cell:
 
     def _forwards(self) -> None:
         facts = self.signals["forward"] = {}
+        draw_otherwise(self.job["run"])
         dtypes: dict[str, int] = self.signals["load"]["activation_dtypes"]
         for name, prompt in self.job["model"]["prompts"].items():
             with phase(f"forward {name}"):
@@ -267,7 +289,7 @@ class Cell:
                 except probe_inputs.DoesNotApply as reason:
                     self._skip(f"prompt {name}", str(reason))
                     continue
-                facts[name] = self._forward(inputs, dtypes)
+                facts[name] = self._forward(name, inputs, dtypes)
                 if self.job["run"] == "a":
                     self._attention(name, inputs, facts[name])
 
@@ -283,13 +305,22 @@ class Cell:
         kwargs = {key: value.to(self.source.device) for key, value in inputs.kwargs.items()}
         return inputs._replace(kwargs=kwargs)
 
-    def _forward(self, inputs: probe_inputs.Inputs, dtypes: dict[str, int]) -> dict[str, Any]:
+    def _forward(
+        self, name: str, inputs: probe_inputs.Inputs, dtypes: dict[str, int]
+    ) -> dict[str, Any]:
+        """Run a prompt with every layer watched, and without: the logits are those of the latter.
+
+        A hook alone can choose the path, as torch's TransformerEncoderLayer takes its fast one only
+        where there is none; its layers are then not those that made the logits.
+        """
         with probe_layers.recorded(self.loaded.model) as outputs:
-            result = self.loaded.model(**inputs.kwargs)
+            watched = _logits(self.loaded.model(**inputs.kwargs))
+        logits = _logits(self.loaded.model(**inputs.kwargs))
+        if not _alike(watched, logits):
+            self._skip(f"hidden_states {name}", OTHER_UNWATCHED)
+            outputs = []
         for _, tensor in outputs:
             dtypes[dtype_name(tensor.dtype)] = dtypes.get(dtype_name(tensor.dtype), 0) + 1
-        logits = getattr(result, "logits", None)
-        logits = logits if logits is not None else probe_layers.first_tensor(result)
         width = inputs.kwargs["input_ids"].shape[1] if inputs.real_rows else None
         return {
             "inputs": {key: self.keeper.ref(value) for key, value in inputs.kwargs.items()},
@@ -319,8 +350,7 @@ class Cell:
             return
         signal["calls"][name] = watch.calls
         self._executed(executed)
-        logits = getattr(result, "logits", None)
-        logits = logits if logits is not None else probe_layers.first_tensor(result)
+        logits = _logits(result)
         if logits is None or facts["logits"] is None:
             return
         same = tensor_hash(logits) == facts["logits"]["hash"]
@@ -467,6 +497,19 @@ class Cell:
             yield
         finally:
             self.seconds[name] = round(time.perf_counter() - started, 4)
+
+
+def _logits(result: Any) -> torch.Tensor | None:
+    """Return the logits of a forward, or the first tensor of one that has none."""
+    logits = getattr(result, "logits", None)
+    return logits if logits is not None else probe_layers.first_tensor(result)
+
+
+def _alike(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    """Return True if two forwards gave the same bytes, or neither gave a tensor."""
+    if one is None or other is None:
+        return one is other
+    return tensor_hash(one) == tensor_hash(other)
 
 
 def _on_axis(tensor: torch.Tensor, width: int | None) -> bool:

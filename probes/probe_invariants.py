@@ -21,6 +21,7 @@ import probe_relations_greedy as greedy
 import probe_relations_prefix as prefix
 import probe_relations_rope as rope
 import probe_relations_tokens as tokens
+import probe_steady
 from probe_failure import without_folders
 from probe_relations_cases import RELATIONS, Case, Relation, Span, lengths, longest
 from probe_relations_distance import broken, distance, gaps, pooled, precision, same_bytes
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _TOP = 5
 _SAMPLE_LENGTH = 64
+_REPEATED = 40
+"""Tokens of the prompt on which it is tried whether a model can be judged at all."""
 _REASON_LENGTH = 200
 Facts = dict[str, Any]
 T = TypeVar("T")
@@ -46,6 +49,8 @@ def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) 
     if main not in {"input_ids", "inputs_embeds"}:
         return _nothing(f"the model takes {main}, not tokens", started)
     subject = Subject(model, head, config)
+    if not _repeats(subject):
+        return _nothing(probe_steady.NOT_REPEATED, started)
     judge = Judge(subject)
     for relation in RELATIONS:
         with judge.refusing(relation.name):
@@ -63,6 +68,20 @@ def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) 
         "no_float64": judge.no_float64,
         "seconds": round(time.perf_counter() - started, 4),
     }
+
+
+def _repeats(subject: Subject) -> bool:
+    """Return False if the plainest of all ways, walked twice, gives other bytes."""
+    way = _plainest(subject)
+    try:
+        return probe_steady.repeats(lambda: subject.walk_anew(way).logits)
+    except Exception:  # noqa: BLE001  each relation says what the model refuses
+        subject.settle()
+        return True
+
+
+def _plainest(subject: Subject) -> Way:
+    return Way((subject.prompt("repeated", _REPEATED),), cached=False)
 
 
 def _nothing(reason: str, started: float) -> Facts:
@@ -214,11 +233,19 @@ class Judge:
         try:
             if self._float64 is None:
                 self._float64 = self.subject.in_float64()
+                if self._chaotic(self._float64):
+                    self.no_float64 = probe_steady.CHAOTIC
+                    return None
                 return self._first(look, self._float64)
             return look(self._float64)
         except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
             self.no_float64 = _said(error)
             return None
+
+    @staticmethod
+    def _chaotic(subject: Subject) -> bool:
+        way = _plainest(subject)
+        return probe_steady.chaotic(subject.model, lambda: subject.walk_anew(way).logits)
 
     def _first(self, look: Callable[[Subject], T], subject: Subject) -> T | None:
         """Look for the first time: any smaller float that comes up spoils the comparison."""

@@ -28,6 +28,7 @@ import probe_inputs
 import probe_layers
 import probe_load
 import probe_promote
+import probe_steady
 from probe_failure import PhaseFailed, Unknown, describe, without_folders
 from probe_tensor import Keeper
 
@@ -106,7 +107,27 @@ class Ladder:
             twin = self._copy(dtype)
         except _TooLarge as reason:
             return _nothing(str(reason))
-        return self._rung(twin, promoted(dtype), dtype)
+        own = getattr(torch, self.source.dtype)
+        found = self._rung(twin, promoted(dtype, own), dtype)
+        with torch.no_grad(), promoted(dtype, own):
+            chaotic = dtype == torch.float64 and self._chaotic(twin)
+        return _nothing(probe_steady.CHAOTIC) if chaotic else found
+
+    def _chaotic(self, twin: Any) -> bool:
+        """Try it on the first prompt; last, as it may leave a state behind."""
+        first = next(iter(self._prompts(torch.float64)), None)
+        if first is None:
+            return False
+
+        def forward() -> torch.Tensor | None:
+            result = twin(**first[1].kwargs)
+            logits = getattr(result, "logits", None)
+            return logits if logits is not None else probe_layers.first_tensor(result)
+
+        try:
+            return probe_steady.chaotic(twin, forward)
+        except Exception:  # noqa: BLE001  what the rung could run it has run
+            return False
 
     def _copy(self, dtype: torch.dtype) -> Any:
         size = sum(p.numel() for p in self.loaded.model.parameters()) * dtype.itemsize
@@ -126,7 +147,9 @@ class Ladder:
         except _TooLarge as reason:
             return _nothing(str(reason))
         with Reordered():
-            return self._rung(twin, promoted(torch.float32), torch.float32, twice=True)
+            return self._rung(
+                twin, promoted(torch.float32, torch.float32), torch.float32, twice=True
+            )
 
     def _rung(
         self, model: Any, mode: Any, dtype: torch.dtype | None = None, *, twice: bool = False
@@ -180,6 +203,10 @@ class Ladder:
         if twice:
             logits = _second(logits, rows)
             outputs = [(name, _second(tensor, rows)) for name, tensor in outputs]
+        with real_dtypes():
+            return self._kept(logits, outputs, choices or [])
+
+    def _kept(self, logits: Any, outputs: list[probe_layers.LayerOutput], choices: Any) -> Facts:
         return {
             "logits": None if logits is None else self.keeper.ref(logits),
             "hidden_states": [
@@ -215,12 +242,13 @@ class Ladder:
             logits_processor=forcing(ids * 2 if twice else ids),
         )
         first = rows if twice else 0
-        return {
-            row: self.keeper.ref(
-                torch.stack([step[first + i] for step in output.logits[: len(ids[i])]])
-            )
-            for i, row in enumerate(names)
-        }
+        with real_dtypes():
+            return {
+                row: self.keeper.ref(
+                    torch.stack([step[first + i] for step in output.logits[: len(ids[i])]])
+                )
+                for i, row in enumerate(names)
+            }
 
 
 class _TooLarge(Exception):  # noqa: N818  "there is no room for a copy" is a result
@@ -384,10 +412,16 @@ def _wider(value: Any, lower: dict[torch.dtype, torch.dtype]) -> Any:
 
 
 @contextmanager
-def promoted(dtype: torch.dtype) -> Iterator[None]:
-    """Make ``dtype`` of every smaller float that code inside asks for."""
-    with probe_promote.promotion() if dtype == torch.float64 else Promotion32():
+def promoted(dtype: torch.dtype, own: torch.dtype) -> Iterator[None]:
+    """Make ``dtype`` of every smaller float that code of a model in ``own`` asks for."""
+    claimed = probe_promote.claimed_of(own)
+    with probe_promote.promotion(claimed) if dtype == torch.float64 else Promotion32():
         yield
+
+
+def real_dtypes() -> Any:
+    """Switch off inside what answers requests, so that a float64 is seen as one."""
+    return torch._C.DisableTorchFunction()
 
 
 class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
@@ -407,11 +441,15 @@ class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
     ) -> Any:
         """Run ``func`` and look at what it gives."""
         result = func(*args, **kwargs or {})
+        with real_dtypes():
+            self._look(func, args, kwargs or {}, result)
+        return result
+
+    def _look(self, func: Any, args: Any, kwargs: Facts, result: Any) -> None:
         if isinstance(result, torch.Tensor) and result.dtype in self._lower and result.numel() > 1:
             self.leaks.add(str(func))
         if self.choices is not None and len(self.choices) < _MOST_CHOICES:
-            self._choice(func, args, kwargs or {}, result)
-        return result
+            self._choice(func, args, kwargs, result)
 
     def _choice(self, func: Any, args: Any, kwargs: Facts, result: Any) -> None:
         assert self.choices is not None

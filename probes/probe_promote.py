@@ -24,6 +24,7 @@ _LOW_TYPES = {"torch.FloatTensor", "torch.HalfTensor", "torch.BFloat16Tensor"}
 _CASTS = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
 _GROUPED = {"grouped_mm", "_grouped_mm"}
 _NAMING = {torch.dtype, str}
+_ASKED_DTYPE = torch.Tensor.dtype.__get__
 
 _SAME_TABLE = 2.0**-16
 """Relative difference up to which a table and its float64 version are the same numbers."""
@@ -70,7 +71,14 @@ class Promotion(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the
 
     ``torch.finfo`` is no tensor function and stays as it is: float32's smallest number is as
     good a mask in float64.
+
+    ``claimed`` is what code that asks for the dtype of a float64 is told, if it is to take the
+    branches that it takes in that dtype: what is computed in float64 alone says nothing of it.
     """
+
+    def __init__(self, claimed: torch.dtype | None = None) -> None:
+        super().__init__()
+        self._claimed = claimed
 
     def __torch_function__(
         self,
@@ -83,7 +91,9 @@ class Promotion(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the
         if func in _CASTS:
             return args[0].double()
         if not kwargs and len(args) == 1:  # most calls are for a shape or a dtype
-            return func(*args)
+            found = func(*args)
+            asked = self._claimed is not None and found is torch.float64 and func == _ASKED_DTYPE
+            return self._claimed if asked else found
         if getattr(func, "__name__", "") in _GROUPED:
             return _grouped_mm(*args, **kwargs or {})
         if any(type(value) in _NAMING for value in args):
@@ -126,18 +136,28 @@ class Leaks(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
     ) -> Any:
         """Run ``func`` and look at what it gives."""
         result = func(*args, **kwargs or {})
-        if isinstance(result, torch.Tensor) and result.dtype in _LOW and result.numel() > 1:
-            self.found.add(str(func))
+        with torch._C.DisableTorchFunction():  # a promotion may claim another dtype
+            if isinstance(result, torch.Tensor) and result.dtype in _LOW and result.numel() > 1:
+                self.found.add(str(func))
         return result
 
 
+def claimed_of(dtype: torch.dtype) -> torch.dtype | None:
+    """Return what code is told of float64 in place of a model's ``dtype``.
+
+    None for a smaller one than float32: such a model holds float32, too, and of a float64 nobody
+    can tell which of the two it stands for.
+    """
+    return dtype if dtype == torch.float32 else None
+
+
 @contextmanager
-def promotion() -> Iterator[None]:
+def promotion(claimed: torch.dtype | None = None) -> Iterator[None]:
     """Make float64 of every float that code inside asks for, by name or by default."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with Promotion():
+        with Promotion(claimed):
             yield
     finally:
         torch.set_default_dtype(before)

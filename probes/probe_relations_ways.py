@@ -76,6 +76,7 @@ class Subject:
         self.config = config
         self.text = text_config(config)
         self.float64 = float64
+        self._own = self._dtype_of(model)
         self.small = sum(p.numel() * p.element_size() for p in model.parameters()) <= _COPY_LIMIT
         self.model = probe_promote.promoted_copy(model) if float64 else model
         self._snapshot = Snapshot(self.model, parameters=self.small)
@@ -88,7 +89,11 @@ class Subject:
     @property
     def dtype(self) -> torch.dtype:
         """Return the dtype of most of the model's numbers."""
-        return next(p.dtype for p in self.model.parameters() if p.dtype.is_floating_point)
+        return self._dtype_of(self.model)
+
+    @staticmethod
+    def _dtype_of(model: Any) -> torch.dtype:
+        return next(p.dtype for p in model.parameters() if p.dtype.is_floating_point)
 
     def in_float64(self) -> Subject:
         """Return the same model in float64."""
@@ -110,7 +115,7 @@ class Subject:
     def walk(self, way: Way, *, keep: bool = True) -> Walk:
         """Return what the model computes for ``way``."""
         if way not in self._walks:
-            walk = self._walk(way)
+            walk = self.walk_anew(way)
             if not keep or walk.nbytes() + self._kept() > _MEMORY_LIMIT:
                 return walk
             self._walks[way] = walk
@@ -119,7 +124,8 @@ class Subject:
     def _kept(self) -> int:
         return sum(walk.nbytes() for walk in self._walks.values())
 
-    def _walk(self, way: Way) -> Walk:
+    def walk_anew(self, way: Way) -> Walk:
+        """Return what the model computes for ``way`` now, whatever was kept of it."""
         steps: list[Step] = []
         cache = self.new_cache(way)
         for start, stop in pairwise((0, *way.cuts, len(way.rows[0]))):
@@ -166,7 +172,8 @@ class Subject:
     @contextmanager
     def arithmetic(self) -> Iterator[None]:
         """Run what is inside without gradients, and in float64 if that is what this is for."""
-        mode = probe_promote.promotion() if self.float64 else nullcontext()
+        claimed = probe_promote.claimed_of(self._own)
+        mode = probe_promote.promotion(claimed) if self.float64 else nullcontext()
         with mode, torch.no_grad():
             yield
 

@@ -13,6 +13,7 @@ import torch
 import probe_forks as forks
 import probe_layers
 import probe_load
+import probe_steady
 from probe_failure import without_folders
 from probe_state import everything, hashes
 from probe_tensor import dtype_name, tensor_hash
@@ -118,7 +119,11 @@ def _logits(
         return "not compared", f"the forward raised {_said(error)}"
     if found[0] is None or found[1] is None:
         return "not compared", "the model returns no tensor"
-    return ("same bits" if tensor_hash(found[0]) == tensor_hash(found[1]) else "differs"), ""
+    if tensor_hash(found[0]) == tensor_hash(found[1]):
+        return "same bits", ""
+    if not probe_steady.repeats(lambda: _output(one, fed.kwargs)):
+        return "not compared", probe_steady.NOT_REPEATED
+    return "differs", ""
 
 
 def _output(model: Any, kwargs: Facts) -> torch.Tensor | None:

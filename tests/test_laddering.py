@@ -76,6 +76,14 @@ def rung(memory, *, hidden=HIDDEN, logits=LOGITS, by=0.0, decode=None, choices=(
     return Rung(forward={"short": found}, decode=told, **more)
 
 
+def own_rung(one, choices=(), **decode):
+    """Return the rung of a cell whose layers and logits came out as in its own run."""
+    facts = one.signals.forward["short"]
+    hidden = tuple(RungLayer(name=layer.name, ref=layer.ref) for layer in facts.hidden_states)
+    told = RungForward(logits=facts.logits, hidden_states=hidden, choices=choices)
+    return Rung(forward={"short": told}, decode=decode)
+
+
 def file(stack, **rungs):
     return LadderFile(cell=cell_id(stack), rungs=rungs)
 
@@ -119,6 +127,18 @@ def test_what_stays_in_float64_is_diverged_however_small(memory, pair):
 def test_what_float64_leaves_a_part_of_is_undecided(memory, pair):
     found = climbed(memory, *pair, by=1e-8)
     assert (found.kind, found.rule) == ("undecided", "nothing")
+
+
+@pytest.mark.parametrize("by", [TINY, 1e-6])
+def test_a_cell_whose_logits_come_out_otherwise_on_the_ladder_proves_nothing(memory, pair, by):
+    def own(ref):
+        return Rung(forward={"short": RungForward(logits=ref, hidden_states=())})
+
+    again = own(pair[1].signals.forward["short"].logits)
+    assert climbed(memory, *pair, by=by, own=(Rung(), again)).kind != "undecided"
+    found = climbed(memory, *pair, by=by, own=(Rung(), own(memory.put(LOGITS * 2))))
+    assert (found.kind, found.rule) == ("undecided", "nothing")
+    assert found.reason == "here: the logits did not come out as before: short"
 
 
 def apart_by(size, *, same=False, finite=True):
@@ -180,11 +200,11 @@ def test_without_float64_noise_decides_if_it_is_large_enough(memory, pair):
         files = tuple(
             file(
                 stack,
-                own=rung(memory, by=by),
+                own=own_rung(one),
                 noise=rung(memory, by=by + noise),
                 float64=Rung(refused={"forward short": "NotImplementedError: no float64"}),
             )
-            for stack, by in (("4.48", 0.0), ("5.x", 1e-6))
+            for stack, by, one in zip(("4.48", "5.x"), (0.0, 1e-6), pair, strict=True)
         )
         found = ladder(*pair, compare(*pair, memory), (), memory, files)
         assert found.kind == kind
@@ -331,7 +351,7 @@ def split_pair(memory, margin, *, drift=1e-6):
 
 def judged_split(memory, margin, **more):
     one, other, logits, moved = split_pair(memory, margin, **more)
-    own = (rung(memory, decode={"short": logits}), rung(memory, decode={"short": moved}))
+    own = own_rung(one, short=memory.put(logits)), own_rung(other, short=memory.put(moved))
     exact = logits.astype(np.float64)
     found = result(other.cell, (other, other), (one, one), memory)
     return climbed(
@@ -383,11 +403,11 @@ def flipped(memory, pair, exact=(None, None)):
     files = tuple(
         file(
             stack,
-            own=rung(memory, choices=(choice(memory, took, had),)),
+            own=own_rung(one, (choice(memory, took, had),)),
             float64=rung(memory, by=by, choices=(choice(memory, taken, high),)),
         )
-        for stack, took, had, high, by in zip(
-            ("4.48", "5.x"), (taken, other), scores, exact, (0.0, TINY), strict=True
+        for stack, one, took, had, high, by in zip(
+            ("4.48", "5.x"), pair, (taken, other), scores, exact, (0.0, TINY), strict=True
         )
     )
     return ladder(*pair, compare(*pair, memory), (), memory, files)

@@ -233,7 +233,9 @@ def _prompt_layers(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
         return
     layers = both[0].hidden_states, both[1].hidden_states
     if not layers[0] and not layers[1]:
-        yield ItemComparison(name=prompt, outcome="not compared", note=NO_LAYERS, excused=True)
+        note, told = pair.missing("hidden_states", prompt, reference=True, candidate=True)
+        note = note if told else NO_LAYERS
+        yield ItemComparison(name=prompt, outcome="not compared", note=note, excused=True)
         return
     if not layers[0] or not layers[1]:
         yield _one_sided(

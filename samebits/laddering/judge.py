@@ -41,6 +41,7 @@ def ladder(
         flips=flips(climb) if climb else (),
         splits=judged_splits(reference, candidate, splits, values, climb),
         missing=missing,
+        not_again="; ".join(_not_again(climb)) if climb else "",
     )
     said = judgement(found)
     side, ratio = worse(found.steps, found.constants) if said.kind == "rounding" else (None, None)
@@ -78,6 +79,11 @@ def _notes(climb: Climb) -> Iterator[str]:
                 yield f"{where}, {name}: {what}: {why}"
             if rung.leaks:
                 yield f"{where}, {name}: less precision comes out of {', '.join(rung.leaks)}"
+    yield from _not_again(climb)
+
+
+def _not_again(climb: Climb) -> Iterator[str]:
+    """Yield which side's own rung gave other logits than its own run, and for which prompts."""
     for where, capture, file in zip(
         ("reference", "here"),
         (climb.pair.reference, climb.pair.candidate),

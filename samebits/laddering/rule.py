@@ -39,6 +39,8 @@ class Found(NamedTuple):
     splits: tuple[SplitJudgement, ...] = ()
     missing: str = ""
     """Why the ladder was not climbed; '' if it was."""
+    not_again: str = ""
+    """Which cell's logits did not come out as in its own run; '' if all did."""
 
 
 class Judgement(NamedTuple):
@@ -54,6 +56,7 @@ def judgement(found: Found) -> Judgement:
     return (
         _inputs(found)
         or _changed_constant(found)
+        or _not_again(found)
         or _not_finite(found)
         or _diverged(found)
         or _other_choice(found)
@@ -80,6 +83,11 @@ def _changed_constant(found: Found) -> Judgement | None:
     names = some(f"{constant.name} ({constant.signal})" for constant in changed)
     reason = f"both sides start from other numbers, whatever their size: {names}"
     return Judgement("diverged", "stored constant", reason)
+
+
+def _not_again(found: Found) -> Judgement | None:
+    """Return that the ladder looked at something else than the cells that were compared."""
+    return Judgement("undecided", "nothing", found.not_again) if found.not_again else None
 
 
 def _not_finite(found: Found) -> Judgement | None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ZEROS = "the values are equal: only signs of zeros or bits of NaN differ"
 LEAKED = "float64 does not reach every operation, so what stays there proves nothing"
-HIDDEN = "the variant's dtype hides it: its bits are the same on both sides"
+HIDDEN = "the variant's dtype hides it: its numbers are the same on both sides"
 
 Refs = tuple["TensorRef | None", "TensorRef | None"]
 

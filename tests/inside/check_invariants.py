@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import probe_forks
 import probe_promote
+import probe_steady
 import torch
 import transformers
 from probe_invariants import invariants
@@ -60,6 +61,15 @@ class Layer(torch.nn.Module):
             x = x + 0.01 * x.mean(0, keepdim=True)
         if self.defect == "knows its row":
             x = x + 0.01 * torch.arange(len(x))[:, None, None]
+        if self.defect == "draws":
+            x = x * (1 + 0.01 * torch.rand(()))
+        if self.defect == "is chaotic":
+            state = torch.sigmoid(x)
+            for _ in range(80):
+                state = 3.99 * state * (1 - state)
+            x = x + state
+        if self.defect == "knows float32" and past is not None and x.dtype == torch.float32:
+            x = x + 0.01 * x.flip(-1)
         if self.defect == "computes in bfloat16":
             x = x.bfloat16().to(x.dtype)
         if self.defect == "remembers" and self.seen_long:
@@ -245,6 +255,24 @@ def test_rows_that_know_their_place():
 
 def test_state_does_not_leak_from_one_relation_into_the_next():
     assert violated(found("remembers")) == set()
+
+
+def test_nothing_is_said_of_a_model_that_draws():
+    facts = found("draws")
+    assert facts["relations"] == []
+    assert {i["reason"] for i in facts["inapplicable"]} == {probe_steady.NOT_REPEATED}
+
+
+def test_a_chaotic_model_is_not_accused():
+    facts = found("is chaotic")
+    assert facts["no_float64"] == probe_steady.CHAOTIC
+    differ = [r for r in facts["relations"] if r["distance"]["n_differ"]]
+    assert differ, "it is not chaotic enough for this test"
+    assert {r["promoted"] for r in differ} == {None}
+
+
+def test_what_a_model_does_in_float32_alone_is_done_in_float64_too():
+    assert violated(found("knows float32")) >= CACHED
 
 
 def test_float32_that_computed_in_bfloat16():

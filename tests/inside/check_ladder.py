@@ -44,7 +44,7 @@ def test_no_smaller_float_is_left_on_a_rung():
         twin = probe_ladder.raised(Tiny(torch.bfloat16), dtype, {})
         x = torch.ones(2, 24, dtype=dtype)
         watch = probe_ladder.Watch(dtype)
-        with torch.no_grad(), probe_ladder.promoted(dtype), watch:
+        with torch.no_grad(), probe_ladder.promoted(dtype, torch.bfloat16), watch:
             out = twin(x)
         assert out.dtype == dtype
         assert not watch.leaks
@@ -121,3 +121,33 @@ def test_tables_and_plain_attributes_are_computed_again():
     probe_ladder._compute_attributes_again(twin)
     assert twin.scale.item() == 12.0**0.5
     assert torch.equal(twin.table, torch.arange(1, 9, dtype=torch.float64) ** -0.5)
+
+
+def test_code_that_asks_for_the_dtype_takes_the_branch_of_its_own():
+    def branching(x):
+        scaled = x * 1.001 if x.dtype == torch.float32 else x
+        return torch.nn.functional.softmax(scaled, -1, dtype=x.dtype)
+
+    x = torch.randn(3, 8, dtype=torch.float64)
+    want = torch.softmax(x * 1.001, -1)
+    with probe_ladder.promoted(torch.float64, torch.float32), probe_ladder.Watch(None):
+        told, ids = x.dtype, torch.zeros(2, dtype=torch.int64).dtype
+        given = branching(x)
+        with probe_ladder.real_dtypes():
+            real = given.dtype
+    assert (told, ids, real) == (torch.float32, torch.int64, torch.float64)
+    assert torch.equal(given, want)
+    with probe_ladder.promoted(torch.float64, torch.bfloat16):
+        assert x.dtype == torch.float64
+        assert torch.equal(branching(x), torch.softmax(x, -1))
+
+
+def test_a_claimed_dtype_is_no_leak():
+    @torch.jit.script
+    def scripted(x: torch.Tensor) -> torch.Tensor:
+        return x * 2 + 1
+
+    watch = probe_ladder.Watch(torch.float64)
+    with probe_ladder.promoted(torch.float64, torch.float32), watch:
+        scripted(torch.randn(3, dtype=torch.float64))
+    assert not watch.leaks
