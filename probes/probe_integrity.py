@@ -120,7 +120,11 @@ def _round_trip(known: Known, second: Any, folder: Path, tensors: Facts, no_seco
     unwritten = [name for name, facts in tensors.items() if facts["n_unwritten"]]
     chance = {name for name, facts in tensors.items() if facts["steady"] is False}
     absent = {*known.signals["load"]["missing_keys"], *chance}
-    return round_trip(second, known.source, folder, known.inputs, absent, unwritten)
+
+    def load() -> Any:
+        return probe_load.from_pretrained(type(known.loaded.model), known.source, SEED)[0]
+
+    return round_trip(second, known.source, folder, known.inputs, absent, unwritten, load)
 
 
 def _default_dtypes(known: Known, stored: dict[str, int]) -> dict[str, int] | None:

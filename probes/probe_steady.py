@@ -16,6 +16,8 @@ from probe_tensor import tensor_hash
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    Forward = Callable[[], torch.Tensor | None]
+
 NUDGE = 2.0**-48
 """What every number behind the embeddings is moved by, relative to itself: 32 roundings of float64."""
 
@@ -33,15 +35,15 @@ NOT_REPEATED = (
 )
 
 
-def repeats(forward: Callable[[], torch.Tensor | None]) -> bool:
-    """Return True if two forwards of the same give the same bytes."""
-    one, other = forward(), forward()
+def repeats(forward: Forward, again: Forward | None = None) -> bool:
+    """Return True if two forwards give the same bytes, the second that of ``again`` if given."""
+    one, other = forward(), (again or forward)()
     if one is None or other is None:
         return True
     return tensor_hash(one) == tensor_hash(other)
 
 
-def chaotic(model: Any, forward: Callable[[], torch.Tensor | None]) -> bool:
+def chaotic(model: Any, forward: Forward) -> bool:
     """Return True if rounding of what leaves the embeddings of a float64 model moves its logits."""
     embeddings = _embeddings(model)
     plain = forward()

@@ -761,3 +761,15 @@ def test_a_difference_that_is_rounding_passes_without_an_entry(memory):
     )
     results, _ = world.apply()
     assert exit_code(results, [], []) == (0, ())
+
+
+@pytest.mark.parametrize("verdict", ["differs", "rounding", "diverged", "unstable"])
+def test_a_release_that_does_not_know_the_model_proves_nothing_fixed(memory, verdict):
+    world = World(memory, llama__old="absent")
+    results, (report,) = world.apply(expected(verdict=verdict))
+    assert report.fixed == ()
+    assert verdicts(results)["llama@5.0"] == "absent"
+    both = expected(stack=("5.*",), verdict=verdict)
+    assert world.apply(both)[1][0].fixed == ("llama", "5.*")
+    (report,) = World(memory).apply(expected(verdict=verdict))[1]
+    assert report.fixed == ("llama", "5.0")

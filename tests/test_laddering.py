@@ -210,6 +210,7 @@ def test_without_float64_noise_decides_if_it_is_large_enough(memory, pair):
         assert found.kind == kind
         assert found.rule == ("self-noise" if kind == "rounding" else "nothing")
         assert any("no float64" in note for note in found.notes)
+        assert "goes away in float64" not in found.reason
 
 
 def test_what_was_not_climbed_is_undecided_with_its_reason(memory, pair):

@@ -44,7 +44,8 @@ UNTELLING: dict[Kind, frozenset[Verdict]] = {
 }
 """Verdicts that do not tell whether an expected difference is gone.
 
-A cell that failed may still differ; one that became the reference is compared with nothing.
+A cell that failed may still differ; one that became the reference is compared with nothing. Where
+the release does not know the model there is nothing to differ, which proves nothing by itself.
 """
 
 
@@ -125,7 +126,7 @@ class _Entry:
         planned = {cell for cell in self.planned if _is_of(item, cell)}
         untelling = UNTELLING[self.rule.verdict]
         return (
-            bool(ran)
+            any(result.judged != Verdict.ABSENT for result in ran)
             and planned <= {result.cell for result in ran}
             and not any(self.occurs_in(result) or result.judged in untelling for result in ran)
         )

@@ -190,9 +190,14 @@ def _rounding(found: Found) -> Judgement:
     parts = [_said_of_casts(casts)] if casts else []
     if shrunk:
         step = max(shrunk, key=lambda step: step.ratio or 0.0)
-        parts.append(f"the difference goes away in float64: {_slope(step)}")
+        gone = "the difference goes away in float64"
+        told = gone if step.float64 is not None else step.note
+        parts.append(f"{told}: {_slope(step)}")
     if shrunk and all(step.float32 == 0 for step in shrunk):
-        parts.append("in float32 the numbers are the same: the sides cast at other places")
+        parts.append(
+            "in float32 the numbers are the same: the sides cast at other places, or one of them "
+            "asks for the dtype"
+        )
     if found.flips:
         parts.append(_said_of_flips(found.flips))
     noisy = any(step.float64 is None for step in shrunk)

@@ -12,6 +12,7 @@ import probe_apart
 import probe_cell
 import probe_heap
 import probe_load
+import probe_steady
 import torch
 import transformers
 from safetensors.torch import save_file
@@ -232,6 +233,19 @@ def test_a_round_trip_that_loses_a_tensor_and_a_config_field():
     assert trip["tensors"] == ["proj.bias"]
     assert trip["config"] == ["note: 'not the default' → 'n'"]
     assert trip["logits"] == "differs"
+
+
+def test_what_is_drawn_anew_is_not_lost_by_saving():
+    for defect, said in (
+        ("draws a factor", "the original, loaded once more, gives other logits, too"),
+        ("draws in forward", probe_steady.NOT_REPEATED),
+    ):
+        trip = integrity(defect)["round_trip"]
+        assert (trip["outcome"], trip["logits"], trip["reason"]) == (
+            "same bits",
+            "not compared",
+            said,
+        )
 
 
 def test_a_model_that_refuses_to_be_saved():

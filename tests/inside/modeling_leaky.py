@@ -2,6 +2,7 @@
 
 import json
 import mmap
+import random
 from pathlib import Path
 
 import numpy as np
@@ -115,6 +116,7 @@ class LeakyForCausalLM(PreTrainedModel):
         self.proj = torch.nn.Linear(config.hidden_size, config.hidden_size)
         self.head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.tables = Tables(config.defect)
+        self.factor = 1 + random.random() if config.defect == "draws a factor" else 1
         if config.defect == "missing":
             self.scale = torch.nn.Parameter(torch.full((4,), 3.0))
         self.post_init()
@@ -130,7 +132,9 @@ class LeakyForCausalLM(PreTrainedModel):
         return self.head
 
     def forward(self, input_ids, attention_mask=None, **kwargs):
-        return CausalLMOutput(logits=self.head(torch.tanh(self.proj(self.embed(input_ids)))))
+        factor = 1 + random.random() if self.config.defect == "draws in forward" else self.factor
+        hidden = torch.tanh(self.proj(self.embed(input_ids)))
+        return CausalLMOutput(logits=self.head(hidden) * factor)
 
     def save_pretrained(self, folder, **kwargs):
         defect = self.config.defect
