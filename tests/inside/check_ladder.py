@@ -1,7 +1,10 @@
 """probe_ladder: copies in higher precision, what is forced, watched and reordered."""
 
+from types import SimpleNamespace
+
 import probe_ladder
 import probe_promote
+import probe_steady
 import torch
 
 
@@ -151,3 +154,49 @@ def test_a_claimed_dtype_is_no_leak():
     with probe_ladder.promoted(torch.float64, torch.float32), watch:
         scripted(torch.randn(3, dtype=torch.float64))
     assert not watch.leaks
+
+
+def test_noise_is_measured_where_float64_is_refused_and_not_where_it_is_chaotic():
+    class Cell(probe_ladder.Ladder):
+        def __init__(self, reason):
+            self.reason = reason
+            self.source = SimpleNamespace(dtype="float32")
+            self.loaded = SimpleNamespace(model=None)
+
+        def _promoted(self, _dtype):
+            return probe_ladder._nothing(self.reason)
+
+        def _noise(self):
+            return probe_ladder._nothing()
+
+        def _rung(self, *_):
+            return probe_ladder._nothing()
+
+    assert list(Cell("no float64 of it").climb()) == ["float64", "noise", "own"]
+    assert list(Cell(probe_steady.CHAOTIC).climb()) == ["float64", "own"]
+
+
+class Chaotic(torch.nn.Module):
+    """An embedding and as many turns of the logistic map as told."""
+
+    def __init__(self, turns):
+        super().__init__()
+        torch.manual_seed(2)
+        self.turns, self.embed = turns, torch.nn.Embedding(9, 4, dtype=torch.float64)
+
+    def get_input_embeddings(self):
+        return self.embed
+
+    def forward(self):
+        state = torch.sigmoid(self.embed(torch.arange(9)))
+        for _ in range(self.turns):
+            state = 3.99 * state * (1 - state)
+        return state
+
+
+def test_chaos_is_told_from_a_model_that_is_only_deep():
+    for turns, chaotic in ((0, False), (10, False), (80, True)):
+        model = Chaotic(turns)
+        with torch.no_grad():
+            assert probe_steady.chaotic(model, model.forward) == chaotic, turns
+    assert probe_steady.chaotic(torch.nn.Linear(2, 2), lambda: torch.ones(2)) is False
