@@ -49,6 +49,7 @@ OTHER_UNWATCHED = (
     "a forward without hooks on the layers gives other logits than one with them: "
     "watching changes what the model computes, or every forward does"
 )
+ONE_OUTPUT = "of what a forward gives only the logits, or the first tensor, are compared"
 _SEEDS = {"a": 31, "b": 32}
 """Run -> what seeds every generator; neither is the seed of a load."""
 
@@ -315,7 +316,11 @@ class Cell:
         """
         with probe_layers.recorded(self.loaded.model) as outputs:
             watched = _logits(self.loaded.model(**inputs.kwargs))
-        logits = _logits(self.loaded.model(**inputs.kwargs))
+        result = self.loaded.model(**inputs.kwargs)
+        logits = _logits(result)
+        for other in _others(result, logits):
+            if all(skip["what"] != f"output {other}" for skip in self.skips):
+                self._skip(f"output {other}", ONE_OUTPUT)
         if not _alike(watched, logits):
             self._skip(f"hidden_states {name}", OTHER_UNWATCHED)
             outputs = []
@@ -503,6 +508,21 @@ def _logits(result: Any) -> torch.Tensor | None:
     """Return the logits of a forward, or the first tensor of one that has none."""
     logits = getattr(result, "logits", None)
     return logits if logits is not None else probe_layers.first_tensor(result)
+
+
+def _others(result: Any, logits: torch.Tensor | None) -> list[str]:
+    """Return the names of the tensors that a forward gives beside the one that is compared.
+
+    The last state of an encoder is among the layers.
+    """
+    named = result.items() if hasattr(result, "items") else ()
+    return [
+        name
+        for name, value in named
+        if isinstance(value, torch.Tensor)
+        and value is not logits
+        and name not in {"loss", "encoder_last_hidden_state"}
+    ]
 
 
 def _alike(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import probe_cell
 import torch
+import transformers
 from probe_inputs import Inputs
 from probe_tensor import Keeper, tensor_hash
 
@@ -52,6 +53,17 @@ def test_where_watching_the_layers_changes_the_logits_the_plain_ones_count():
     assert facts["logits"]["hash"] == tensor_hash(plain)
     assert (facts["hidden_states"], dtypes) == ([], {})
     assert skips == [{"what": "hidden_states short", "reason": probe_cell.OTHER_UNWATCHED}]
+
+
+def test_what_a_forward_gives_beside_the_logits_is_named_as_not_compared():
+    class Span(torch.nn.Module):
+        def forward(self, hidden_states):
+            both = {"start_logits": hidden_states, "end_logits": hidden_states * 2, "loss": None}
+            return transformers.utils.ModelOutput(both)
+
+    facts, skips, _ = forward(Span())
+    assert facts["logits"]["hash"] == tensor_hash(torch.ones(1, 3, 4))
+    assert skips == [{"what": "output end_logits", "reason": probe_cell.ONE_OUTPUT}]
 
 
 def drawn(run):
