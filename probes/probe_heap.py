@@ -153,7 +153,18 @@ def _torch_fill(dtype: torch.dtype) -> torch.Tensor:
 
 
 def _shows(tensor: torch.Tensor, byte: int) -> bool:
-    return bool((elements(tensor) == byte).all())
+    # without a second tensor of the same size, and thirty times as fast as to compare and count
+    least, largest = torch.aminmax(elements(tensor))
+    return int(least) == int(largest) == byte
+
+
+def give_back() -> None:
+    """Hand what was freed back to the system: glibc keeps it, as it is told to below.
+
+    What it hands out next is filled all the same.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _fill(byte: int, device: str) -> str:
