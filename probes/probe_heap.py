@@ -198,8 +198,10 @@ def _fill_by_hand(byte: int) -> str:
 def _fill_numpy(byte: int) -> None:
     """Fill the small blocks that numpy keeps for its next arrays."""
     sizes, each = _NUMPY_CACHE
-    blocks = [np.full(n, byte, dtype=np.uint8) for n in sizes for _ in range(each)]
-    del blocks
+    blocks = [np.empty(n, np.uint8) for n in sizes for _ in range(each)]
+    for block in blocks:  # np.full takes four times as long
+        block.fill(byte)
+    del blocks, block
 
 
 def _fill_device(byte: int, device: str) -> None:
