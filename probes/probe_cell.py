@@ -24,6 +24,7 @@ import probe_evidence
 import probe_executed
 import probe_files
 import probe_forks as forks
+import probe_fresh
 import probe_heap
 import probe_inputs
 import probe_integrity
@@ -132,6 +133,7 @@ class Cell:
         with self._timed("weights"), torch.no_grad():
             self._weights()
             self._buffers()
+            self._settle_twin()
         with self._timed("integrity"):
             self._integrity()
         with self._timed("usage"):
@@ -200,9 +202,9 @@ class Cell:
         with phase("buffers"):
             self.signals["buffers"] = {
                 name: {
-                    "ref": self.keeper.ref(buffer),
+                    "ref": (ref := self.keeper.ref(buffer)),
                     "persistent": name in persistent,
-                    "fresh": probe_rope.against_fresh(name, buffer, self.twin),
+                    "fresh": probe_fresh.against(self.twin, name, ref["hash"]),
                     "unwritten": probe_heap.holds_pattern(buffer, self.job["run"]),
                 }
                 for name, buffer in model.named_buffers()
@@ -213,17 +215,26 @@ class Cell:
                 self._skip("inv_freq", "no buffer of the model holds rotary frequencies")
 
     @cached_property
-    def twin(self) -> dict[str, torch.Tensor] | None:
-        """Parameters and buffers of a fresh model from the same config; None with a reason."""
+    def twin(self) -> probe_fresh.Fresh | None:
+        """What a fresh model from the same config holds; None with a reason."""
         model = self.loaded.model
         if reason := self._too_large():
             self._skip("fresh model", reason)
             return None
         try:
-            return probe_load.fresh_twin(model, self.loaded.config, self.source)
+            return probe_fresh.Fresh(probe_load.fresh_twin(model, self.loaded.config, self.source))
         except Exception as error:  # noqa: BLE001  a class that cannot be made fresh is a fact
             self._skip("fresh model", f"{type(error).__name__}: {error}")
             return None
+
+    def _settle_twin(self) -> None:
+        """Let the fresh model go, but for what is asked about later on."""
+        if self.twin is None:
+            return
+        asked = self.job["run"] == "a"
+        names = probe_integrity.asked(self.loaded.model, self.signals) if asked else ()
+        self.twin.settle(names)
+        probe_load.give_back(self.loaded.model)
 
     def _too_large(self) -> str:
         """Return why no second model is made beside the first; '' if one is."""

@@ -1,7 +1,8 @@
 """Which tensors lie in a checkpoint's files, and what are their bytes.
 
 Reads safetensors (one file or sharded) and, weights-only, pickled ``pytorch_model.bin``.
-Tensors are read one at a time; nothing is kept.
+Tensors are read one at a time; nothing is kept. A file that is mapped holds in memory what was read
+of it, so it is mapped anew after every :data:`MAPPED` bytes.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from probe_tensor import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+MAPPED = 64 << 20
+"""Bytes that are read of a file before what they take of memory is given back."""
 
 _LAYOUTS = (
     ("model.safetensors", False),
@@ -102,6 +106,7 @@ class Checkpoint:
         self._file_of: dict[str, Path] = {}
         self._pickled: dict[str, torch.Tensor] = {}
         self._open: dict[Path, Any] = {}
+        self._read: Counter[Path] = Counter()
         for file in files:
             for name in self._names_in(file):
                 self._file_of[name] = file
@@ -140,7 +145,7 @@ class Checkpoint:
         """Return the shape of a tensor without reading it."""
         if name in self._pickled:
             return tuple(self._pickled[name].shape)
-        return tuple(self._open[self._file_of[name]].get_slice(name).get_shape())
+        return tuple(self._mapped(name).get_slice(name).get_shape())
 
     def dtypes(self) -> dict[str, int]:
         """Return dtype -> number of tensors, read from the files' headers."""
@@ -149,15 +154,26 @@ class Checkpoint:
     def _dtype(self, name: str) -> str:
         if name in self._pickled:
             return dtype_name(self._pickled[name].dtype)
-        written = str(self._open[self._file_of[name]].get_slice(name).get_dtype())
+        written = str(self._mapped(name).get_slice(name).get_dtype())
         return _DTYPES.get(written, written)
 
     def tensor(self, name: str) -> torch.Tensor:
         """Return a tensor as the file has it."""
         if name in self._pickled:
             return self._pickled[name]
-        found: torch.Tensor = self._open[self._file_of[name]].get_tensor(name)
+        found: torch.Tensor = self._mapped(name).get_tensor(name)
+        file = self._file_of[name]
+        self._read[file] += found.nbytes
+        if self._read[file] > MAPPED:
+            # tensors that were handed out keep their own hold on it
+            del self._open[file], self._read[file]
         return found
+
+    def _mapped(self, name: str) -> Any:
+        file = self._file_of[name]
+        if file not in self._open:
+            self._open[file] = safe_open(str(file), framework="pt")
+        return self._open[file]
 
     def _names_in(self, file: Path) -> list[str]:
         if file.suffix == ".safetensors":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,6 +38,18 @@ def dtype_keyword() -> str:
     4.53 knows the old one only, 4.57 both (modeling_utils.py, from_pretrained).
     """
     return _take("dtype keyword", "dtype" if _version() >= (4, 57) else "torch_dtype")
+
+
+def prepare() -> None:
+    """Have done in this process what every load does first, for all that are forked from it.
+
+    5.x compiles a thousand patterns of how checkpoints of any model are laid out, once in a process,
+    which is half of what saving a tiny model takes (conversion_mapping.py, a global made on demand).
+    """
+    with suppress(ImportError, AttributeError):
+        from transformers import conversion_mapping  # noqa: PLC0415  4.x has none
+
+        conversion_mapping.get_checkpoint_conversion_mapping("")
 
 
 def config_dtype(config: Any) -> str | None:

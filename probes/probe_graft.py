@@ -32,7 +32,7 @@ from probe_graft_bench import Bench, Output
 from probe_graft_places import Places
 from probe_graft_search import Search, Spent, grouped
 from probe_graft_suspects import Suspect, Suspects
-from probe_tensor import tensor_hash
+from probe_tensor import stored, tensor_hash
 
 FORMAT_VERSION = 2
 # History of FORMAT_VERSION:
@@ -114,6 +114,7 @@ class Patient(Bench):
         self._deadline = time.monotonic() + float(self.asked["seconds"])
         self._twins: dict[str, Any] = {}
         self._donor = probe_files.read_sealed(Path(self.asked["donor"]))
+        self._numbers = self._read_numbers()
         model = self.loaded.model
         state = probe_graft_state.survey(
             model, _hashed, [pair[1] for pair in self.asked["weights"]]
@@ -233,6 +234,15 @@ class Patient(Bench):
             "max_abs": self._apart(numbers) if numbers or not wrong else 0.0,
         }
 
+    def _read_numbers(self) -> dict[str, torch.Tensor]:
+        """Return the donor's logits; here, as what fails in a try is told of the set that is tried."""
+        outputs = [self._donor["outputs"][there] for there, _ in self.asked["compared"]]
+        return {
+            one["name"]: stored(self.keeper.root, one["ref"])
+            for one in outputs
+            if not self._is_layer(one["name"]) and one["ref"]["stored"]
+        }
+
     def _is_layer(self, name: str) -> bool:
         return self.asked["what"] == "forward" and name != "logits"
 
@@ -246,7 +256,7 @@ class Patient(Bench):
                 or one["ref"]["shape"] != list(mine.tensor.shape)
             ):
                 return None
-            there = Suspects.read(self.keeper.root, one["ref"]).double()
+            there = self._numbers[one["name"]].double()
             found.append(float((there - mine.tensor.double()).abs().max()))
         largest = max(found)
         return largest if math.isfinite(largest) else None

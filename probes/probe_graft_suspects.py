@@ -9,14 +9,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 import probe_graft_places as places
 import probe_graft_state as state
-from probe_tensor import tensor_hash
+from probe_tensor import stored
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import torch
 
 Fact = dict[str, Any]
 
@@ -113,26 +113,6 @@ class Suspects:
         """The suspects, those at the root of a difference first."""
         return sorted(self._all, key=lambda suspect: _ORDER.index(suspect.kind))
 
-    @staticmethod
-    def read(root: Path, ref: Fact) -> torch.Tensor:
-        """Return the values of a tensor that the donor left.
-
-        Raises:
-            ValueError: they are not those of their hash.
-
-        """
-        data = bytearray((root / ref["hash"][:2] / f"{ref['hash']}.bin").read_bytes())
-        dtype = getattr(torch, ref["dtype"])
-        if not data:
-            return torch.empty(ref["shape"], dtype=dtype)
-        values = torch.frombuffer(data, dtype=dtype).reshape(ref["shape"])
-        if tensor_hash(values) != ref["hash"]:
-            msg = (
-                f"{ref['hash']}.bin does not hold the bytes of its hash: it was changed or damaged"
-            )
-            raise ValueError(msg)
-        return values
-
     def skip(self, what: str, reason: str) -> None:
         """Note a suspect that is not tried."""
         self.untried.append({"what": what, "reason": reason})
@@ -141,7 +121,7 @@ class Suspects:
         if not ref["stored"]:
             msg = f"{ref['dtype']}{ref['shape']} is too large to be handed over"
             raise places.Unfit(msg)
-        return self.read(self._root, ref)
+        return stored(self._root, ref)
 
     def _fields(self) -> None:
         for field, (there, here) in self._asked["config"].items():

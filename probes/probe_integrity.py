@@ -17,22 +17,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
+
 import probe_apart
 import probe_forks as forks
 import probe_heap
 import probe_load
-import probe_rope
 from probe_checkpoint import Checkpoint, NoCheckpoint
 from probe_failure import without_folders
+from probe_fresh import against
 from probe_roundtrip import round_trip
-from probe_state import State, everything
+from probe_state import State, everything, let_go
 from probe_tensor import NotHashable, dtype_name, raw_bytes, tensor_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import torch
-
+    from probe_fresh import Fresh
     from probe_inputs import Inputs
 
 Facts = dict[str, Any]
@@ -53,7 +54,7 @@ class Known(NamedTuple):
     run: str
     signals: Facts
     """load, weights and buffers, as the capture has them."""
-    twin: dict[str, torch.Tensor] | None
+    twin: Fresh | None
     again: Callable[[], dict[str, str]]
     """Hashes by name of a load under :data:`SEED`, over the first load's kind of memory."""
     inputs: Callable[[], Inputs | None]
@@ -85,26 +86,46 @@ def integrity(known: Known, folder: Path, no_second: str) -> Facts:
     ``no_second`` is why no second model may be made beside the first; '' if one may.
     """
     started = time.perf_counter()
-    first = everything(known.loaded.model)
     second: Any = None
     poison = f"not tried: {no_second}"
-    if not no_second:
+    apart = not no_second
+    if apart:
         try:
             second, poison = _poisoned_load(known)
         except Exception as error:  # noqa: BLE001  a model that loads only once is a fact
             no_second = f"a second load raised {_said(error)}"
             poison = f"not seen: {no_second}"
+    found: Facts = {"poison": poison} | _judged(known, second, no_second)
+    if apart:
+        let_go(known.loaded.model)  # nothing asks for its numbers in this process any more
+    round_trip = _round_trip(known, second, folder, found["tensors"], no_second)
+    dtypes = None if no_second else _default_dtypes(known, found["stored_dtypes"])
+    seconds = round(time.perf_counter() - started, 4)
+    return found | {"default_dtypes": dtypes, "round_trip": round_trip, "seconds": seconds}
+
+
+def _judged(known: Known, second: Any, no_second: str) -> Facts:
+    """Return what the first two loads show of every tensor; holds none of them afterwards."""
+    first = everything(known.loaded.model)
     judge = Judge(known, everything(second) if second is not None else None, no_second)
     tensors = {name: judge.facts(name, state, first) for name, state in first.items()}
     return {
-        "poison": poison,
         "tensors": tensors,
         "silent": [name for name in tensors if judge.is_silent(name, tensors)],
         "stored_dtypes": judge.stored_dtypes,
-        "default_dtypes": None if no_second else _default_dtypes(known, judge.stored_dtypes),
-        "round_trip": _round_trip(known, second, folder, tensors, no_second),
-        "seconds": round(time.perf_counter() - started, 4),
     }
+
+
+def asked(model: torch.nn.Module, signals: Facts) -> list[str]:
+    """Return the tensors whose bytes will be compared with a fresh model's."""
+    weights = signals["weights"]["tensors"]
+    missing = signals["load"]["missing_keys"]
+    return [
+        name
+        for name in everything(model)
+        if name not in signals["buffers"]
+        and (missing or weights.get(name, {}).get("origin") != "loaded")
+    ]
 
 
 def _poisoned_load(known: Known) -> tuple[Any, str]:
@@ -206,9 +227,11 @@ class Judge:
         return _not_covered(self.no_second)
 
     def _against(self, name: str, one: torch.Tensor, other: torch.Tensor) -> Facts:
-        differ = (probe_heap.elements(one) != probe_heap.elements(other)).any(1)
-        if not bool(differ.any()):
+        bits = probe_heap.elements(one), probe_heap.elements(other)
+        # not by way of numpy, after which a tensor no longer tells whose memory it has
+        if torch.equal(*bits):  # noqa: TID251  bytes
             return self._steady(name, one, other)
+        differ = (bits[0] != bits[1]).any(1)
         unwritten = probe_heap.showing(one, self.known.run) & probe_heap.showing_poison(other)
         if bool((differ & ~unwritten).any()) and self._memory_alone(name, one):
             unwritten = unwritten | differ
@@ -240,7 +263,7 @@ class Judge:
         loaded = self.weights.get(name, {}).get("origin") == "loaded"
         if state.tensor.is_meta or (loaded and not self._all_missing(names)):
             return "not compared"
-        return probe_rope.against_fresh(name, state.tensor, self.known.twin)
+        return against(self.known.twin, name, tensor_hash(state.tensor))
 
     def _all_missing(self, names: list[str]) -> bool:
         missing = list(self._keys("missing"))

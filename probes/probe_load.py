@@ -20,6 +20,7 @@ import torch
 import transformers
 
 import probe_forks as forks
+import probe_heap
 from probe_checkpoint import refuse_code, refuse_outside
 from probe_failure import Unknown, phase, without_folders
 from probe_tensor import dtype_name
@@ -38,6 +39,10 @@ _HEADS = (
     ("ForImageClassification", "image-classification"),
     ("ForCTC", "ctc"),
 )
+
+
+_LARGE = 64 << 20
+"""Bytes of parameters that are worth the walk over all that is free."""
 
 
 class Loaded(NamedTuple):
@@ -119,7 +124,14 @@ def from_pretrained(model_class: Any, source: Source, seed: int) -> tuple[Any, d
         arguments["attn_implementation"] = source.attention
     torch.manual_seed(seed)
     model, info = model_class.from_pretrained(source.where, output_loading_info=True, **arguments)
+    give_back(model)
     return model.to(source.device).eval(), info
+
+
+def give_back(model: Any) -> None:
+    """Hand back what making a large model has freed: 4.x makes it twice."""
+    if sum(p.numel() * p.element_size() for p in model.parameters()) > _LARGE:
+        probe_heap.give_back()
 
 
 def loaded_with(

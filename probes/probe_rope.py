@@ -14,18 +14,18 @@ import numpy as np
 import torch
 
 import probe_forks as forks
+from probe_fresh import against
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from probe_fresh import Fresh
     from probe_tensor import Keeper
 
 Settings = dict[str, Any]
 
 
-def inv_freq(
-    model: torch.nn.Module, keeper: Keeper, fresh: dict[str, torch.Tensor] | None
-) -> dict[str, Any]:
+def inv_freq(model: torch.nn.Module, keeper: Keeper, fresh: Fresh | None) -> dict[str, Any]:
     """Return the inv_freq signal: every rotary frequency buffer, its scaling and its formula."""
     found: dict[str, Any] = {}
     modules = dict(model.named_modules())
@@ -37,26 +37,16 @@ def inv_freq(
         layer_type = forks.rope_layer_type(leaf, module_name)
         settings = forks.rope_settings(_config_of(module, model), layer_type)
         kind = forks.rope_type(module, layer_type) or str(settings.get("rope_type") or "default")
+        ref = keeper.ref(buffer)
         found[name] = {
-            "ref": keeper.ref(buffer),
+            "ref": ref,
             "module": module_name,
             "rope_type": kind,
             "attention_scaling": forks.attention_scaling(module, layer_type),
-            "fresh": against_fresh(name, buffer, fresh),
+            "fresh": against(fresh, name, ref["hash"]),
             "formula": formula_facts(kind, buffer, settings, _config_of(module, model)),
         }
     return found
-
-
-def against_fresh(name: str, tensor: torch.Tensor, fresh: dict[str, torch.Tensor] | None) -> str:
-    """Return how a tensor compares with the same one of a model made fresh from the config."""
-    from probe_tensor import tensor_hash  # noqa: PLC0415  keeps this module's top to rope
-
-    if fresh is None:
-        return "not compared"
-    if name not in fresh:
-        return "absent"
-    return "equal" if tensor_hash(fresh[name]) == tensor_hash(tensor) else "differs"
 
 
 def _config_of(module: torch.nn.Module, model: torch.nn.Module) -> Any:

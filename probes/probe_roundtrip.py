@@ -6,7 +6,7 @@ model's config. It is loaded by its own class, so that remote code need not be s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -15,7 +15,7 @@ import probe_layers
 import probe_load
 import probe_steady
 from probe_failure import without_folders
-from probe_state import everything, hashes
+from probe_state import everything, hashes, let_go
 from probe_tensor import dtype_name, tensor_hash
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ def round_trip(
     """Return what is lost when ``model`` is saved to ``folder`` and loaded from there.
 
     ``chance`` names the tensors that the checkpoint or two loads leave open: of these only what
-    was saved is compared. Logits are not compared where any tensor is ``unwritten``. ``load`` loads
+    was saved is compared. Logits are not compared where any tensor is ``unwritten``. What ``model``
+    holds is gone afterwards, so that it and what was saved need not be held at once. ``load`` loads
     the original once more as ``model`` was: what differs there, too, saving has not lost.
     """
     before = Before(model)
@@ -50,6 +51,10 @@ def round_trip(
         model.save_pretrained(folder)
     except Exception as error:  # noqa: BLE001  a model that cannot be saved is a fact
         return {"outcome": "save failed", "reason": _said(error)}
+    fed, reason = _fed(inputs, unwritten)
+    one = _computed(model, fed)
+    let_go(model)
+    probe_load.give_back(model)
     try:
         saved = source._replace(where=str(folder), revision=None)
         again, info = probe_load.from_pretrained(type(model), saved, SEED)
@@ -57,7 +62,9 @@ def round_trip(
         return {"outcome": "load failed", "reason": _said(error)}
     tensors = before.lost(again, info, chance)
     fields = before.changed(probe_load.effective_config(again.config))
-    logits, reason = _logits(model, again, inputs, unwritten, load)
+    logits, reason = _logits(one, _computed(again, fed)) if fed else ("not compared", reason)
+    if logits == "differs" and fed:
+        logits, reason = _logits_again(one, load, fed)
     same = not tensors and not fields and logits != "differs"
     return {
         "outcome": "same bits" if same else "differs",
@@ -106,32 +113,47 @@ def _shown(values: Facts, name: str) -> str:
     return without_folders(repr(values[name])) if name in values else "absent"
 
 
-def _logits(
-    one: Any,
-    other: Any,
-    inputs: Callable[[], Inputs | None],
-    unwritten: list[str],
-    load: Callable[[], Any],
-) -> tuple[str, str]:
-    """Return whether both compute the same, or why that was not looked at."""
+def _fed(inputs: Callable[[], Inputs | None], unwritten: list[str]) -> tuple[Inputs | None, str]:
+    """Return what both models are fed, or why nothing is."""
     if unwritten:
-        return "not compared", f"{unwritten[0]} was never written, and is poison here"
+        return None, f"{unwritten[0]} was never written, and is poison here"
     fed = inputs()
+    return fed, "" if fed else "no prompt applies"
+
+
+class Computed(NamedTuple):
+    """The hash of what a model computed; without one, why."""
+
+    digest: str
+    reason: str
+
+
+def _computed(model: Any, fed: Inputs | None) -> Computed:
     if fed is None:
-        return "not compared", "no prompt applies"
+        return Computed("", "")
     try:
-        found = [_output(model, fed.kwargs) for model in (one, other)]
+        output = _output(model, fed.kwargs)
+        if output is None:
+            return Computed("", "the model returns no tensor")
+        return Computed(tensor_hash(output), "")
     except Exception as error:  # noqa: BLE001  the cell's own forward says so, too
-        return "not compared", f"the forward raised {_said(error)}"
-    if found[0] is None or found[1] is None:
-        return "not compared", "the model returns no tensor"
-    if tensor_hash(found[0]) == tensor_hash(found[1]):
-        return "same bits", ""
-    if not probe_steady.repeats(lambda: _output(one, fed.kwargs)):
+        return Computed("", f"the forward raised {_said(error)}")
+
+
+def _logits(one: Computed, other: Computed) -> tuple[str, str]:
+    """Return whether both compute the same, or why that was not looked at."""
+    if reason := one.reason or other.reason:
+        return "not compared", reason
+    return "same bits" if one.digest == other.digest else "differs", ""
+
+
+def _logits_again(one: Computed, load: Callable[[], Any], fed: Inputs) -> tuple[str, str]:
+    """Return what a difference is worth: the original may not repeat itself, or its load."""
+    original = load()
+    found = [_computed(original, fed) for _ in range(2)]
+    if found[0] != found[1]:
         return "not compared", probe_steady.NOT_REPEATED
-    if not probe_steady.repeats(
-        lambda: _output(one, fed.kwargs), lambda: _output(load(), fed.kwargs)
-    ):
+    if found[0] != one:
         return "not compared", "the original, loaded once more, gives other logits, too"
     return "differs", ""
 

@@ -444,10 +444,12 @@ def _import_everything() -> dict[str, Any]:
     import probe_capsule  # noqa: F401, PLC0415
     import probe_cell  # noqa: F401, PLC0415
     import probe_crossing  # noqa: F401, PLC0415
+    import probe_forks  # noqa: PLC0415
     import probe_graft  # noqa: F401, PLC0415
     import probe_ladder  # noqa: F401, PLC0415
     import probe_trace_job  # noqa: F401, PLC0415
 
+    probe_forks.prepare()
     return probe_machine.facts()
 
 

@@ -8,6 +8,7 @@ equal, because a probe may not import the host.
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,10 @@ Ref = dict[str, Any]
 
 _CHUNK = 1 << 20
 """Bytes compared at a time: two of them stay in the processor's cache."""
+
+
+class Damaged(OSError):  # noqa: N818  it is the file that is wrong
+    """A stored tensor does not hold the bytes of its hash; its file is gone, to be written anew."""
 
 
 class NotHashable(Exception):  # noqa: N818  "this tensor has no bytes" is a result, not an error
@@ -76,6 +81,26 @@ def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
     # a memoryview compares element by element; bytes compare as memory does
     starts = range(0, a.nbytes, _CHUNK)
     return all(a[i : i + _CHUNK].tobytes() == b[i : i + _CHUNK].tobytes() for i in starts)
+
+
+def stored(folder: Path, ref: Ref) -> torch.Tensor:
+    """Return the values of a tensor that another process kept in ``folder``.
+
+    Raises:
+        Damaged: they are not those of the hash.
+        OSError: they are not there.
+
+    """
+    path = folder / ref["hash"][:2] / f"{ref['hash']}.bin"
+    data, dtype = bytearray(path.read_bytes()), getattr(torch, ref["dtype"])
+    with suppress(ValueError, RuntimeError):  # too few bytes, or too many
+        whole = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+        values = whole.reshape(ref["shape"])
+        if tensor_hash(values) == ref["hash"]:
+            return values
+    path.unlink(missing_ok=True)
+    msg = f"{path} does not hold the bytes of its hash as {ref['dtype']}{ref['shape']}"
+    raise Damaged(msg)
 
 
 class Keeper:

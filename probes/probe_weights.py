@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from probe_fresh import against
 from probe_heap import holds_pattern
-from probe_tensor import Keeper, NotHashable, dtype_name, raw_bytes, same_bytes, tensor_hash
+from probe_tensor import Keeper, NotHashable, dtype_name, raw_bytes, same_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from probe_checkpoint import Checkpoint
+    from probe_fresh import Fresh
 
 
 class Origin(NamedTuple):
@@ -270,12 +272,12 @@ def weights(
     checkpoint: Checkpoint | None,
     keeper: Keeper,
     run: str,
-    fresh: Callable[[], dict[str, torch.Tensor] | None],
+    fresh: Callable[[], Fresh | None],
     reloaded: Callable[[], dict[str, str]],
 ) -> dict[str, Any]:
     """Return the weights signal: every parameter and persistent buffer with its origin.
 
-    ``fresh`` gives the tensors of a model made from the config, ``reloaded`` the hashes after
+    ``fresh`` gives what a model made from the config holds, ``reloaded`` the hashes after
     another load with another seed; both are called only if some tensor needs them.
     """
     tracer = Tracer(checkpoint) if checkpoint is not None else None
@@ -325,19 +327,19 @@ def _answer(
     tensors: dict[str, Any],
     state: dict[str, tuple[str, torch.Tensor, list[str]]],
     run: str,
-    fresh: Callable[[], dict[str, torch.Tensor] | None],
+    fresh: Callable[[], Fresh | None],
     reloaded: Callable[[], dict[str, str]],
 ) -> None:
     """Say of tensors that the checkpoint does not explain where else they come from."""
     if not names:
         return
-    twin = fresh() or {}
-    again = reloaded()
+    again = reloaded()  # and gone again, before another model is made
+    twin = fresh()
     for name in names:
         tensor, digest = state[name][1], tensors[name]["ref"]["hash"]
         if holds_pattern(tensor, run):
             tensors[name]["origin"] = "unwritten"
         elif again.get(name, digest) != digest:
             tensors[name]["origin"] = "reinitialised"
-        elif name in twin and tensor_hash(twin[name]) == digest:
+        elif against(twin, name, digest) == "equal":
             tensors[name]["origin"] = "derived"

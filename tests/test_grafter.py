@@ -202,7 +202,13 @@ DONOR = DonorFile(
     cell=REF,
     prompt="short",
     what="forward",
-    outputs=(DonorOutput(name="logits", rows="x", ref=Memory().put(values(2))),),
+    outputs=(
+        DonorOutput(
+            name="logits",
+            rows="x",
+            ref=Memory().put(values(2)).model_copy(update={"stored": False}),
+        ),
+    ),
 )
 
 
@@ -277,6 +283,26 @@ def test_the_same_again_runs_nothing_and_what_the_bits_follow_from_runs_it_again
     assert n_jobs(asks=[ASK.model_copy(update={"weights": (("a", "b"),)})]) == (1, 1)
     assert n_jobs(checkpoint=CHECKPOINT.model_copy(update={"digest": None})) == (1, 1)
     assert n_jobs(checkpoint=CHECKPOINT.model_copy(update={"digest": None})) == (1, 1)
+
+
+def test_a_donor_that_left_a_tensor_that_is_gone_is_asked_again(tmp_path):
+    kept = Memory().put(values(3)).model_copy(update={"stored": True})
+    path = tmp_path / "tensors" / kept.hash[:2] / f"{kept.hash}.bin"
+    path.parent.mkdir(parents=True)
+    deep = {"rope": ({"cos": kept.model_dump(mode="json")},)}
+    left = DONOR.model_copy(update={"seen": deep})
+
+    def n_jobs():
+        donor, patient = Process(left), Process(PATIENT)
+        graft(tmp_path, donor, patient)
+        return len(donor.jobs), len(patient.jobs)
+
+    path.write_bytes(b"")
+    assert [n_jobs(), n_jobs()] == [(1, 1), (0, 0)]
+    path.unlink()
+    assert n_jobs() == (1, 0)
+    path.write_bytes(b"")
+    assert n_jobs() == (0, 0)
 
 
 @pytest.mark.parametrize(

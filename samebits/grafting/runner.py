@@ -14,6 +14,7 @@ from samebits.ledger import Ledger
 from samebits.record import read_record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from samebits.graft import Graft
@@ -127,7 +128,8 @@ class Grafter:
     ) -> Left | None:
         self._ledger.file(path)
         kept = None if self._fresh or not subject.checkpoint.pinned else read_record(path, kind)
-        if kept is not None and not (kept.failure and kept.failure.may_be_the_machine):
+        failed = kept is not None and kept.failure and kept.failure.may_be_the_machine
+        if kept is not None and not failed and self._has_all(kept):
             return kept
         # another run may be at the same: what each leaves has a name of its own at first
         own = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
@@ -141,6 +143,17 @@ class Grafter:
             reason = f"{party.cell} left nothing of a graft, or failed as a machine may"
             self._ledger.unsettle(reason, str(party.cell))
         return made
+
+    def _has_all(self, left: DonorFile | GraftFile) -> bool:
+        """Return True if the tensors that were left to others are there; who reads them hashes them.
+
+        A patient that finds one damaged removes it, so that the donor is asked again.
+        """
+        told = left.model_dump(mode="json", include={"outputs", "seen", "state"})
+        return all(
+            (self._root / "tensors" / digest[:2] / f"{digest}.bin").exists()
+            for digest in _stored(told)
+        )
 
     def _path(self, subject: Subject, party: Party, asked: dict[str, Any]) -> Path:
         checkpoint, cell = subject.checkpoint, party.cell
@@ -182,6 +195,18 @@ class Grafter:
             "store": {"root": str(self._root), "limit": VALUES_LIMIT},
             "graft": {**asked, "result": str(path)},
         }
+
+
+def _stored(told: Any) -> Iterator[str]:  # noqa: ANN401  any JSON
+    """Yield the hash of every tensor that was kept, however deep it is spoken of."""
+    if isinstance(told, dict):
+        if told.get("stored") is True and isinstance(told.get("hash"), str):
+            yield told["hash"]
+        told = told.values()
+    elif not isinstance(told, list):
+        return
+    for inner in told:
+        yield from _stored(inner)
 
 
 def _useless(left: DonorFile | GraftFile) -> str:

@@ -1,5 +1,7 @@
 """probe_forks and probe_load: each branch belongs to the release that runs it."""
 
+import sys
+
 import probe_forks as forks
 import probe_load
 import transformers
@@ -50,3 +52,13 @@ def test_heads():
     assert probe_load.head_of("GPT2LMHeadModel") == "causal-lm"
     assert probe_load.head_of("BertForMaskedLM") == "masked-lm"
     assert probe_load.head_of("BertModel") == "base"
+
+
+def test_what_5_x_compiles_once_in_a_process_is_there_before_children_are_made():
+    forks.prepare()
+    if transformers.__version__.startswith("4."):
+        assert "transformers.conversion_mapping" not in sys.modules
+        return
+    from transformers import conversion_mapping
+
+    assert conversion_mapping._checkpoint_conversion_mapping_cache

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import probe_tensor
 import torch
-from probe_tensor import Keeper, NotHashable, raw_bytes, same_bytes, tensor_hash
+from probe_tensor import Damaged, Keeper, NotHashable, raw_bytes, same_bytes, stored, tensor_hash
 
 
 def test_signed_zero_and_nan_payload_are_other_bits():
@@ -86,3 +86,28 @@ def test_known_hashes_are_those_of_the_host():
         tensor = flat.view(getattr(torch, line["dtype"])).reshape(line["shape"])
         assert tensor_hash(tensor) == line["hash"], line
     assert probe_tensor.HASH_HEADER == b"samebits-tensor-1"
+
+
+def test_what_another_process_kept_is_read_by_its_hash():
+    keeper = Keeper(tempfile.mkdtemp(), 1 << 20, [])
+    kinds = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64)
+    for tensor in [torch.arange(6).reshape(2, 3).to(kind) for kind in kinds]:
+        assert same_bytes(stored(keeper.root, keeper.ref(tensor)), tensor)
+    for tensor in (torch.tensor(2.5), torch.empty(0, 4)):
+        assert stored(keeper.root, keeper.ref(tensor)).shape == tensor.shape
+
+
+def test_a_turned_bit_or_a_torn_file_is_not_read_but_removed():
+    keeper = Keeper(tempfile.mkdtemp(), 1 << 20, [])
+    for spoil in (lambda b: bytes([b[0] ^ 1]) + b[1:], lambda b: b[:-1], lambda b: b[:-4]):
+        ref = keeper.ref(torch.arange(6.0))
+        path = keeper.root / ref["hash"][:2] / f"{ref['hash']}.bin"
+        path.write_bytes(spoil(path.read_bytes()))
+        try:
+            stored(keeper.root, ref)
+        except Damaged as damaged:
+            assert "does not hold the bytes of its hash" in str(damaged)
+        else:
+            msg = "it was read"
+            raise AssertionError(msg)
+        assert not path.exists()

@@ -7,6 +7,7 @@ import probe_heap
 import probe_weights
 import torch
 from probe_checkpoint import Checkpoint
+from probe_fresh import Fresh
 from probe_tensor import Keeper, tensor_hash
 from probe_weights import Tracer
 from safetensors.torch import save_file
@@ -126,7 +127,7 @@ def test_every_origin_is_told_apart():
         checkpoint(loaded=model.loaded.data, lost=numbers(2, seed=9)),
         Keeper(tempfile.mkdtemp(), 0, []),
         "a",
-        lambda: {"derived": torch.arange(6.0), "drawn": torch.randn(5)},
+        lambda: Fresh({"derived": torch.arange(6.0), "drawn": torch.randn(5)}),
         lambda: {
             name: tensor_hash(t) for name, (_, t, _) in probe_weights.named_state(Model()).items()
         },

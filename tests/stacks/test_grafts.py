@@ -28,6 +28,7 @@ FOUND = {
     "code and inv_freq": (),
 }
 """What is planted -> the smallest set that gives the bits back."""
+DAMAGED = ("damaged weight", "damaged logits")
 
 
 @pytest.fixture(scope="module", params=["4.48", "5.x"])
@@ -41,6 +42,8 @@ def grafts(request, stacks, tmp_path_factory):
     assert done.returncode == 0, done.stderr
     healthy = GraftFile.model_validate_json(seal.read(folder / "none.json"))
     found = {"none": healthy.mismatch}
+    for name in DAMAGED:
+        found[name] = GraftFile.model_validate_json((folder / f"{name}.json").read_text())
     for name in FOUND:
         donor = DonorFile.model_validate_json(seal.read(folder / f"{name}.donor.json"))
         patient = GraftFile.model_validate_json(seal.read(folder / f"{name}.json"))
@@ -63,6 +66,16 @@ def test_what_is_planted_is_the_smallest_set(grafts, name):
     best = next(run for run in graft.tried if run.suspects == graft.smallest)
     assert best.same == best.of > 3
     assert not graft.tried[0].restores, "there was nothing to restore"
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_turned_bit_in_what_the_donor_left_is_never_put_in(grafts, name):
+    failure = grafts[name].failure
+    assert failure is not None
+    assert failure.type.endswith("Damaged")
+    assert "does not hold the bytes of its hash" in failure.message
+    assert failure.may_be_the_machine
+    assert not grafts[name].tried
 
 
 def test_nothing_is_put_into_a_healthy_model(grafts):

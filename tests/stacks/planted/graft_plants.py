@@ -4,6 +4,7 @@ Runs in a stack, without samebits. Leaves ``<defect>.donor.json`` and ``<defect>
 defect; every job runs in a fork of its own, so that one defect never meets another.
 """
 
+import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -152,7 +153,25 @@ def perform(defect):
     probe_graft.run(job(defect, "patient", donor["graft"]["result"], n))
 
 
+def damage(order, choose):
+    """Ask the patient of the defect "weight" again, with a bit of what its donor left turned."""
+    donor = FOLDER / "weight.donor.json"
+    ref = choose(json.loads(donor.read_text("utf-8")))
+    path = FOLDER / "tensors" / ref["hash"][:2] / f"{ref['hash']}.bin"
+    whole = path.read_bytes()
+    path.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+    probe_graft._ROLES["patient"] = Patient
+    again = job("weight", "patient", str(donor), 4)
+    again["graft"]["result"] = str(FOLDER / f"{order}.json")
+    probe_graft.run(again)
+    assert not path.exists(), "nobody would write it anew"
+    path.write_bytes(whole)
+
+
 checkpoint()
 torch.set_num_threads(1)
 for name in sys.argv[3:] or ORDERS:
     apart(partial(perform, name), 120)
+if not sys.argv[3:]:
+    apart(partial(damage, "damaged weight", lambda told: told["state"]["weights"][WEIGHT]), 120)
+    apart(partial(damage, "damaged logits", lambda told: told["outputs"][-1]["ref"]), 120)
