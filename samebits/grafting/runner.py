@@ -12,8 +12,11 @@ from samebits.graft import DonorFile, GraftFile
 from samebits.grafting import judge
 from samebits.ledger import Ledger
 from samebits.record import read_record
+from samebits.store import Store
+from samebits.tensor import TensorRef
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from samebits.graft import Graft
@@ -51,6 +54,7 @@ class Grafter:
     ) -> None:
         self._ledger = ledger or Ledger()
         self._root = root
+        self._store = Store(root)
         self._probes = probes
         self._machine = machine
         self._fresh = fresh
@@ -127,7 +131,8 @@ class Grafter:
     ) -> Left | None:
         self._ledger.file(path)
         kept = None if self._fresh or not subject.checkpoint.pinned else read_record(path, kind)
-        if kept is not None and not (kept.failure and kept.failure.may_be_the_machine):
+        sound = kept is not None and not (kept.failure and kept.failure.may_be_the_machine)
+        if kept is not None and sound and self._store.keeps(_values(kept.model_dump())):
             return kept
         # another run may be at the same: what each leaves has a name of its own at first
         own = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
@@ -182,6 +187,20 @@ class Grafter:
             "store": {"root": str(self._root), "limit": VALUES_LIMIT},
             "graft": {**asked, "result": str(path)},
         }
+
+
+def _values(told: Any) -> Iterator[TensorRef]:  # noqa: ANN401  any JSON
+    """Return every tensor that was left to be given, wherever it stands."""
+    if isinstance(told, dict):
+        if told.get("stored") is True and {"hash", "dtype", "shape"} <= told.keys():
+            yield TensorRef.model_validate(
+                {n: told[n] for n in TensorRef.model_fields if n in told}
+            )
+        told = told.values()
+    elif not isinstance(told, (list, tuple)):
+        return
+    for value in told:
+        yield from _values(value)
 
 
 def _useless(left: DonorFile | GraftFile) -> str:
