@@ -91,8 +91,7 @@ class Climber:
         found = read_record(path, LadderFile)
         if found is None or (found.failure is not None and found.failure.may_be_the_machine):
             return None
-        stored = (ref for ref in _values(found) if ref.stored)
-        return found if all(map(self._store.lies, stored)) else None
+        return found if self._store.keeps(_values(found)) else None
 
     def _path(
         self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack, ask: Ask

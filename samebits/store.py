@@ -24,6 +24,7 @@ from samebits.mapped import STRIDE, give_back, mapped
 from samebits.tensor import NUMPY_DTYPES, TensorRef, hasher
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -75,6 +76,15 @@ class Store:
         with contextlib.suppress(OSError):
             self.tensor_path(ref).unlink()
         return False
+
+    def keeps(self, refs: Iterable[TensorRef]) -> bool:
+        """Return True unless values that were stored are gone or damaged; these are removed.
+
+        What another samebits can read is none of them.
+        """
+        stored = (ref for ref in refs if ref.stored and ref.dtype in NUMPY_DTYPES)
+        lost = [ref for ref in stored if not self.has(ref)]
+        return not lost
 
     def tensor(self, ref: TensorRef) -> NDArray[Any]:
         """Return the values of ``ref``, mapped and read-only.

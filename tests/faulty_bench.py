@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import subprocess
 import sys
 import time
@@ -33,6 +34,11 @@ class Host:
         self._program.stdin.write(json.dumps(order) + "\n")
         self._program.stdin.flush()
         return int(self._program.stdout.readline())
+
+    def ends_within(self, seconds):
+        """Return True as soon as the run has ended, False if it goes on for longer."""
+        ready, _, _ = select.select([self._program.stdout], [], [], seconds)
+        return bool(ready)
 
     def end(self):
         """Return how the run ended: its exit code, or the negative number of a signal."""

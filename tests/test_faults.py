@@ -244,14 +244,16 @@ def test_a_run_that_was_killed_anywhere_ends_with_the_same_report(host, undistur
     while kills < KILLS:
         bench = Bench(tmp_path / str(len(benches)), "healthy", "odd")
         benches.append(bench)
-        left = chance.randint(4, 12)
+        left, longest = chance.randint(4, 12), undisturbed.took
         while left:
-            pid = host.begin(bench)
-            time.sleep(chance.uniform(0, undisturbed.took))
-            with suppress(ProcessLookupError):  # it was faster
-                os.kill(pid, chance.choice(ENDINGS))
+            pid, began = host.begin(bench), time.monotonic()
+            if host.ends_within(chance.uniform(0, longest)):
+                longest = time.monotonic() - began  # as much is left to do, and no more
+            else:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, chance.choice(ENDINGS))
             killed = host.end() not in (0, 1)
-            kills, left = kills + killed, left - 1 if killed else 0
+            kills, left = kills + killed, left - killed
         assert bench.all_end(), bench.processes()
         assert host.run(bench) == 1, bench.said
         assert "Traceback" not in bench.said

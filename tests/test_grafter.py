@@ -16,6 +16,7 @@ from samebits.probing import Ended
 from samebits.reports import grafts as shown
 from samebits.reports.grafts import graft_in_short
 from samebits.seal import sealed
+from samebits.store import Store
 from samebits.tensor import tensor_hash
 from samebits.tracing.runner import Party, Subject
 from samebits.words import Verdict
@@ -266,6 +267,25 @@ def test_a_donor_runs_first_and_its_file_is_what_the_patient_is_told(tmp_path):
     assert kept.read_text("utf-8") == sealed(DONOR.model_dump_json())
     assert not left.exists()
     assert "donor_expected" not in took["graft"]
+
+
+def test_a_donor_whose_values_are_damaged_runs_again(tmp_path):
+    memory = Memory()
+    ref = memory.put(values(3)).model_copy(update={"stored": True})
+    given = DONOR.model_copy(update={"seen": {"mask": ({"ref": ref.model_dump()},)}})
+    path = Store(tmp_path).tensor_path(ref)
+    path.parent.mkdir(parents=True)
+    whole = memory.arrays[ref.hash].tobytes()
+
+    def n_donors():
+        donor = Process(given)
+        graft(tmp_path, donor, Process(PATIENT))
+        return len(donor.jobs)
+
+    path.write_bytes(whole)
+    assert [n_donors(), n_donors()] == [1, 0]
+    path.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+    assert n_donors() == 1
 
 
 def test_the_same_again_runs_nothing_and_what_the_bits_follow_from_runs_it_again(tmp_path):

@@ -3,8 +3,9 @@
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
-from builders import built_stack, cell_id, model_spec
+from builders import Memory, built_stack, cell_id, model_spec
 
 from samebits.capture import Failure
 from samebits.checkpoints import Checkpoint
@@ -14,6 +15,7 @@ from samebits.ladders import Climber
 from samebits.matrix import Prompt
 from samebits.probing import Ended
 from samebits.seal import sealed
+from samebits.store import Store
 
 CELL = cell_id("4.48")
 CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
@@ -110,3 +112,18 @@ def test_want_of_memory_runs_again_and_an_exception_of_the_model_does_not(tmp_pa
         root = tmp_path / kind
         climb(root, Process(LadderFile(cell=CELL, failure=failure)))
         assert runs_again(root) is again
+
+
+def test_a_rung_whose_values_are_damaged_is_climbed_again(tmp_path):
+    """Size and time of a file do not tell; a rung that cannot be compared would change a verdict."""
+    memory = Memory()
+    ref = memory.put(np.arange(4.0)).model_copy(update={"stored": True})
+    left = LadderFile(cell=CELL, rungs={"float64": Rung(decode={"short": ref})})
+    path = Store(tmp_path).tensor_path(ref)
+    path.parent.mkdir(parents=True)
+    whole = memory.arrays[ref.hash].tobytes()
+    path.write_bytes(whole)
+    climb(tmp_path, Process(left))
+    assert not runs_again(tmp_path)
+    path.write_bytes(whole[:-1] + b"\x01")
+    assert runs_again(tmp_path)

@@ -180,3 +180,17 @@ def test_a_write_that_fails_keeps_the_old_file(store, tmp_path, monkeypatch):
         store.write_json("a.json", "{}")
     assert (tmp_path / "a.json").read_text() == sealed('{"a": 1}')
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_what_was_stored_is_kept_unless_one_is_gone_or_damaged(store):
+    refs = [put(store, np.full(4, n, np.int64), "int64") for n in range(4)]
+    refs = [ref.model_copy(update={"stored": True}) for ref in refs]
+    foreign = TensorRef(hash="f" * 64, dtype="float4", shape=(2,), stored=True)
+    hashed = TensorRef(hash="e" * 64, dtype="int64", shape=(2,))
+    assert store.keeps([*refs, foreign, hashed])
+    again = Store(store.root)  # which has not read them yet
+    for ref in refs[:2]:
+        path = again.tensor_path(ref)
+        path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
+    assert not again.keeps(refs)
+    assert [again.tensor_path(ref).exists() for ref in refs] == [False, False, True, True]

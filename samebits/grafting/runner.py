@@ -12,6 +12,8 @@ from samebits.graft import DonorFile, GraftFile
 from samebits.grafting import judge
 from samebits.ledger import Ledger
 from samebits.record import read_record
+from samebits.store import Store
+from samebits.tensor import TensorRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +54,7 @@ class Grafter:
     ) -> None:
         self._ledger = ledger or Ledger()
         self._root = root
+        self._store = Store(root)
         self._probes = probes
         self._machine = machine
         self._fresh = fresh
@@ -128,8 +131,8 @@ class Grafter:
     ) -> Left | None:
         self._ledger.file(path)
         kept = None if self._fresh or not subject.checkpoint.pinned else read_record(path, kind)
-        failed = kept is not None and kept.failure and kept.failure.may_be_the_machine
-        if kept is not None and not failed and self._has_all(kept):
+        sound = kept is not None and not (kept.failure and kept.failure.may_be_the_machine)
+        if kept is not None and sound and self._store.keeps(_values(kept.model_dump())):
             return kept
         # another run may be at the same: what each leaves has a name of its own at first
         own = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
@@ -143,17 +146,6 @@ class Grafter:
             reason = f"{party.cell} left nothing of a graft, or failed as a machine may"
             self._ledger.unsettle(reason, str(party.cell))
         return made
-
-    def _has_all(self, left: DonorFile | GraftFile) -> bool:
-        """Return True if the tensors that were left to others are there; who reads them hashes them.
-
-        A patient that finds one damaged removes it, so that the donor is asked again.
-        """
-        told = left.model_dump(mode="json", include={"outputs", "seen", "state"})
-        return all(
-            (self._root / "tensors" / digest[:2] / f"{digest}.bin").exists()
-            for digest in _stored(told)
-        )
 
     def _path(self, subject: Subject, party: Party, asked: dict[str, Any]) -> Path:
         checkpoint, cell = subject.checkpoint, party.cell
@@ -197,16 +189,18 @@ class Grafter:
         }
 
 
-def _stored(told: Any) -> Iterator[str]:  # noqa: ANN401  any JSON
-    """Yield the hash of every tensor that was kept, however deep it is spoken of."""
+def _values(told: Any) -> Iterator[TensorRef]:  # noqa: ANN401  any JSON
+    """Return every tensor that was left to be given, wherever it stands."""
     if isinstance(told, dict):
-        if told.get("stored") is True and isinstance(told.get("hash"), str):
-            yield told["hash"]
+        if told.get("stored") is True and {"hash", "dtype", "shape"} <= told.keys():
+            yield TensorRef.model_validate(
+                {n: told[n] for n in TensorRef.model_fields if n in told}
+            )
         told = told.values()
-    elif not isinstance(told, list):
+    elif not isinstance(told, (list, tuple)):
         return
-    for inner in told:
-        yield from _stored(inner)
+    for value in told:
+        yield from _values(value)
 
 
 def _useless(left: DonorFile | GraftFile) -> str:

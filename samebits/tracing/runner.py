@@ -171,7 +171,9 @@ class Tracer:
         if subject.checkpoint.pinned and not self._fresh:
             kept = read_record(path, Trace)
         if kept is not None and not (kept.failure and kept.failure.may_be_the_machine):
-            return kept
+            looks = kept.looks.values()
+            if self._store.keeps(ref for look in looks for ref in (*look.inputs, *look.outputs)):
+                return kept
         # another run may be at the same: what each leaves has a name of its own at first
         own = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
         job = self._job(subject, party, question, rung, look, own)
