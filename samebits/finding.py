@@ -17,6 +17,9 @@ observation says whether that moves a number. not observed: nothing was seen tha
 """
 
 
+SAVED_BY = "saved by "
+"""How the place of a finding on a crossing begins; the id of the saver follows."""
+
 ROPE_TABLES = "rope's cos and sin"
 """The suspect that rotary modules return, as the hunt calls it and rules ask for it."""
 
@@ -57,6 +60,11 @@ class Finding(Record):
     """A tensor, or file and line of the model's code, or a config field."""
     evidence: tuple[str, ...]
     """What was seen, one line each."""
+
+    @property
+    def crossed(self) -> bool:
+        """True if it is of what another release saved, and not of the checkpoint itself."""
+        return self.where.startswith(SAVED_BY)
 
 
 class StackFinding(Record):

@@ -26,8 +26,10 @@ from samebits.comparison import (
     ItemComparison,
     SignalComparison,
 )
-from samebits.document import ExpectedReport, StackReport
 from samebits.reports import machine, markdown, sharing, write
+from samebits.document import ExpectedReport, Report, StackReport
+from samebits.finding import Finding
+from samebits.findings.registry import RULES
 from samebits.reports.outcomes import since, troubles
 from samebits.reports.overview import headline
 from samebits.reports.tensors import growth_line
@@ -195,10 +197,62 @@ def test_a_run_that_passes_says_so():
 def test_a_glance_counts_what_cells_do_and_not_what_is_expected_of_them():
     text = rendered(sample_report())
     glance = text.partition("## At a glance")[2].partition("\n## ")[0]
-    (counted, *_, last) = (row for row in glance.splitlines() if row.startswith("| `5.23`"))
+    (counted,) = (row for row in glance.splitlines() if row.startswith("| `5.23`"))
     assert [cell.strip() for cell in counted.split("|")[3:-1]] == ["7", "1", "1", "1", "", "1", ""]
-    assert "undecided" in last
-    assert "[mamba](models/mamba.md)" in last
+
+
+def steps_of(report):
+    """step and what -> the models, of the table that goes from stack to stack."""
+    lines = rendered(report).partition("from stack to stack")[2].partition("\n## ")[0]
+    cells = [[cell.strip() for cell in line.split("|")] for line in lines.splitlines()]
+    found = {(line[1].replace("`", ""), line[2]): line[4] for line in cells if len(line) > 5}
+    return {key: which for key, which in found.items() if not which.startswith((":", "which"))}
+
+
+def test_a_model_stands_at_the_step_where_it_begins_and_where_it_ends():
+    steps = steps_of(sample_report())
+    assert (
+        steps["4.57 → 5.0", "undecided"] == "[gemma2](models/gemma2.md), [mamba](models/mamba.md)"
+    )
+    assert steps["5.0 → 5.9", "failed"] == "[falcon](models/falcon.md)"
+    assert steps["5.9 → 5.23", "no longer"] == "[gemma2](models/gemma2.md)"
+    assert not [key for key, which in steps.items() if "falcon" in which and "5.23" in key[0]]
+    assert not [which for which in steps.values() if "llama" in which]
+
+
+def test_a_model_that_differs_by_other_numbers_than_before_is_named_again():
+    row = only_rows("mamba").rows[0]
+    other = differing("logits", item(name="short", metrics=metrics(0.5))).signals
+    cells = (*row.cells[:-1], row.cells[-1].model_copy(update={"signals": other}))
+    report = only_rows("mamba").model_copy(
+        update={"rows": (row.model_copy(update={"cells": cells}),)}
+    )
+    assert list(steps_of(only_rows("mamba"))) == [("4.57 → 5.0", "undecided")]
+    assert list(steps_of(report))[1:] == [("5.9 → 5.23", "undecided otherwise")]
+
+
+def test_a_step_names_the_defects_that_begin_there():
+    row = only_rows("falcon").rows[0]
+    found = (Finding(code="SB701", where="cache.py:3", evidence=("seen",)),)
+    saved = (Finding(code="SB701", where="saved by 5.9", evidence=("seen",)),)
+    cells = tuple(
+        c.model_copy(update={"findings": found if c.verdict == Verdict.FAILED else saved})
+        for c in row.cells
+    )
+    report = only_rows("falcon").model_copy(
+        update={
+            "rows": (row.model_copy(update={"cells": cells}),),
+            "rules": (next(rule.text for rule in RULES if rule.text.code == "SB701"),),
+        }
+    )
+    assert steps_of(report) == {("5.0 → 5.9", "failed"): "[falcon](models/falcon.md) (SB701)"}
+
+
+def test_the_contents_name_every_part():
+    text = rendered(sample_report())
+    parts = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    contents = next(line for line in text.splitlines() if line.startswith("[Needs attention]"))
+    assert re.findall(r"\[([^]]+)\]", contents) == parts
 
 
 def test_an_explanation_without_cells_is_not_shown():
@@ -558,12 +612,35 @@ def test_variants_with_other_bits_are_told_apart_within_their_block():
     assert "#### bfloat16-sdpa@5.9: differs logits 9.9e-01" in text
 
 
-def test_known_differences_are_short_with_their_reason():
-    text = rendered(only_rows("mamba"))
-    assert "**Expected:** the scan was rewritten (<https://github.com/" in text
+def test_known_differences_stand_once_under_their_reason():
+    assert "- the scan was rewritten (<https://github.com/" in rendered(only_rows("mamba"))
     text = rendered(variants_of("mamba"))
     block = text[text.index("## Differences that do not fail") :]
-    assert "- **float32-sdpa on 5.0** expected (logits 3.0e-06): logits differ on 5.0" in block
+    assert block.count("the scan was rewritten") == 1
+    anchor = "models/mamba.md#mambafloat32-sdpa-bfloat16-sdpa"
+    assert (
+        f"  - **5.0**: [mamba · float32-sdpa]({anchor}) (logits 3.0e-06), "
+        f"[mamba · bfloat16-sdpa]({anchor}) (logits 3.0e-06): logits differ on 5.0\n"
+    ) in block
+
+
+def test_a_second_reason_is_cut_only_where_another_item_has_it_in_full():
+    long = f"the scan was rewritten {'and ' * 40}that is all"
+    row = variants_of("mamba").rows[0]
+
+    def expecting(dtype, *reasons):
+        cells = (
+            c.model_copy(update={"expected": reasons if c.expected else ()}) for c in row.cells
+        )
+        cells = row.model_copy(update={"cells": tuple(cells)})
+        return in_dtype(cells, Variant(dtype=dtype, attention="sdpa"))
+
+    both = expecting("float32", "a window", long)
+    for others, times in (((), 1), ((expecting("bfloat16", long),), 1)):
+        text = rendered(sample_report().model_copy(update={"rows": (both, *others)}))
+        block = text[text.index("## Differences that do not fail") :]
+        assert block.count("that is all") == times
+    assert "- a window And: the scan was rewritten and and" in block
 
 
 def test_growth_is_one_line_for_the_prompt_where_it_is_largest():
@@ -742,11 +819,3 @@ def test_largest_differences_of_many_prompts_are_folded():
     text = only(differing("logits", *items))
     assert "<summary>The largest differences between the logits, by prompt</summary>" in text
     assert text.count("The largest difference between the logits of") == 2
-
-
-def test_a_short_block_without_a_command_says_where_all_details_are():
-    row = only_rows("mamba").rows[0]
-    cells = tuple(cell.model_copy(update={"reproduce": ""}) for cell in row.cells)
-    row = row.model_copy(update={"cells": cells})
-    text = rendered(sample_report().model_copy(update={"rows": (row,)}))
-    assert "All details: [models/mamba.md](models/mamba.md#mambafloat32-eager)\n" in text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.reports.blocks import bullets, codes, details, heading, link, page, table
-from samebits.reports.figures import plural
+from samebits.reports.figures import count, plural
 from samebits.reports.names import page_path
 from samebits.reports.rulebook import KINDS, advice, in_short, title
 from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
@@ -70,8 +70,9 @@ def _line(text: RuleText, rows: Iterable[Row]) -> list[str]:
         fill("{} ({})", link(model, page_path(model)), ", ".join(where))
         for model, where in stacks.items()
     ]
-    more = f" and {len(models) - MOST_MODELS} more" if len(models) > MOST_MODELS else ""
-    return [title(text), text.kind, fill("{}{}", join(models[:MOST_MODELS]), more)]
+    shown, rest = join(models[:MOST_MODELS]), len(models) - MOST_MODELS
+    which = fill("{} and {} more", shown, count(rest)) if rest > 0 else shown
+    return [title(text), text.kind, which]
 
 
 def findings_of(rows: list[Row], report: Report) -> Markdown:

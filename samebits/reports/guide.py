@@ -21,6 +21,21 @@ VERDICTS = {
     "fixed": "the matrix file names a difference that is gone: the run fails until the entry is removed",
 }
 
+WORDS = {
+    "stack": "one environment: a release of transformers with torch and everything resolved with them",
+    "variant": "dtype, attention implementation and device of a model: `float32-default`, where "
+    "`default` is what the release chooses",
+    "cell": "one model in one variant on one stack: `llama/float32-default@4.48`",
+    "starts with": "the first operation, mask, table or tensor on the way to the difference that parts "
+    "although all that it is given is the same",
+    "the same numbers in other shapes": "both releases hand the same elements to the same operation, "
+    "cut into other heads, batches or rows, and a kernel sums other shapes in another order",
+    "swapping only x restores the bits": "the reference's x was put into this release, which then gave "
+    "the reference's bytes; *only*: no smaller set does",
+    "finding": "`SB301`: a defect that a rule knows by name; docs/findings has a page for each",
+    "capsule": "a folder under repro/ that shows one difference without samebits",
+}
+
 FIGURES = (
     "Each row has its own reference: the reference stack, or the oldest that ran the model.",
     "Every figure is relative to that row's reference cell: same checkpoint, same inputs.",
@@ -54,6 +69,7 @@ def how_to_read() -> Markdown:
         [
             heading(2, "How to read this report"),
             table(["verdict", "means"], verdicts),
+            table(["word", "means"], [[word, Markdown(text)] for word, text in WORDS.items()]),
             bullets(map(Markdown, FIGURES)),
         ]
     )
