@@ -205,7 +205,7 @@ def steps_of(report):
     """step and what -> the models, of the table that goes from stack to stack."""
     lines = rendered(report).partition("from stack to stack")[2].partition("\n## ")[0]
     cells = [[cell.strip() for cell in line.split("|")] for line in lines.splitlines()]
-    found = {(line[1].replace("`", ""), line[2]): line[4] for line in cells if len(line) > 5}
+    found = {(line[1].replace("\u00a0", " "), line[2]): line[4] for line in cells if len(line) > 5}
     return {key: which for key, which in found.items() if not which.startswith((":", "which"))}
 
 
@@ -246,6 +246,43 @@ def test_a_step_names_the_defects_that_begin_there():
         }
     )
     assert steps_of(report) == {("5.0 → 5.9", "failed"): "[falcon](models/falcon.md) (SB701)"}
+
+
+def finding_in(model, verdict, code, where="cache.py:3"):
+    """The sample's one model, with a finding of this rule in its cells of a verdict."""
+    row = only_rows(model).rows[0]
+    found = (Finding(code=code, where=where, evidence=("seen",)),)
+    cells = tuple(
+        c.model_copy(update={"findings": found if c.verdict == verdict else ()}) for c in row.cells
+    )
+    rules = (next(rule.text for rule in RULES if rule.text.code == code),)
+    rows = (row.model_copy(update={"cells": cells}),)
+    return only_rows(model).model_copy(update={"rows": rows, "rules": rules})
+
+
+def test_what_needs_attention_says_by_which_name_it_is_known():
+    report = finding_in("falcon", Verdict.FAILED, "SB701")
+    attention = rendered(report).partition("## Needs attention")[2].partition("\n## ")[0]
+    assert "| SB701 " in attention
+    assert any(line.endswith("(SB701)") for line in summary(report, Path("r.md")))
+    quiet = rendered(finding_in("falcon", Verdict.IDENTICAL, "SB701"))
+    assert "SB701" not in quiet.partition("## Needs attention")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict", "where", "folds"),
+    [
+        ("SB701", Verdict.FAILED, "cache.py:3", False),
+        ("SB809", Verdict.FAILED, "the tokenizer", False),
+        ("SB809", Verdict.IDENTICAL, "the tokenizer", True),
+        ("SB802", Verdict.IDENTICAL, "save_pretrained of the tokenizer", True),
+        ("SB203", Verdict.IDENTICAL, "saved by 5.9", True),
+    ],
+)
+def test_a_finding_that_moves_no_number_of_its_cells_is_folded(code, verdict, where, folds):
+    text = markdown.render(finding_in("falcon", verdict, code, where))["models/falcon.md"]
+    assert (f"<summary>{code} " in text) == folds
+    assert (f"### {code} " in text) != folds
 
 
 def test_the_contents_name_every_part():

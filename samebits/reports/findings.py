@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.reports.blocks import bullets, codes, details, heading, link, page, table
 from samebits.reports.figures import count, plural
 from samebits.reports.names import page_path
+from samebits.reports.outcomes import holds
 from samebits.reports.rulebook import KINDS, advice, in_short, title
 from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
 
@@ -84,8 +85,27 @@ def findings_of(rows: list[Row], report: Report) -> Markdown:
     by_code: dict[str, list[Sighting]] = {}
     for sighting in found:
         by_code.setdefault(sighting.finding.code, []).append(sighting)
-    parts = [_rule(texts[number], sightings) for number, sightings in by_code.items()]
-    return page([heading(2, TITLE), *parts])
+    quiet = [number for number in by_code if _is_quiet(texts[number], by_code[number])]
+    loud = [_rule(texts[number], by_code[number]) for number in by_code if number not in quiet]
+    rest = [
+        details(f"{number} {texts[number].name}", _told(texts[number], by_code[number]))
+        for number in quiet
+    ]
+    return page([heading(2, TITLE), *loud, *rest])
+
+
+def _is_quiet(text: RuleText, sightings: list[Sighting]) -> bool:
+    """Return True if it moves no number of these cells, and raises nothing in them."""
+    if all(sighting.finding.of_saving for sighting in sightings):
+        return True
+    return text.kind == "api" and all(holds(c) for sighting in sightings for c in sighting.cells)
+
+
+def named(cells: Iterable[CellResult], report: Report) -> set[str]:
+    """Return the codes of rules that may explain why cells raise, or compute other numbers."""
+    telling = {text.code for text in report.rules if text.kind in ("crash", "silent")}
+    found = (finding for cell in cells for finding in cell.findings if not finding.of_saving)
+    return telling & {finding.code for finding in found}
 
 
 def has_findings(rows: Iterable[Row]) -> bool:
@@ -94,6 +114,10 @@ def has_findings(rows: Iterable[Row]) -> bool:
 
 
 def _rule(text: RuleText, sightings: list[Sighting]) -> Markdown:
+    return page([heading(3, title(text)), _told(text, sightings)])
+
+
+def _told(text: RuleText, sightings: list[Sighting]) -> Markdown:
     shown = [_sighting(sighting) for sighting in sightings[:MOST_SIGHTINGS]]
     rest = sightings[MOST_SIGHTINGS:]
     more = EMPTY
@@ -101,7 +125,7 @@ def _rule(text: RuleText, sightings: list[Sighting]) -> Markdown:
         places = codes(sighting.finding.where for sighting in rest)
         more = fill("{}: {}", plural(len(rest), "more place"), places)
     kind = fill("*{}: {}*", text.kind, KINDS[text.kind])
-    return page([heading(3, title(text)), kind, *shown, more, advice(text)])
+    return page([kind, *shown, more, advice(text)])
 
 
 def _sighting(sighting: Sighting) -> Markdown:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 from typing import TYPE_CHECKING
 
 from samebits.reports.blocks import heading, link, page, table, titled
 from samebits.reports.figures import count, plural
+from samebits.reports.findings import named
 from samebits.reports.names import page_path
 from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
 from samebits.words import Verdict
@@ -74,7 +76,7 @@ def _serious(report: Report) -> Markdown:
     lines = []
     for before, stack in zip([None, *built], built, strict=False):
         for what, found in _step(report, before, stack).items():
-            step = fill("{} → {}", code(before), code(stack)) if before else code(stack)
+            step = fill("{}\u00a0→\u00a0{}", before, stack) if before else stack
             lines.append([step, what, count(len(found)), join(found)])
     if not lines:
         return EMPTY
@@ -93,13 +95,15 @@ _STEPS = Markdown(
 def _step(report: Report, before: str | None, stack: str) -> dict[str, list[Markdown]]:
     """Return what begins, changes or ends with a stack, and the models of which it is true."""
     past, now = _by_model(report, before), _by_model(report, stack)
-    rules = {text.code for text in report.rules if text.kind in ("crash", "silent")}
     found: dict[str, list[Markdown]] = {}
-    for verdict in SERIOUS:
+    for verdict, changed in product(SERIOUS, (False, True)):
         for model, cells in now.items():
-            if _worst(cells) == verdict and (what := _began(past.get(model, []), cells)):
-                known = _codes(cells) & rules - _codes(past.get(model, []))
-                found.setdefault(what, []).append(_named(model, sorted(known)))
+            before_it = past.get(model, [])
+            if _worst(cells) != verdict or not _is_news(before_it, cells, changed=changed):
+                continue
+            known = named(cells, report) - named(before_it, report)
+            what = f"{COLUMNS[verdict]} otherwise" if changed else COLUMNS[verdict]
+            found.setdefault(what, []).append(_named(model, sorted(known)))
     for model, cells in now.items():
         if _worst(past.get(model, [])) in SERIOUS and _worst(cells) not in SERIOUS:
             found.setdefault("no longer", []).append(_named(model, []))
@@ -122,25 +126,19 @@ def _worst(cells: list[CellResult]) -> Verdict | None:
     return next((verdict for verdict in SERIOUS if verdict in judged), None)
 
 
-def _began(past: list[CellResult], cells: list[CellResult]) -> str:
-    """Return what is new about the most serious of these cells; '' if nothing is."""
+def _is_news(past: list[CellResult], cells: list[CellResult], *, changed: bool) -> bool:
+    """Return True if the most serious thing begins here; ``changed``: if it goes on otherwise."""
     worst = _worst(cells)
-    assert worst is not None
-    if _worst(past) != worst:
-        return COLUMNS[worst]
-    if worst not in (Verdict.DIVERGED, Verdict.DIFFERS) or _numbers(past) == _numbers(cells):
-        return ""
-    return f"{COLUMNS[worst]} otherwise"
+    if not changed:
+        return _worst(past) != worst
+    compared = worst in (Verdict.DIVERGED, Verdict.DIFFERS)
+    return compared and _worst(past) == worst and _numbers(past) != _numbers(cells)
 
 
 def _numbers(cells: list[CellResult]) -> list[str]:
     """Return what is equal if the cells part from their references by the same numbers."""
     # The repr, because NaN is equal to NaN in it.
     return sorted(repr((str(cell.cell.variant), cell.signals)) for cell in cells)
-
-
-def _codes(cells: list[CellResult]) -> set[str]:
-    return {finding.code for cell in cells for finding in cell.findings if not finding.crossed}
 
 
 def _named(model: str, codes: list[str]) -> Markdown:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from samebits.reports.blocks import bullets, heading, link, page, table, titled
 from samebits.reports.figures import count, duration, plural
+from samebits.reports.findings import named
 from samebits.reports.names import page_path
 from samebits.reports.outcomes import (
     anchors,
@@ -133,10 +134,10 @@ def opening(report: Report) -> Markdown:
 
 def attention_needed(report: Report) -> Markdown:
     """Return what makes the run fail, one line per row and verdict."""
-    lines = [_trouble(trouble) for trouble in troubles(report)]
+    lines = [_trouble(trouble, report) for trouble in troubles(report)]
     if not lines:
         return EMPTY
-    headers = ["row", "verdict", "since", "stacks", "what"]
+    headers = ["row", "verdict", "since", "stacks", "known as", "what"]
     title = heading(2, "Needs attention")
     return page([title, _counts(report), table(headers, lines)])
 
@@ -166,7 +167,7 @@ def _kind(trouble: Trouble) -> str:
     return f"{cell.verdict}, first in {cell.first.signal}" if cell.first else cell.verdict
 
 
-def _trouble(trouble: Trouble) -> list[str]:
+def _trouble(trouble: Trouble, report: Report) -> list[str]:
     story, shared = trouble
     cell = shared.first
     return [
@@ -174,6 +175,7 @@ def _trouble(trouble: Trouble) -> list[str]:
         Markdown(f"**{cell.verdict}**"),
         "" if cell.verdict == Verdict.FIXED else since(story.rows[0], shared.stacks),
         ", ".join(shared.stacks),
+        ", ".join(sorted(named(shared.cells, report))),
         _what(cell),
     ]
 
