@@ -308,7 +308,8 @@ def _report(
         _stack(stack, matrix, laboratory).model_copy(update={"findings": met.get(stack, ())})
         for stack in planned.stacks
     )
-    code, reasons = diagnose.exit_code(results, expected, stacks)
+    brought = {m.name: m.trust_remote_code for m in matrix.models if m.build is None}
+    code, reasons = diagnose.exit_code(results, expected, stacks, brought)
     by_cell = {result.cell: result for result in results}
     return Report(
         samebits=_version(),

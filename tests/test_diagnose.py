@@ -707,6 +707,19 @@ def test_nothing_compared_is_never_a_pass(memory):
     assert exit_code(alone, [], []) == (0, ())
 
 
+def test_a_model_that_a_user_brings_and_no_stack_knows_fails_the_run(memory):
+    world = World(memory, llama__old="absent")
+    old = [r for r in world.results if r.verdict == Verdict.ABSENT]
+    others = [r for r in world.results if r.cell.model != "llama"]
+    for trusted, hint in ((False, True), (True, False)):
+        code, (reason,) = exit_code([*old, *others], [], [], {"llama": trusted, "qwen": trusted})
+        assert code == 1
+        assert reason.startswith("no stack knows llama: ")
+        assert reason.endswith("trust_remote_code: true") == hint
+    assert exit_code([*old, *others], [], [])[0] == 0
+    assert exit_code(world.results, [], [], {"llama": False, "qwen": False})[0] == 0
+
+
 @pytest.mark.parametrize("what", ["failed", "unstable"])
 def test_each_verdict_that_does_not_pass_is_counted(memory, what):
     world = World(memory, llama__old=what, qwen__old=what, qwen__new=other_logits(memory))

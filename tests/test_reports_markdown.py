@@ -26,10 +26,10 @@ from samebits.comparison import (
     ItemComparison,
     SignalComparison,
 )
-from samebits.reports import machine, markdown, sharing, write
-from samebits.document import ExpectedReport, Report, StackReport
+from samebits.document import ExpectedReport, StackReport
 from samebits.finding import Finding
 from samebits.findings.registry import RULES
+from samebits.reports import machine, markdown, sharing, write
 from samebits.reports.outcomes import since, troubles
 from samebits.reports.overview import headline
 from samebits.reports.tensors import growth_line
