@@ -12,7 +12,8 @@ VERDICTS = {
     "(the variant's dtype, then float32, then promoted float64)",
     "diverged": "it does not go away: the two releases compute different functions, however small "
     "the difference is",
-    "differs": "bytes differ, and the precision ladder has not been climbed",
+    "differs": "bytes differ, and nothing tells whether as rounding or as another function; the reason "
+    "stands with it (*undecided*, at a glance)",
     "unstable": "the cell does not agree with itself: a second run or load gives other bits, or it "
     "reads memory that nothing ever wrote",
     "failed": "it did not load or run; the phase and the exception are given",
