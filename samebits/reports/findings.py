@@ -56,7 +56,7 @@ def findings(report: Report) -> Markdown:
                 "the remedy and references. A finding explains and makes no verdict."
             ),
             table(headers, rows),
-            *(details(f"{text.code} {text.name}", in_short(text)) for text in rules),
+            *(details(_plain_title(text), in_short(text)) for text in rules),
         ]
     )
 
@@ -88,10 +88,15 @@ def findings_of(rows: list[Row], report: Report) -> Markdown:
     quiet = [number for number in by_code if _is_quiet(texts[number], by_code[number])]
     loud = [_rule(texts[number], by_code[number]) for number in by_code if number not in quiet]
     rest = [
-        details(f"{number} {texts[number].name}", _told(texts[number], by_code[number]))
+        details(_plain_title(texts[number]), _told(texts[number], by_code[number]))
         for number in quiet
     ]
     return page([heading(2, TITLE), *loud, *rest])
+
+
+def _plain_title(text: RuleText) -> str:
+    """Return the title for a place where code has no marks."""
+    return f"{text.code} {text.name.replace('`', '')}"
 
 
 def _is_quiet(text: RuleText, sightings: list[Sighting]) -> bool:

@@ -16,7 +16,7 @@ from samebits.reports.text import EMPTY, Markdown, clip, fill, join, prose
 from samebits.words import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from samebits.comparison import CellResult
     from samebits.document import ExpectedReport, Row
@@ -38,7 +38,10 @@ WIDEST = 300
 """Characters of what differs first; the page of the model has all of it."""
 
 WIDEST_AGAIN = 90
-"""Characters of a reason that another item of the same list gives in full."""
+"""Characters of a reason that the same list has given in full."""
+
+LONGEST = 4000
+"""Characters of a reason in full."""
 
 
 class Place(NamedTuple):
@@ -103,32 +106,43 @@ def _kind(kind: Verdict, places: list[Place], expected: tuple[ExpectedReport, ..
     reasons: dict[tuple[str, ...], list[Place]] = {}
     for place in places:
         reasons.setdefault(place.cells[0].expected, []).append(place)
-    leading = {several[0] for several in reasons if several}
+    given: set[str] = set()
     lists = [
-        _reason(_why(several, leading, found, expected), found)
-        for several, found in reasons.items()
+        _reason(_why(several, given, found, expected), found)
+        for several, found in _neighbours(reasons)
     ]
     title = heading(3, COLUMNS[kind].capitalize())
     asked = capsules_of(cell for place in places for cell in place.cells)
     return page([title, Markdown("\n".join(lists)), asked])
 
 
+def _neighbours(
+    reasons: Mapping[tuple[str, ...], list[Place]],
+) -> list[tuple[tuple[str, ...], list[Place]]]:
+    """Return the items with those of one first reason side by side."""
+    first: dict[tuple[str, ...], int] = {}
+    for several in reasons:
+        first.setdefault(several[:1], len(first))
+    return sorted(reasons.items(), key=lambda item: first[item[0][:1]])
+
+
 def _why(
     reasons: tuple[str, ...],
-    leading: set[str],
+    given: set[str],
     places: list[Place],
     expected: tuple[ExpectedReport, ...],
 ) -> Markdown:
-    """Return the reasons; one that comes second here and leads an item of its own is cut here."""
+    """Return the reasons; one that was given in full before is cut."""
     names = {str(cell.cell) for place in places for cell in place.cells}
     said = [
         fill(
             "{}{}",
-            clip(reason, WIDEST_AGAIN) if i and reason in leading else prose(reason),
+            clip(reason, WIDEST_AGAIN) if reason in given else prose(reason, LONGEST),
             _source(reason, names, expected),
         )
-        for i, reason in enumerate(reasons)
+        for reason in reasons
     ]
+    given.update(reasons)
     return join(said, " And: ") if said else Markdown("Rounding, which needs no entry.")
 
 

@@ -31,7 +31,7 @@ _CODE = re.compile(
     r"""(
         `[^`]+`
       | [A-Za-z_][\w.]*\([^()\s]*\)(?:\.\w+(?:\([^()\s]*\))?)*  # a call
-      | (?:[\w-]+/)+[\w.]*\w                       # a path
+      | (?:[\w-]+/)+[\w.-]*\w                      # a path
       | \.?\b[A-Za-z][\w.]*_[\w.]*\w(?:=\w+)?     # snake_case
       | \b_[\w.]*\w
       | \b(?:[a-z_]+\.)*[A-Za-z]+[a-z]+[A-Z]\w+\b     # CamelCase
