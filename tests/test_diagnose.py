@@ -541,7 +541,7 @@ class World:
 
     def apply(self, *rules, ran=None, plan=None):
         results = [r for r in self.results if ran is None or ran(r.cell)]
-        return apply_expected(results, rules, self.plan if plan is None else plan)
+        return apply_expected(results, rules, self.plan if plan is None else plan, "4.48")
 
 
 STACKS = {"4.48": "ref", "5.0": "old", "5.9": "new"}
@@ -670,6 +670,23 @@ def test_what_the_filters_left_out_is_not_called_fixed(memory):
     assert report.fixed == ("5.0",)  # llama still occurs where it was not looked
     _, (report,) = world.apply(rule, ran=lambda cell: cell.model == "qwen")
     assert (report.fixed, report.evaluated) == ((), False)
+
+
+def test_beside_another_reference_than_the_matrix_has_nothing_is_called_fixed(memory):
+    sides = {stack: runs(memory, stack) for stack in ("5.0", "5.9")}
+    alone = [result(cell_id(s), side, sides["5.0"], memory) for s, side in sides.items()]
+    assert [r.verdict for r in alone] == [Verdict.REFERENCE, Verdict.IDENTICAL]
+    rule, left_out = expected(stack=("5.9",)), cell_id("4.48")
+    plan = [r.cell for r in alone]
+    results, (report,) = apply_expected(alone, [rule], [left_out, *plan], "4.48")
+    assert (report.fixed, results[1].verdict) == ((), Verdict.IDENTICAL)
+    for whole in (([*plan], "4.48"), ([left_out, *plan], "5.0")):
+        results, (report,) = apply_expected(alone, [rule], *whole)
+        assert (report.fixed, results[1].verdict) == (("llama", "5.9"), Verdict.FIXED)
+    _, (report,) = apply_expected(
+        alone, [expected(stack=("5.9",), verdict="failed")], [left_out, *plan], "4.48"
+    )
+    assert report.fixed == ("llama", "5.9")  # that it ran needs no reference
 
 
 def test_what_is_in_no_plan_is_not_evaluated(memory):
