@@ -285,6 +285,17 @@ def test_a_finding_that_moves_no_number_of_its_cells_is_folded(code, verdict, wh
     assert (f"### {code} " in text) != folds
 
 
+@pytest.mark.parametrize("n", [12, 13])
+def test_what_many_rules_say_is_folded_under_one_title(n):
+    report = sample_report().model_copy(
+        update={"rules": tuple(rule.text for rule in RULES if rule.text.scope == "model")[:n]}
+    )
+    text = rendered(report).partition("## Findings")[2].partition("\n## ")[0]
+    assert text.count("**Remedy.**") == n
+    assert text.count("<details>") == text.count("</details>") == n + (n > 12)
+    assert ("<summary>Cause and remedy of each</summary>" in text) == (n > 12)
+
+
 def test_the_contents_name_every_part():
     text = rendered(sample_report())
     parts = re.findall(r"^## (.+)$", text, re.MULTILINE)

@@ -29,13 +29,20 @@ def exit_code(
     whether its own code may run: one that no stack knows is a mistake, and mostly this one.
     """
     reasons = (
-        *(f"stack {stack.id} failed: {stack.failure}" for stack in stacks if stack.failure),
+        *_not_built(stacks),
         *_failing(results),
         *_fixed(expected),
         *_known_nowhere(results, trusted or {}),
         *_nothing_compared(results),
     )
     return (FAIL if reasons else PASS), reasons
+
+
+def _not_built(stacks: Iterable[StackReport]) -> Iterator[str]:
+    for stack in stacks:
+        if stack.failure:
+            why = " ".join(stack.failure.split()).removeprefix(f"stack {stack.id}: ")
+            yield f"stack {stack.id} failed: {why}"
 
 
 def _failing(results: Sequence[CellResult]) -> Iterator[str]:

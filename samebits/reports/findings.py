@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TITLE = "Findings"
 MOST_MODELS = 8
+MOST_RULES = 12
+"""Folded parts side by side that do not push what follows out of sight."""
 MOST_SIGHTINGS = 6
 
 
@@ -56,9 +58,15 @@ def findings(report: Report) -> Markdown:
                 "the remedy and references. A finding explains and makes no verdict."
             ),
             table(headers, rows),
-            *(details(_plain_title(text), in_short(text)) for text in rules),
+            *_advice_of(rules),
         ]
     )
+
+
+def _advice_of(rules: list[RuleText]) -> list[Markdown]:
+    """Return cause and remedy of each, folded; of many under one title."""
+    parts = [details(_plain_title(text), in_short(text)) for text in rules]
+    return [details("Cause and remedy of each", *parts)] if len(parts) > MOST_RULES else parts
 
 
 def _line(text: RuleText, rows: Iterable[Row]) -> list[str]:
