@@ -8,7 +8,7 @@ from samebits.reports.blocks import bullets, codes, details, heading, link, page
 from samebits.reports.figures import count, plural
 from samebits.reports.names import page_path
 from samebits.reports.outcomes import holds
-from samebits.reports.rulebook import KINDS, advice, in_short, title
+from samebits.reports.rulebook import KINDS, advice, in_short, plain_title, title
 from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def findings(report: Report) -> Markdown:
 
 def _advice_of(rules: list[RuleText]) -> list[Markdown]:
     """Return cause and remedy of each, folded; of many under one title."""
-    parts = [details(_plain_title(text), in_short(text)) for text in rules]
+    parts = [details(plain_title(text), in_short(text)) for text in rules]
     return [details("Cause and remedy of each", *parts)] if len(parts) > MOST_RULES else parts
 
 
@@ -96,15 +96,10 @@ def findings_of(rows: list[Row], report: Report) -> Markdown:
     quiet = [number for number in by_code if _is_quiet(texts[number], by_code[number])]
     loud = [_rule(texts[number], by_code[number]) for number in by_code if number not in quiet]
     rest = [
-        details(_plain_title(texts[number]), _told(texts[number], by_code[number]))
+        details(plain_title(texts[number]), _told(texts[number], by_code[number]))
         for number in quiet
     ]
     return page([heading(2, TITLE), *loud, *rest])
-
-
-def _plain_title(text: RuleText) -> str:
-    """Return the title for a place where code has no marks."""
-    return f"{text.code} {text.name.replace('`', '')}"
 
 
 def _is_quiet(text: RuleText, sightings: list[Sighting]) -> bool:

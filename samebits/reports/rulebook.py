@@ -50,6 +50,11 @@ def title(text: RuleText) -> Markdown:
     return fill("{} {}", text.code, _whole(text.name))
 
 
+def plain_title(text: RuleText) -> str:
+    """Return the same for a place where code has no marks."""
+    return f"{text.code} {text.name.replace('`', '')}"
+
+
 def in_short(text: RuleText) -> Markdown:
     """Return cause and remedy of a rule, for report.md; the rest stands on the models' pages."""
     return page(
