@@ -95,14 +95,7 @@ class Cell:
     def __init__(self, job: dict[str, Any]) -> None:
         self.job = job
         variant = job["cell"]["variant"]
-        self.source = probe_load.Source(
-            where=job["model"]["source"],
-            revision=job["model"].get("revision"),
-            trust_remote_code=bool(job["model"]["trust_remote_code"]),
-            dtype=variant["dtype"],
-            attention=variant["attention"],
-            device=variant["device"],
-        )
+        self.source = probe_load.Source.of(job["model"], variant)
         store = job["store"]
         self.keeper = Keeper(store["root"], store["limit"], store["wanted"])
         self.signals: dict[str, Any] = {}
@@ -326,9 +319,9 @@ class Cell:
         where there is none; its layers are then not those that made the logits.
         """
         with probe_layers.recorded(self.loaded.model) as outputs:
-            watched = _logits(self.loaded.model(**inputs.kwargs))
+            watched = probe_layers.logits_of(self.loaded.model(**inputs.kwargs))
         result = self.loaded.model(**inputs.kwargs)
-        logits = _logits(result)
+        logits = probe_layers.logits_of(result)
         for other in _others(result, logits):
             if all(skip["what"] != f"output {other}" for skip in self.skips):
                 self._skip(f"output {other}", ONE_OUTPUT)
@@ -366,7 +359,7 @@ class Cell:
             return
         signal["calls"][name] = watch.calls
         self._executed(executed)
-        logits = _logits(result)
+        logits = probe_layers.logits_of(result)
         if logits is None or facts["logits"] is None:
             return
         same = tensor_hash(logits) == facts["logits"]["hash"]
@@ -513,12 +506,6 @@ class Cell:
             yield
         finally:
             self.seconds[name] = round(time.perf_counter() - started, 4)
-
-
-def _logits(result: Any) -> torch.Tensor | None:
-    """Return the logits of a forward, or the first tensor of one that has none."""
-    logits = getattr(result, "logits", None)
-    return logits if logits is not None else probe_layers.first_tensor(result)
 
 
 def _others(result: Any, logits: torch.Tensor | None) -> list[str]:

@@ -281,8 +281,7 @@ def _logits(loaded: Loaded, source: Source) -> tuple[torch.Tensor | None, str]:
     except probe_inputs.DoesNotApply as reason:
         return None, str(reason)
     result = loaded.model(**{key: value.to(source.device) for key, value in inputs.kwargs.items()})
-    logits = getattr(result, "logits", None)
-    found = logits if logits is not None else probe_layers.first_tensor(result)
+    found = probe_layers.logits_of(result)
     if found is None:
         return None, "the model returns no tensor"
     return found.detach().to("cpu").clone(), ""
@@ -406,15 +405,7 @@ def _shown(value: Any) -> str:
 
 
 def _source(job: Mapping[str, Any]) -> Source:
-    model, variant = job["model"], job["variant"]
-    return probe_load.Source(
-        where=model["source"],
-        revision=model.get("revision"),
-        trust_remote_code=bool(model["trust_remote_code"]),
-        dtype=variant["dtype"],
-        attention=variant["attention"],
-        device=variant["device"],
-    )
+    return probe_load.Source.of(job["model"], job["variant"])
 
 
 def _first_line(error: Exception) -> str:

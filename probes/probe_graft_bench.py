@@ -38,14 +38,7 @@ class Bench:
         variant, model, store = job["cell"]["variant"], job["model"], job["store"]
         self.job = job
         self.asked = job["graft"]
-        self.source = probe_load.Source(
-            where=model["source"],
-            revision=model.get("revision"),
-            trust_remote_code=bool(model["trust_remote_code"]),
-            dtype=variant["dtype"],
-            attention=variant["attention"],
-            device=variant["device"],
-        )
+        self.source = probe_load.Source.of(model, variant)
         self.keeper = Keeper(store["root"], store["limit"], [])
 
     def load(self) -> None:
@@ -87,8 +80,7 @@ class Bench:
     def _forward(self, model: Any) -> list[tuple[str, torch.Tensor]]:
         with probe_layers.recorded(model) as layers:
             result = model(**self.inputs.kwargs)
-        logits = getattr(result, "logits", None)
-        logits = logits if logits is not None else probe_layers.first_tensor(result)
+        logits = probe_layers.logits_of(result)
         return [*layers, *([] if logits is None else [("logits", logits)])]
 
     def _decoded(self, model: Any, more: Fact) -> list[tuple[str, torch.Tensor]]:

@@ -80,14 +80,7 @@ class Ladder:
     def __init__(self, job: Facts) -> None:
         self.job = job
         variant, model = job["cell"]["variant"], job["model"]
-        self.source = probe_load.Source(
-            where=model["source"],
-            revision=model.get("revision"),
-            trust_remote_code=bool(model["trust_remote_code"]),
-            dtype=variant["dtype"],
-            attention=variant["attention"],
-            device=variant["device"],
-        )
+        self.source = probe_load.Source.of(model, variant)
         self.keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
         self.loaded = probe_load.load(self.source)
 
@@ -199,8 +192,7 @@ class Ladder:
         with probe_layers.recorded(model) as outputs:
             result = model(**kwargs)
         choices, watch.choices = watch.choices, None
-        logits = getattr(result, "logits", None)
-        logits = logits if logits is not None else probe_layers.first_tensor(result)
+        logits = probe_layers.logits_of(result)
         rows = next(iter(inputs.kwargs.values())).shape[0]
         if twice:
             logits = _second(logits, rows)

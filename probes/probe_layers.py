@@ -75,3 +75,9 @@ def first_tensor(output: Any) -> torch.Tensor | None:
     if not isinstance(values, (tuple, list)) and not hasattr(output, "values"):
         return None
     return next((value for value in values if isinstance(value, torch.Tensor)), None)
+
+
+def logits_of(output: Any) -> torch.Tensor | None:
+    """Return what a model gives out: its logits, or the first tensor of a model without a head."""
+    logits = getattr(output, "logits", None)
+    return logits if logits is not None else first_tensor(output)

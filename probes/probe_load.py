@@ -26,7 +26,8 @@ from probe_failure import Unknown, phase, without_folders
 from probe_tensor import dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from typing import Self
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
@@ -64,6 +65,18 @@ class Source(NamedTuple):
     dtype: str
     attention: str
     device: str
+
+    @classmethod
+    def of(cls, model: Mapping[str, Any], variant: Mapping[str, Any]) -> Self:
+        """Return what a job says of its model and its variant."""
+        return cls(
+            where=model["source"],
+            revision=model.get("revision"),
+            trust_remote_code=bool(model["trust_remote_code"]),
+            dtype=variant["dtype"],
+            attention=variant["attention"],
+            device=variant["device"],
+        )
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments that config, model and tokenizer share."""

@@ -153,8 +153,7 @@ class Subject:
                 kwargs |= self._encoded(way)
             with probe_layers.recorded(self.model) as outputs:
                 result = self.model(**kwargs)
-        logits = getattr(result, "logits", None)
-        logits = logits if logits is not None else probe_layers.first_tensor(result)
+        logits = probe_layers.logits_of(result)
         assert logits is not None
         held = self._held(result, cache) if way.cached and self.keyword else None
         shape = (len(way.rows), stop - start)

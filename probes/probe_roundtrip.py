@@ -162,8 +162,7 @@ def _output(model: Any, kwargs: Facts) -> torch.Tensor | None:
     torch.manual_seed(SEED)
     with torch.no_grad():
         result = model(**kwargs)
-    logits = getattr(result, "logits", None)
-    return logits if logits is not None else probe_layers.first_tensor(result)
+    return probe_layers.logits_of(result)
 
 
 def _said(error: Exception) -> str:

@@ -81,14 +81,7 @@ class Traced:
     def __init__(self, job: Fact) -> None:
         variant, model, store = job["cell"]["variant"], job["model"], job["store"]
         self.job = job
-        self.source = probe_load.Source(
-            where=model["source"],
-            revision=model.get("revision"),
-            trust_remote_code=bool(model["trust_remote_code"]),
-            dtype=variant["dtype"],
-            attention=variant["attention"],
-            device=variant["device"],
-        )
+        self.source = probe_load.Source.of(model, variant)
         self.keeper = Keeper(store["root"], store["limit"], [])
         self.looks: dict[int, Fact] = {}
         self._promoted = job["trace"].get("rung") == "float64"
@@ -165,8 +158,7 @@ class Traced:
         if self.job["trace"]["what"] == "decode":
             return self._decode(inputs, trace)
         result = self.loaded.model(**inputs.kwargs)
-        logits = getattr(result, "logits", None)
-        logits = logits if logits is not None else probe_layers.first_tensor(result)
+        logits = probe_layers.logits_of(result)
         if trace is not None:
             trace.mark("logits", logits)
         return [] if logits is None else [logits]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from samebits.capture import Capture, Failure
 from samebits.errors import CaptureError
 from samebits.fingerprint import digest_of
+from samebits.jobs import common_job, follows_from
 from samebits.ledger import Ledger
 from samebits.probing import Ended, StackProcess, tail
 
@@ -33,7 +34,6 @@ RunName = Literal["a", "b"]
 RUNS: tuple[RunName, RunName] = ("a", "b")
 VALUES_LIMIT = 16 << 20
 """Bytes up to which a tensor's values are kept at once; larger ones are fetched if they differ."""
-THREADS = 1
 _STRAY = 86_400
 """Seconds after which a file of a run that was killed is removed; no cell takes as long."""
 
@@ -110,20 +110,14 @@ class CellRunner:
             raise
 
     def _folder(self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack) -> Path:
-        prompts = {name: prompt.model_dump() for name, prompt in model.prompts.items()}
         key = digest_of(
             {
-                "cell": str(cell),
-                "stack": stack.lock_digest,
-                "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
-                "trust_remote_code": model.trust_remote_code,
-                "prompts": prompts,
+                **follows_from(cell, model, checkpoint, stack),
                 "greedy": model.greedy,
                 "invariants": self._invariants(model),
                 "usage": _tries_usage(cell, model),
                 "probes": self._probes,
                 "machine": self._machine,
-                "threads": THREADS,
             }
         )
         return self._root / "captures" / model.name / str(cell.variant) / cell.stack / key[:16]
@@ -159,25 +153,17 @@ class CellRunner:
     ) -> dict[str, Any]:
         # another run may be at the same cell: what each leaves has a name of its own at first
         name = f"{run}.{uuid.uuid4().hex[:12]}"
+        common = common_job("cell", cell, model, checkpoint)
         return {
-            "kind": "cell",
-            "cell": cell.model_dump(mode="json"),
+            **common,
             "run": run,
-            "threads": THREADS,
-            "timeout": model.timeout,
             "log": str(folder / f"{name}.log"),
             "capture": str(folder / f"{name}.json"),
             "model": {
-                "source": checkpoint.source,
-                "revision": checkpoint.revision,
-                "trust_remote_code": model.trust_remote_code,
+                **common["model"],
                 "greedy": model.greedy,
                 "invariants": self._invariants(model),
                 "usage": _tries_usage(cell, model),
-                "prompts": {
-                    name: prompt.model_dump(mode="json", exclude_none=True)
-                    for name, prompt in model.prompts.items()
-                },
             },
             "store": {"root": str(self._root), "limit": VALUES_LIMIT, "wanted": wanted},
         }

@@ -50,7 +50,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
 
     """
     spoken = Spoken(environ)
-    options = _parser(spoken).parse_args(arguments)
+    options = _parsed(arguments, spoken)
     order, ledger = _order(options), Ledger()
     progress = partial(choose, spoken=spoken)
     report, beside = _run_to_the_end(run_matrix(order, environ, progress, ledger))
@@ -109,6 +109,15 @@ def _held_back() -> Iterator[None]:
         signal.raise_signal(number)
 
 
+def _parsed(arguments: Sequence[str], spoken: Spoken) -> argparse.Namespace:
+    """Return the options; what no command knows is told as the command's own mistake."""
+    parser, commands = _parser(spoken)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        commands[options.command].error(f"no such option or argument: {' '.join(unknown)}")
+    return options
+
+
 def _order(options: argparse.Namespace) -> Order:
     selection = Selection.parse(
         models=options.models,
@@ -162,7 +171,8 @@ class _Parser(argparse.ArgumentParser):
         super().error(self.spoken.text(message))
 
 
-def _parser(spoken: Spoken) -> argparse.ArgumentParser:
+def _parser(spoken: Spoken) -> tuple[_Parser, dict[str, _Parser]]:
+    """Return the whole parser, and those of its commands by name."""
     parser = _Parser(
         prog="samebits",
         description="Does a model compute the same bits under every transformers release?",
@@ -175,7 +185,11 @@ def _parser(spoken: Spoken) -> argparse.ArgumentParser:
         prog="nox -s matrix --",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    probe = commands.add_parser("probe", help="build stacks and run the probes, no report")
+    probe = commands.add_parser(
+        "probe",
+        help="build stacks and run the probes, no report",
+        prog="nox -s 'probe(4.48)' --",
+    )
     for command in (matrix, probe):
         _add_options(command)
     for command in (parser, matrix, probe):
@@ -189,7 +203,7 @@ def _parser(spoken: Spoken) -> argparse.ArgumentParser:
         help="make a folder that runs alone for every difference (or none; default: for those "
         "that make the run fail)",
     )
-    return parser
+    return parser, {"matrix": matrix, "probe": probe}
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -208,11 +222,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        msg = "must be 1 or more"
+    if not text.isdecimal() or int(text) < 1:
+        msg = f"{text!r} is no number of 1 or more"
         raise argparse.ArgumentTypeError(msg)
-    return number
+    return int(text)
 
 
 _MATRIX_HELP = """\

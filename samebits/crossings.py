@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from samebits.capture import Failure
 from samebits.crossing import Crossing, CrossingsFile, CrossingsReport, SavedModel
 from samebits.fingerprint import digest_of, digest_of_file
+from samebits.jobs import THREADS
 from samebits.ledger import Ledger
 from samebits.probing import tail
 from samebits.record import read_record
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 SIZE_LIMIT = 1 << 30
 """Bytes of a model up to which it is saved: each stack's copy stays on disk."""
-THREADS = 1
 UNUSED = 7 * 86_400
 """Seconds after which a folder that no run has used is removed; no run lasts that long."""
 

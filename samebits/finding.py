@@ -17,6 +17,12 @@ observation says whether that moves a number. not observed: nothing was seen tha
 """
 
 
+SAVED_BY = "saved by "
+"""How the place of a finding on a crossing begins; the id of the saver follows."""
+
+SAVING = "save_pretrained of "
+"""How the place of a finding on what is saved begins; what it is follows."""
+
 ROPE_TABLES = "rope's cos and sin"
 """The suspect that rotary modules return, as the hunt calls it and rules ask for it."""
 
@@ -57,6 +63,11 @@ class Finding(Record):
     """A tensor, or file and line of the model's code, or a config field."""
     evidence: tuple[str, ...]
     """What was seen, one line each."""
+
+    @property
+    def of_saving(self) -> bool:
+        """True if it is of what a release saves, and not of what it computes from the checkpoint."""
+        return self.where.startswith((SAVED_BY, SAVING))
 
 
 class StackFinding(Record):

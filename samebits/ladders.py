@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from samebits.capture import Failure
 from samebits.fingerprint import digest_of
+from samebits.jobs import common_job, follows_from
 from samebits.ladder import LadderFile
 from samebits.ledger import Ledger
 from samebits.probing import tail
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 VALUES_LIMIT = 256 << 20
 """Bytes up to which a tensor of a rung is kept: the logits of a real model are large."""
-THREADS = 1
 
 
 class Climber:
@@ -98,15 +98,10 @@ class Climber:
     ) -> Path:
         key = digest_of(
             {
-                "cell": str(cell),
-                "stack": stack.lock_digest,
-                "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
-                "trust_remote_code": model.trust_remote_code,
-                "prompts": {name: prompt.model_dump() for name, prompt in model.prompts.items()},
+                **follows_from(cell, model, checkpoint, stack),
                 "ask": ask.model_dump(mode="json"),
                 "probes": self._probes,
                 "machine": self._machine,
-                "threads": THREADS,
             }
         )
         folder = self._root / "ladders" / model.name / str(cell.variant) / cell.stack
@@ -116,21 +111,9 @@ class Climber:
         self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, path: Path, ask: Ask
     ) -> dict[str, Any]:
         return {
-            "kind": "ladder",
-            "cell": cell.model_dump(mode="json"),
+            **common_job("ladder", cell, model, checkpoint),
             "run": "a",
-            "threads": THREADS,
-            "timeout": model.timeout,
             "log": str(path.with_suffix(".log")),
-            "model": {
-                "source": checkpoint.source,
-                "revision": checkpoint.revision,
-                "trust_remote_code": model.trust_remote_code,
-                "prompts": {
-                    name: prompt.model_dump(mode="json", exclude_none=True)
-                    for name, prompt in model.prompts.items()
-                },
-            },
             "store": {"root": str(self._root), "limit": VALUES_LIMIT},
             "ladder": {"result": str(path), **ask.model_dump(mode="json")},
         }

@@ -242,7 +242,7 @@ async def _explained(
 def _unexplained(results: list[CellResult], matrix: Matrix) -> set[CellId]:
     """Return the cells that make the run fail: those whose cause somebody will ask for."""
     everything = plan(matrix, Selection()).cells
-    judged, _ = diagnose.apply_expected(results, matrix.expected, everything)
+    judged, _ = diagnose.apply_expected(results, matrix.expected, everything, matrix.reference)
     return {result.cell for result in judged if not result.verdict.passes}
 
 
@@ -302,13 +302,16 @@ def _report(
     everything = plan(matrix, Selection()).cells
     named = [result for about in rows for result in _with_all(about)]
     found = map(release.of_the_model, named)
-    results, expected = diagnose.apply_expected(list(found), matrix.expected, everything)
+    results, expected = diagnose.apply_expected(
+        list(found), matrix.expected, everything, matrix.reference
+    )
     met = release.of_stacks(named)
     stacks = tuple(
         _stack(stack, matrix, laboratory).model_copy(update={"findings": met.get(stack, ())})
         for stack in planned.stacks
     )
-    code, reasons = diagnose.exit_code(results, expected, stacks)
+    brought = {m.name: m.trust_remote_code for m in matrix.models if m.build is None}
+    code, reasons = diagnose.exit_code(results, expected, stacks, brought)
     by_cell = {result.cell: result for result in results}
     return Report(
         samebits=_version(),

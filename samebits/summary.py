@@ -6,6 +6,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from samebits.reports.figures import plural
+from samebits.reports.findings import named
 from samebits.reports.invariants import broken_line
 from samebits.reports.names import CAPSULES
 from samebits.reports.outcomes import troubles
@@ -49,7 +50,7 @@ def _headline(report: Report) -> list[str]:
 
 def _attention(report: Report) -> list[str]:
     found = troubles(report)
-    lines = [_line(trouble) for trouble in found[:MOST_LINES]]
+    lines = [_line(trouble, report) for trouble in found[:MOST_LINES]]
     rest = len(found) - MOST_LINES
     return [*lines, f"  … and {rest:,} more"] if rest > 0 else lines
 
@@ -59,10 +60,11 @@ def _invariants(report: Report) -> list[str]:
     return [line] if line else []
 
 
-def _line(trouble: Trouble) -> str:
+def _line(trouble: Trouble, report: Report) -> str:
     story, shared = trouble
     cell = shared.first
-    words = " ".join(filter(None, [cell.verdict, cell.figure]))
+    codes = ", ".join(sorted(named(shared.cells, report)))
+    words = " ".join(filter(None, [cell.verdict, cell.figure, codes and f"({codes})"]))
     return f"  {story.name} on {', '.join(shared.stacks)}: {words}"
 
 

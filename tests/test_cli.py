@@ -163,7 +163,8 @@ def test_help_explains_and_exits_with_0(command, capsys):
         assert out.startswith("usage: nox -s matrix -- ")
         assert "Exit code: 0 all comparisons identical" in out
     else:
-        assert out.startswith("usage: samebits")
+        start = "nox -s 'probe(4.48)' -- " if command else "samebits"
+        assert out.startswith(f"usage: {start}")
 
 
 @pytest.mark.parametrize(
@@ -177,6 +178,21 @@ def test_2_for_a_mistake_on_the_command_line(runner, arguments, capsys):
     assert caught.value.code == 2
     assert "Traceback" not in capsys.readouterr().err
     assert runner.order is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--bogus", "1"), "nox -s matrix --: error: no such option or argument: --bogus 1\n"),
+        (("--jobs", "x"), "argument --jobs: 'x' is no number of 1 or more\n"),
+    ],
+)
+def test_a_mistake_is_told_in_the_words_of_the_command(runner, arguments, told, capsys):
+    with pytest.raises(SystemExit):
+        main("matrix", *arguments)
+    error = capsys.readouterr().err
+    assert error.endswith(told)
+    assert "usage: nox -s matrix -- " in error
 
 
 def test_options_become_an_order(runner, folder):

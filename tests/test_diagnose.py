@@ -541,7 +541,7 @@ class World:
 
     def apply(self, *rules, ran=None, plan=None):
         results = [r for r in self.results if ran is None or ran(r.cell)]
-        return apply_expected(results, rules, self.plan if plan is None else plan)
+        return apply_expected(results, rules, self.plan if plan is None else plan, "4.48")
 
 
 STACKS = {"4.48": "ref", "5.0": "old", "5.9": "new"}
@@ -672,6 +672,23 @@ def test_what_the_filters_left_out_is_not_called_fixed(memory):
     assert (report.fixed, report.evaluated) == ((), False)
 
 
+def test_beside_another_reference_than_the_matrix_has_nothing_is_called_fixed(memory):
+    sides = {stack: runs(memory, stack) for stack in ("5.0", "5.9")}
+    alone = [result(cell_id(s), side, sides["5.0"], memory) for s, side in sides.items()]
+    assert [r.verdict for r in alone] == [Verdict.REFERENCE, Verdict.IDENTICAL]
+    rule, left_out = expected(stack=("5.9",)), cell_id("4.48")
+    plan = [r.cell for r in alone]
+    results, (report,) = apply_expected(alone, [rule], [left_out, *plan], "4.48")
+    assert (report.fixed, results[1].verdict) == ((), Verdict.IDENTICAL)
+    for whole in (([*plan], "4.48"), ([left_out, *plan], "5.0")):
+        results, (report,) = apply_expected(alone, [rule], *whole)
+        assert (report.fixed, results[1].verdict) == (("llama", "5.9"), Verdict.FIXED)
+    _, (report,) = apply_expected(
+        alone, [expected(stack=("5.9",), verdict="failed")], [left_out, *plan], "4.48"
+    )
+    assert report.fixed == ("llama", "5.9")  # that it ran needs no reference
+
+
 def test_what_is_in_no_plan_is_not_evaluated(memory):
     world = World(memory)
     results, (report,) = world.apply(expected(model=("gone",)))
@@ -707,6 +724,19 @@ def test_nothing_compared_is_never_a_pass(memory):
     assert exit_code(alone, [], []) == (0, ())
 
 
+def test_a_model_that_a_user_brings_and_no_stack_knows_fails_the_run(memory):
+    world = World(memory, llama__old="absent")
+    old = [r for r in world.results if r.verdict == Verdict.ABSENT]
+    others = [r for r in world.results if r.cell.model != "llama"]
+    for trusted, hint in ((False, True), (True, False)):
+        code, (reason,) = exit_code([*old, *others], [], [], {"llama": trusted, "qwen": trusted})
+        assert code == 1
+        assert reason.startswith("no stack knows llama: ")
+        assert reason.endswith("trust_remote_code: true") == hint
+    assert exit_code([*old, *others], [], [])[0] == 0
+    assert exit_code(world.results, [], [], {"llama": False, "qwen": False})[0] == 0
+
+
 @pytest.mark.parametrize("what", ["failed", "unstable"])
 def test_each_verdict_that_does_not_pass_is_counted(memory, what):
     world = World(memory, llama__old=what, qwen__old=what, qwen__new=other_logits(memory))
@@ -719,9 +749,10 @@ def test_each_verdict_that_does_not_pass_is_counted(memory, what):
 
 
 def test_a_stack_that_failed_fails_the_run(memory):
-    stacks = [StackReport(id="5.0"), StackReport(id="5.9", failure="no wheel")]
-    code, reasons = exit_code(World(memory).results, [], stacks)
-    assert (code, reasons) == (1, ("stack 5.9 failed: no wheel",))
+    for said in ("no wheel for it", "stack 5.9: no wheel\n  for it"):
+        stacks = [StackReport(id="5.0"), StackReport(id="5.9", failure=said)]
+        code, reasons = exit_code(World(memory).results, [], stacks)
+        assert (code, reasons) == (1, ("stack 5.9 failed: no wheel for it",))
 
 
 def test_rounding_and_absence_pass(memory):

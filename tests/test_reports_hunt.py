@@ -11,9 +11,9 @@ from samebits.sourcecode import Symbol
 from samebits.words import Verdict
 
 
-def cell(*steps):
+def cell(*steps, stack="5.x"):
     return CellResult(
-        cell=cell_id("5.x"),
+        cell=cell_id(stack),
         reference=cell_id(),
         verdict=Verdict.DIFFERS,
         judged=Verdict.DIFFERS,
@@ -23,12 +23,16 @@ def cell(*steps):
     )
 
 
+def told(*cells):
+    return hunt(cells, lambda found: ", ".join(one.cell.stack for one in found))
+
+
 def test_a_cell_without_steps_has_no_table():
-    assert hunt(cell()) == ""
+    assert told(cell()) == ""
 
 
 def test_steps_stand_in_order_with_the_one_ruled_in_standing_out():
-    text = hunt(
+    text = told(
         cell(
             Step(suspect="weights", status="ruled out", what="all 4 hold the same bytes"),
             Step(suspect="inv_freq", status="ruled in", what="1 | 2: `x`"),
@@ -41,6 +45,25 @@ def test_steps_stand_in_order_with_the_one_ruled_in_standing_out():
     assert r"1 \| 2" in lines[1]
     assert "follows: it differs, and so does something that it is computed from." in text
     assert "open:" not in text
+
+
+def test_what_two_cells_tell_alike_stands_once_and_the_rest_says_of_which():
+    same = Step(suspect="weights", status="ruled out", what="all 4 hold the same bytes")
+    code = [Step(suspect="transformers' code", status="open", what=f"{n} changed") for n in (1, 2)]
+    text = told(cell(code[0], same, stack="5.2"), cell(code[1], same))
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [[word.strip() for word in line.split("|")[1:-1]] for line in lines]
+    assert cells[0] == ["suspect", "only on", "verdict", "what was compared and found"]
+    assert cells[2:] == [
+        ["transformers' code", "5.2", "open", "1 changed"],
+        ["transformers' code", "5.x", "open", "2 changed"],
+        ["weights", "", "ruled out", "all 4 hold the same bytes"],
+    ]
+
+
+def test_a_distance_in_ulp_is_written_as_everywhere():
+    step = Step(suspect="logits", status="follows", what="max abs 2 (2,138,199,360 ULP)")
+    assert "max abs 2 (2.1e+09 ULP)" in told(cell(step))
 
 
 def failure(*symbols, own=True):

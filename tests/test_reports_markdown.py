@@ -27,6 +27,8 @@ from samebits.comparison import (
     SignalComparison,
 )
 from samebits.document import ExpectedReport, StackReport
+from samebits.finding import Finding
+from samebits.findings.registry import RULES
 from samebits.reports import machine, markdown, sharing, write
 from samebits.reports.outcomes import since, troubles
 from samebits.reports.overview import headline
@@ -195,10 +197,110 @@ def test_a_run_that_passes_says_so():
 def test_a_glance_counts_what_cells_do_and_not_what_is_expected_of_them():
     text = rendered(sample_report())
     glance = text.partition("## At a glance")[2].partition("\n## ")[0]
-    (counted, *_, last) = (row for row in glance.splitlines() if row.startswith("| `5.23`"))
+    (counted,) = (row for row in glance.splitlines() if row.startswith("| `5.23`"))
     assert [cell.strip() for cell in counted.split("|")[3:-1]] == ["7", "1", "1", "1", "", "1", ""]
-    assert "undecided" in last
-    assert "[mamba](models/mamba.md)" in last
+
+
+def steps_of(report):
+    """step and what -> the models, of the table that goes from stack to stack."""
+    lines = rendered(report).partition("from stack to stack")[2].partition("\n## ")[0]
+    cells = [[cell.strip() for cell in line.split("|")] for line in lines.splitlines()]
+    found = {(line[1].replace("\u00a0", " "), line[2]): line[4] for line in cells if len(line) > 5}
+    return {key: which for key, which in found.items() if not which.startswith((":", "which"))}
+
+
+def test_a_model_stands_at_the_step_where_it_begins_and_where_it_ends():
+    steps = steps_of(sample_report())
+    assert (
+        steps["4.57 → 5.0", "undecided"] == "[gemma2](models/gemma2.md), [mamba](models/mamba.md)"
+    )
+    assert steps["5.0 → 5.9", "failed"] == "[falcon](models/falcon.md)"
+    assert steps["5.9 → 5.23", "no longer"] == "[gemma2](models/gemma2.md)"
+    assert not [key for key, which in steps.items() if "falcon" in which and "5.23" in key[0]]
+    assert not [which for which in steps.values() if "llama" in which]
+
+
+def test_a_model_that_differs_by_other_numbers_than_before_is_named_again():
+    row = only_rows("mamba").rows[0]
+    other = differing("logits", item(name="short", metrics=metrics(0.5))).signals
+    cells = (*row.cells[:-1], row.cells[-1].model_copy(update={"signals": other}))
+    report = only_rows("mamba").model_copy(
+        update={"rows": (row.model_copy(update={"cells": cells}),)}
+    )
+    assert list(steps_of(only_rows("mamba"))) == [("4.57 → 5.0", "undecided")]
+    assert list(steps_of(report))[1:] == [("5.9 → 5.23", "undecided otherwise")]
+
+
+def test_a_step_names_the_defects_that_begin_there():
+    row = only_rows("falcon").rows[0]
+    found = (Finding(code="SB701", where="cache.py:3", evidence=("seen",)),)
+    saved = (Finding(code="SB701", where="saved by 5.9", evidence=("seen",)),)
+    cells = tuple(
+        c.model_copy(update={"findings": found if c.verdict == Verdict.FAILED else saved})
+        for c in row.cells
+    )
+    report = only_rows("falcon").model_copy(
+        update={
+            "rows": (row.model_copy(update={"cells": cells}),),
+            "rules": (next(rule.text for rule in RULES if rule.text.code == "SB701"),),
+        }
+    )
+    assert steps_of(report) == {("5.0 → 5.9", "failed"): "[falcon](models/falcon.md) (SB701)"}
+
+
+def finding_in(model, verdict, code, where="cache.py:3"):
+    """The sample's one model, with a finding of this rule in its cells of a verdict."""
+    row = only_rows(model).rows[0]
+    found = (Finding(code=code, where=where, evidence=("seen",)),)
+    cells = tuple(
+        c.model_copy(update={"findings": found if c.verdict == verdict else ()}) for c in row.cells
+    )
+    rules = (next(rule.text for rule in RULES if rule.text.code == code),)
+    rows = (row.model_copy(update={"cells": cells}),)
+    return only_rows(model).model_copy(update={"rows": rows, "rules": rules})
+
+
+def test_what_needs_attention_says_by_which_name_it_is_known():
+    report = finding_in("falcon", Verdict.FAILED, "SB701")
+    attention = rendered(report).partition("## Needs attention")[2].partition("\n## ")[0]
+    assert "| SB701 " in attention
+    assert any(line.endswith("(SB701)") for line in summary(report, Path("r.md")))
+    quiet = rendered(finding_in("falcon", Verdict.IDENTICAL, "SB701"))
+    assert "SB701" not in quiet.partition("## Needs attention")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict", "where", "folds"),
+    [
+        ("SB701", Verdict.FAILED, "cache.py:3", False),
+        ("SB809", Verdict.FAILED, "the tokenizer", False),
+        ("SB809", Verdict.IDENTICAL, "the tokenizer", True),
+        ("SB802", Verdict.IDENTICAL, "save_pretrained of the tokenizer", True),
+        ("SB203", Verdict.IDENTICAL, "saved by 5.9", True),
+    ],
+)
+def test_a_finding_that_moves_no_number_of_its_cells_is_folded(code, verdict, where, folds):
+    text = markdown.render(finding_in("falcon", verdict, code, where))["models/falcon.md"]
+    assert (f"<summary>{code} " in text) == folds
+    assert (f"### {code} " in text) != folds
+
+
+@pytest.mark.parametrize("n", [12, 13])
+def test_what_many_rules_say_is_folded_under_one_title(n):
+    report = sample_report().model_copy(
+        update={"rules": tuple(rule.text for rule in RULES if rule.text.scope == "model")[:n]}
+    )
+    text = rendered(report).partition("## Findings")[2].partition("\n## ")[0]
+    assert text.count("**Remedy.**") == n
+    assert text.count("<details>") == text.count("</details>") == n + (n > 12)
+    assert ("<summary>Cause and remedy of each</summary>" in text) == (n > 12)
+
+
+def test_the_contents_name_every_part():
+    text = rendered(sample_report())
+    parts = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    contents = next(line for line in text.splitlines() if line.startswith("[Needs attention]"))
+    assert re.findall(r"\[([^]]+)\]", contents) == parts
 
 
 def test_an_explanation_without_cells_is_not_shown():
@@ -558,12 +660,39 @@ def test_variants_with_other_bits_are_told_apart_within_their_block():
     assert "#### bfloat16-sdpa@5.9: differs logits 9.9e-01" in text
 
 
-def test_known_differences_are_short_with_their_reason():
-    text = rendered(only_rows("mamba"))
-    assert "**Expected:** the scan was rewritten (<https://github.com/" in text
+def test_known_differences_stand_once_under_their_reason():
+    assert "- the scan was rewritten (<https://github.com/" in rendered(only_rows("mamba"))
     text = rendered(variants_of("mamba"))
     block = text[text.index("## Differences that do not fail") :]
-    assert "- **float32-sdpa on 5.0** expected (logits 3.0e-06): logits differ on 5.0" in block
+    assert block.count("the scan was rewritten") == 1
+    anchor = "models/mamba.md#mambafloat32-sdpa-bfloat16-sdpa"
+    assert (
+        f"  - **5.0**: [mamba · float32-sdpa]({anchor}) (logits 3.0e-06), "
+        f"[mamba · bfloat16-sdpa]({anchor}) (logits 3.0e-06): logits differ on 5.0\n"
+    ) in block
+
+
+def test_a_reason_is_given_in_full_once_and_its_items_are_neighbours():
+    long = f"the scan was rewritten {'and ' * 40}that is all"
+    row = variants_of("mamba").rows[0]
+
+    def expecting(dtype, *reasons):
+        cells = (
+            c.model_copy(update={"expected": reasons if c.expected else ()}) for c in row.cells
+        )
+        found = row.model_copy(update={"cells": tuple(cells)})
+        return in_dtype(found, Variant(dtype=dtype, attention="sdpa"))
+
+    rows = [("float32", "a window", long), ("float16", long), ("bfloat16", "a window")]
+    report = sample_report().model_copy(update={"rows": tuple(expecting(*r) for r in rows)})
+    text = rendered(report)
+    block = text[text.index("## Differences that do not fail") :]
+    items = [line for line in block.splitlines() if line.startswith("- ")][:3]
+    assert items[0].startswith("- a window And: the scan was rewritten and and")
+    assert items[0].endswith("that is all")
+    assert items[1] == "- a window"
+    assert items[2].startswith("- the scan was rewritten and and")
+    assert items[2].endswith("…")
 
 
 def test_growth_is_one_line_for_the_prompt_where_it_is_largest():
@@ -742,11 +871,3 @@ def test_largest_differences_of_many_prompts_are_folded():
     text = only(differing("logits", *items))
     assert "<summary>The largest differences between the logits, by prompt</summary>" in text
     assert text.count("The largest difference between the logits of") == 2
-
-
-def test_a_short_block_without_a_command_says_where_all_details_are():
-    row = only_rows("mamba").rows[0]
-    cells = tuple(cell.model_copy(update={"reproduce": ""}) for cell in row.cells)
-    row = row.model_copy(update={"cells": cells})
-    text = rendered(sample_report().model_copy(update={"rows": (row,)}))
-    assert "All details: [models/mamba.md](models/mamba.md#mambafloat32-eager)\n" in text

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from sample_report import same_everywhere, sample_report
+from test_reports_markdown import anchors_of
 
 from samebits.finding import Finding
 from samebits.findings.registry import RULES, texts
@@ -312,3 +313,16 @@ def test_the_json_reads_back():
     rows = [row("a", x5_9=signal(saved={"files": ["a"]}, seconds=1.5))]
     made = report(*rows, findings=met(rows, "SB909"))
     assert machine.read(machine.render(made)) == made
+
+
+def test_the_page_begins_with_links_to_what_was_found():
+    codes = [rule.text.code for rule in RULES if rule.text.scope == "release"]
+    rules = texts(codes)
+    shown = report(row(x4_48=reentrant(True), x5_9=reentrant(False))).model_copy(
+        update={"rules": rules}
+    )
+    page = markdown.render(shown)[PAGE]
+    anchors = re.findall(r"^- \[(SB\d+) .*\]\(#(\S+)\)$", page, re.MULTILINE)
+    assert [code for code, _ in anchors] == codes
+    assert {anchor for _, anchor in anchors} <= anchors_of(page)
+    assert page.index("## SB901") < page.index("## Every group of models")

@@ -8,7 +8,7 @@ from samebits.diagnosing.amounts import some
 from samebits.words import EXPLANATORY, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from samebits.comparison import CellResult
     from samebits.document import ExpectedReport, StackReport
@@ -20,19 +20,29 @@ def exit_code(
     results: Sequence[CellResult],
     expected: Iterable[ExpectedReport],
     stacks: Iterable[StackReport],
+    trusted: Mapping[str, bool] | None = None,
 ) -> tuple[int, tuple[str, ...]]:
     """Return the exit code and why it is not 0, one line for each reason.
 
     0 is said only if something was compared, every cell passes, every expected difference
-    still occurs and every stack could be built.
+    still occurs and every stack could be built. ``trusted`` is, for each model that a user brings,
+    whether its own code may run: one that no stack knows is a mistake, and mostly this one.
     """
     reasons = (
-        *(f"stack {stack.id} failed: {stack.failure}" for stack in stacks if stack.failure),
+        *_not_built(stacks),
         *_failing(results),
         *_fixed(expected),
+        *_known_nowhere(results, trusted or {}),
         *_nothing_compared(results),
     )
     return (FAIL if reasons else PASS), reasons
+
+
+def _not_built(stacks: Iterable[StackReport]) -> Iterator[str]:
+    for stack in stacks:
+        if stack.failure:
+            why = " ".join(stack.failure.split()).removeprefix(f"stack {stack.id}: ")
+            yield f"stack {stack.id} failed: {why}"
 
 
 def _failing(results: Sequence[CellResult]) -> Iterator[str]:
@@ -49,6 +59,15 @@ def _fixed(expected: Iterable[ExpectedReport]) -> Iterator[str]:
             names = ", ".join(entry.fixed)
             where = f"line {entry.line}" if entry.line else "an entry"
             yield f"expected, {where}: {names} no longer occurs; remove it ({entry.text})"
+
+
+def _known_nowhere(results: Sequence[CellResult], trusted: Mapping[str, bool]) -> Iterator[str]:
+    for model, may_run in trusted.items():
+        cells = [result for result in results if result.cell.model == model]
+        if cells and all(result.verdict == Verdict.ABSENT for result in cells):
+            why = cells[0].absent or cells[0].headline
+            hint = "" if may_run else "; code of its own runs only with trust_remote_code: true"
+            yield f"no stack knows {model}: {why}{hint}"
 
 
 def _nothing_compared(results: Iterable[CellResult]) -> Iterator[str]:

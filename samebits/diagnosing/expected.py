@@ -33,6 +33,9 @@ KINDS: dict[Kind, frozenset[Verdict]] = {
 would pass without it, and one that comes to diverge is not covered.
 """
 
+DIFFERENCES: frozenset[Kind] = frozenset({"differs", "rounding", "diverged"})
+"""Kinds that say something of a cell beside its reference, and not of the cell alone."""
+
 UNTELLING: dict[Kind, frozenset[Verdict]] = {
     "differs": frozenset({Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE}),
     "rounding": frozenset(
@@ -50,19 +53,38 @@ the release does not know the model there is nothing to differ, which proves not
 
 
 def apply_expected(
-    results: Sequence[CellResult], rules: Sequence[Expected], plan: Collection[CellId]
+    results: Sequence[CellResult],
+    rules: Sequence[Expected],
+    plan: Collection[CellId],
+    reference: str,
 ) -> tuple[tuple[CellResult, ...], tuple[ExpectedReport, ...]]:
     """Return the results with expected differences marked, and a report on every entry.
 
     ``plan`` is every cell of the matrix, those that this run's filters left out included: an
     entry's model or stack is `fixed` only if all cells that it speaks of were run, none of
-    them shows the difference, and every one of them could have.
+    them shows the difference, and every one of them could have. One that was compared with another
+    cell than in a whole run could not: ``reference`` is the stack of the matrix's reference.
     """
-    entries = [_Entry(rule, results, plan) for rule in rules]
+    elsewhere = _compared_elsewhere(results, plan, reference)
+    entries = [_Entry(rule, results, plan, elsewhere) for rule in rules]
     covered = {result.cell: _covering(result, entries) for result in results}
     reports = tuple(entry.report(covered) for entry in entries)
     fixed = {cell for entry in entries for cell in entry.fixed_cells()}
     return tuple(_applied(result, covered[result.cell], fixed) for result in results), reports
+
+
+def _compared_elsewhere(
+    results: Sequence[CellResult], plan: Collection[CellId], reference: str
+) -> frozenset[CellId]:
+    """Return the cells whose reference may be another than in a run that leaves no cell out."""
+    ran = {result.cell for result in results}
+    partial = {(cell.model, str(cell.variant)) for cell in plan if cell not in ran}
+    return frozenset(
+        result.cell
+        for result in results
+        if (result.cell.model, str(result.cell.variant)) in partial
+        and (result.reference is None or result.reference.stack != reference)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +94,8 @@ class _Entry:
     rule: Expected
     results: Sequence[CellResult]
     plan: Collection[CellId]
+    elsewhere: frozenset[CellId]
+    """Cells that were compared with another than in a whole run."""
 
     @cached_property
     def spoken_of(self) -> list[CellResult]:
@@ -129,6 +153,7 @@ class _Entry:
             any(result.judged != Verdict.ABSENT for result in ran)
             and planned <= {result.cell for result in ran}
             and not any(self.occurs_in(result) or result.judged in untelling for result in ran)
+            and not (self.rule.verdict in DIFFERENCES and self.elsewhere & {r.cell for r in ran})
         )
 
     def _speaks_of(self, cell: CellId) -> bool:

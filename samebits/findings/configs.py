@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from samebits.finding import RuleText
+from samebits.finding import SAVED_BY, RuleText
 from samebits.findings.rule import Rule, Seen, raised
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _lost(kind: str) -> Callable[[Case], Iterator[Seen]]:
     def check(case: Case) -> Iterator[Seen]:
         for crossing in case.crossings:
             if _crossed(crossing) and kind in _losses(crossing):
-                yield Seen(f"saved by {crossing.saver}", tuple(_evidence(crossing)))
+                yield Seen(f"{SAVED_BY}{crossing.saver}", tuple(_evidence(crossing)))
 
     return check
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.finding import RuleText
+from samebits.finding import SAVING, RuleText
 from samebits.findings.rule import Rule, Seen, raised
 from samebits.findings.tokenizers import pair, sides
 
@@ -49,7 +49,7 @@ def _saved_as_backend(case: Case) -> Iterator[Seen]:
     assert case.reference is not None
     older = case.reference.cell.stack
     yield Seen(
-        "save_pretrained of the tokenizer",
+        f"{SAVING}the tokenizer",
         (
             f"{case.capture.cell.stack} writes tokenizer_class TokenizersBackend",
             f"{older} has no class of that name and wrote {both[0].saved_class}",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from samebits.fingerprint import digest_of
 from samebits.graft import DonorFile, GraftFile
 from samebits.grafting import judge
+from samebits.jobs import common_job, follows_from
 from samebits.ledger import Ledger
 from samebits.record import read_record
 from samebits.store import Store
@@ -35,7 +36,6 @@ SECONDS = 120.0
 """After which no further set is begun."""
 MOST_QUESTIONS = 6
 """Prompts and decodes of one cell that are asked."""
-THREADS = 1
 NOTHING_RESTORES = "what differs elsewhere was not tried, as nothing restores this"
 NO_RESULT = "a process left no result"
 
@@ -148,18 +148,13 @@ class Grafter:
         return made
 
     def _path(self, subject: Subject, party: Party, asked: dict[str, Any]) -> Path:
-        checkpoint, cell = subject.checkpoint, party.cell
+        cell = party.cell
         key = digest_of(
             {
-                "cell": str(cell),
-                "stack": party.stack.lock_digest,
-                "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
-                "trust_remote_code": subject.model.trust_remote_code,
-                "prompts": {n: p.model_dump() for n, p in subject.model.prompts.items()},
+                **follows_from(cell, subject.model, subject.checkpoint, party.stack),
                 "asked": asked,
                 "probes": self._probes,
                 "machine": self._machine,
-                "threads": THREADS,
             }
         )
         folder = self._root / "grafts" / cell.model / str(cell.variant) / cell.stack
@@ -168,22 +163,10 @@ class Grafter:
     def _job(
         self, subject: Subject, party: Party, asked: dict[str, Any], path: Path
     ) -> dict[str, Any]:
-        model, checkpoint = subject.model, subject.checkpoint
         return {
-            "kind": "graft",
-            "cell": party.cell.model_dump(mode="json"),
-            "threads": THREADS,
-            "timeout": max(model.timeout, 2 * SECONDS),
+            **common_job("graft", party.cell, subject.model, subject.checkpoint),
+            "timeout": max(subject.model.timeout, 2 * SECONDS),
             "log": str(path.with_suffix(".log")),
-            "model": {
-                "source": checkpoint.source,
-                "revision": checkpoint.revision,
-                "trust_remote_code": model.trust_remote_code,
-                "prompts": {
-                    name: prompt.model_dump(mode="json", exclude_none=True)
-                    for name, prompt in model.prompts.items()
-                },
-            },
             "store": {"root": str(self._root), "limit": VALUES_LIMIT},
             "graft": {**asked, "result": str(path)},
         }

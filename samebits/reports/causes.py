@@ -24,8 +24,8 @@ WORDS: dict[CauseKind, str] = {
     "kernel": "another attention kernel",
     "precision": "another precision",
     "memory": "where numbers lie in memory",
-    "layout": "elements in other places",
-    "shape": "another cut of the same tensors",
+    "layout": "the same elements in other places",
+    "shape": "the same numbers in other shapes",
     "wiring": "another tensor at an input",
     "operation": "another operation",
 }

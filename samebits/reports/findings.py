@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.reports.blocks import bullets, codes, details, heading, link, page, table
-from samebits.reports.figures import plural
+from samebits.reports.figures import count, plural
 from samebits.reports.names import page_path
-from samebits.reports.rulebook import KINDS, advice, in_short, title
+from samebits.reports.outcomes import holds
+from samebits.reports.rulebook import KINDS, advice, in_short, plain_title, title
 from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 TITLE = "Findings"
 MOST_MODELS = 8
+MOST_RULES = 12
+"""Folded parts side by side that do not push what follows out of sight."""
 MOST_SIGHTINGS = 6
 
 
@@ -55,9 +58,15 @@ def findings(report: Report) -> Markdown:
                 "the remedy and references. A finding explains and makes no verdict."
             ),
             table(headers, rows),
-            *(details(f"{text.code} {text.name}", in_short(text)) for text in rules),
+            *_advice_of(rules),
         ]
     )
+
+
+def _advice_of(rules: list[RuleText]) -> list[Markdown]:
+    """Return cause and remedy of each, folded; of many under one title."""
+    parts = [details(plain_title(text), in_short(text)) for text in rules]
+    return [details("Cause and remedy of each", *parts)] if len(parts) > MOST_RULES else parts
 
 
 def _line(text: RuleText, rows: Iterable[Row]) -> list[str]:
@@ -70,8 +79,9 @@ def _line(text: RuleText, rows: Iterable[Row]) -> list[str]:
         fill("{} ({})", link(model, page_path(model)), ", ".join(where))
         for model, where in stacks.items()
     ]
-    more = f" and {len(models) - MOST_MODELS} more" if len(models) > MOST_MODELS else ""
-    return [title(text), text.kind, fill("{}{}", join(models[:MOST_MODELS]), more)]
+    shown, rest = join(models[:MOST_MODELS]), len(models) - MOST_MODELS
+    which = fill("{} and {} more", shown, count(rest)) if rest > 0 else shown
+    return [title(text), text.kind, which]
 
 
 def findings_of(rows: list[Row], report: Report) -> Markdown:
@@ -83,8 +93,27 @@ def findings_of(rows: list[Row], report: Report) -> Markdown:
     by_code: dict[str, list[Sighting]] = {}
     for sighting in found:
         by_code.setdefault(sighting.finding.code, []).append(sighting)
-    parts = [_rule(texts[number], sightings) for number, sightings in by_code.items()]
-    return page([heading(2, TITLE), *parts])
+    quiet = [number for number in by_code if _is_quiet(texts[number], by_code[number])]
+    loud = [_rule(texts[number], by_code[number]) for number in by_code if number not in quiet]
+    rest = [
+        details(plain_title(texts[number]), _told(texts[number], by_code[number]))
+        for number in quiet
+    ]
+    return page([heading(2, TITLE), *loud, *rest])
+
+
+def _is_quiet(text: RuleText, sightings: list[Sighting]) -> bool:
+    """Return True if it moves no number of these cells, and raises nothing in them."""
+    if all(sighting.finding.of_saving for sighting in sightings):
+        return True
+    return text.kind == "api" and all(holds(c) for sighting in sightings for c in sighting.cells)
+
+
+def named(cells: Iterable[CellResult], report: Report) -> set[str]:
+    """Return the codes of rules that may explain why cells raise, or compute other numbers."""
+    telling = {text.code for text in report.rules if text.kind in ("crash", "silent")}
+    found = (finding for cell in cells for finding in cell.findings if not finding.of_saving)
+    return telling & {finding.code for finding in found}
 
 
 def has_findings(rows: Iterable[Row]) -> bool:
@@ -93,6 +122,10 @@ def has_findings(rows: Iterable[Row]) -> bool:
 
 
 def _rule(text: RuleText, sightings: list[Sighting]) -> Markdown:
+    return page([heading(3, title(text)), _told(text, sightings)])
+
+
+def _told(text: RuleText, sightings: list[Sighting]) -> Markdown:
     shown = [_sighting(sighting) for sighting in sightings[:MOST_SIGHTINGS]]
     rest = sightings[MOST_SIGHTINGS:]
     more = EMPTY
@@ -100,7 +133,7 @@ def _rule(text: RuleText, sightings: list[Sighting]) -> Markdown:
         places = codes(sighting.finding.where for sighting in rest)
         more = fill("{}: {}", plural(len(rest), "more place"), places)
     kind = fill("*{}: {}*", text.kind, KINDS[text.kind])
-    return page([heading(3, title(text)), kind, *shown, more, advice(text)])
+    return page([kind, *shown, more, advice(text)])
 
 
 def _sighting(sighting: Sighting) -> Markdown:

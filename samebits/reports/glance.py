@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 from typing import TYPE_CHECKING
 
 from samebits.reports.blocks import heading, link, page, table, titled
 from samebits.reports.figures import count, plural
+from samebits.reports.findings import named
 from samebits.reports.names import page_path
 from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
 from samebits.words import Verdict
@@ -69,20 +71,79 @@ def _counts(cells: list[CellResult]) -> Iterator[str]:
 
 
 def _serious(report: Report) -> Markdown:
-    """Return a line for each stack and kind: the models whose cells do more than round."""
+    """Return step by step from stack to stack the models that begin or cease to do more than round."""
+    built = [stack.id for stack in report.stacks if stack.failure is None]
     lines = []
-    for stack in report.stacks:
-        for verdict in SERIOUS:
-            models = dict.fromkeys(
-                cell.cell.model for cell in _cells(report, stack.id) if cell.judged == verdict
-            )
-            if models:
-                names = join(link(name, page_path(name)) for name in models)
-                lines.append([code(stack.id), COLUMNS[verdict], count(len(models)), names])
+    for before, stack in zip([None, *built], built, strict=False):
+        for what, found in _step(report, before, stack).items():
+            step = fill("{}\u00a0→\u00a0{}", before, stack) if before else stack
+            lines.append([step, what, count(len(found)), join(found)])
     if not lines:
         return EMPTY
-    title = titled("More than rounding, model by model")
-    return page([title, table(["stack", "what", "models", "which"], lines, right=["models"])])
+    title = titled("More than rounding, from stack to stack")
+    shown = table(["step", "what", "models", "which"], lines, right=["models"])
+    return page([title, shown, _STEPS])
+
+
+_STEPS = Markdown(
+    "A model stands where it begins, so an upgrade over several stacks is all its steps together. "
+    "In brackets: defects that rules know by name and that begin there, too; the model's page has the "
+    "remedy. `nox -s matrix -- --stacks A,B` compares two stacks with each other."
+)
+
+
+def _step(report: Report, before: str | None, stack: str) -> dict[str, list[Markdown]]:
+    """Return what begins, changes or ends with a stack, and the models of which it is true."""
+    past, now = _by_model(report, before), _by_model(report, stack)
+    found: dict[str, list[Markdown]] = {}
+    for verdict, changed in product(SERIOUS, (False, True)):
+        for model, cells in now.items():
+            before_it = past.get(model, [])
+            if _worst(cells) != verdict or not _is_news(before_it, cells, changed=changed):
+                continue
+            known = named(cells, report) - named(before_it, report)
+            what = f"{COLUMNS[verdict]} otherwise" if changed else COLUMNS[verdict]
+            found.setdefault(what, []).append(_named(model, sorted(known)))
+    for model, cells in now.items():
+        if _worst(past.get(model, [])) in SERIOUS and _worst(cells) not in SERIOUS:
+            found.setdefault("no longer", []).append(_named(model, []))
+    return found
+
+
+def _by_model(report: Report, stack: str | None) -> dict[str, list[CellResult]]:
+    """Return the cells of each model that a stack knows."""
+    models: dict[str, list[CellResult]] = {}
+    for row in report.rows:
+        for cell in row.cells:
+            if cell.cell.stack == stack and cell.judged != Verdict.ABSENT:
+                models.setdefault(row.model, []).append(cell)
+    return models
+
+
+def _worst(cells: list[CellResult]) -> Verdict | None:
+    """Return the most serious of what the cells do; None if none does more than round."""
+    judged = {cell.judged for cell in cells}
+    return next((verdict for verdict in SERIOUS if verdict in judged), None)
+
+
+def _is_news(past: list[CellResult], cells: list[CellResult], *, changed: bool) -> bool:
+    """Return True if the most serious thing begins here; ``changed``: if it goes on otherwise."""
+    worst = _worst(cells)
+    if not changed:
+        return _worst(past) != worst
+    compared = worst in (Verdict.DIVERGED, Verdict.DIFFERS)
+    return compared and _worst(past) == worst and _numbers(past) != _numbers(cells)
+
+
+def _numbers(cells: list[CellResult]) -> list[str]:
+    """Return what is equal if the cells part from their references by the same numbers."""
+    # The repr, because NaN is equal to NaN in it.
+    return sorted(repr((str(cell.cell.variant), cell.signals)) for cell in cells)
+
+
+def _named(model: str, codes: list[str]) -> Markdown:
+    name = link(model, page_path(model))
+    return fill("{} ({})", name, ", ".join(codes)) if codes else name
 
 
 def explained(report: Report) -> Markdown:
@@ -103,4 +164,5 @@ def _explained(entry: ExpectedReport) -> Markdown:
         plural(len(entry.cells), "cell"),
         str(entry.line),
     )
-    return page([heading(3, entry.title or ", ".join(models)), prose(entry.explanation, limit=4000), where])
+    title = heading(3, entry.title or ", ".join(models))
+    return page([title, prose(entry.explanation, limit=4000), where])

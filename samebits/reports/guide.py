@@ -12,13 +12,29 @@ VERDICTS = {
     "(the variant's dtype, then float32, then promoted float64)",
     "diverged": "it does not go away: the two releases compute different functions, however small "
     "the difference is",
-    "differs": "bytes differ, and the precision ladder has not been climbed",
+    "differs": "bytes differ, and nothing tells whether as rounding or as another function; the reason "
+    "stands with it (*undecided*, at a glance)",
     "unstable": "the cell does not agree with itself: a second run or load gives other bits, or it "
     "reads memory that nothing ever wrote",
     "failed": "it did not load or run; the phase and the exception are given",
     "absent": "this release does not know this architecture or feature",
     "expected": "the difference is one that the matrix file names",
     "fixed": "the matrix file names a difference that is gone: the run fails until the entry is removed",
+}
+
+WORDS = {
+    "stack": "one environment: a release of transformers with torch and everything resolved with them",
+    "variant": "dtype, attention implementation and device of a model: `float32-default`, where "
+    "`default` is what the release chooses",
+    "cell": "one model in one variant on one stack: `llama/float32-default@4.48`",
+    "starts with": "the first operation, mask, table or tensor on the way to the difference that parts "
+    "although all that it is given is the same",
+    "the same numbers in other shapes": "both releases hand the same elements to the same operation, "
+    "cut into other heads, batches or rows, and a kernel sums other shapes in another order",
+    "swapping only x restores the bits": "the reference's x was put into this release, which then gave "
+    "the reference's bytes; *only*: no smaller set does",
+    "finding": "`SB301`: a defect that a rule knows by name; docs/findings has a page for each",
+    "capsule": "a folder under repro/ that shows one difference without samebits",
 }
 
 FIGURES = (
@@ -54,6 +70,7 @@ def how_to_read() -> Markdown:
         [
             heading(2, "How to read this report"),
             table(["verdict", "means"], verdicts),
+            table(["word", "means"], [[word, Markdown(text)] for word, text in WORDS.items()]),
             bullets(map(Markdown, FIGURES)),
         ]
     )

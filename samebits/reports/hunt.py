@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.reports.blocks import page, table, titled
+from samebits.reports.figures import rounded_ulp
 from samebits.reports.text import EMPTY, Markdown, fill, join, prose
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from samebits.comparison import CellResult
     from samebits.finding import Status, Step
 
@@ -17,13 +20,30 @@ _MEANING: dict[Status, str] = {
 }
 
 
-def hunt(cell: CellResult) -> Markdown:
-    """Return the table of a cell's steps, in the order of data flow; empty without steps."""
-    if not cell.steps:
+def hunt(cells: Sequence[CellResult], where: Callable[[list[CellResult]], str]) -> Markdown:
+    """Return the table of the cells' steps, in the order of data flow; empty without steps.
+
+    What is said of some of the cells alone says of which, as ``where`` names them.
+    """
+    told: dict[str, dict[Step, list[CellResult]]] = {}
+    for cell in cells:
+        for step in cell.steps:
+            told.setdefault(step.suspect, {}).setdefault(step, []).append(cell)
+    if not told:
         return EMPTY
-    rows = [(_suspect(step), _status(step), prose(step.what)) for step in cell.steps]
-    drawn = table(("suspect", "verdict", "what was compared and found"), rows)
-    return page([titled("The hunt, in the order in which data flows"), drawn, _legend(cell)])
+    rows = [
+        (
+            _suspect(step),
+            "" if len(on) == len(cells) else where(on),
+            _status(step),
+            prose(rounded_ulp(step.what)),
+        )
+        for steps in told.values()
+        for step, on in steps.items()
+    ]
+    drawn = table(("suspect", "only on", "verdict", "what was compared and found"), rows)
+    used = {step.status for steps in told.values() for step in steps}
+    return page([titled("The hunt, in the order in which data flows"), drawn, _legend(used)])
 
 
 def _suspect(step: Step) -> Markdown:
@@ -34,7 +54,6 @@ def _status(step: Step) -> Markdown:
     return fill("**{}**", step.status) if step.status == "ruled in" else prose(step.status)
 
 
-def _legend(cell: CellResult) -> Markdown:
-    used = {step.status for step in cell.steps}
+def _legend(used: set[Status]) -> Markdown:
     told = [fill("{}: {}", word, means) for word, means in _MEANING.items() if word in used]
     return fill("{}.", join(told, "; ")) if told else EMPTY

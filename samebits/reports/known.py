@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from samebits.reports.blocks import codes, folded, heading, linked, page, table
+from samebits.reports.blocks import codes, details, folded, heading, page, table
 from samebits.reports.figures import count, plural
 from samebits.reports.outcomes import row_name
 from samebits.reports.text import EMPTY, Markdown, clip, code, fill, join, prose
@@ -27,34 +27,40 @@ _OWN = re.compile(r"\w+(?:\.\w+)+|\b[A-Z][a-z0-9]+[A-Z]\w*|\d[\d,]*")
 
 
 def expected_differences(report: Report) -> Markdown:
-    """Return the entries of matrix.yaml's ``expected`` and whether each still occurs."""
+    """Return the entries of matrix.yaml's ``expected``: those to act on, and those that occur folded."""
     if not report.expected:
         return EMPTY
-    headers = ["line", "entry", "now", "cells", "reference", "reason"]
-    rows = [_entry(entry, report.matrix) for entry in report.expected]
-    return page([heading(2, "Expected differences"), table(headers, rows)])
+    fixed = [entry for entry in report.expected if entry.fixed]
+    occur = [entry for entry in report.expected if entry.evaluated and not entry.fixed]
+    left_out = sum(not entry.evaluated for entry in report.expected)
+    parts = [heading(2, "Expected differences")]
+    if fixed:
+        headers = ["line", "entry", "what to do", "reason"]
+        parts.append(table(headers, (_fixed(entry, report.matrix) for entry in fixed)))
+    if occur:
+        name = plural(len(occur), "entry that still occurs", "entries that still occur")
+        headers = ["line", "entry", "cells"]
+        parts.append(details(name, table(headers, map(_occurring, occur))))
+    if left_out:
+        parts.append(
+            fill(
+                "Not evaluated, because this run left their cells out: {}.",
+                plural(left_out, "entry", "entries"),
+            )
+        )
+    return page(parts)
 
 
-def _entry(entry: ExpectedReport, matrix: str) -> list[str]:
-    return [
-        str(entry.line),
-        code(entry.text),
-        _now(entry, matrix),
-        codes(entry.cells, limit=2),
-        linked(entry.reference),
-        entry.reason,
-    ]
+def _occurring(entry: ExpectedReport) -> list[str]:
+    return [str(entry.line), code(entry.text), codes(entry.cells, limit=2)]
 
 
-def _now(entry: ExpectedReport, matrix: str) -> Markdown:
-    if not entry.evaluated:
-        return Markdown("not evaluated: this run left its cells out")
-    if not entry.fixed:
-        return Markdown("still occurs")
+def _fixed(entry: ExpectedReport, matrix: str) -> list[str]:
     what = (
         "remove it" if not entry.cells else fill("remove {} from it", codes(entry.fixed, limit=4))
     )
-    return fill("**fixed**: {} ({} line {})", what, matrix, str(entry.line))
+    now = fill("**fixed**: {} ({} line {})", what, matrix, str(entry.line))
+    return [str(entry.line), code(entry.text), now, entry.reason]
 
 
 def absent(report: Report) -> Markdown:

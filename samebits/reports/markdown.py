@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.reports import environment, guide, kernels, known, overview, stories
-from samebits.reports.blocks import page
+from samebits.reports import environment, guide, kernels, known, outcomes, overview, stories
+from samebits.reports.blocks import link, page, slug
 from samebits.reports.crossings import crossings
 from samebits.reports.findings import findings
-from samebits.reports.integrity import loading
 from samebits.reports.glance import explained, glance
+from samebits.reports.integrity import loading
 from samebits.reports.invariants import invariants
 from samebits.reports.pages import pages
+from samebits.reports.passing import passing
+from samebits.reports.text import join
 from samebits.reports.tokenizers import tokenizers
 from samebits.reports.usage import around_page, around_the_model
 
 if TYPE_CHECKING:
     from samebits.document import Report
+    from samebits.reports.text import Markdown
 
 REPORT = "report.md"
 
@@ -24,9 +27,7 @@ REPORT = "report.md"
 def render(report: Report) -> dict[str, str]:
     """Return the text of report.md and of the pages beside it, by paths relative to the first."""
     of_models = pages(report)
-    blocks = [
-        overview.title(report),
-        overview.opening(report),
+    parts = [
         overview.attention_needed(report),
         glance(report),
         explained(report),
@@ -37,6 +38,7 @@ def render(report: Report) -> dict[str, str]:
         invariants(report),
         crossings(report),
         stories.what_changed(report),
+        passing((story for story in outcomes.stories(report.rows) if story.passes), report.expected),
         known.expected_differences(report),
         known.absent(report),
         known.remarks(report),
@@ -47,5 +49,12 @@ def render(report: Report) -> dict[str, str]:
         environment.machine(report),
         guide.how_to_read(),
     ]
-    documents = {REPORT: page(blocks), **around_page(report), **of_models}
+    whole = page([overview.title(report), overview.opening(report), _contents(parts), *parts])
+    documents = {REPORT: whole, **around_page(report), **of_models}
     return {path: f"{text}\n" for path, text in documents.items()}
+
+
+def _contents(parts: list[Markdown]) -> Markdown:
+    """Return a link to every part that begins with a heading."""
+    titles = [part.partition("\n")[0].removeprefix("## ") for part in parts if part[:3] == "## "]
+    return join((link(title, f"#{slug(title)}") for title in titles), " · ")

@@ -10,12 +10,23 @@ from typing import TYPE_CHECKING
 
 from samebits.reports.blocks import bullets, heading, link, page, table, titled
 from samebits.reports.figures import count, duration, plural
-from samebits.reports.outcomes import anchors, holds, row_name, since, told, troubles, verdict_word
+from samebits.reports.findings import named
+from samebits.reports.names import page_path
+from samebits.reports.outcomes import (
+    anchors,
+    holds,
+    row_name,
+    since,
+    stories,
+    told,
+    troubles,
+    verdict_word,
+)
 from samebits.reports.text import EMPTY, Markdown, brief, clip, code, fill, join, prose
 from samebits.words import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from samebits.comparison import CellResult
     from samebits.document import Report, Row, StackReport
@@ -123,10 +134,10 @@ def opening(report: Report) -> Markdown:
 
 def attention_needed(report: Report) -> Markdown:
     """Return what makes the run fail, one line per row and verdict."""
-    lines = [_trouble(trouble) for trouble in troubles(report)]
+    lines = [_trouble(trouble, report) for trouble in troubles(report)]
     if not lines:
         return EMPTY
-    headers = ["row", "verdict", "since", "stacks", "what"]
+    headers = ["row", "verdict", "since", "stacks", "known as", "what"]
     title = heading(2, "Needs attention")
     return page([title, _counts(report), table(headers, lines)])
 
@@ -156,7 +167,7 @@ def _kind(trouble: Trouble) -> str:
     return f"{cell.verdict}, first in {cell.first.signal}" if cell.first else cell.verdict
 
 
-def _trouble(trouble: Trouble) -> list[str]:
+def _trouble(trouble: Trouble, report: Report) -> list[str]:
     story, shared = trouble
     cell = shared.first
     return [
@@ -164,6 +175,7 @@ def _trouble(trouble: Trouble) -> list[str]:
         Markdown(f"**{cell.verdict}**"),
         "" if cell.verdict == Verdict.FIXED else since(story.rows[0], shared.stacks),
         ", ".join(shared.stacks),
+        ", ".join(sorted(named(shared.cells, report))),
         _what(cell),
     ]
 
@@ -180,7 +192,7 @@ def _what(cell: CellResult) -> str:
 
 def model_summary(rows: list[Row], report: Report) -> Markdown:
     """Return the verdict of every cell of one model, for its own page."""
-    return _group(EMPTY, rows, report.stacks)
+    return _group(EMPTY, rows, report.stacks, anchors(rows))
 
 
 def summary(report: Report) -> Markdown:
@@ -189,21 +201,36 @@ def summary(report: Report) -> Markdown:
     for row in report.rows:
         groups.setdefault(row.group or "", []).append(row)
     ungrouped = groups.pop("", [])
-    tables = [_group(prose(name), rows, report.stacks) for name, rows in groups.items()]
+    targets = _targets(report)
+    tables = [_group(prose(name), rows, report.stacks, targets) for name, rows in groups.items()]
     if ungrouped:
-        tables.append(_group(prose("Other models" if groups else ""), ungrouped, report.stacks))
+        name = prose("Other models" if groups else "")
+        tables.append(_group(name, ungrouped, report.stacks, targets))
     return page([heading(2, "Summary"), *tables])
 
 
-def _group(name: Markdown, rows: list[Row], stacks: tuple[StackReport, ...]) -> Markdown:
+def _targets(report: Report) -> dict[str, str]:
+    """Return row -> where it is told: here if it fails the run, else on the page of its model."""
+    return {
+        row_name(row): story.anchor if not story.passes else f"{page_path(row.model)}{story.anchor}"
+        for story in stories(report.rows)
+        for row in story.rows
+    }
+
+
+def _group(
+    name: Markdown, rows: list[Row], stacks: tuple[StackReport, ...], targets: Mapping[str, str]
+) -> Markdown:
     headers = ["model · variant", *(stack.id for stack in stacks)]
-    return page([heading(3, name) if name else EMPTY, table(headers, _lines(rows, stacks))])
+    lines = table(headers, _lines(rows, stacks, targets))
+    return page([heading(3, name) if name else EMPTY, lines])
 
 
-def _lines(rows: list[Row], stacks: tuple[StackReport, ...]) -> Iterable[list[str]]:
+def _lines(
+    rows: list[Row], stacks: tuple[StackReport, ...], targets: Mapping[str, str]
+) -> Iterable[list[str]]:
     """Return the lines of the table; variants of one model and one story share equal lines."""
-    anchor = anchors(rows)
-    keys = ((row.model, anchor.get(row_name(row)), *_words(row, stacks)) for row in rows)
+    keys = ((row.model, targets.get(row_name(row)), *_words(row, stacks)) for row in rows)
     for (_, target, *words), same in groupby(zip(keys, rows, strict=True), itemgetter(0)):
         found = [row for _, row in same]
         variants = join(prose(row.variant) for row in found)

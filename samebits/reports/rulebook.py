@@ -31,7 +31,7 @@ _CODE = re.compile(
     r"""(
         `[^`]+`
       | [A-Za-z_][\w.]*\([^()\s]*\)(?:\.\w+(?:\([^()\s]*\))?)*  # a call
-      | (?:[\w-]+/)+[\w.]*\w                       # a path
+      | (?:[\w-]+/)+[\w.-]*\w                      # a path
       | \.?\b[A-Za-z][\w.]*_[\w.]*\w(?:=\w+)?     # snake_case
       | \b_[\w.]*\w
       | \b(?:[a-z_]+\.)*[A-Za-z]+[a-z]+[A-Z]\w+\b     # CamelCase
@@ -48,6 +48,11 @@ _LONGEST = 4000
 def title(text: RuleText) -> Markdown:
     """Return code and name of a rule."""
     return fill("{} {}", text.code, _whole(text.name))
+
+
+def plain_title(text: RuleText) -> str:
+    """Return the same for a place where code has no marks."""
+    return f"{text.code} {text.name.replace('`', '')}"
 
 
 def in_short(text: RuleText) -> Markdown:

@@ -1,4 +1,4 @@
-"""What changed, row by row: in full where a run is small, in short with a page for each model."""
+"""What makes the run fail, row by row: in full where a run is small, in short with a page each."""
 
 from __future__ import annotations
 
@@ -36,20 +36,15 @@ and so has the page of the model."""
 
 
 def what_changed(report: Report) -> Markdown:
-    """Return a block for each story, those that fail the run first, the worst of them in full."""
-    found = stories(report.rows)
-    failing = sorted((s for s in found if not s.passes), key=lambda story: story.severity)
-    passing = [story for story in found if story.passes]
-    return page([_failing(failing, report.expected), _passing(passing, report.expected)])
-
-
-def _failing(found: list[Story], expected: tuple[ExpectedReport, ...]) -> Markdown:
+    """Return a block for each story that fails the run, the worst first and those in full."""
+    failing = (story for story in stories(report.rows) if not story.passes)
+    found = sorted(failing, key=lambda story: story.severity)
     if not found:
         return EMPTY
     ends = accumulate(len(story.rows) for story in found)
     n_full = max(1, sum(end <= MOST_IN_FULL for end in ends))
-    blocks = [_full(story, expected) for story in found[:n_full]]
-    blocks += [_short(story, expected) for story in found[n_full:]]
+    blocks = [_full(story, report.expected) for story in found[:n_full]]
+    blocks += [_short(story, report.expected) for story in found[n_full:]]
     return page([heading(2, "What changed"), _how_many(n_full, len(found)), *blocks])
 
 
@@ -62,13 +57,6 @@ def _how_many(n_full: int, n: int) -> Markdown:
         count(n_full),
         count(n),
     )
-
-
-def _passing(found: list[Story], expected: tuple[ExpectedReport, ...]) -> Markdown:
-    if not found:
-        return EMPTY
-    title = heading(2, "Differences that do not fail the run")
-    return page([title, *(_short(story, expected) for story in found)])
 
 
 def _full(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:

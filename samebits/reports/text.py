@@ -126,8 +126,8 @@ def longest_backticks(text: str) -> int:
 
 
 def html_text(text: str) -> str:
-    """Return ``text`` as it may stand inside an HTML tag."""
-    return html.escape(shorten(visible(text)))
+    """Return ``text`` as it may stand inside an HTML tag; it wraps there, so it may be longer."""
+    return html.escape(shorten(visible(text), 2 * WIDEST))
 
 
 def fill(template: LiteralString, *values: object) -> Markdown:

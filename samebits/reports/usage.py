@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.reports.answers import SEEN_IN, USAGES
 from samebits.reports.blocks import bullets, codes, heading, link, page, slug, table
 from samebits.reports.figures import count, part, plural
-from samebits.reports.rulebook import KINDS, advice, title
+from samebits.reports.rulebook import KINDS, advice, plain_title, title
 from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
 
 if TYPE_CHECKING:
@@ -64,11 +64,14 @@ def around_page(report: Report) -> dict[str, Markdown]:
     """Return the page with every group of models and every finding, by its path; none without."""
     if not _tried(report.rows):
         return {}
+    rules = [text for text in report.rules if text.scope == "release"]
     blocks = [
         heading(1, TITLE),
         fill("Part of the {} on {} of {}.", _back(), report.matrix, report.started),
+        bullets(link(title(text), f"#{slug(plain_title(text))}") for text in rules),
+        *(_finding(text, report) for text in rules),
+        heading(2, "Every group of models"),
         _answers(report, EVERY_MODEL, EVERY_MODEL),
-        *(_finding(text, report) for text in report.rules if text.scope == "release"),
         _untried(report.rows),
     ]
     return {PAGE: page(blocks)}

@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from samebits.fingerprint import digest_of
+from samebits.jobs import common_job, follows_from
 from samebits.ledger import Ledger
 from samebits.record import read_record
 from samebits.trace import Trace
@@ -30,7 +31,6 @@ Rung = Literal["own", "float64"]
 
 VALUES_LIMIT = 16 << 20
 """Bytes up to which what an operation takes and gives is kept for its distance."""
-THREADS = 1
 
 
 class Party(NamedTuple):
@@ -190,14 +190,10 @@ class Tracer:
     def _path(
         self, subject: Subject, party: Party, question: Question, rung: Rung, look: tuple[int, ...]
     ) -> Path:
-        checkpoint, cell = subject.checkpoint, party.cell
+        cell = party.cell
         key = digest_of(
             {
-                "cell": str(cell),
-                "stack": party.stack.lock_digest,
-                "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
-                "trust_remote_code": subject.model.trust_remote_code,
-                "prompts": {n: p.model_dump() for n, p in subject.model.prompts.items()},
+                **follows_from(cell, subject.model, subject.checkpoint, party.stack),
                 "question": [
                     question.prompt,
                     question.what,
@@ -209,7 +205,6 @@ class Tracer:
                 "rung": rung,
                 "probes": self._probes,
                 "machine": self._machine,
-                "threads": THREADS,
             }
         )
         folder = self._root / "traces" / cell.model / str(cell.variant) / cell.stack
@@ -224,28 +219,15 @@ class Tracer:
         look: tuple[int, ...],
         path: Path,
     ) -> dict[str, Any]:
-        model, checkpoint = subject.model, subject.checkpoint
         return {
-            "kind": "trace",
-            "cell": party.cell.model_dump(mode="json"),
-            "threads": THREADS,
-            "timeout": model.timeout,
-            "model": {
-                "source": checkpoint.source,
-                "revision": checkpoint.revision,
-                "trust_remote_code": model.trust_remote_code,
-                "prompts": {
-                    name: prompt.model_dump(mode="json", exclude_none=True)
-                    for name, prompt in model.prompts.items()
-                },
-            },
+            **common_job("trace", party.cell, subject.model, subject.checkpoint),
             "store": {"root": str(self._root), "limit": VALUES_LIMIT},
             "trace": {
                 "prompt": question.prompt,
                 "what": question.what,
                 "forced": {row: list(ids) for row, ids in question.forced.items()},
                 "steps": question.steps,
-                "new_tokens": model.greedy,
+                "new_tokens": subject.model.greedy,
                 "look": list(look),
                 "rung": rung,
                 "result": str(path),

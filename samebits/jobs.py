@@ -1,0 +1,47 @@
+"""What the jobs of a cell tell its stack alike, and what their answers follow from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from samebits.checkpoints import Checkpoint
+    from samebits.matrix import ModelSpec
+    from samebits.stacks import Stack
+    from samebits.words import CellId
+
+THREADS = 1
+"""Threads of a job: its bits must not depend on what runs beside it."""
+
+
+def common_job(kind: str, cell: CellId, model: ModelSpec, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return what a job of any kind says; its kind adds where to leave what was asked."""
+    return {
+        "kind": kind,
+        "cell": cell.model_dump(mode="json"),
+        "threads": THREADS,
+        "timeout": model.timeout,
+        "model": {
+            "source": checkpoint.source,
+            "revision": checkpoint.revision,
+            "trust_remote_code": model.trust_remote_code,
+            "prompts": {
+                name: prompt.model_dump(mode="json", exclude_none=True)
+                for name, prompt in model.prompts.items()
+            },
+        },
+    }
+
+
+def follows_from(
+    cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
+) -> dict[str, Any]:
+    """Return what decides every answer about a cell: a digest of it, and of the question, names one."""
+    return {
+        "cell": str(cell),
+        "stack": stack.lock_digest,
+        "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
+        "trust_remote_code": model.trust_remote_code,
+        "prompts": {name: prompt.model_dump() for name, prompt in model.prompts.items()},
+        "threads": THREADS,
+    }
