@@ -317,11 +317,11 @@ def test_a_donor_that_left_a_tensor_that_is_gone_is_asked_again(tmp_path):
         graft(tmp_path, donor, patient)
         return len(donor.jobs), len(patient.jobs)
 
-    path.write_bytes(b"")
+    path.write_bytes(values(3).tobytes())
     assert [n_jobs(), n_jobs()] == [(1, 1), (0, 0)]
     path.unlink()
     assert n_jobs() == (1, 0)
-    path.write_bytes(b"")
+    path.write_bytes(values(3).tobytes())
     assert n_jobs() == (0, 0)
 
 
