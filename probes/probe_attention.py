@@ -8,7 +8,8 @@ of a hand-written attention, by a TorchDispatchMode.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -37,6 +38,15 @@ _PRODUCTS = {
 _SOFTMAXES = frozenset({torch.softmax, torch.Tensor.softmax, torch.nn.functional.softmax})
 
 
+class _Running(NamedTuple):
+    """A module whose forward runs, and the innermost one there that is the model's own."""
+
+    module: torch.nn.Module
+    owner: torch.nn.Module | None
+    attends: bool
+    """True if the owner is an attention."""
+
+
 class Watch:
     """Watches one forward; :attr:`calls` then holds the attention calls in order.
 
@@ -49,9 +59,13 @@ class Watch:
         self._products: dict[int, list[tuple[Any, Any, Any]]] = {}
         self._by_hand: dict[int, tuple[dict[str, Any], tuple[int, ...]]] = {}
         self._names = {id(module): name for name, module in model.named_modules()}
-        self._stack: list[torch.nn.Module] = []
+        self._running: list[_Running] = []
         self._in_sdpa: dict[str, Any] | None = None
         self._pending: dict[int, list[str]] = {}
+        self._functions = _Functions(self)
+        self._ops = _Dispatch(self)
+        self._ops_since: int | None = None
+        """How many modules ran when ATen ops began to be seen; None while they are not."""
 
     def __enter__(self) -> Watch:  # noqa: PYI034  no subclass; 3.10 has no Self
         register = torch.nn.modules.module
@@ -59,16 +73,19 @@ class Watch:
             register.register_module_forward_pre_hook(self._enter_module),
             register.register_module_forward_hook(self._leave_module, always_call=True),
         ]
-        self._modes: list[Any] = [_Functions(self), _Dispatch(self)]
-        for mode in self._modes:
-            mode.__enter__()
+        self._functions.__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for mode in reversed(self._modes):
-            mode.__exit__(*exc)
+        self._running.clear()
+        self._see_ops()
+        self._functions.__exit__(*exc)
         for hook in self._hooks:
             hook.remove()
+
+    def inside(self, module: torch.nn.Module) -> None:
+        """Take a module for running whose forward began before it was watched."""
+        self._enter_module(module, None)
 
     @property
     def keeps(self) -> bool:
@@ -81,7 +98,8 @@ class Watch:
         self.calls.append(call)
         self._in_sdpa = call
         try:
-            output = _SDPA(*args, **kwargs)
+            with self._ops if self._ops_since is None else nullcontext():
+                output = _SDPA(*args, **kwargs)
         finally:
             self._in_sdpa = None
         if self._keep is not None:
@@ -97,9 +115,9 @@ class Watch:
         The product whose shape the softmax takes is that of query and key; the next one that the
         softmax's result enters is that with the values. Two that could be it: none is noted.
         """
-        owner = self._owner()
+        owner = self._attention()
         output = func(*args, **kwargs)
-        if owner is None or not _is_attention(owner) or not isinstance(output, torch.Tensor):
+        if owner is None or not isinstance(output, torch.Tensor):
             return output
         if func in _SOFTMAXES:
             self._scored(owner, args[0] if args else kwargs["input"], output)
@@ -135,8 +153,8 @@ class Watch:
                 self._in_sdpa["aten"], f"aten::{name}", "attention" in name or _eager(name)
             )
             return
-        owner = self._owner()
-        if owner is None or not _is_attention(owner):
+        owner = self._attention()
+        if owner is None:
             return
         seen = self._pending.setdefault(id(owner), [])
         _append_once(seen, f"aten::{name}", _eager(name))
@@ -145,7 +163,7 @@ class Watch:
 
     def _call(self, sdpa: dict[str, Any] | None) -> dict[str, Any]:
         function, source = _calling_function()
-        module = self._owner()
+        module = self._running[-1].owner if self._running else None
         return {
             "module": self._names.get(id(module), "") if module is not None else "",
             "module_class": type(module).__name__ if module is not None else "",
@@ -155,20 +173,36 @@ class Watch:
             "aten": [],
         }
 
-    def _owner(self) -> torch.nn.Module | None:
-        """Return the innermost running module that is the model's own and not torch's."""
-        own = (m for m in reversed(self._stack) if not type(m).__module__.startswith("torch.nn"))
-        return next(own, None)
+    def _attention(self) -> torch.nn.Module | None:
+        """Return the innermost running module that is the model's own if it is an attention."""
+        innermost = self._running[-1] if self._running else None
+        return innermost.owner if innermost is not None and innermost.attends else None
+
+    def _see_ops(self) -> None:
+        """See ATen ops while an attention runs, and no others: each one seen costs ten unseen."""
+        if self._ops_since is None:
+            if self._attention() is not None:
+                self._ops_since = len(self._running)
+                self._ops.__enter__()
+        elif len(self._running) < self._ops_since:
+            self._ops_since = None
+            self._ops.__exit__(None, None, None)
 
     def _enter_module(self, module: torch.nn.Module, _args: Any) -> None:
-        self._stack.append(module)
+        running = _Running(module, module, _is_attention(module))
+        if type(module).__module__.startswith("torch.nn"):
+            around = self._running[-1] if self._running else _Running(module, None, False)
+            running = around._replace(module=module)
+        self._running.append(running)
+        self._see_ops()
 
     def _leave_module(self, module: torch.nn.Module, _args: Any, _output: Any) -> None:
         self._pending.pop(id(module), None)
         self._products.pop(id(module), None)
         self._by_hand.pop(id(module), None)
-        if self._stack and self._stack[-1] is module:
-            self._stack.pop()
+        if self._running and self._running[-1].module is module:
+            self._running.pop()
+            self._see_ops()
 
 
 class _Functions(TorchFunctionMode):

@@ -135,12 +135,12 @@ class Cell:
             self._forwards()
         with self._timed("greedy"), torch.no_grad():
             self._greedy()
-        with self._timed("first token"), torch.no_grad():
-            self._first_token()
         with self._timed("invariants"), torch.no_grad():
             self._invariants()
         with self._timed("evidence"), torch.no_grad():
             self._eager()
+        with self._timed("first token"), torch.no_grad():
+            self._first_token()
 
     def _outcome(self, status: str, **more: Any) -> dict[str, Any]:
         return {
@@ -351,14 +351,13 @@ class Cell:
             with (
                 self._evidence.of(name),
                 probe_attention.Watch(model, self._evidence.keep) as watch,
-                probe_executed.Executed() as executed,
+                self._code_that_runs(),
             ):
                 result = model(**inputs.kwargs)
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
             self._skip(f"attention.kernel {name}", f"{type(error).__name__}: {error}")
             return
         signal["calls"][name] = watch.calls
-        self._executed(executed)
         logits = probe_layers.logits_of(result)
         if logits is None or facts["logits"] is None:
             return
@@ -371,11 +370,15 @@ class Cell:
         self.signals["evidence"] = evidence.signal
         return evidence
 
-    def _executed(self, executed: probe_executed.Executed) -> None:
-        """Note the functions that the first prompt's forward executed."""
+    @contextmanager
+    def _code_that_runs(self) -> Iterator[None]:
+        """Note the functions that the first prompt's forward executes."""
         code = self.signals.get("code")
         if code is None or "executed" in code:
+            yield
             return
+        with probe_executed.Executed() as executed:
+            yield
         try:
             code["executed"] = executed.functions()
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
@@ -412,12 +415,11 @@ class Cell:
         return None
 
     def _first_token(self) -> None:
-        """Watch how one token of each prompt is decoded; run b would say the same."""
+        """Watch how one token of each prompt is decoded; last, as generate() may leave a state."""
         if self.job["run"] != "a" or not self.signals.get("greedy"):
             return
-        limit = float(self.job["timeout"]) / 4
         try:
-            seen = probe_decode.first_token(self.loaded.model, self._prompts(), limit)
+            seen = probe_decode.first_token(self.loaded.model, self._prompts())
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
             self._skip("first token", without_folders(f"{type(error).__name__}: {error}"))
         else:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import probe_attention
 import probe_executed
-from probe_apart import NoAnswer, apart, refusal
 
 if TYPE_CHECKING:
     import torch
@@ -17,49 +17,40 @@ _TOKENS = 2
 """The first token comes from the prompt's forward, the second from the first through the cache."""
 
 
-def first_token(
-    model: torch.nn.Module, prompts: dict[str, Inputs], limit: float
-) -> dict[str, dict[str, Any]]:
+def first_token(model: torch.nn.Module, prompts: dict[str, Inputs]) -> dict[str, dict[str, Any]]:
     """Return what ran for the first decoded token, by prompt, as generate() decodes it.
 
-    In a child process, as generate() may leave a state in the model.
-
-    Raises:
-        NoAnswer: no child can be made, or it gave no answer.
-
+    generate() may leave a state in the model: whatever else is asked of it comes before.
     """
-    device = next(model.parameters()).device
-    if reason := refusal(str(device)):
-        raise NoAnswer(reason)
-    found = apart(lambda: {name: _watched(model, made) for name, made in prompts.items()}, limit)
-    assert isinstance(found, dict)
-    return found
+    return {name: _watched(model, made) for name, made in prompts.items()}
 
 
 def _watched(model: Any, inputs: Inputs) -> dict[str, Any]:
-    begun: list[int] = []
-    ran: list[list[str]] = []
-    executed = probe_executed.Executed()
-
-    def begin(*_: Any) -> None:
-        nonlocal executed
-        begun.append(len(watch.calls))
-        executed = probe_executed.Executed().__enter__()
-
-    def end(*_: Any) -> None:
-        executed.__exit__()
-        ran.append(executed.names())
-
+    watch = probe_attention.Watch(model)
+    ran: list[probe_executed.Executed] = []
     kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
-    # hooks, as generate() reads forward's signature
-    model.register_forward_pre_hook(begin)
-    model.register_forward_hook(end)
-    with probe_attention.Watch(model) as watch:
+    with ExitStack() as stack:
+
+        def begin(*_: Any) -> None:
+            if len(ran) == _TOKENS - 1:  # the prompt's own forward need not be watched
+                stack.enter_context(watch)
+                watch.inside(model)
+            ran.append(probe_executed.Executed().__enter__())
+
+        def end(*_: Any) -> None:
+            ran[-1].__exit__()
+
+        # hooks, as generate() reads forward's signature
+        for hook in (
+            model.register_forward_pre_hook(begin),
+            model.register_forward_hook(end, always_call=True),
+        ):
+            stack.callback(hook.remove)
         model.generate(**kwargs, max_new_tokens=_TOKENS, do_sample=False, num_beams=1)
     if len(ran) < _TOKENS:
         return {"attention": [], "functions": []}
-    prompt, token = ran[:_TOKENS]
+    prompt, token = (executed.names() for executed in ran[:_TOKENS])
     return {
-        "attention": watch.calls[begun[1] :],
+        "attention": watch.calls,
         "functions": [name for name in token if name not in prompt],
     }

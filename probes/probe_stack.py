@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import json
 import os
 import select
@@ -250,9 +251,9 @@ def _do(job: Job) -> None:
     if not probe_network.needed(job):
         probe_network.refuse()
     _own_modules()
-    known = set(sys.modules)
+    last = next(reversed(sys.modules))
     perform(job)
-    _leave_imports(known, _imports_file(job))
+    _leave_imports(last, _imports_file(job))
 
 
 def _last_words(error: BaseException) -> bytes:
@@ -283,19 +284,26 @@ def _imports_file(job: Job) -> Path:
     return Path(job["log"]).with_suffix(".imports")
 
 
-def _leave_imports(known: set[str], path: Path) -> None:
-    """Write the modules that this child imported from packages that its parent has, too."""
-    packages = {name.partition(".")[0] for name in known}
-    new = [
+def _leave_imports(last: str, path: Path) -> None:
+    """Write the modules that this child imported, behind ``last``, from packages of its parent."""
+    # it saves time and no more; a thread of the model may be importing
+    with contextlib.suppress(OSError, RuntimeError, KeyError):
+        path.write_text("\n".join(_learnable(last)), "utf-8")
+
+
+def _learnable(last: str) -> list[str]:
+    # from the end: to go by every name writes to its count of references, and the kernel copies
+    # the page that it lies on for this process, thousands of them
+    imported = list(itertools.takewhile(lambda name: name != last, reversed(sys.modules)))[::-1]
+    new = set(imported)
+    return [
         name
-        for name, module in list(sys.modules.items())
-        if name not in known
-        and name.partition(".")[0] in packages
+        for name in imported
+        if (package := name.partition(".")[0]) in sys.modules
+        and package not in new
         and not name.startswith(_NEVER_LEARNED)
-        and getattr(module, "__spec__", None) is not None
+        and getattr(sys.modules[name], "__spec__", None) is not None
     ]
-    with contextlib.suppress(OSError):  # it saves time and no more
-        path.write_text("\n".join(new), "utf-8")
 
 
 def learn_imports(path: Path) -> None:

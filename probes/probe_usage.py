@@ -94,7 +94,8 @@ def usage(loaded: probe_load.Loaded, folder: Path, limit: float) -> Facts:
 
 def _asked(question: Question, subject: Subject, facts: Facts) -> str:
     """Ask one question and note the answer; return why there is none, or ''."""
-    torch.manual_seed(0)
+    # nothing here is on a device, and torch.manual_seed() formats a stack trace for each kind
+    torch.default_generator.manual_seed(0)
     try:
         with torch.no_grad():
             facts[question.name] = question.ask(subject)
