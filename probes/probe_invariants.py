@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _TOP = 5
 _SAMPLE_LENGTH = 64
 _REASON_LENGTH = 200
+_INFERENCE = "nference tensor"
+"""In all that torch says of what cannot be done in inference mode."""
 Facts = dict[str, Any]
 T = TypeVar("T")
 
@@ -45,6 +47,8 @@ def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) 
     main = getattr(model, "main_input_name", "input_ids")
     if main in {"input_ids", "inputs_embeds"}:
         found = _tried(Subject(model, head, config), job_options)
+        if _refuses_inference(found):
+            found = _tried(Subject(model, head, config, inference=False), job_options)
     else:
         found = _nothing(f"the model takes {main}, not tokens")
     return found | {"seconds": round(time.perf_counter() - started, 4)}
@@ -55,6 +59,14 @@ def _tried(subject: Subject, job_options: dict[str, Any]) -> Facts:
         return _found(subject, job_options)
     finally:
         subject.release()
+
+
+def _refuses_inference(found: Facts) -> bool:
+    """Return True if torch refused something because of inference mode: no fact of the model."""
+    said = [told["reason"] for told in found["inapplicable"]]
+    return any(
+        _INFERENCE in str(text) for text in (*said, found["no_precision"], found["no_float64"])
+    )
 
 
 def _found(subject: Subject, job_options: dict[str, Any]) -> Facts:
