@@ -113,7 +113,7 @@ class Snapshot:
 def _mark(value: Any) -> Any:
     """Return what is equal while a value is the same and nothing wrote to it."""
     if isinstance(value, torch.Tensor):
-        return id(value), value._version
+        return id(value), None if value.is_inference() else value._version
     if isinstance(value, dict):
         return {key: _mark(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
