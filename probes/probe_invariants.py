@@ -36,8 +36,6 @@ _SAMPLE_LENGTH = 64
 _REPEATED = 40
 """Tokens of the prompt on which it is tried whether a model can be judged at all."""
 _REASON_LENGTH = 200
-_INFERENCE = "nference tensor"
-"""In all that torch says of what cannot be done in inference mode."""
 Facts = dict[str, Any]
 T = TypeVar("T")
 
@@ -50,8 +48,6 @@ def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) 
     main = getattr(model, "main_input_name", "input_ids")
     if main in {"input_ids", "inputs_embeds"}:
         found = _tried(Subject(model, head, config), job_options)
-        if _refuses_inference(found):
-            found = _tried(Subject(model, head, config, inference=False), job_options)
     else:
         found = _nothing(f"the model takes {main}, not tokens")
     return found | {"seconds": round(time.perf_counter() - started, 4)}
@@ -59,22 +55,14 @@ def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) 
 
 def _tried(subject: Subject, job_options: dict[str, Any]) -> Facts:
     try:
+        if not _repeats(subject):
+            return _nothing(probe_steady.NOT_REPEATED)
         return _found(subject, job_options)
     finally:
         subject.release()
 
 
-def _refuses_inference(found: Facts) -> bool:
-    """Return True if torch refused something because of inference mode: no fact of the model."""
-    said = [told["reason"] for told in found["inapplicable"]]
-    return any(
-        _INFERENCE in str(text) for text in (*said, found["no_precision"], found["no_float64"])
-    )
-
-
 def _found(subject: Subject, job_options: dict[str, Any]) -> Facts:
-    if not _repeats(subject):
-        return _nothing(probe_steady.NOT_REPEATED)
     judge = Judge(subject)
     for relation in RELATIONS:
         with judge.refusing(relation.name):

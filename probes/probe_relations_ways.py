@@ -72,16 +72,7 @@ class Walk(NamedTuple):
 class Subject:
     """A model that can be fed in any way, and does not remember what it was fed."""
 
-    def __init__(
-        self,
-        model: Any,
-        head: str,
-        config: Any,
-        *,
-        float64: bool = False,
-        inference: bool = True,
-    ) -> None:
-        self.inference = inference
+    def __init__(self, model: Any, head: str, config: Any, *, float64: bool = False) -> None:
         self.head = head
         self.config = config
         self.text = text_config(config)
@@ -117,9 +108,7 @@ class Subject:
         self.settle()
         self.release()
         try:
-            return Subject(
-                self.model, self.head, self.config, float64=True, inference=self.inference
-            )
+            return Subject(self.model, self.head, self.config, float64=True)
         finally:
             self._recorder = probe_layers.Recorder(self.model)
 
@@ -195,14 +184,10 @@ class Subject:
 
     @contextmanager
     def arithmetic(self) -> Iterator[None]:
-        """Run what is inside without gradients, and in float64 if that is what this is for.
-
-        Inference mode computes the same bits without autograd's share of each call, a tenth of
-        what a small forward costs.
-        """
+        """Run what is inside without gradients, and in float64 if that is what this is for."""
         claimed = probe_promote.claimed_of(self._own)
         mode = probe_promote.promotion(claimed) if self.float64 else nullcontext()
-        with mode, torch.inference_mode() if self.inference else torch.no_grad():
+        with mode, torch.no_grad():
             yield
 
     def _kwargs(self, way: Way, start: int, stop: int) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import probe_forks
-import probe_invariants
 import probe_promote
 import probe_steady
 import torch
@@ -464,38 +463,6 @@ def test_weights_that_a_forward_divides_are_put_back_with_its_note_or_neither():
             assert model.divided != kept
             assert (distance(weight, model.weight)["n_differ"] == 0) == kept
             assert distance(first, model(x))["n_differ"] == 0
-
-
-class Counting(Tiny):
-    """Asks for what torch refuses in inference mode alone."""
-
-    def positions(self, past, n, given):
-        places = super().positions(past, n, given)
-        return places + 0 * (places + 0)._version
-
-
-def test_what_refuses_inference_mode_is_tried_without():
-    with torch.no_grad():
-        places = Counting().positions(0, 2, None)
-    assert places.tolist() == [[0, 1]]
-    facts = tried(Counting())
-    assert [i["relation"] for i in facts["inapplicable"]] == ["greedy by hand = generate()"]
-    assert facts["relations"] == found()["relations"]
-
-
-def test_inference_mode_is_what_is_tried():
-    try:
-        with torch.inference_mode():
-            Counting().positions(0, 2, None)
-    except RuntimeError as error:
-        assert probe_invariants._INFERENCE in str(error)
-    else:
-        raise AssertionError
-    model = Tiny()
-    model.register_forward_hook(lambda *_: seen.append(torch.is_inference_mode_enabled()))
-    seen = []
-    assert tried(model)["relations"]
-    assert set(seen) == {True}
 
 
 def test_no_hook_is_left_on_the_model():
