@@ -46,11 +46,23 @@ def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) 
     """Return every relation tried on ``model``; ``job_options`` may ask for sweep and samples."""
     started = time.perf_counter()
     main = getattr(model, "main_input_name", "input_ids")
-    if main not in {"input_ids", "inputs_embeds"}:
-        return _nothing(f"the model takes {main}, not tokens", started)
-    subject = Subject(model, head, config)
-    if not _repeats(subject):
-        return _nothing(probe_steady.NOT_REPEATED, started)
+    if main in {"input_ids", "inputs_embeds"}:
+        found = _tried(Subject(model, head, config), job_options)
+    else:
+        found = _nothing(f"the model takes {main}, not tokens")
+    return found | {"seconds": round(time.perf_counter() - started, 4)}
+
+
+def _tried(subject: Subject, job_options: dict[str, Any]) -> Facts:
+    try:
+        if not _repeats(subject):
+            return _nothing(probe_steady.NOT_REPEATED)
+        return _found(subject, job_options)
+    finally:
+        subject.release()
+
+
+def _found(subject: Subject, job_options: dict[str, Any]) -> Facts:
     judge = Judge(subject)
     for relation in RELATIONS:
         with judge.refusing(relation.name):
@@ -66,7 +78,6 @@ def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) 
         "no_precision": no_precision,
         "averages": judge.averages(int(job_options.get("samples") or 0)),
         "no_float64": judge.no_float64,
-        "seconds": round(time.perf_counter() - started, 4),
     }
 
 
@@ -84,7 +95,7 @@ def _plainest(subject: Subject) -> Way:
     return Way((subject.prompt("repeated", _REPEATED),), cached=False)
 
 
-def _nothing(reason: str, started: float) -> Facts:
+def _nothing(reason: str) -> Facts:
     names = [relation.name for relation in (*RELATIONS, *OF_TOKENS)]
     return {
         "relations": [],
@@ -93,7 +104,6 @@ def _nothing(reason: str, started: float) -> Facts:
         "no_precision": None,
         "averages": None,
         "no_float64": None,
-        "seconds": round(time.perf_counter() - started, 4),
     }
 
 
@@ -103,7 +113,7 @@ class Apart(NamedTuple):
     whole: Facts
     """Of the logits, or of the cache."""
     layers: Facts | None
-    """Of all layers together; None where they agree to the byte, and for a cache."""
+    """Of all layers together; None where they agree to the byte, or were not looked at."""
 
     @property
     def differs(self) -> bool:
@@ -322,13 +332,20 @@ def _takes_mask(subject: Subject) -> bool:
     return forks.accepts(subject.model, "attention_mask")
 
 
-def apart(subject: Subject, case: Case, *, of_cache: bool = False, layers: bool = True) -> Apart:
-    """Return the distance of a case's two ways: of all that must agree, or of the cache."""
+def apart(
+    subject: Subject, case: Case, *, of_cache: bool = False, layers: bool | None = None
+) -> Apart:
+    """Return the distance of a case's two ways: of all that must agree, or of the cache.
+
+    Unless it is said whether to look at layers, they are where the logits agree to the byte.
+    """
     one, other = subject.walk(case.one), subject.walk(case.other)
     if of_cache:
         return Apart(pooled(cache_pairs(one, other).values()), None)
     whole = distance(*_rows(one.logits, other.logits, case), logits=True)
-    pairs = layer_pairs(one, other, case).values() if layers else ()
+    if not (layers if layers is not None else not whole["n_differ"]):
+        return Apart(whole, None)
+    pairs = layer_pairs(one, other, case).values()
     differ = any(not same_bytes(*pair) for pair in pairs)
     return Apart(whole, pooled(pairs) if differ else None)
 

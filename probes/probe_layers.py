@@ -29,39 +29,64 @@ def layers(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
     return found
 
 
-@contextmanager
-def recorded(model: torch.nn.Module) -> Iterator[list[LayerOutput]]:
-    """Record the input of the first layer and the output of each, copied before it can change."""
-    outputs: list[LayerOutput] = []
-    hooks = []
-    for name, layer in layers(model):
-        hooks.append(layer.register_forward_pre_hook(_input_hook(outputs), with_kwargs=True))
-        hooks.append(layer.register_forward_hook(_output_hook(name, outputs)))
-    try:
-        yield outputs
-    finally:
-        for hook in hooks:
+class Recorder:
+    """Copies what the layers of a model give, in forwards that are asked for.
+
+    Its hooks stay on the model until it is told to remove them: to find the layers and hook them
+    for each of a thousand forwards would cost a tenth of a small one.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._outputs: list[LayerOutput] | None = None
+        self._hooks: list[Any] = []
+        for name, layer in layers(model):
+            self._hooks += [
+                layer.register_forward_pre_hook(self._take_input, with_kwargs=True),
+                layer.register_forward_hook(self._output_hook(name)),
+            ]
+
+    @contextmanager
+    def recording(self) -> Iterator[list[LayerOutput]]:
+        """Record the input of the first layer and the output of each, copied before it can change."""
+        outputs: list[LayerOutput] = []
+        self._outputs = outputs
+        try:
+            yield outputs
+        finally:
+            self._outputs = None
+
+    def remove(self) -> None:
+        """Leave the model without hooks."""
+        for hook in self._hooks:
             hook.remove()
 
-
-def _input_hook(outputs: list[LayerOutput]) -> Any:
-    def hook(_module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        if outputs:
+    def _take_input(self, _module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        if self._outputs is None or self._outputs:
             return
         first = args[0] if args else kwargs.get("hidden_states")
         if isinstance(first, torch.Tensor):
-            outputs.append(("embeddings", first.detach().clone()))
+            self._outputs.append(("embeddings", first.detach().clone()))
 
-    return hook
+    def _output_hook(self, name: str) -> Any:
+        def hook(_module: torch.nn.Module, _args: Any, output: Any) -> None:
+            if self._outputs is None:
+                return
+            tensor = first_tensor(output)
+            if tensor is not None:
+                self._outputs.append((name, tensor.detach().clone()))
+
+        return hook
 
 
-def _output_hook(name: str, outputs: list[LayerOutput]) -> Any:
-    def hook(_module: torch.nn.Module, _args: Any, output: Any) -> None:
-        tensor = first_tensor(output)
-        if tensor is not None:
-            outputs.append((name, tensor.detach().clone()))
-
-    return hook
+@contextmanager
+def recorded(model: torch.nn.Module) -> Iterator[list[LayerOutput]]:
+    """Record one forward or a few, and leave no hook behind."""
+    recorder = Recorder(model)
+    try:
+        with recorder.recording() as outputs:
+            yield outputs
+    finally:
+        recorder.remove()
 
 
 def first_tensor(output: Any) -> torch.Tensor | None:

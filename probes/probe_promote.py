@@ -47,6 +47,8 @@ def compute_tables_again(twin: Any) -> None:
     A table that was rounded once disagrees with a formula for the same numbers that another
     branch evaluates. Buffers that a fresh model has otherwise are not the code's alone.
     """
+    if not any(buffer.is_floating_point() for buffer in twin.buffers()):
+        return
     try:
         with promotion(), torch.random.fork_rng(devices=[]):
             fresh = dict(type(twin)(copy.deepcopy(twin.config)).named_buffers())
@@ -96,8 +98,10 @@ class Promotion(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the
             return self._claimed if asked else found
         if getattr(func, "__name__", "") in _GROUPED:
             return _grouped_mm(*args, **kwargs or {})
-        if any(type(value) in _NAMING for value in args):
-            args = tuple(map(_wider, args))
+        for value in args:
+            if type(value) in _NAMING:
+                args = tuple(map(_wider, args))
+                break
         if not kwargs:
             return func(*args)
         return func(*args, **{name: _wider(value) for name, value in kwargs.items()})

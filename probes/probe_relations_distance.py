@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from probe_relations_rule import stays
@@ -39,7 +40,10 @@ def differing(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 def gaps(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Return absolute differences in float64, flat; the largest number where there is none."""
-    differ = differing(one, other)
+    return _gaps(one, other, differing(one, other))
+
+
+def _gaps(one: torch.Tensor, other: torch.Tensor, differ: torch.Tensor) -> torch.Tensor:
     if one.shape != other.shape:
         return torch.full((differ.numel(),), sys.float_info.max, dtype=torch.float64)
     apart = (one.double() - other.double()).abs().reshape(-1)
@@ -49,7 +53,9 @@ def gaps(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
 
 def distance(one: torch.Tensor, other: torch.Tensor, *, logits: bool = False) -> Distance:
     """Return a Distance of samebits/invariant.py; the last axis of logits is the vocabulary."""
-    return pooled([(one, other)]) | {"argmax_changes": _argmax_changes(one, other, logits=logits)}
+    found = pooled([(one, other)])
+    changes = _argmax_changes(one, other, found["n_differ"]) if logits else None
+    return found | {"argmax_changes": changes}
 
 
 def pooled(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> Distance:
@@ -57,19 +63,23 @@ def pooled(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> Distance:
     n = n_differ = 0
     largest = total = 0.0
     for one, other in pairs:
-        apart = gaps(one, other)
-        n += apart.numel()
-        n_differ += int(differing(one, other).sum())
-        largest = max(largest, float(apart.max())) if apart.numel() else largest
+        differ = differing(one, other)
+        n += differ.numel()
+        count = int(differ.sum())
+        if not count:
+            continue
+        n_differ += count
+        apart = _gaps(one, other, differ)
+        largest = max(largest, float(apart.max()))
         total += float(apart.sum())
     mean = min(total / max(n, 1), sys.float_info.max)
     return {"n": n, "n_differ": n_differ, "max_abs": largest, "mean_abs": mean}
 
 
-def _argmax_changes(one: torch.Tensor, other: torch.Tensor, *, logits: bool) -> int | None:
-    if not logits or one.shape != other.shape:
+def _argmax_changes(one: torch.Tensor, other: torch.Tensor, n_differ: int) -> int | None:
+    if one.shape != other.shape:
         return None
-    return int((one.argmax(-1) != other.argmax(-1)).sum())
+    return int((one.argmax(-1) != other.argmax(-1)).sum()) if n_differ else 0
 
 
 def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -87,20 +97,11 @@ def used_bits(tensor: torch.Tensor) -> int | None:
     bits = _MANTISSA.get(tensor.dtype)
     if bits is None or not tensor.numel():
         return None
-    mantissas = words(tensor)[words(tensor.abs()) != 0] & ((1 << bits) - 1)
-    if not mantissas.numel():
+    together = int(np.bitwise_or.reduce(words(tensor).cpu().numpy()))
+    if not together & ((1 << 8 * tensor.element_size() - 1) - 1):  # zeros with either sign
         return None
-    together = _any_bits(mantissas)
+    together &= (1 << bits) - 1
     return bits - (together & -together).bit_length() + 1 if together else 0
-
-
-def _any_bits(values: torch.Tensor) -> int:
-    """Return the OR of all values, halving the list until one is left."""
-    while values.numel() > 1:
-        half = values.numel() // 2
-        rest = values[2 * half :]
-        values = torch.cat([values[:half] | values[half : 2 * half], rest])
-    return int(values[0])
 
 
 def precision(what: str, tensors: Iterable[torch.Tensor], *, each: bool) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -80,7 +81,9 @@ class Subject:
         self.small = sum(p.numel() * p.element_size() for p in model.parameters()) <= _COPY_LIMIT
         self.model = probe_promote.promoted_copy(model) if float64 else model
         self._snapshot = Snapshot(self.model, parameters=self.small)
+        self._recorder = probe_layers.Recorder(self.model)
         self._walks: dict[Way, Walk] = {}
+        self._kept = 0
         self._results: dict[Hashable, Any] = {}
         self.keyword = forks.cache_keyword(model)
         self.encoder_decoder = bool(getattr(config, "is_encoder_decoder", False))
@@ -95,10 +98,23 @@ class Subject:
     def _dtype_of(model: Any) -> torch.dtype:
         return next(p.dtype for p in model.parameters() if p.dtype.is_floating_point)
 
+    @cached_property
+    def _device(self) -> torch.device:
+        """Return the device that tokens are fed to."""
+        return self.model.get_input_embeddings().weight.device
+
     def in_float64(self) -> Subject:
         """Return the same model in float64."""
         self.settle()
-        return Subject(self.model, self.head, self.config, float64=True)
+        self.release()
+        try:
+            return Subject(self.model, self.head, self.config, float64=True)
+        finally:
+            self._recorder = probe_layers.Recorder(self.model)
+
+    def release(self) -> None:
+        """Leave the model as it was: walks are no longer possible."""
+        self._recorder.remove()
 
     def once(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """Return what ``compute`` gives, which is small and the same whenever it is called."""
@@ -116,13 +132,11 @@ class Subject:
         """Return what the model computes for ``way``."""
         if way not in self._walks:
             walk = self.walk_anew(way)
-            if not keep or walk.nbytes() + self._kept() > _MEMORY_LIMIT:
+            if not keep or walk.nbytes() + self._kept > _MEMORY_LIMIT:
                 return walk
             self._walks[way] = walk
+            self._kept += walk.nbytes()
         return self._walks[way]
-
-    def _kept(self) -> int:
-        return sum(walk.nbytes() for walk in self._walks.values())
 
     def walk_anew(self, way: Way) -> Walk:
         """Return what the model computes for ``way`` now, whatever was kept of it."""
@@ -151,7 +165,7 @@ class Subject:
         with self.arithmetic():
             if self.encoder_decoder:
                 kwargs |= self._encoded(way)
-            with probe_layers.recorded(self.model) as outputs:
+            with self._recorder.recording() as outputs:
                 result = self.model(**kwargs)
         logits = probe_layers.logits_of(result)
         assert logits is not None
@@ -177,8 +191,7 @@ class Subject:
             yield
 
     def _kwargs(self, way: Way, start: int, stop: int) -> dict[str, Any]:
-        device = self.model.get_input_embeddings().weight.device
-        ids = torch.tensor([row[start:stop] for row in way.rows], device=device)
+        ids = torch.tensor([row[start:stop] for row in way.rows], device=self._device)
         kwargs: dict[str, Any] = {
             "decoder_input_ids" if self.encoder_decoder else "input_ids": ids,
         }
@@ -186,7 +199,7 @@ class Subject:
             kwargs["use_cache"] = way.cached
         if way.mask is not None or (way.cached and way.placed):
             given = way.mask or ((1,) * len(way.rows[0]),) * len(way.rows)
-            mask = torch.tensor([row[:stop] for row in given], device=device)
+            mask = torch.tensor([row[:stop] for row in given], device=self._device)
             kwargs |= self._placement(way, start, mask)
         return kwargs
 
@@ -212,15 +225,13 @@ class Subject:
     def _encode(self, seconds: tuple[Ids, ...], n_pads: int) -> tuple[Any, torch.Tensor]:
         rows = [seeded_ids(f"invariants encoder {s}", _ENCODER_LENGTH, self.text) for s in seconds]
         pad = [0] * n_pads
-        device = self.model.get_input_embeddings().weight.device
-        ids = torch.tensor([row + pad for row in rows], device=device)
-        mask = torch.tensor([[1] * len(row) + pad for row in rows], device=device)
+        ids = torch.tensor([row + pad for row in rows], device=self._device)
+        mask = torch.tensor([[1] * len(row) + pad for row in rows], device=self._device)
         return self.model.get_encoder()(input_ids=ids, attention_mask=mask), mask
 
     def generation_inputs(self, way: Way) -> dict[str, Any]:
         """Return what generate() is given for ``way``: ids and mask, or the encoder's."""
-        device = self.model.get_input_embeddings().weight.device
-        ids = torch.tensor(way.rows, device=device)
+        ids = torch.tensor(way.rows, device=self._device)
         if not self.encoder_decoder:
             return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         with self.arithmetic():

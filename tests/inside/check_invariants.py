@@ -465,6 +465,13 @@ def test_weights_that_a_forward_divides_are_put_back_with_its_note_or_neither():
             assert distance(first, model(x))["n_differ"] == 0
 
 
+def test_no_hook_is_left_on_the_model():
+    model = llama()
+    assert tried(model)["relations"]
+    hooks = [(m._forward_hooks, m._forward_pre_hooks) for m in model.modules()]
+    assert not any(held for pair in hooks for held in pair)
+
+
 def test_a_forward_that_refuses_does_not_end_the_probe():
     model = Tiny()
     model.forward = lambda **_: (_ for _ in ()).throw(ValueError("no"))
