@@ -43,7 +43,7 @@ def grafts(request, stacks, tmp_path_factory):
     healthy = GraftFile.model_validate_json(seal.read(folder / "none.json"))
     found = {"none": healthy.mismatch}
     for name in DAMAGED:
-        found[name] = GraftFile.model_validate_json((folder / f"{name}.json").read_text())
+        found[name] = GraftFile.model_validate_json(seal.read(folder / f"{name}.json"))
     for name in FOUND:
         donor = DonorFile.model_validate_json(seal.read(folder / f"{name}.donor.json"))
         patient = GraftFile.model_validate_json(seal.read(folder / f"{name}.json"))
