@@ -84,7 +84,7 @@ class Layer(torch.nn.Module):
     def forward(self, hidden_states, cos, sin):
         x = hidden_states + self.attention(self.normed(hidden_states), cos, sin)
         within = self.normed(x)
-        if self.defect.startswith("refuses") and within.dtype == torch.float64:
+        if self.defect.startswith("refuses") and within.element_size() == 8:
             raise NotImplementedError("this kernel has no float64")
         x = x + torch.tanh(self.routed(within))
         if self.planted in ("reordered", "refuses reordered"):
