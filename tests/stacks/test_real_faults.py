@@ -234,7 +234,7 @@ BROKEN = {
     no_text: ("UnicodeDecodeError", "UnicodeDecodeError"),
     no_shard: ("model-00001-of-00002.safetensors",) * 2,
     outside: ("which is not in the model's folder",) * 2,
-    loop: ("no file named", "no file named"),
+    loop: ("symbolic links", "symbolic links"),
     evil_pickle: ("is a pickle that is not weights alone",) * 2,
 }
 """What is done to a healthy checkpoint, and what each release says then."""
