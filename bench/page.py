@@ -36,7 +36,7 @@ seconds stand beside them. uv's installation of the stacks is left out: nobody c
 - *whole matrix*: samebits with an empty folder of work: makes the checkpoints, runs every cell twice
   with all probes, saves and loads each model across the stacks, climbs the precision ladder for what
   differs, compares and writes the report. Relations inside a cell (`invariants`) are tried for those
-  models for which matrix.yaml asks it, and cost more than everything else.
+  models for which matrix.yaml asks it, and are the dearest question of all.
 """
 
 
