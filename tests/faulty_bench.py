@@ -99,24 +99,34 @@ class Bench:
 
     def processes(self):
         """Return the process ids of all that lives of this bench's stacks."""
-        marker = f"TMPDIR={self.folder}\0".encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                if entry.name.isdigit() and marker in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-        return found
+        return processes_with("TMPDIR", self.folder)
 
     def all_end(self, within=5.0):
         """Return True if no process is left after some time."""
-        deadline = time.monotonic() + within
-        while self.processes():
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.01)
-        return True
+        return all_end("TMPDIR", self.folder, within)
+
+
+def processes_with(variable, value):
+    """Return the process ids of all that lives with a variable of that value."""
+    marker = f"{variable}={value}\0".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and marker in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def all_end(variable, value, within=5.0):
+    """Return True if none of them is left after some time."""
+    deadline = time.monotonic() + within
+    while processes_with(variable, value):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def timeless(value):

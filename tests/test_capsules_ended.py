@@ -3,9 +3,9 @@
 import asyncio
 import os
 import time
-from pathlib import Path
 
 import pytest
+from faulty_bench import all_end, processes_with
 
 from samebits import laboratory
 from samebits.capsules import running
@@ -37,24 +37,11 @@ def uv(tmp_path, monkeypatch):
 
 
 def left(tmp_path):
-    marker = f"UV_OF_THIS={tmp_path}\0".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and marker in (entry / "environ").read_bytes():
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
+    return processes_with("UV_OF_THIS", tmp_path)
 
 
-def gone(tmp_path, within=5.0):
-    deadline = time.monotonic() + within
-    while left(tmp_path):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
+def gone(tmp_path):
+    return all_end("UV_OF_THIS", tmp_path)
 
 
 def test_a_command_that_runs_is_ended_with_all_that_it_started(uv, tmp_path):
