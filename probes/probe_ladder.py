@@ -115,9 +115,7 @@ class Ladder:
             return False
 
         def forward() -> torch.Tensor | None:
-            result = twin(**first[1].kwargs)
-            logits = getattr(result, "logits", None)
-            return logits if logits is not None else probe_layers.first_tensor(result)
+            return probe_layers.logits_of(twin(**first[1].kwargs))
 
         try:
             return probe_steady.chaotic(twin, forward)
