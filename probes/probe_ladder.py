@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,12 +33,14 @@ from probe_failure import PhaseFailed, Unknown, describe, without_folders
 from probe_tensor import Keeper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 FORMAT_VERSION = 2
 _COPY_LIMIT = 4 << 30
 """Bytes of a promoted copy above which none is made, and the ladder says so."""
 _REASON_LENGTH = 300
+_WATCHED_STEPS = 3
+"""Steps of a decode that are watched, beside its last: its prompt's and two through the cache."""
 _MOST_CHOICES = 512
 """Choices of one forward that are kept: every router of a model, and no loop that runs wild."""
 
@@ -156,9 +158,9 @@ class Ladder:
                 with _fact(found["refused"], f"forward {name}"), watch:
                     found["forward"][name] = self._forward(model, inputs, watch, twice=twice)
             for name, inputs in prompts:
-                seen = nullcontext() if dtype is None else watch  # the own dtype has no leaks
-                with _fact(found["refused"], f"decode {name}"), seen:
-                    found["decode"].update(self._decode(model, name, inputs, twice=twice))
+                seen = None if dtype is None else watch  # the own dtype has no leaks
+                with _fact(found["refused"], f"decode {name}"):
+                    found["decode"].update(self._decode(model, name, inputs, seen, twice=twice))
         found["leaks"] = sorted(watch.leaks)
         found["seconds"] = round(time.perf_counter() - started, 4)
         return found
@@ -215,7 +217,15 @@ class Ladder:
             ],
         }
 
-    def _decode(self, model: Any, name: str, inputs: probe_inputs.Inputs, *, twice: bool) -> Facts:
+    def _decode(
+        self,
+        model: Any,
+        name: str,
+        inputs: probe_inputs.Inputs,
+        watch: Watch | None,
+        *,
+        twice: bool,
+    ) -> Facts:
         """Return the logits of every step, [steps, vocabulary] by row, with the tokens forced."""
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
         rows = next(iter(kwargs.values())).shape[0]
@@ -223,16 +233,18 @@ class Ladder:
         ids = [self.job["ladder"]["forced"].get(row) for row in names]
         if not all(ids):
             return {}
-        output = model.generate(
-            **(_doubled(kwargs) if twice else kwargs),
-            max_new_tokens=max(map(len, ids)),
-            do_sample=False,
-            num_beams=1,
-            output_scores=True,
-            output_logits=True,
-            return_dict_in_generate=True,
-            logits_processor=forcing(ids * 2 if twice else ids),
-        )
+        steps = max(map(len, ids))
+        with _at_steps(watch, steps) as begin:
+            output = model.generate(
+                **(_doubled(kwargs) if twice else kwargs),
+                max_new_tokens=steps,
+                do_sample=False,
+                num_beams=1,
+                output_scores=True,
+                output_logits=True,
+                return_dict_in_generate=True,
+                logits_processor=forcing(ids * 2 if twice else ids, begin),
+            )
         first = rows if twice else 0
         with real_dtypes():
             return {
@@ -281,8 +293,30 @@ def _second(tensor: torch.Tensor, rows: int) -> torch.Tensor:
     return tensor[rows:] if tensor.ndim and tensor.shape[0] == 2 * rows else tensor
 
 
-def forcing(ids: list[list[int]]) -> Any:
-    """Return the logits processors that make generate() choose ``ids``, row by row."""
+@contextmanager
+def _at_steps(watch: Watch | None, steps: int) -> Iterator[Callable[[int], None]]:
+    """Watch the steps of a decode that differ in kind: the first, and the last of ``steps``.
+
+    What is given is to be called before each step but the first, with its number. Every operation
+    that is watched goes by way of Python, which is most of a small model's decode; those between
+    repeat what was seen.
+    """
+    with ExitStack() as watched:
+
+        def begin(step: int) -> None:
+            watched.close()
+            if watch is not None and (step < _WATCHED_STEPS or step == steps - 1):
+                watched.enter_context(watch)
+
+        begin(0)
+        yield begin
+
+
+def forcing(ids: list[list[int]], begin: Callable[[int], None] = lambda _: None) -> Any:
+    """Return the logits processors that make generate() choose ``ids``, row by row.
+
+    ``begin`` is told the number of each step that follows.
+    """
     import transformers  # noqa: PLC0415  only some jobs generate
 
     class Forced(transformers.LogitsProcessor):  # type: ignore[misc]
@@ -294,6 +328,7 @@ def forcing(ids: list[list[int]]) -> Any:
                 # a row that has ended is padded by generate() itself
                 forced[row, tokens[min(self.step, len(tokens) - 1)]] = 0.0
             self.step += 1
+            begin(self.step)
             return forced
 
     return transformers.LogitsProcessorList([Forced()])

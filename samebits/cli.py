@@ -11,6 +11,7 @@ import asyncio
 import shlex
 import signal
 import sys
+import threading
 import time
 import traceback
 from contextlib import contextmanager
@@ -132,6 +133,7 @@ def _order(options: argparse.Namespace) -> Order:
         fresh=options.fresh,
         upgrade=options.upgrade,
         sweep=options.sweep,
+        releases=options.releases,
         causes=options.causes,
         capsules=_scope(options),
         jobs=options.jobs,
@@ -142,7 +144,9 @@ def _order(options: argparse.Namespace) -> Order:
 def _scope(options: argparse.Namespace) -> Scope:
     if options.command == "probe" or options.repro is False:
         return "none"
-    return "all" if options.repro else "failing"
+    if options.repro:
+        return "all"
+    return "none" if options.releases else "failing"
 
 
 def _typed(options: argparse.Namespace) -> str:
@@ -154,7 +158,7 @@ def _typed(options: argparse.Namespace) -> str:
         if (value := getattr(options, name))
         for word in (f"--{name}", value)
     ]
-    given += [f"--{name}" for name in ("sweep", "causes") if getattr(options, name)]
+    given += [f"--{n}" for n in ("releases", "sweep", "causes") if getattr(options, n)]
     if getattr(options, "repro", None) is not None:
         given.append("--repro" if options.repro else "--no-repro")
     if options.matrix != DEFAULT_MATRIX:
@@ -201,7 +205,7 @@ def _parser(spoken: Spoken) -> tuple[_Parser, dict[str, _Parser]]:
         "--repro",
         action=argparse.BooleanOptionalAction,
         help="make a folder that runs alone for every difference (or none; default: for those "
-        "that make the run fail)",
+        "that make the run fail, and with --releases none)",
     )
     return parser, {"matrix": matrix, "probe": probe}
 
@@ -216,6 +220,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--devices", default="", metavar="NAMES", help="such as cpu,cuda")
     add("--fresh", action="store_true", help="use no captures of earlier runs")
     add("--upgrade", action="store_true", help="resolve the stacks anew to their newest releases")
+    add("--releases", action="store_true", help="run every release between the stacks, too")
     add("--sweep", action="store_true", help="try invariants at every length residue and split")
     add("--causes", action="store_true", help="trace rounding and expected differences, too")
     add("--jobs", type=_positive, metavar="N", help="cells at a time (one for each core)")
@@ -241,7 +246,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run, print, and return the exit code; a user's mistake is printed without a traceback."""
     spoken = Spoken(environ)
     try:
-        with _ended_as_interrupted():
+        with _ended_as_interrupted(), _heard_again():
             code, lines = run(arguments, environ)
     except KeyboardInterrupt:
         spoken.say("interrupted; the same command goes on where it was", sys.stderr)
@@ -274,6 +279,46 @@ def _known(error: BaseException) -> SamebitsError | None:
         known = [_known(inner) for inner in error.exceptions]
         return known[0] if all(known) else None
     return MachineError(error) if isinstance(error, OSError) else None
+
+
+_AGAIN = 0.02
+"""Seconds behind which a Ctrl-C is heard again; an object is finalised long before."""
+
+
+@contextmanager
+def _heard_again() -> Iterator[None]:
+    """Send a Ctrl-C once more that came while an object was finalised.
+
+    Python ignores every exception there, with a traceback, so that the user's request would be lost.
+    """
+    before = sys.unraisablehook
+    timers: list[threading.Timer] = []
+
+    def send(lost: sys.UnraisableHookArgs) -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
+            before(lost)
+            return
+        timer = threading.Timer(_AGAIN, _interrupt)
+        timer.daemon = True
+        timers.append(timer)
+        timer.start()
+
+    sys.unraisablehook = send
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+        for timer in timers:
+            timer.cancel()
+
+
+def _interrupt() -> None:
+    """Send a Ctrl-C to the main thread, which then stops waiting for whatever it waits for."""
+    main = threading.main_thread().ident
+    if hasattr(signal, "pthread_kill") and main is not None:
+        signal.pthread_kill(main, signal.SIGINT)
+    else:
+        signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager

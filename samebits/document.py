@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from samebits.band import Band
 from samebits.capture import AttentionCall, AttentionSignal
 from samebits.comparison import CellResult
 from samebits.crossing import CrossingsReport
@@ -38,6 +39,8 @@ class StackReport(Record):
     lock: str | None = None
     """Path of the lock file, relative to the report."""
     lock_digest: str | None = None
+    between: bool = False
+    """Whether ``--releases`` added it to those of the matrix."""
     failure: str | None = None
     """Why it could not be resolved or built."""
     findings: tuple[StackFinding, ...] = ()
@@ -84,6 +87,8 @@ class Row(Record):
     """Stack that the others are compared with: the matrix's, or the oldest that ran."""
     cells: tuple[CellResult, ...]
     """In the order of the stacks."""
+    bands: tuple[Band, ...] = ()
+    """The same cells, neighbours of the same bits together."""
     attention: dict[str, AttentionReport] = Field(default_factory=dict)
     """stack -> what attention was resolved to and ran."""
     calls: tuple[AttentionCall, ...] = ()
@@ -122,6 +127,8 @@ class ExpectedReport(Record):
     """Cells it covered in this run."""
     fixed: tuple[str, ...] = ()
     """Its names or patterns that no longer occur; not empty: the run fails until they are removed."""
+    untold: tuple[str, ...] = ()
+    """Cells of which it says nothing, as this run's filters left out what they are compared with."""
     evaluated: bool = True
     """False if this run's filters left out every cell that it speaks of."""
 

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError
 
 from samebits import seal
 from samebits.aside import replace
+from samebits.band import Band
 from samebits.capture import AttentionCall
 from samebits.comparison import CellResult
 from samebits.document import AttentionReport, LoadReport
@@ -38,10 +39,11 @@ if TYPE_CHECKING:
     from samebits.plan import PlannedRow
     from samebits.words import CellId
 
-FORMAT_VERSION: Literal[2] = 2
+FORMAT_VERSION: Literal[3] = 3
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
+# 3: bands.
 
 CaptureFiles = dict["CellId", tuple["Path", "Path"]]
 """Where both runs of each cell of a row leave their captures."""
@@ -54,13 +56,15 @@ class KeptRow(Record):
     """Everything that the files of one row say, and nothing that depends on another row."""
 
     format: Literal["samebits-row"] = "samebits-row"
-    format_version: Literal[2] = FORMAT_VERSION
+    format_version: Literal[3] = FORMAT_VERSION
     files: dict[str, Identity | None] = Field(default_factory=dict)
     """What it was made of, as the files were."""
     reference: str | None
     """Stack that the others are compared with."""
     results: tuple[CellResult, ...]
     """After the ladder, before causes, findings and matrix.yaml's ``expected``."""
+    bands: tuple[Band, ...] = ()
+    """Which neighbouring stacks are the same."""
     outcomes: dict[str, tuple[str, str]]
     """stack -> status of its first run, and the first line of why it failed."""
     attention: dict[str, AttentionReport]

@@ -377,12 +377,16 @@ class Laboratory:
             *(self._build_one(spec) for spec in self._matrix.stacks if spec.id in wanted)
         )
         unknown = {recipe.architecture for recipe in recipes if recipe.stack is None}
-        for spec in self._matrix.stacks:
+        for spec in self._makers():
             # the oldest that knows an architecture makes its checkpoint, selected or not
             if unknown and spec.id not in wanted:
                 await self._build_one(spec)
             if spec.id in self.stacks:
                 unknown -= set(self.stacks[spec.id].architectures)
+
+    def _makers(self) -> list[StackSpec]:
+        """Return the stacks that make checkpoints, so that a scan is of the same as the matrix."""
+        return [spec for spec in self._matrix.stacks if not spec.between]
 
     async def _build_one(self, spec: StackSpec) -> None:
         self._progress.stack(spec.id, "resolving and building")
@@ -441,7 +445,7 @@ class Laboratory:
             raise BuildFailed(msg) from error
 
     async def _made_checkpoint(self, model: ModelSpec) -> Checkpoint:
-        ordered = [self.stacks[s.id] for s in self._matrix.stacks if s.id in self.stacks]
+        ordered = [self.stacks[s.id] for s in self._makers() if s.id in self.stacks]
         builder = builder_of(model, ordered)
         if builder is None:
             raise BuildFailed(_no_builder(model, ordered))

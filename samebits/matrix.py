@@ -34,6 +34,8 @@ class StackSpec(Record):
     python: Version
     packages: tuple[str, ...] = ()
     """More requirements for this stack alone, such as ``accelerate>=1``."""
+    between: bool = False
+    """Whether it is a release between two stacks of the file, which samebits/releases.py added."""
 
 
 class Prompt(Record):

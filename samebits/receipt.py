@@ -36,7 +36,7 @@ FOLDER = Path(".samebits") / "receipts"
 
 OPTIONS = frozenset(
     {"command", "matrix", "models", "stacks", "dtypes", "attention", "devices", "sweep", "causes"}
-    | {"fresh", "upgrade", "jobs", "reports", "repro"}
+    | {"fresh", "upgrade", "jobs", "reports", "repro", "releases"}
 )
 """Options of which a receipt is known to say all: they choose, and what they have written lies in
 the report's folder. A run with any other option leaves none."""

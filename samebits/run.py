@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from datetime import UTC, datetime
@@ -9,10 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from samebits import config, diagnose, trimming
+from samebits import config, diagnose, releases, trimming
 from samebits.capsule import Capsule, script_name
 from samebits.capsules.choosing import MOST, Scope, chosen
 from samebits.compare import wanted
+from samebits.diagnosing.bands import bands
 from samebits.document import CheckpointReport, MachineReport, Report, Row, StackReport
 from samebits.environment import shown
 from samebits.findings import registry, release
@@ -21,9 +23,11 @@ from samebits.fingerprint import digest_of, digest_of_file
 from samebits.grafting.asking import grafts_of, with_graft
 from samebits.keptrows import KeptRow, KeptRows
 from samebits.laboratory import Laboratory, outcome
+from samebits.ledger import Ledger
 from samebits.plan import Selection, plan, reproduce
 from samebits.record import Record
 from samebits.reports.names import capsule_path
+from samebits.stacks import StackBuilder
 from samebits.store import Store
 from samebits.thirdlook import third_look
 from samebits.tracing.question import causes_of, with_cause
@@ -35,7 +39,6 @@ if TYPE_CHECKING:
     from samebits.comparison import CellResult
     from samebits.crossing import Crossing, CrossingsReport
     from samebits.finding import Finding
-    from samebits.ledger import Ledger
     from samebits.matrix import Matrix
     from samebits.plan import Plan, PlannedRow
     from samebits.progress import Progress
@@ -57,6 +60,8 @@ class Order(Record):
     """Resolve the stacks anew."""
     sweep: bool = False
     """Try the relations inside a cell at every length residue and every split."""
+    releases: bool = False
+    """Run every release between the stacks of the matrix, too."""
     causes: bool = False
     """Trace where it starts for rounding and expected differences, too."""
     capsules: Scope = "none"
@@ -85,8 +90,11 @@ async def run_matrix(
     started, clock = datetime.now(UTC), time.monotonic()
     read = _digest_before_reading(order.matrix)
     matrix = config.load(order.matrix)
-    planned = plan(matrix, order.selection)
     root = order.matrix.resolve().parent / WORK
+    ledger = ledger or Ledger()
+    if order.releases:
+        matrix = await _widened(matrix, root, environ, ledger, upgrade=order.upgrade)
+    planned = plan(matrix, order.selection)
     store = Store(root)
     shown_progress = progress(len(planned.cells))
     laboratory = Laboratory(
@@ -129,6 +137,19 @@ async def run_matrix(
         "matrix_digest": read,
     }
     return report.model_copy(update=told), locks | capsules
+
+
+async def _widened(
+    matrix: Matrix, root: Path, environ: Mapping[str, str], ledger: Ledger, *, upgrade: bool
+) -> Matrix:
+    """Return the matrix with the releases between its stacks."""
+    builder = StackBuilder(
+        root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade, ledger=ledger
+    )
+    try:
+        return await asyncio.to_thread(releases.widened, matrix, builder)
+    finally:
+        builder.end()
 
 
 async def _with_capsules(
@@ -199,7 +220,7 @@ async def _compared(
             laboratory.ledger.unsettle(f"{cell} has values that were not stored", str(cell))
     results = await third_look(results, runs, store, laboratory.climb)
     by_cell = {result.cell: result for result in results}
-    return [kept.known(row) or _new_row(row, by_cell, runs) for row in planned.rows]
+    return [kept.known(row) or _new_row(row, by_cell, runs, store) for row in planned.rows]
 
 
 async def _explained(
@@ -214,6 +235,9 @@ async def _explained(
     """Return the rows with causes and grafts of those cells whose cause somebody will ask for."""
     results = [result for about in rows for result in about.results]
     traced = None if order.causes else _unexplained(results, matrix)
+    if order.releases:
+        begins = _begins(rows)
+        traced = begins if traced is None else traced & begins
     known = {
         result.cell: about.causes[result.cell.stack]
         for about in rows
@@ -237,6 +261,17 @@ async def _explained(
         )
         for row, about in zip(planned.rows, rows, strict=True)
     ]
+
+
+def _begins(rows: list[KeptRow]) -> set[CellId]:
+    """Return the cells in which a row begins to be another: those behind them are the same."""
+    return {
+        result.cell
+        for about in rows
+        for firsts in [{band.stacks[0] for band in about.bands}]
+        for result in about.results
+        if result.cell.stack in firsts
+    }
 
 
 def _unexplained(results: list[CellResult], matrix: Matrix) -> set[CellId]:
@@ -377,6 +412,7 @@ def _row(
         group=matrix.model(row.model).group,
         reference=about.reference,
         cells=tuple(results[cell] for cell in row.cells),
+        bands=about.bands,
         attention=about.attention,
         calls=about.calls,
         invariants=about.invariants,
@@ -390,6 +426,7 @@ def _new_row(
     row: PlannedRow,
     results: Mapping[CellId, CellResult],
     runs: Mapping[CellId, diagnose.Runs],
+    store: Store,
 ) -> KeptRow:
     """Return what this run found of a row, before causes and findings."""
     reference = _reference(row, runs)
@@ -399,6 +436,7 @@ def _new_row(
     return KeptRow(
         reference=reference.stack if reference else None,
         results=tuple(trimming.result(results[cell]) for cell in row.cells),
+        bands=bands([results[cell] for cell in row.cells], runs, store),
         outcomes={cell.stack: outcome(runs[cell]) for cell in row.cells},
         attention=attention,
         calls=calls,
@@ -453,9 +491,11 @@ def _with_all(about: KeptRow) -> Iterator[CellResult]:
 def _stack(stack_id: str, matrix: Matrix, laboratory: Laboratory) -> StackReport:
     spec, stack = matrix.stack(stack_id), laboratory.stacks.get(stack_id)
     if stack is None:
-        return StackReport(id=stack_id, failure=laboratory.failures[stack_id])
+        failure = laboratory.failures[stack_id]
+        return StackReport(id=stack_id, between=spec.between, failure=failure)
     return StackReport(
         id=stack_id,
+        between=spec.between,
         transformers=stack.transformers,
         torch=stack.packages.get("torch"),
         python=spec.python,

@@ -148,25 +148,49 @@ class StackBuilder:
             StackError: nothing fits.
 
         """
-        path = self._root / "locks" / f"{spec.id}-{self._question(spec)[:12]}.txt"
+        return self._resolved(spec.id, requirements(spec), spec.python)
+
+    def version(self, spec: StackSpec) -> str:
+        """Return the release of transformers that ``spec`` resolves to.
+
+        Raises:
+            StackError: nothing fits.
+
+        """
+        return _transformers(self.resolve(spec))
+
+    def below(self, spec: StackSpec, version: str, oldest: str) -> str:
+        """Return the newest release of transformers below ``version``, from ``oldest`` on.
+
+        Asked of uv's resolver, which knows the user's index: it fits ``spec``'s torch and Python.
+
+        Raises:
+            StackError: nothing fits.
+
+        """
+        between = f"transformers>={oldest},<{version}"
+        wanted = [f"torch=={release_pattern(spec.torch)}", between]
+        return _transformers(self._resolved(f"below-{version}", wanted, spec.python))
+
+    def _resolved(self, name: str, wanted: list[str], python: str) -> str:
+        question = self._question(wanted, python)
+        path = self._root / "locks" / f"{name}-{question[:12]}.txt"
         if not self._upgrade:
             self._ledger.file(path)
             if (kept := _kept_lock(path)) is not None:
                 return kept
         command = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--no-header"]
-        command += ["--no-annotate", "--python-version", spec.python]
+        command += ["--no-annotate", "--python-version", python]
         if self._exclude_newer:
             command += ["--exclude-newer", self._exclude_newer]
-        lock = self._uv(command, "\n".join(requirements(spec)), f"stack {spec.id}: no resolution")
+        lock = self._uv(command, "\n".join(wanted), f"stack {name}: no resolution")
         replace(path, seal.sealed_lines(lock))
         self._ledger.file(path)
         return lock
 
-    def _question(self, spec: StackSpec) -> str:
+    def _question(self, wanted: list[str], python: str) -> str:
         links = self._environ.get("UV_FIND_LINKS", "")
-        return digest_of(
-            [requirements(spec), spec.python, self._exclude_newer, links, sys.platform]
-        )
+        return digest_of([wanted, python, self._exclude_newer, links, sys.platform])
 
     def _install(self, spec: StackSpec, lock: str, folder: Path) -> Stack:
         _remove_strays(folder.parent)
@@ -299,6 +323,11 @@ def _kept_lock(path: Path) -> str | None:
     except (OSError, ValueError):
         return None
     return lock if {"torch", "transformers"} <= dict(_PINNED.findall(lock)).keys() else None
+
+
+def _transformers(lock: str) -> str:
+    pinned: dict[str, str] = dict(_PINNED.findall(lock))
+    return pinned["transformers"]
 
 
 def _plain(text: str) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import signal
+import time
 
 import pytest
 from sample_report import STACKS, sample_report
@@ -152,6 +153,31 @@ def test_an_interrupt_waits_until_the_event_loop_is_whole(runner, capfd, monkeyp
     assert "never awaited" not in told
 
 
+class Finalised:
+    """Something that is collected just when somebody presses Ctrl-C."""
+
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["while it goes on", "as it ends"])
+def test_an_interrupt_of_a_finaliser_is_heard_again(runner, capfd, monkeypatch, late):
+    def write(*_):
+        Finalised()
+        time.sleep(0 if late else 30)
+        msg = "the end"
+        raise SelectionError(msg)
+
+    monkeypatch.setattr(cli, "write", write)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main("matrix") == (2 if late else 130)
+        time.sleep(2 * cli._AGAIN)  # nothing comes when nobody is there to take it
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "Traceback" not in capfd.readouterr().err
+
+
 # options
 
 
@@ -247,6 +273,16 @@ def test_which_differences_get_a_capsule(runner, words, scope):
     assert runner.order.command == " ".join(["nox -s matrix", *(["--", *words] if words else [])])
     main("probe")
     assert runner.order.capsules == "none"
+
+
+def test_every_release_is_asked_for_and_makes_no_capsule_unasked(runner):
+    main("matrix")
+    assert not runner.order.releases
+    main("matrix", "--releases", "--models", "llama")
+    assert (runner.order.releases, runner.order.capsules) == (True, "none")
+    assert runner.order.command == "nox -s matrix -- --models llama --releases"
+    main("matrix", "--releases", "--repro")
+    assert runner.order.capsules == "all"
 
 
 # probe

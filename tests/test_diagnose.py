@@ -689,6 +689,21 @@ def test_beside_another_reference_than_the_matrix_has_nothing_is_called_fixed(me
     assert report.fixed == ("llama", "5.9")  # that it ran needs no reference
 
 
+def test_beside_another_reference_than_the_matrix_has_no_difference_is_covered(memory):
+    sides = {"5.0": runs(memory, "5.0"), "5.9": runs(memory, "5.9", **other_logits(memory))}
+    alone = [result(cell_id(s), side, sides["5.0"], memory) for s, side in sides.items()]
+    rule, left_out = expected(stack=("5.9",)), cell_id("4.48")
+    plan = [r.cell for r in alone]
+    results, (report,) = apply_expected(alone, [rule], [left_out, *plan], "4.48")
+    assert results[1].verdict == Verdict.DIFFERS
+    assert (report.cells, report.fixed) == ((), ())
+    assert report.untold == (str(cell_id("5.9")),)
+    for whole in ((plan, "4.48"), ([left_out, *plan], "5.0")):
+        results, (report,) = apply_expected(alone, [rule], *whole)
+        assert results[1].verdict == Verdict.EXPECTED
+        assert (report.cells, report.untold) == ((str(cell_id("5.9")),), ())
+
+
 def test_what_is_in_no_plan_is_not_evaluated(memory):
     world = World(memory)
     results, (report,) = world.apply(expected(model=("gone",)))

@@ -39,6 +39,7 @@ REASONS = {
     "leaves-another-s-capture": "it left the capture of healthy/float32-default@5.0, run a",
     "answers-for-others": "the probe ended before it wrote it",
     "connects": "this process has none",
+    "tells-the-collector": "collecting: True, spared: True",
 }
 LAST_LINES = {
     "segfault": "about to read at zero",

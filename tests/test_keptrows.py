@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from builders import Memory, built_stack, capture, forward, values
+from builders import Memory, built_stack, capture, forward, sound, values
 from fakes import Crossed, FakeProcess, ended
 
 from samebits import keptrows, run
@@ -248,3 +248,73 @@ def test_fresh_keeps_nothing_and_the_next_run_compares(place):
     assert not (place.folder / ".samebits" / "rows").exists()
     assert place.run() == first
     assert place.rows == ALL
+
+
+class Resolver:
+    """Stands for the builder that knows which releases there are."""
+
+    def __init__(self, *_, **__):
+        self.ended = False
+
+    def version(self, spec):
+        return {"4.48": "4.48.3", "5.0": "5.0.0"}[spec.id]
+
+    def below(self, _spec, version, _oldest):
+        return {"5.0": "4.57.6", "4.57": "4.48.3"}[version]
+
+    def end(self):
+        self.ended = True
+
+
+def soundly(place):
+    """Have the probes leave captures that can be compared signal by signal."""
+
+    def observe(job):
+        cell = CellId.model_validate(job["cell"])
+        left = sound(Memory(), cell.stack, run=job["run"], model=cell.model)
+        if f"{cell.model}@{cell.stack}" in place.failing:
+            left = capture(cell.stack, run=job["run"], status="failed", model=cell.model)
+        path = Path(job["capture"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(sealed(left.model_copy(update={"cell": cell}).model_dump_json()))
+
+    return observe
+
+
+def test_every_release_between_the_stacks_is_run_and_kept(place, monkeypatch):
+    monkeypatch.setattr(run, "StackBuilder", Resolver)
+    monkeypatch.setattr(place, "observe", soundly(place))
+    place.failing = ("gpt2@4.57",)
+    first = place.run(releases=True)
+    assert [(s.id, s.between) for s in first.stacks] == [
+        ("4.48", False),
+        ("4.57", True),
+        ("5.0", False),
+    ]
+    assert set(place.jobs) == {"build", "cell"}  # nothing is crossed
+    bands = {row.model: [(b.does, *b.stacks) for b in row.bands] for row in first.rows}
+    assert bands["llama"] == [("A", "4.48", "4.57", "5.0")]
+    assert bands["gpt2"] == [("A", "4.48"), ("failed", "4.57"), ("A", "5.0")]
+    assert place.run(releases=True) == first
+    assert (place.compared, place.jobs) == ([], [])
+    assert [stack.id for stack in place.run().stacks] == ["4.48", "5.0"]
+
+
+@pytest.mark.parametrize("more", [{}, {"releases": True}])
+def test_with_every_release_only_where_a_row_changes_is_traced(place, monkeypatch, more):
+    """Cells behind the first of a band are the same; without, each is asked."""
+    monkeypatch.setattr(run, "StackBuilder", Resolver)
+    asked = []
+
+    async def causes_of(_results, _runs, _ask, traced, _known):
+        asked.append(traced)
+        return {}
+
+    monkeypatch.setattr(run, "causes_of", causes_of)
+    monkeypatch.setattr(place, "observe", soundly(place))
+    place.failing = ("gpt2@4.57", "gpt2@5.0")
+    place.run(**more)
+    (traced,) = asked
+    assert sorted(map(str, traced)) == (
+        ["gpt2/float32-default@4.57"] if more else ["gpt2/float32-default@5.0"]
+    )

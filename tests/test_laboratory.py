@@ -71,7 +71,16 @@ class Bench:
     """A laboratory whose stacks are built, and whose processes run, in no time."""
 
     def __init__(
-        self, root, *models, does=None, failing=(), select=None, exclude=(), slots=4, **options
+        self,
+        root,
+        *models,
+        does=None,
+        failing=(),
+        select=None,
+        exclude=(),
+        slots=4,
+        between=(),
+        **options,
     ):
         self.does = does or {}
         self.failing = failing
@@ -80,7 +89,9 @@ class Bench:
         self.starter = FakeStarter()
         matrix = Matrix(
             path=str(root / "matrix.yaml"),
-            stacks=tuple(stack_spec(id) for id in STACKS),
+            stacks=tuple(
+                stack_spec(id).model_copy(update={"between": id in between}) for id in STACKS
+            ),
             reference="4.48",
             models=models or (recipe(),),
             exclude=exclude,
@@ -280,6 +291,13 @@ def test_the_oldest_stack_that_knows_it_makes_the_checkpoint_once_for_all(tmp_pa
             job["model"]["source"] for _, job in bench.jobs_of("cell") if model in job["log"]
         }
         assert sources == {found.source}
+
+
+def test_a_release_between_the_stacks_makes_no_checkpoint(tmp_path):
+    """A scan is of the checkpoint that the matrix without it is of."""
+    bench = Bench(tmp_path, between=("4.48",))
+    bench.run()
+    assert [stack for stack, _ in bench.jobs_of("build")] == ["4.57"]
 
 
 def test_the_next_oldest_makes_it_if_the_oldest_could_not_be_built(tmp_path):

@@ -453,6 +453,17 @@ def test_part_of_an_entry_can_be_fixed():
     assert "**fixed**: remove `5.9` from it (matrix.yaml line 3)" in rendered(report)
 
 
+def test_entries_about_another_comparison_are_said_to_cover_nothing():
+    entry = ExpectedReport(line=3, text="a", reason="b", untold=("llama/float32@5.9",))
+    text = rendered(sample_report().model_copy(update={"expected": (entry,)}))
+    assert "left out what the entries compare them with: `llama/float32@5.9`." in text
+    assert "still occurs" not in text
+    both = entry.model_copy(update={"cells": ("qwen/float32@5.9",)})
+    text = rendered(sample_report().model_copy(update={"expected": (both,)}))
+    assert "entry that still occurs" in text
+    assert "left out what the entries compare them with: `llama/float32@5.9`." in text
+
+
 def test_summary_names_a_dozen_rows_and_counts_the_others():
     report = many(only_rows("falcon"), 15)
     lines = summary(report, Path("r.md"))

@@ -96,6 +96,25 @@ def test_the_lock_is_kept_and_the_environment_used_again(tmp_path, uv):
     assert uv.calls == []
 
 
+def test_what_lies_below_a_release_is_asked_of_the_resolver_and_kept(tmp_path, uv):
+    asked = builder(tmp_path, uv)
+    assert asked.version(SPEC) == "4.48.3"
+    assert asked.below(stack_spec("5.x"), "5.0", "4.48.0") == "4.48.3"
+    assert [text for _, _, text, _ in uv.calls] == [
+        "torch==2.13.0\ntransformers==4.48.*",
+        "torch==2.13.0\ntransformers>=4.48.0,<5.0",
+    ]
+    uv.calls.clear()
+    again = builder(tmp_path, uv)
+    assert (again.version(SPEC), again.below(stack_spec("5.x"), "5.0", "4.48.0")) == (
+        "4.48.3",
+        "4.48.3",
+    )
+    assert uv.calls == []
+    again.below(stack_spec("5.x"), "5.1", "4.48.0")
+    assert uv.names == ["compile"]
+
+
 def test_an_upgrade_resolves_again_and_leaves_the_old_environment(tmp_path, uv):
     first = builder(tmp_path, uv).build(SPEC)
     uv.lock = LOCK.replace("4.48.3", "4.48.9")

@@ -62,8 +62,9 @@ def apply_expected(
 
     ``plan`` is every cell of the matrix, those that this run's filters left out included: an
     entry's model or stack is `fixed` only if all cells that it speaks of were run, none of
-    them shows the difference, and every one of them could have. One that was compared with another
-    cell than in a whole run could not: ``reference`` is the stack of the matrix's reference.
+    them shows the difference, and every one of them could have. A cell that was compared with another
+    than in a whole run could not, and no entry covers its difference, which is another one:
+    ``reference`` is the stack of the matrix's reference.
     """
     elsewhere = _compared_elsewhere(results, plan, reference)
     entries = [_Entry(rule, results, plan, elsewhere) for rule in rules]
@@ -122,6 +123,8 @@ class _Entry:
         """Return True if the cell shows the difference, be it among others."""
         if not self._speaks_of(result.cell) or result.judged not in KINDS[self.rule.verdict]:
             return False
+        if self._is_untold(result.cell):
+            return False
         signals = _at_issue(result)
         return not signals or any(_matches(signal, self.rule.signal) for signal in signals)
 
@@ -142,6 +145,7 @@ class _Entry:
             explanation=rule.explanation,
             cells=tuple(str(cell) for cell, entries in covered.items() if self in entries),
             fixed=tuple(name for _, name in self.fixed_items),
+            untold=tuple(str(r.cell) for r in self.spoken_of if self._is_untold(r.cell)),
             evaluated=bool(self.spoken_of),
         )
 
@@ -153,8 +157,12 @@ class _Entry:
             any(result.judged != Verdict.ABSENT for result in ran)
             and planned <= {result.cell for result in ran}
             and not any(self.occurs_in(result) or result.judged in untelling for result in ran)
-            and not (self.rule.verdict in DIFFERENCES and self.elsewhere & {r.cell for r in ran})
+            and not any(self._is_untold(result.cell) for result in ran)
         )
+
+    def _is_untold(self, cell: CellId) -> bool:
+        """Return True if the entry is about another comparison than the one that was made."""
+        return self.rule.verdict in DIFFERENCES and cell in self.elsewhere
 
     def _speaks_of(self, cell: CellId) -> bool:
         rule = self.rule

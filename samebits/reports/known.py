@@ -31,7 +31,7 @@ def expected_differences(report: Report) -> Markdown:
     if not report.expected:
         return EMPTY
     fixed = [entry for entry in report.expected if entry.fixed]
-    occur = [entry for entry in report.expected if entry.evaluated and not entry.fixed]
+    occur = [entry for entry in report.expected if _occurs(entry) and not entry.fixed]
     left_out = sum(not entry.evaluated for entry in report.expected)
     parts = [heading(2, "Expected differences")]
     if fixed:
@@ -48,7 +48,18 @@ def expected_differences(report: Report) -> Markdown:
                 plural(left_out, "entry", "entries"),
             )
         )
+    if untold := dict.fromkeys(cell for entry in report.expected for cell in entry.untold):
+        parts.append(
+            fill(
+                "Covered by no entry, because this run left out what the entries compare them with: {}.",
+                codes(untold, limit=4),
+            )
+        )
     return page(parts)
+
+
+def _occurs(entry: ExpectedReport) -> bool:
+    return entry.evaluated and bool(entry.cells or not entry.untold)
 
 
 def _occurring(entry: ExpectedReport) -> list[str]:

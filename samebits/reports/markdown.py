@@ -13,6 +13,7 @@ from samebits.reports.integrity import loading
 from samebits.reports.invariants import invariants
 from samebits.reports.pages import pages
 from samebits.reports.passing import passing
+from samebits.reports.releases import releases
 from samebits.reports.text import join
 from samebits.reports.tokenizers import tokenizers
 from samebits.reports.usage import around_page, around_the_model
@@ -30,6 +31,7 @@ def render(report: Report) -> dict[str, str]:
     parts = [
         overview.attention_needed(report),
         glance(report),
+        releases(report),
         explained(report),
         overview.summary(report),
         findings(report),

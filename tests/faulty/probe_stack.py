@@ -5,6 +5,7 @@ the folder FAULTY_TEMPLATES holds for it.
 """
 
 import ctypes
+import gc
 import hashlib
 import json
 import os
@@ -215,6 +216,11 @@ def connects(job):
 @fault
 def tells_the_environment(job):
     raise RuntimeError(" ".join(sorted(os.environ)))
+
+
+@fault
+def tells_the_collector(job):
+    raise RuntimeError(f"collecting: {gc.isenabled()}, spared: {gc.get_freeze_count() > 1000}")
 
 
 # jobs that are done

@@ -1,5 +1,6 @@
 """probe_ladder: copies in higher precision, what is forced, watched and reordered."""
 
+from contextlib import suppress
 from types import SimpleNamespace
 
 import probe_ladder
@@ -154,6 +155,32 @@ def test_a_claimed_dtype_is_no_leak():
     with probe_ladder.promoted(torch.float64, torch.float32), watch:
         scripted(torch.randn(3, dtype=torch.float64))
     assert not watch.leaks
+
+
+def leaking(steps, watch):
+    """Decode so many steps; each leaks by an operation of its own, and says so only if watched."""
+    ops = (torch.sin, torch.cos, torch.tan, torch.exp, torch.sinh, torch.cosh, torch.tanh)
+    x = torch.ones(2, dtype=torch.float32)
+    with probe_ladder._at_steps(watch, steps) as begin:
+        for step, op in enumerate(ops[:steps], start=1):
+            op(x)
+            begin(step)
+
+
+def test_a_decode_is_watched_at_its_first_steps_and_its_last():
+    for steps, seen in ((7, "sin cos tan tanh"), (4, "sin cos tan exp"), (1, "sin")):
+        watch = probe_ladder.Watch(torch.float64)
+        leaking(steps, watch)
+        assert watch.leaks == {f"aten.{op}.default" for op in seen.split()}, steps
+        assert not torch._C._len_torch_dispatch_stack()
+    leaking(7, None)
+
+
+def test_what_fails_in_a_decode_leaves_nothing_watched():
+    watch = probe_ladder.Watch(torch.float64)
+    with suppress(ValueError), probe_ladder._at_steps(watch, 3):
+        raise ValueError
+    assert not torch._C._len_torch_dispatch_stack()
 
 
 def test_noise_is_measured_where_float64_is_refused_and_not_where_it_is_chaotic():
