@@ -117,26 +117,48 @@ class Bench:
     def work(self) -> dict[str, Any]:
         """Run a quarter of the matrix cold, and count the CPU seconds of transformers' own calls.
 
-        What is left beside imports, loads, forwards and saves is what samebits adds.
+        A call that an instrument watches is needed as far as it takes its time unwatched, which a
+        second run tells. What is left beside imports, loads, forwards and saves samebits adds.
         """
         matrix = self.matrix
         if not self.quick:
             matrix = default_matrix(10, ["float32", "bfloat16"], 4)
         place = Place(self.folder / "counted", matrix)
         took = place.samebits(program="bench.counted_run")
-        spent = {one["kind"]: one["cpu"] for one in place.report()["spent"]}
-        calls = {
-            kind: {"calls": n, "cpu": round(cpu, 2)} for kind, (n, cpu) in place.counted().items()
-        }
-        needed = spent["imports"] + sum(
-            told["cpu"] for kind, told in calls.items() if "watched" not in kind
-        )
+        imports = {one["kind"]: one["cpu"] for one in place.report()["spent"]}["imports"]
+        calls = place.counted()
+        unwatched = self._unwatched(matrix, calls)
+        needed = imports + sum(unwatched.get(kind, cpu) for kind, (_, cpu) in calls.items())
         return {
             "cpu": round(took.cpu, 2),
-            "imports": spent["imports"],
-            "calls": dict(sorted(calls.items(), key=lambda item: -item[1]["cpu"])),
+            "imports": imports,
+            "calls": {
+                kind: {"calls": n, "cpu": round(cpu, 2)}
+                for kind, (n, cpu) in sorted(calls.items(), key=lambda item: -item[1][1])
+            },
+            "unwatched": {kind: round(cpu, 2) for kind, cpu in unwatched.items()},
             "needed": round(needed, 2),
             "times": _ratio(took.cpu, needed),
+        }
+
+    def _unwatched(
+        self, matrix: dict[str, Any], calls: dict[str, tuple[int, float]]
+    ) -> dict[str, float]:
+        """Return kind of watched call -> the CPU seconds that they take unwatched.
+
+        Those of another run, by what the kind's other calls take in both.
+        """
+        place = Place(self.folder / "unwatched", matrix)
+        (place.work / "counted").mkdir()
+        (place.work / "counted" / "without").touch()
+        place.samebits(program="bench.counted_run")
+        found = place.counted()
+        watched = {kind: kind.partition(", ")[0] for kind in calls if kind.endswith(", watched")}
+        return {
+            kind: found.get(f"{plain}, not watched", (0, 0.0))[1]
+            * calls[plain][1]
+            / found[plain][1]
+            for kind, plain in watched.items()
         }
 
     def bare(self) -> dict[str, Any]:
@@ -148,13 +170,18 @@ class Bench:
             path = self.folder / f"bare-{stack}.json"
             path.write_text(json.dumps(jobs), "utf-8")
             took.append(run([python, str(HERE / "bare.py"), str(path)], self.log))
-        cpu = sum(t.cpu for t in took)
-        return {"cells": n, "cpu": round(cpu, 2), "times": _ratio(self.cold.cpu, cpu)}
+        cpu, wall = sum(t.cpu for t in took), sum(t.wall for t in took)
+        return {
+            "cells": n,
+            "wall": round(wall, 2),
+            "cpu": round(cpu, 2),
+            "times": _ratio(self.cold.cpu, cpu),
+        }
 
     def by_hand(self) -> dict[str, Any]:
         """Run one process per model, dtype and stack, dump, and compare: a sample, scaled up."""
         stacks = self.place.stacks()
-        cpu = 0.0
+        took: list[Took] = []
         jobs = {stack: {j["name"]: j for j in self.place.bare_jobs(stack)} for stack in stacks}
         total = sum(map(len, jobs.values()))
         names = [name for name in jobs[next(iter(stacks))] if all(name in j for j in jobs.values())]
@@ -166,17 +193,19 @@ class Bench:
                 path.write_text(json.dumps([jobs[stack][name]]), "utf-8")
                 dumps.append(self.folder / "dumps" / stack)
                 bare = [python, str(HERE / "bare.py"), str(path), "--dump", str(dumps[-1])]
-                cpu += run(bare, self.log).cpu
+                took.append(run(bare, self.log))
             for other in dumps[1:]:
                 pair = [str(folder / f"{name}.pt") for folder in (dumps[0], other)]
                 python = next(iter(stacks.values()))
-                cpu += run([python, str(HERE / "by_hand.py"), *pair], self.log).cpu
-        whole = cpu * total / (len(sample) * len(stacks))
+                took.append(run([python, str(HERE / "by_hand.py"), *pair], self.log))
+        scale = total / (len(sample) * len(stacks))
+        cpu, wall = (scale * sum(t) for t in ((t.cpu for t in took), (t.wall for t in took)))
         return {
             "cells": total,
             "sampled": len(sample) * len(stacks),
-            "cpu": round(whole, 2),
-            "times": _ratio(self.cold.cpu, whole),
+            "wall": round(wall, 2),
+            "cpu": round(cpu, 2),
+            "times": _ratio(self.cold.cpu, cpu),
         }
 
     def rates(self) -> dict[str, Any]:

@@ -60,6 +60,9 @@ SHORTER = (
 )
 """What of the words of diagnosing/first.py the block of the row has, and a narrow column spares."""
 
+MOST_COLUMNS = 8
+"""Stacks up to which each has a column of the summary, whether the matrix names it or not."""
+
 FEW_TROUBLES = 5
 """Lines that need attention and are taken in without counting them."""
 
@@ -192,7 +195,7 @@ def _what(cell: CellResult) -> str:
 
 def model_summary(rows: list[Row], report: Report) -> Markdown:
     """Return the verdict of every cell of one model, for its own page."""
-    return _group(EMPTY, rows, report.stacks, anchors(rows))
+    return _group(EMPTY, rows, _columns(report), anchors(rows))
 
 
 def summary(report: Report) -> Markdown:
@@ -202,11 +205,19 @@ def summary(report: Report) -> Markdown:
         groups.setdefault(row.group or "", []).append(row)
     ungrouped = groups.pop("", [])
     targets = _targets(report)
-    tables = [_group(prose(name), rows, report.stacks, targets) for name, rows in groups.items()]
+    stacks = _columns(report)
+    tables = [_group(prose(name), rows, stacks, targets) for name, rows in groups.items()]
     if ungrouped:
         name = prose("Other models" if groups else "")
-        tables.append(_group(name, ungrouped, report.stacks, targets))
+        tables.append(_group(name, ungrouped, stacks, targets))
     return page([heading(2, "Summary"), *tables])
+
+
+def _columns(report: Report) -> tuple[StackReport, ...]:
+    """Return the stacks that have a column; of many, those between the matrix's are bands alone."""
+    if len(report.stacks) <= MOST_COLUMNS:
+        return report.stacks
+    return tuple(stack for stack in report.stacks if not stack.between)
 
 
 def _targets(report: Report) -> dict[str, str]:
