@@ -110,7 +110,8 @@ class Plain:
         self._spoken = spoken
         self._tally = Tally(total, clock)
         self._lock = Lock()
-        self._line(f"samebits: {plural(total, 'cell')} to run")
+        if total:  # what is asked before the plan is known has none
+            self._line(f"samebits: {plural(total, 'cell')} to run")
 
     def stack(self, id: str, state: str) -> None:
         """Write one line for each new state of a stack."""
@@ -139,7 +140,8 @@ class Plain:
     def close(self) -> None:
         """Write what came of the cells, and how long it took."""
         with self._lock:
-            self._line(_closing(self._tally))
+            if self._tally.total:
+                self._line(_closing(self._tally))
 
     def _line(self, text: str) -> None:
         encoding = self._stream.encoding or "utf-8"
@@ -192,7 +194,8 @@ class Terminal:
     def close(self) -> None:
         """Take the live lines away and leave one that says what came of the cells."""
         self._live.stop()
-        self.note(_closing(self._tally))
+        if self._tally.total:
+            self.note(_closing(self._tally))
 
     def __rich__(self) -> Group:
         """Return the live lines as they are now."""

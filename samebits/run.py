@@ -93,7 +93,12 @@ async def run_matrix(
     root = order.matrix.resolve().parent / WORK
     ledger = ledger or Ledger()
     if order.releases:
-        matrix = await _widened(matrix, root, environ, ledger, upgrade=order.upgrade)
+        asking = progress(0)
+        asking.note("asking which releases lie between the stacks")
+        try:
+            matrix = await _widened(matrix, root, environ, ledger, upgrade=order.upgrade)
+        finally:
+            asking.close()
     planned = plan(matrix, order.selection)
     store = Store(root)
     shown_progress = progress(len(planned.cells))

@@ -80,8 +80,8 @@ def test_plain_survives_a_stream_without_the_characters():
 
 def test_plain_closing_without_any_cell():
     stream = Stream()
-    Plain(stream, 0, Clock()).close()
-    assert stream.getvalue().endswith("0 of 0 cells in 0.0 s\n")
+    Plain(stream, 2, Clock()).close()
+    assert stream.getvalue().endswith("0 of 2 cells in 0.0 s\n")
 
 
 def test_plain_lines_of_many_threads_stay_whole():
@@ -170,3 +170,19 @@ def test_choose_takes_stderr_and_the_environment(monkeypatch):
     monkeypatch.setattr("sys.stderr", stream)
     choose(2)
     assert stream.getvalue() == "samebits: 2 cells to run\n"
+
+
+def test_what_is_asked_before_there_is_a_plan_says_that_alone():
+    stream = Stream()
+    progress = choose(0, stream, {})
+    progress.note("asking")
+    progress.close()
+    assert stream.getvalue() == "asking\n"
+
+
+def test_nor_does_a_terminal_count_cells_then():
+    progress, _, stream = terminal(total=0)
+    progress.note("asking")
+    progress.close()
+    assert "asking" in stream.getvalue()
+    assert "0 of 0 cells" not in stream.getvalue()
