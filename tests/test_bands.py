@@ -75,6 +75,23 @@ def test_cells_without_bits_are_bands_of_their_own(memory):
     assert [band.moved for band in found] == [(), (), (), (), ("logits",)]
 
 
+def test_a_release_that_names_itself_in_its_failure_fails_as_its_neighbour_does(memory):
+    runs = {cell_id("5.0"): tuple(sound(memory, "5.0", run=run) for run in "ab")}
+    for stack in ("5.1", "5.2"):
+        why = f"transformers {stack}.0 has no such name"
+        both = [capture(stack, run=run, status="failed") for run in "ab"]
+        failure = both[0].failure.model_copy(update={"message": why})
+        runs[cell_id(stack)] = tuple(c.model_copy(update={"failure": failure}) for c in both)
+        absent = [capture(f"{stack}.1", run=run, status="absent") for run in "ab"]
+        runs[cell_id(f"{stack}.1")] = tuple(
+            c.model_copy(update={"absent": f"not in {stack}"}) for c in absent
+        )
+    order = ["5.0", "5.1", "5.2", "5.1.1", "5.2.1"]
+    results = [result(cell_id(s), runs[cell_id(s)], runs[cell_id("5.0")], memory) for s in order]
+    found = bands(results, runs, memory)
+    assert told(found) == [("5.0", "A"), ("5.1 5.2", "failed"), ("5.1.1 5.2.1", "absent")]
+
+
 def test_a_reference_in_the_middle_is_a_too(memory):
     runs = {
         cell_id(stack): tuple(sound(memory, stack, run=run, **changed) for run in "ab")

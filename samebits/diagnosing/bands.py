@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import groupby
 from operator import itemgetter
 from string import ascii_uppercase
@@ -47,6 +48,10 @@ def bands(
     return tuple(found)
 
 
+_VERSION = re.compile(r"\b\d+(?:\.\d+)+\S*")
+"""What two releases that fail alike say otherwise."""
+
+
 class _Kind(NamedTuple):
     does: str
     why: str = ""
@@ -66,8 +71,10 @@ class _Kinds:
         """Return the kind of a cell."""
         if result.judged in _AS_REFERENCE:
             return _Kind(_letter(0))
+        if result.judged is Verdict.ABSENT:
+            return _Kind(result.judged.value)
         if result.judged not in _DIFFERENT:
-            return _Kind(result.judged.value, result.headline)
+            return _Kind(result.judged.value, _VERSION.sub("", result.headline))
         for number, example in enumerate(self._examples, start=1):
             if not self._differing(example, result):
                 return _Kind(_letter(number))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from samebits.reports.outcomes import Shared, Story
 
 MOST_IN_FULL = 12
-"""Rows with all their details in report.md.
+"""Rows with all their details in report.md; with the releases between the stacks, none has.
 
 A row takes about 10 KB, GitHub shows files up to 500 KB, and nobody reads more of them in one go.
 """
@@ -41,16 +41,22 @@ def what_changed(report: Report) -> Markdown:
     found = sorted(failing, key=lambda story: story.severity)
     if not found:
         return EMPTY
-    ends = accumulate(len(story.rows) for story in found)
-    n_full = max(1, sum(end <= MOST_IN_FULL for end in ends))
+    n_full = 0 if any(stack.between for stack in report.stacks) else _how_many_in_full(found)
     blocks = [_full(story, report.expected) for story in found[:n_full]]
     blocks += [_short(story, report.expected) for story in found[n_full:]]
     return page([heading(2, "What changed"), _how_many(n_full, len(found)), *blocks])
 
 
+def _how_many_in_full(found: list[Story]) -> int:
+    ends = accumulate(len(story.rows) for story in found)
+    return max(1, sum(end <= MOST_IN_FULL for end in ends))
+
+
 def _how_many(n_full: int, n: int) -> Markdown:
     if n_full == n:
         return EMPTY
+    if not n_full:
+        return Markdown("In short: the page of the model has all details.")
     return fill(
         "The first {} of {} are given in full, the others in short: "
         "the page of the model has all details.",
