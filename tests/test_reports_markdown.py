@@ -453,6 +453,14 @@ def test_part_of_an_entry_can_be_fixed():
     assert "**fixed**: remove `5.9` from it (matrix.yaml line 3)" in rendered(report)
 
 
+def test_a_reference_that_was_left_out_is_not_called_one():
+    report = sample_report()
+    assert "Reference stack: `4.48`." in rendered(report)
+    text = rendered(report.model_copy(update={"stacks": report.stacks[1:]}))
+    assert "Reference stack:" not in text
+    assert "The matrix's reference stack, `4.48`, is left out" in text
+
+
 def test_entries_about_another_comparison_are_said_to_cover_nothing():
     entry = ExpectedReport(line=3, text="a", reason="b", untold=("llama/float32@5.9",))
     text = rendered(sample_report().model_copy(update={"expected": (entry,)}))

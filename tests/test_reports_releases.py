@@ -66,6 +66,13 @@ def test_bands_and_where_they_move():
     assert "--releases --models llama --stacks 4.49,5.0 --causes`" in text
 
 
+def test_two_releases_that_are_compared_already_need_no_command():
+    told = report((Band(stacks=("4.49",), does="A"), Band(stacks=("5.0",), does="B")))
+    assert "--causes" in releases(told)
+    two = told.model_copy(update={"stacks": told.stacks[1:3]})
+    assert "--causes" not in releases(two)
+
+
 def test_rows_that_do_the_same_stand_together():
     text = releases(report(BROKEN, BROKEN, models=("llama", "gpt2")))
     assert "`llama/float32-sdpa`, `gpt2/float32-sdpa`" in line(text, "`llama/")[0]

@@ -125,13 +125,22 @@ def opening(report: Report) -> Markdown:
             answer,
             bullets(report.reasons),
             fill(
-                "Reference stack: {}. {} by {} in {}.",
-                code(report.reference),
+                "{} {} by {} in {}.",
+                _reference(report),
                 report.started,
                 code(report.command),
                 duration(report.seconds),
             ),
         ]
+    )
+
+
+def _reference(report: Report) -> Markdown:
+    if any(stack.id == report.reference for stack in report.stacks):
+        return fill("Reference stack: {}.", code(report.reference))
+    return fill(
+        "The matrix's reference stack, {}, is left out: the reference is the oldest of each row.",
+        code(report.reference),
     )
 
 

@@ -78,7 +78,8 @@ def _moves(report: Report) -> Markdown:
         for one, other, does, moved in [step]
     ]
     shown = table(["step", "bits", "rows", "what moves"], lines)
-    return page([titled("Where they move"), shown, _ask(found[steps[0]][0], steps[0])])
+    ask = _ask(found[steps[0]][0], steps[0]) if len(report.stacks) > 2 else EMPTY
+    return page([titled("Where they move"), shown, ask])
 
 
 def _steps(row: Row) -> Iterator[tuple[Band, Band]]:
