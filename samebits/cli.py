@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import shlex
 import signal
 import sys
@@ -199,7 +200,7 @@ def _parser(spoken: Spoken) -> tuple[_Parser, dict[str, _Parser]]:
     for command in (parser, matrix, probe):
         command.spoken = spoken
     matrix.add_argument(
-        "--reports", type=Path, metavar="DIR", help="folder of the report (reports/latest)"
+        "--reports", type=_file, metavar="DIR", help="folder of the report (reports/latest)"
     )
     matrix.add_argument(
         "--repro",
@@ -212,7 +213,7 @@ def _parser(spoken: Spoken) -> tuple[_Parser, dict[str, _Parser]]:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--matrix", type=Path, default=DEFAULT_MATRIX, metavar="FILE", help="default: matrix.yaml")
+    add("--matrix", type=_file, default=DEFAULT_MATRIX, metavar="FILE", help="default: matrix.yaml")
     add("--models", default="", metavar="NAMES", help="names or patterns, such as 'llama*,gpt2'")
     add("--stacks", default="", metavar="IDS", help="such as 4.48,5.x")
     add("--dtypes", default="", metavar="NAMES", help="such as float32,bfloat16")
@@ -224,6 +225,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--sweep", action="store_true", help="try invariants at every length residue and split")
     add("--causes", action="store_true", help="trace rounding and expected differences, too")
     add("--jobs", type=_positive, metavar="N", help="cells at a time (one for each core)")
+
+
+def _file(text: str) -> Path:
+    """Return a path; a report says ``~`` for the home, and no shell expands what is quoted."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111  Path's own raises where nobody is
 
 
 def _positive(text: str) -> int:

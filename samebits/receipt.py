@@ -152,7 +152,7 @@ def _matrix(arguments: Sequence[str]) -> Path:
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
     parser.add_argument("--matrix", default="matrix.yaml")
     try:
-        return Path(parser.parse_known_args(list(arguments))[0].matrix)
+        return Path(os.path.expanduser(parser.parse_known_args(list(arguments))[0].matrix))  # noqa: PTH111
     except argparse.ArgumentError:
         return Path("matrix.yaml")
 

@@ -116,7 +116,7 @@ async def run_matrix(
         ledger=ledger,
     )
     try:
-        kept = KeptRows(root, laboratory.ledger, _as_shown(order.matrix))
+        kept = KeptRows(root, laboratory.ledger, str(order.matrix))
         runs = await laboratory.observe(None if order.fresh else kept.find)
         crossings = await laboratory.cross()
         rows = await _compared(order, planned, laboratory, runs, store, kept)
@@ -318,17 +318,12 @@ def _results(
             command = reproduce(
                 cell,
                 reference.stack if reference else None,
-                _as_shown(order.matrix),
+                str(order.matrix),
                 str(DEFAULT_MATRIX),
             )
             against = runs[reference] if reference else None
             found.append(diagnose.result(cell, runs[cell], against, store, reproduce=command))
     return found
-
-
-def _as_shown(path: Path) -> str:
-    """Return a path as a published report may say it: not where this machine keeps it."""
-    return path.name if path.is_absolute() else str(path)
 
 
 def _report(

@@ -6,6 +6,8 @@ nox asks whenever it reads the noxfile, so nothing is imported here unless the a
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,25 +22,32 @@ def stack_ids(arguments: Sequence[str]) -> list[str]:
     """Return the ids of the stacks for which nox offers a ``probe`` session.
 
     ``arguments`` is nox's own command line, in which ``--matrix`` may stand after ``--``. A
-    command that runs other sessions gets none, and so does a matrix with mistakes: the
-    ``matrix`` session is what explains them.
+    command that runs other sessions gets none, and so does a matrix with mistakes, which are
+    told where a probe is asked for: nox itself says only that there is no such session.
     """
     dashes = arguments.index("--") if "--" in arguments else len(arguments)
     if not _may_probe(arguments[:dashes]):
         return []
     from samebits import config  # noqa: PLC0415  half a second that no other session has to wait
     from samebits.errors import SamebitsError  # noqa: PLC0415
+    from samebits.spoken import Spoken  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     parser.add_argument("--matrix", type=Path, default=Path("matrix.yaml"))
     try:
         options, _ = parser.parse_known_args(list(arguments[dashes + 1 :]))
         return [stack.id for stack in config.load(options.matrix).stacks]
-    except (SamebitsError, argparse.ArgumentError):
+    except (SamebitsError, argparse.ArgumentError) as error:
+        if _asks_for_probes(arguments[:dashes]):
+            Spoken(os.environ).say(str(error), sys.stderr)
         return []
 
 
 def _may_probe(own: Sequence[str]) -> bool:
     """Return True unless the sessions are named and none of them is a probe."""
     named = not _CHOOSING.isdisjoint(own) and _PATTERNS.isdisjoint(own)
-    return not named or any(word.startswith("probe") for word in own)
+    return not named or _asks_for_probes(own)
+
+
+def _asks_for_probes(own: Sequence[str]) -> bool:
+    return any(word.startswith("probe") for word in own)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import yaml
@@ -18,8 +19,6 @@ from yaml.reader import Reader
 from samebits.errors import nearest, shown
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from yaml.constructor import SafeConstructor
 
 MAX_BYTES = 1_000_000
@@ -78,7 +77,7 @@ def read(path: Path) -> Yaml:
         with path.open("rb") as file:
             return parse(file.read(MAX_BYTES + 1))
     except FileNotFoundError:
-        return _unreadable(FILE, f"there is no such file{_similar(path)}")
+        return _unreadable(FILE, f"there is no such file{_looked_in(path)}{_similar(path)}")
     except IsADirectoryError:
         return _unreadable(FILE, "this is a folder: name the file in it")
     except (OSError, ValueError) as error:
@@ -128,6 +127,11 @@ def _parse_text(text: str) -> Yaml:
 
 def _unreadable(place: Place, text: str) -> Yaml:
     return Yaml(keys={}, values={}, raw={}, problems=(Problem(place, text),))
+
+
+def _looked_in(path: Path) -> str:
+    """Return where a relative path was looked for: nox runs in the noxfile's folder."""
+    return "" if path.is_absolute() else f" in {Path.cwd()}"
 
 
 def _similar(path: Path) -> str:

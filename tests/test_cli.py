@@ -246,6 +246,16 @@ def test_options_become_an_order(runner, folder):
     assert runner.environ == {"HOME": "/h"}
 
 
+def test_a_home_that_a_shell_left_alone_is_expanded(runner, folder, monkeypatch):
+    """A report says ``~`` for it, in quotes where the path has a space."""
+    monkeypatch.setenv("HOME", str(folder))
+    (folder / "my files").mkdir()
+    (folder / "my files" / "matrix.yaml").write_text(MATRIX, "utf-8")
+    main("matrix", "--matrix", "~/my files/matrix.yaml", "--reports", "~/out")
+    assert runner.order.matrix == folder / "my files" / "matrix.yaml"
+    assert (folder / "out" / "report.md").is_file()
+
+
 def test_nothing_said_is_everything_as_usual(runner):
     main("matrix")
     order = runner.order

@@ -216,6 +216,24 @@ def test_a_list_of_ties_is_named_by_the_class_that_declares_it():
     assert codes_of(failed("AttributeError", message, inside)) == ["SB401"]
 
 
+def test_a_list_of_ties_that_only_a_save_reads_is_named():
+    """A config that ties nothing: the model loads, and save_pretrained fails."""
+    reason = "AttributeError: 'list' object has no attribute 'keys'"
+    declared = own_code(classes=(cls(attributes={"_tied_weights_keys": "list"}),))
+
+    def saved(reason, code=declared):
+        trip = RoundTrip(outcome="save failed", reason=reason)
+        signal = IntegritySignal(poison="NaN", round_trip=trip)
+        return findings(Case(capture=sound(Memory(), "5.x", integrity=signal, code=code)))
+
+    named = {finding.code: finding for finding in saved(reason)}
+    assert set(named) == {"SB307", "SB401"}
+    assert named["SB401"].where == f"{OWN}:40"
+    assert f"save_pretrained: {reason}" in named["SB401"].evidence
+    assert [f.code for f in saved("OSError: full")] == ["SB307"]
+    assert [f.code for f in saved(reason, own_code(classes=(cls(),)))] == ["SB307"]
+
+
 def test_a_class_without_post_init_is_named():
     message = "'Tiny' object has no attribute 'all_tied_weights_keys'"
     without = cls("Tiny", methods={"__init__": ("self",)}, calls={"__init__": ("super",)})

@@ -574,6 +574,12 @@ def test_every_link_of_the_section_leads_to_a_heading():
         assert anchor in anchors_of(found[path])
 
 
+def test_the_guide_s_words_are_set_as_they_are_meant():
+    guide = documents()["report.md"].partition("## How to read this report")[2]
+    assert "(*undecided*, at a glance)" in guide
+    assert "\\*" not in guide
+
+
 def test_the_guide_explains_the_brackets():
     guide = documents()["report.md"]
     assert (

@@ -1,5 +1,7 @@
 """What YAML says and where, and that no bytes at all end in a traceback."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -156,9 +158,14 @@ def test_read_of_what_is_no_file(tmp_path):
     assert "there is no such file" in yamltext.read(tmp_path / "no" / "x").problems[0].text
 
 
-def test_read_of_an_endless_file_ends():
-    from pathlib import Path
+def test_a_relative_path_says_where_it_was_looked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = yamltext.read(Path("mine") / "matrix.yaml").problems[0].text
+    assert said == f"there is no such file in {tmp_path}"
+    assert yamltext.read(tmp_path / "none").problems[0].text == "there is no such file"
 
+
+def test_read_of_an_endless_file_ends():
     assert "is larger" in yamltext.read(Path("/dev/zero")).problems[0].text
 
 

@@ -221,11 +221,12 @@ RULES = (
             kind="silent",
             looks_for="a parameter among the missing keys that differs between two loads under two "
             "seeds",
-            cause="The checkpoint was saved without it, under another name, or for another head; or "
-            "this release builds the class with other modules than the one that saved it (zamba2's "
-            "adapters in 5.2).",
+            cause="The checkpoint was saved without it, under another name, or for another head; it "
+            "was tied when it was saved, and this release does not tie it (SB404); or this release "
+            "builds the class with other modules than the one that saved it (zamba2's adapters in "
+            "5.2).",
             remedy="Load the class that the checkpoint was saved from, rename the tensor in the "
-            "file, or initialise it to a constant.",
+            "file, declare the tie, or initialise it to a constant.",
             releases="all",
             references=(),
         ),
@@ -279,7 +280,8 @@ RULES = (
             "it and not taken (SB308), a config field is not written, or written where a default "
             "overrides it when it is read, or saving refuses shared memory. The evidence says which "
             "of them came back otherwise, not why.",
-            remedy="Own code: declare ties in _tied_weights_keys, write config fields in __init__. "
+            remedy="Own code: declare ties in _tied_weights_keys, as a dict (SB401), and write config "
+            "fields in __init__. "
             "Stock models: keep the original files and copy config.json beside the weights by hand, "
             "or save with a release in which the round trip holds.",
             releases="depends on the model",

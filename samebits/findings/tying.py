@@ -15,17 +15,31 @@ if TYPE_CHECKING:
     from samebits.findings.case import Case
 
 
+_NO_KEYS = "'list' object has no attribute 'keys'"
+
+
 def _list(case: Case) -> Iterator[Seen]:
-    if not case.raised("AttributeError", r"'list' object has no attribute 'keys'"):
+    raised = case.raised("AttributeError", _NO_KEYS) is not None
+    told = case.told() if raised else _told_by_saving(case)
+    if not told:
         return
     for fact in case.classes:
         if fact.attributes.get("_tied_weights_keys") == "list":
             what = f"class {fact.name} declares _tied_weights_keys as a list"
-            yield Seen(f"{fact.file}:{fact.line}", (what, *case.told()))
+            yield Seen(f"{fact.file}:{fact.line}", (what, *told))
             return
     frame = case.frame(own=False)
-    if frame is not None and "tied" in f"{frame.function} {frame.code}":
-        yield Seen(case.raised_at(), case.told())
+    if raised and frame is not None and "tied" in f"{frame.function} {frame.code}":
+        yield Seen(case.raised_at(), told)
+
+
+def _told_by_saving(case: Case) -> tuple[str, ...]:
+    """Return how a save fails of a model that loads: its config ties nothing, so nobody looked."""
+    integrity = case.capture.signals.integrity
+    trip = integrity.round_trip if integrity is not None else None
+    if trip is None or trip.outcome != "save failed" or _NO_KEYS not in trip.reason:
+        return ()
+    return (f"save_pretrained: {trip.reason}",)
 
 
 def _no_post_init(case: Case) -> Iterator[Seen]:
@@ -70,9 +84,11 @@ RULES = (
             code="SB401",
             name="_tied_weights_keys is a list",
             kind="crash",
-            looks_for="AttributeError: 'list' object has no attribute 'keys', with a class of the "
-            "model that declares a list, or raised where weights are tied",
-            cause="5.0 reads _tied_weights_keys as a dict from the tied name to its source.",
+            looks_for="AttributeError: 'list' object has no attribute 'keys', of the cell or of a save "
+            "in the same stack, with a class of the model that declares a list, or raised where "
+            "weights are tied",
+            cause="5.0 reads _tied_weights_keys as a dict from the tied name to its source: when it "
+            "loads, if the config asks for ties, and whenever it saves.",
             remedy="Declare the dict. 4.x reads only its keys, so one form serves both.",
             example='_tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}',
             releases="5.0.0 and later",
@@ -118,9 +134,13 @@ RULES = (
             kind="silent",
             looks_for="two names that share memory in the reference and do not here",
             cause="4.x ties input and output embeddings of any model whose config does not say "
-            "otherwise; 5.x ties what _tied_weights_keys names.",
-            remedy="Declare _tied_weights_keys, and tie_word_embeddings in the config.",
-            example='_tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}',
+            "otherwise, and leaves tie_word_embeddings out of the config.json that it saves, as true "
+            "is its default; 5.x ties what _tied_weights_keys names, and only where the config says "
+            "tie_word_embeddings.",
+            remedy="Do both: declare _tied_weights_keys as a dict, which 4.x reads as well, and write "
+            "tie_word_embeddings into config.json.",
+            example='_tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}\n'
+            '{"tie_word_embeddings": true}  # config.json',
             releases="5.0.0 and later",
             references=("transformers/modeling_utils.py, tie_weights",),
         ),

@@ -65,7 +65,7 @@ FIGURES = (
 
 def how_to_read() -> Markdown:
     """Return what the words mean and what each figure is relative to."""
-    verdicts = [[code(word), meaning] for word, meaning in VERDICTS.items()]
+    verdicts = [[code(word), Markdown(meaning)] for word, meaning in VERDICTS.items()]
     return page(
         [
             heading(2, "How to read this report"),
