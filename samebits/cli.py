@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import os
 import shlex
 import signal
@@ -54,15 +55,18 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
     spoken = Spoken(environ)
     options = _parsed(arguments, spoken)
     order, ledger = _order(options), Ledger()
+    reports = _reports(options)
+    if reports is not None:
+        _check_writable(reports)
     progress = partial(choose, spoken=spoken)
     report, beside = _run_to_the_end(run_matrix(order, environ, progress, ledger))
     redaction = Redaction(environ)
     report = redaction.record(report)
     beside = {path: redaction.file(path, content) for path, content in beside.items()}
-    if options.command == "probe":
+    if reports is None:
         failed = [stack.failure for stack in report.stacks if stack.failure]
         return (1, failed) if failed else (0, [])
-    written = write(report, options.reports or order.matrix.parent / _LATEST, beside)
+    written = write(report, reports, beside)
     said = Answer(report.exit_code, list(map(spoken.text, summary(report, written.markdown))))
     if not order.fresh and not order.upgrade:
         given = [name for name, value in vars(options).items() if value]
@@ -70,6 +74,23 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         remember(arguments, environ, given, matrix, ledger, written.digests, report.started, said)
     prune(order.matrix.resolve().parent / WORK, ledger.files.keys(), time.time())
     return said.code, said.lines
+
+
+def _reports(options: argparse.Namespace) -> Path | None:
+    """Return the folder of the report; None if there will be none."""
+    if options.command == "probe":
+        return None
+    beside: Path = options.matrix.parent / _LATEST
+    return options.reports or beside
+
+
+def _check_writable(folder: Path) -> None:
+    """See that a report can be written before a run takes its minutes. Raises OSError if not."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
 
 
 def _run_to_the_end(run: Coroutine[Any, Any, T]) -> T:

@@ -30,6 +30,7 @@ from samebits.grafting.runner import Grafter
 from samebits.ladders import Climber
 from samebits.ledger import Ledger
 from samebits.probing import PROBES, StackProcess, start_process, tail
+from samebits.reports.figures import plural
 from samebits.stacks import Stack, StackBuilder, probes_digest
 from samebits.tracing import runner as tracing
 from samebits.tracing.runner import Tracer
@@ -87,6 +88,10 @@ class Observed(Mapping["CellId", Runs]):
 
     def __len__(self) -> int:
         return len(self._found)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{plural(number, what)} {'is' if number == 1 else 'are'}"
 
 
 class BuildFailed(Exception):  # noqa: N818  the cells of the model say it, the run goes on
@@ -194,7 +199,9 @@ class Laboratory:
     async def look_again(self, wanted: Mapping[CellId, Iterable[str]]) -> None:
         """Run cells once more for the values of tensors that turned out to differ."""
         if wanted:
-            self._progress.note(f"second look at {len(wanted)} cells for values that differ")
+            self._progress.note(
+                f"second look at {plural(len(wanted), 'cell')} for values that differ"
+            )
         async with asyncio.TaskGroup() as group:
             for cell, hashes in wanted.items():
                 group.create_task(self._captures(cell, tuple(hashes)))
@@ -222,7 +229,7 @@ class Laboratory:
     async def causes(self, asked: Mapping[CellId, Asked]) -> dict[CellId, Cause | str]:
         """Return where cells part from their references, or why tracing both does not say it."""
         if asked:
-            self._progress.note(f"where it starts: {len(asked):,} pairs are traced")
+            self._progress.note(f"where it starts: {_counted(len(asked), 'pair')} traced")
         async with asyncio.TaskGroup() as group:
             tasks = {c: group.create_task(self._cause(c, ask)) for c, ask in asked.items()}
         return {cell: task.result() for cell, task in tasks.items()}
@@ -233,9 +240,8 @@ class Laboratory:
     async def grafts(self, asked: Mapping[CellId, ToGraft]) -> dict[CellId, Graft | str]:
         """Return which pieces of their references give cells the same bytes, or why none was tried."""
         if asked:
-            self._progress.note(
-                f"grafts: pieces of the reference are put into {len(asked):,} cells"
-            )
+            cells = plural(len(asked), "cell")
+            self._progress.note(f"grafts: pieces of the reference are put into {cells}")
         async with asyncio.TaskGroup() as group:
             tasks = {c: group.create_task(self._graft(c, ask)) for c, ask in asked.items()}
         return {cell: task.result() for cell, task in tasks.items()}
@@ -261,7 +267,8 @@ class Laboratory:
         """Return the files of a capsule for each of these cells, or why there is none."""
         if not results:
             return {}
-        self._progress.note(f"capsules: {len(results):,} differences are made to run alone")
+        said = _counted(len(results), "difference")
+        self._progress.note(f"capsules: {said} made to run alone")
         work = self._root / "capsules" / str(os.getpid())
         facts = self.machine or {}
         place = Place(self._environ)

@@ -725,6 +725,18 @@ def test_a_failure_that_went_away_is_fixed(memory):
 # exit code
 
 
+def test_what_is_said_of_nothing_compared_is_true_where_both_stacks_ran(memory):
+    reference = runs(memory, "4.48")
+    one, other = moved(memory)
+    unstable = runs(memory, forward=one, second={"forward": other})
+    alone = [result(cell_id("4.48"), reference, reference, memory)]
+    alone.append(result(cell_id("5.0"), unstable, reference, memory))
+    assert alone[1].verdict == Verdict.UNSTABLE
+    _, reasons = exit_code(alone, [], [])
+    assert reasons[-1].startswith("nothing was compared")
+    assert "ran on both" not in reasons[-1]
+
+
 def test_nothing_compared_is_never_a_pass(memory):
     reference = runs(memory, "4.48")
     alone = [result(cell_id("4.48"), reference, reference, memory)]

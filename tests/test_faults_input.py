@@ -299,12 +299,19 @@ def test_a_full_disk_leaves_the_report_of_before(folder, monkeypatch, capsys):
     assert not [path for path in folder.rglob(".*") if path.is_file()]
 
 
-def test_a_folder_that_cannot_be_written_is_named(folder, capsys):
-    (folder / "reports").write_text("a file")
-    assert cli.main(["matrix"], {}) == 1
-    err = capsys.readouterr().err
-    assert "reports" in err
-    assert "Traceback" not in err
+def test_a_folder_that_cannot_be_written_is_named_before_anything_runs(folder, monkeypatch, capsys):
+    with monkeypatch.context() as patched:
+        patched.setattr(cli, "run_matrix", Runs(AssertionError("it ran")))
+        (folder / "reports").write_text("a file")
+        assert cli.main(["matrix"], {}) == 1
+        assert capsys.readouterr().err.startswith(f"Not a directory: {folder / 'reports'}\n")
+        (folder / "reports").unlink()
+        (folder / "reports").mkdir()
+        patched.setattr(os, "access", lambda path, mode: path != folder / "reports")
+        assert cli.main(["matrix"], {}) == 1
+        assert capsys.readouterr().err.startswith(f"Permission denied: {folder / 'reports'}\n")
+    cli.main(["matrix"], {})
+    assert (folder / "reports" / "latest" / "report.md").is_file()
 
 
 def groups(error):

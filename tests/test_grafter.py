@@ -158,6 +158,24 @@ def test_a_cell_that_contradicts_itself_is_asked_prompt_by_prompt():
     assert (ask.prompt, ask.what) == ("short", "forward")
 
 
+def test_a_cell_that_contradicts_itself_is_asked_for_the_stored_tensors_that_differ():
+    """A head that 4.x ties and 5.x draws: no signal of an unstable cell is compared for a verdict."""
+    memory = Memory()
+    embed = values(8, 4)
+    tied = {"embed": weight(memory, embed, "embed", aliases=("head",))}
+    there = sound(memory, weights=weights_signal(tied))
+    here = []
+    for run, seed in (("a", 5), ("b", 6)):
+        drawn = weight(memory, values(8, 4, seed=seed), origin="reinitialised")
+        tensors = {"embed": weight(memory, embed, "embed"), "head": drawn}
+        here.append(sound(memory, "5.x", run=run, weights=weights_signal(tensors)))
+    result = diagnose.result(here[0].cell, tuple(here), (there, there), memory)
+    assert result.judged is Verdict.UNSTABLE
+    (ask,) = asks(result, there, here[0], memory)
+    assert ask.weights == (("embed", "head"),)
+    assert result.signals == ()
+
+
 def asked(memory, chosen=None, answer="because", known=None, **options):
     there, here, result = pair(memory, **options)
     seen = {}

@@ -371,7 +371,7 @@ def test_a_second_look_runs_the_cells_that_differ_anew_for_their_values(tmp_path
     assert len(bench.jobs_of("build")) == 1
     assert len(runs) == 3
     assert len(bench.told.of("done")) == 3  # no cell is counted twice
-    assert bench.told.of("note") == ["note second look at 1 cells for values that differ"]
+    assert bench.told.of("note") == ["note second look at 1 cell for values that differ"]
 
 
 def test_nothing_wanted_no_second_look(tmp_path):

@@ -72,7 +72,10 @@ def _known_nowhere(results: Sequence[CellResult], trusted: Mapping[str, bool]) -
 
 def _nothing_compared(results: Iterable[CellResult]) -> Iterator[str]:
     if not any(_was_compared(result) for result in results):
-        yield "nothing was compared: no cell ran on both the reference and another stack"
+        yield (
+            "nothing was compared: that takes two stacks of a row in which the model runs and "
+            "agrees with itself"
+        )
 
 
 def _was_compared(result: CellResult) -> bool:

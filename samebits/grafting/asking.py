@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from samebits.comparing.buffers import role
+from samebits.comparing.buffers import inv_freq, role
 from samebits.comparing.facts import ABSENT
 from samebits.comparing.forwards import layer_pairs, may_hide_padding, real_rows, same_inputs
 from samebits.comparing.outcome import differs
 from samebits.comparing.pair import Pair
+from samebits.comparing.weights import weights as stored_weights
 from samebits.diagnosing.amounts import some
 from samebits.record import Record
 from samebits.tensor import tensor_hash
@@ -67,13 +68,14 @@ def asks(
     result: CellResult, reference: Capture, candidate: Capture, values: TensorSource
 ) -> list[Ask]:
     """Return what to ask of a cell that differs, the plainest prompt first; [] if it does not."""
-    weights, lost = _weights(result, reference, candidate)
+    held = _with_what_it_holds(result, Pair(reference, candidate, values))
+    weights, lost = _weights(held, reference, candidate)
     config, odd = _config(result)
     common = Ask(
         prompt="",
         what="forward",
         weights=tuple(weights),
-        buffers=tuple(_buffers(result, reference, candidate)),
+        buffers=tuple(_buffers(held, reference, candidate)),
         config=config,
         untried=(*lost, *odd),
     )
@@ -194,6 +196,16 @@ def _step(
 
 
 # --- what differs ------------------------------------------------------------------------------
+
+
+def _with_what_it_holds(result: CellResult, pair: Pair) -> CellResult:
+    """Return a result that says which stored tensors differ: one of an unstable cell says nothing.
+
+    What chance drew into it differs from load to load, and what it lacks can be given to it.
+    """
+    if result.judged is not Verdict.UNSTABLE:
+        return result
+    return result.model_copy(update={"signals": (stored_weights(pair), inv_freq(pair))})
 
 
 def _items(result: CellResult, signal: str) -> Iterator[str]:

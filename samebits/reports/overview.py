@@ -86,7 +86,7 @@ def headline(report: Report) -> str:
     cells = [cell for row in report.rows for cell in row.cells]
     compared = [cell for cell in cells if cell.verdict != Verdict.REFERENCE]
     same = sum(map(holds, compared))
-    hold = f"{count(same)} of {plural(len(compared), 'cell')} {'holds' if same == 1 else 'hold'}"
+    hold = f"{count(same)} of {plural(len(compared), 'cell')} {'holds' if 1 in (same, len(compared)) else 'hold'}"
     counts = Counter(cell.verdict for cell in compared)
     parts = [f"{_extent(report)}: {hold} the same bits as the reference"]
     return "; ".join([*parts, *_counted(counts, report.matrix)]) + "."
