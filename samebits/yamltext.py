@@ -131,7 +131,7 @@ def _unreadable(place: Place, text: str) -> Yaml:
 
 def _looked_in(path: Path) -> str:
     """Return where a relative path was looked for: nox runs in the noxfile's folder."""
-    return "" if path.is_absolute() else f" in {Path.cwd()}"
+    return "" if path.is_absolute() else f" (seen from {Path.cwd()})"
 
 
 def _similar(path: Path) -> str:

@@ -914,6 +914,16 @@ def test_what_a_release_chooses_otherwise_is_named_beside_the_reference(code, pa
     assert codes_of(new, reference=sound(Memory())) == codes_of(new, reference=used("4.48")) == []
 
 
+def test_a_save_that_was_refused_says_nothing_of_the_dtype_s_key():
+    refused = {"refused": "AttributeError: no", "max_shard_size": "5GB"}
+    wrote = {"dtype_keys": ["torch_dtype"], "files": ["x.bin"], "max_shard_size": "5GB"}
+    assert codes_of(used(saved=refused), reference=used("4.48", saved=wrote)) == []
+    assert codes_of(used(saved=wrote), reference=used("4.48", saved=refused)) == []
+    other = refused | {"max_shard_size": "50GB"}
+    (finding,) = findings(Case(used(saved=other), reference=used("4.48", saved=wrote)))
+    assert finding.evidence == ("4.48: max_shard_size is 5GB", "5.x: max_shard_size is 50GB")
+
+
 def test_a_class_that_cannot_checkpoint_has_no_other_default():
     old = used("4.48", checkpointing={"use_reentrant": True})
     assert codes_of(used(checkpointing={"refused": "ValueError: no"}), reference=old) == []

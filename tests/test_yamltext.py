@@ -161,7 +161,7 @@ def test_read_of_what_is_no_file(tmp_path):
 def test_a_relative_path_says_where_it_was_looked_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     said = yamltext.read(Path("mine") / "matrix.yaml").problems[0].text
-    assert said == f"there is no such file in {tmp_path}"
+    assert said == f"there is no such file (seen from {tmp_path})"
     assert yamltext.read(tmp_path / "none").problems[0].text == "there is no such file"
 
 

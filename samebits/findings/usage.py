@@ -132,20 +132,25 @@ def _never_pickled(case: Case) -> Iterator[Seen]:
 
 
 def _saved_otherwise(case: Case) -> Iterator[Seen]:
+    """Speak of what a save writes; one that was refused says nothing of the keys."""
+    theirs = case.reference.signals.usage if case.reference is not None else None
+    sides = (case.usage.saved, theirs.saved if theirs is not None else None)
+    wrote = all(saved is not None and not saved.refused for saved in sides)
     yield from _compared(
         case,
         "save_pretrained",
-        lambda usage: usage.saved and (usage.saved.dtype_keys, usage.saved.max_shard_size),
-        _saving,
+        lambda usage: (
+            usage.saved and (wrote and usage.saved.dtype_keys, usage.saved.max_shard_size)
+        ),
+        lambda usage: _saving(usage, wrote=wrote),
     )
 
 
-def _saving(usage: UsageSignal) -> str:
+def _saving(usage: UsageSignal, *, wrote: bool) -> str:
     assert usage.saved is not None
+    shards = f"max_shard_size is {usage.saved.max_shard_size}"
     names = " and ".join(usage.saved.dtype_keys) or "no key"
-    return (
-        f"config.json says the dtype under {names}; max_shard_size is {usage.saved.max_shard_size}"
-    )
+    return f"config.json says the dtype under {names}; {shards}" if wrote else shards
 
 
 def _reentrant(case: Case) -> Iterator[Seen]:
