@@ -59,6 +59,16 @@ class Failure(Record):
     """Names that the exception speaks of, looked up in the stack it was raised in."""
 
     @property
+    def in_short(self) -> str:
+        """The first line of the message, and what follows a line that only announces it."""
+        said: list[str] = []
+        for line in self.message.strip().splitlines():
+            said.append(line.strip())
+            if not line.rstrip().endswith(":"):
+                break
+        return " ".join(said)
+
+    @property
     def may_be_the_machine(self) -> bool:
         """True if running the same again may end otherwise: no result, memory, files."""
         if self.phase in {"process", "probe"} or "allocate" in self.message:

@@ -176,7 +176,4 @@ def _plain(cell: CellId, verdict: Verdict, headline: str) -> CellResult:
 def _failed(failure: Failure | None) -> str:
     if failure is None:
         return "it failed and did not say how"
-    lines = failure.message.strip().splitlines()
-    return f"failed in phase {failure.phase}: {failure.type}: {lines[0] if lines else ''}".rstrip(
-        ": "
-    )
+    return f"failed in phase {failure.phase}: {failure.type}: {failure.in_short}".rstrip(": ")

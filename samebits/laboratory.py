@@ -532,9 +532,9 @@ def _remove_old(folder: Path, pattern: str) -> None:
 
 
 def outcome(runs: Sequence[Capture]) -> tuple[str, str]:
-    """Return how a cell ended, and the first line of why it failed."""
+    """Return how a cell ended, and why it failed in one line."""
     failure = runs[0].failure
-    return runs[0].status, failure.message.partition("\n")[0] if failure else ""
+    return runs[0].status, failure.in_short if failure else ""
 
 
 def _no_builder(model: ModelSpec, stacks: Sequence[Stack]) -> str:

@@ -24,7 +24,7 @@ from builders import (
     weights_signal,
 )
 
-from samebits.capture import FormulaFacts
+from samebits.capture import Failure, FormulaFacts
 from samebits.diagnose import apply_expected, choose_reference, exit_code, result
 from samebits.document import ExpectedReport, StackReport
 from samebits.ladder import Ladder
@@ -722,6 +722,18 @@ def test_a_failure_that_went_away_is_fixed(memory):
     assert results[1].verdict == Verdict.FIXED
 
 
+def test_a_message_in_short_goes_on_where_its_first_line_announces_the_next():
+    def short(message):
+        return Failure(phase="config", type="E", message=message, traceback="").in_short
+
+    assert short("error for 'sizes':\n    ValueError: 47 is odd.\nand more") == (
+        "error for 'sizes': ValueError: 47 is odd."
+    )
+    assert short("one\ntwo:\nthree") == "one"
+    assert short("it ends so:\n") == "it ends so:"
+    assert short("") == ""
+
+
 # exit code
 
 
@@ -758,7 +770,7 @@ def test_a_model_that_a_user_brings_and_no_stack_knows_fails_the_run(memory):
     for trusted, hint in ((False, True), (True, False)):
         code, (reason,) = exit_code([*old, *others], [], [], {"llama": trusted, "qwen": trusted})
         assert code == 1
-        assert reason.startswith("no stack knows llama: ")
+        assert reason.startswith("llama is absent from every stack: ")
         assert reason.endswith("trust_remote_code: true") == hint
     assert exit_code([*old, *others], [], [])[0] == 0
     assert exit_code(world.results, [], [], {"llama": False, "qwen": False})[0] == 0

@@ -91,6 +91,14 @@ def test_the_deepest_frames_of_model_and_library_are_named():
     assert "own code" not in looked_up(failure(own=False))
 
 
+def test_a_name_that_python_s_own_types_lack_is_nowhere_else():
+    elsewhere = ("transformers.processing_utils._LazyAutoProcessorMapping.keys",)
+    found = [
+        Symbol(name="keys", owner=o, found=False, elsewhere=elsewhere) for o in ("list", "NoneType")
+    ]
+    assert "Looked up" not in looked_up(failure(*found))
+
+
 def test_a_symbol_says_where_it_is_now_or_that_it_is_gone():
     owner = "transformers.utils"
     moved = Symbol(name="A", owner=owner, found=False, elsewhere=("transformers.cache_utils",))

@@ -67,7 +67,7 @@ def _known_nowhere(results: Sequence[CellResult], trusted: Mapping[str, bool]) -
         if cells and all(result.verdict == Verdict.ABSENT for result in cells):
             why = cells[0].absent or cells[0].headline
             hint = "" if may_run else "; code of its own runs only with trust_remote_code: true"
-            yield f"no stack knows {model}: {why}{hint}"
+            yield f"{model} is absent from every stack: {why}{hint}"
 
 
 def _nothing_compared(results: Iterable[CellResult]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import TYPE_CHECKING
 
 from samebits.reports.blocks import bullets, codes, page, titled
@@ -14,10 +15,14 @@ if TYPE_CHECKING:
     from samebits.sourcecode import Symbol
 
 
+_PYTHON_S_OWN = {*dir(builtins), "NoneType"}
+"""Owners of which no release takes a name: that a list has no ``keys`` tells of no other place."""
+
+
 def looked_up(failure: Failure) -> Markdown:
     """Return the deepest frames of model and transformers, and the names that were asked for."""
     places = list(_places(failure))
-    symbols = [_symbol(symbol) for symbol in failure.symbols]
+    symbols = [_symbol(symbol) for symbol in failure.symbols if symbol.owner not in _PYTHON_S_OWN]
     return page(
         [
             bullets(places) if places else EMPTY,
