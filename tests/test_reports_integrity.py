@@ -75,6 +75,8 @@ def test_all_clean_is_one_sentence_with_counts_and_no_page():
     assert "Of 3 loads of 2 models with 4 tensors, all of them are clean: every tensor" in text
     assert lines(text) == []
     assert list(documents(*rows)) == ["report.md"]
+    alone = report(row("m", x5_0=signal()))
+    assert "Of 1 load of 1 model with 1 tensor, all of it is clean: every tensor" in alone
 
 
 def test_what_is_not_clean_has_a_line_where_it_is():

@@ -114,7 +114,9 @@ def _headline(rows: Iterable[Row], signals: list[LoadReport]) -> Markdown:
     models = len({row.model for row in rows if row.integrity})
     tensors = sum(sum(signal.counts.values()) for signal in signals)
     extent = f"{plural(len(signals), 'load')} of {plural(models, 'model')}"
-    share = "all of them" if clean == len(signals) else part(clean, len(signals))
+    share = part(clean, len(signals))
+    if clean == len(signals):
+        share = "all of them" if clean > 1 else "all of it"
     return fill(
         "Of {} with {}, {} {} clean: every tensor was written and comes from the checkpoint, a "
         "tie or the config; a second load, under another seed and over poisoned memory, gives "
