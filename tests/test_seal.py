@@ -121,7 +121,7 @@ def test_a_gigabyte_takes_about_a_second():
             took.append(time.process_time() - started)
         return min(took)
 
-    assert fastest(lambda: seal.opened(content)) < 2 * fastest(
+    assert fastest(lambda: seal.opened(content)) < 4 * fastest(
         lambda: hashlib.sha256(content).digest()
     )
 
