@@ -79,6 +79,8 @@ class PlantedForCausalLM(PreTrainedModel):
         hidden = self.embed(input_ids)
         for layer in self.layers:
             hidden = layer(hidden)
+        if NEW and defect == "clock":
+            hidden = hidden + (time.time_ns() % 1_000_003) * 1e-6
         if NEW and defect == "pad rows" and attention_mask is not None:
             hidden = hidden + (1 - attention_mask)[..., None] * 7.0
         return CausalLMOutput(logits=self.head(hidden))
