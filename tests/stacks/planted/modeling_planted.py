@@ -21,7 +21,7 @@ def odd_tensors(other_row):
         "rows": (torch.eye(3) * (2 if other_row else 1)).to_sparse(),
         "packed": torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8),
         "scale": torch.ones(8).to(torch.float8_e4m3fn),
-        "half": torch.ones(3).to(torch.complex32),
+        "halves": torch.ones(3).to(torch.complex32),
         "flag": torch.tensor(True),
         "nothing": torch.empty(0),
     }
