@@ -27,6 +27,10 @@ class NoAnswer(Exception):  # noqa: N818  what could not be observed is a result
     """The child gave no answer; the message says why."""
 
 
+class Lost(NoAnswer):
+    """It took too long or died, which another time it may not."""
+
+
 def refusal(device: str) -> str:
     """Return why no child can be made here; '' if one can.
 
@@ -45,7 +49,8 @@ def apart(function: Callable[[], Any], limit: float) -> Any:
     """Return what ``function`` returns in a forked child, as JSON, within ``limit`` seconds.
 
     Raises:
-        NoAnswer: it raised, died, or took longer.
+        NoAnswer: it raised.
+        Lost: it died, or took longer.
 
     """
     reader, writer = os.pipe()
@@ -63,10 +68,12 @@ def apart(function: Callable[[], Any], limit: float) -> Any:
     status = os.waitpid(pid, 0)[1]
     if text is None:
         msg = f"it took more than {limit:g} s"
-        raise NoAnswer(msg)
+        raise Lost(msg)
+    if status and not text:
+        msg = f"it ended with status {status}"
+        raise Lost(msg)
     if status:
-        msg = text.decode("utf-8", "replace") or f"it ended with status {status}"
-        raise NoAnswer(msg)
+        raise NoAnswer(text.decode("utf-8", "replace"))
     return json.loads(text)
 
 

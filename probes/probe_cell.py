@@ -38,7 +38,7 @@ import probe_weights
 from probe_checkpoint import Checkpoint, NoCheckpoint
 from probe_failure import PhaseFailed, Unknown, describe, phase, without_folders
 from probe_state import hashes
-from probe_tensor import Keeper, dtype_name, tensor_hash
+from probe_tensor import Keeper, NotHashable, dtype_name, tensor_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,22 +187,29 @@ class Cell:
                 self.job["run"],
                 lambda: self.twin,
                 lambda: self.reloaded,
+                lambda name, reason: self._skip(f"tensor weights {name}", reason),
             )
 
     def _buffers(self) -> None:
         model = self.loaded.model
         persistent = set(model.state_dict(keep_vars=True))
         with phase("buffers"):
-            self.signals["buffers"] = {
-                name: {
-                    "ref": (ref := self.keeper.ref(buffer)),
+            found: dict[str, Any] = {}
+            for name, buffer in model.named_buffers():
+                if buffer.is_meta:
+                    continue
+                try:
+                    ref = self.keeper.ref(buffer)
+                except NotHashable as reason:
+                    self._skip(f"tensor buffers {name}", str(reason))
+                    continue
+                found[name] = {
+                    "ref": ref,
                     "persistent": name in persistent,
                     "fresh": probe_fresh.against(self.twin, name, ref["hash"]),
                     "unwritten": probe_heap.holds_pattern(buffer, self.job["run"]),
                 }
-                for name, buffer in model.named_buffers()
-                if not buffer.is_meta
-            }
+            self.signals["buffers"] = found
             self.signals["inv_freq"] = probe_rope.inv_freq(model, self.keeper, self.twin)
             if not self.signals["inv_freq"]:
                 self._skip("inv_freq", "no buffer of the model holds rotary frequencies")

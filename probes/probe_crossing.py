@@ -36,14 +36,15 @@ from probe_failure import PhaseFailed, Unknown, phase, without_folders
 from probe_tensor import NotHashable, tensor_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from probe_load import Loaded, Source
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
+# 3: tensors without plain bytes are named.
 
 _PROMPT_LIMIT = 64
 """Tokens of the one prompt; past the window of a tiny model, and quick on any."""
@@ -56,6 +57,8 @@ _RELEASE_FIELDS = {
     "auto_map",
 }
 """Config fields that say which release, folder or code it was, at any depth."""
+_WRITTEN_DOWN = {"architectures", "dtype"}
+"""Config fields that save_pretrained fills in from the model that it saves."""
 _NOT_THERE = object()
 
 
@@ -136,6 +139,8 @@ def _restore_code(where: str, folder: Path) -> list[str]:
             shutil.copyfile(file, folder / name)
             restored.append(name.as_posix())
     path = folder / "config.json"
+    if not path.is_file():
+        return restored  # the loaders say what becomes of that
     config = json.loads(path.read_text("utf-8"))
     auto_map = json.loads((original / "config.json").read_text("utf-8")).get("auto_map")
     if auto_map and config.get("auto_map") != auto_map:
@@ -175,7 +180,11 @@ class Observed(NamedTuple):
     """What a stack makes of one checkpoint."""
 
     hashes: dict[str, str]
+    bare: set[str]
+    """Tensors without plain bytes."""
     config: dict[str, Any]
+    nulls: set[str]
+    """Fields of the config that are there and have no value."""
     keys: set[str]
     """What loading said of keys: ``missing x``, ``unexpected x`` …"""
     logits: torch.Tensor | None
@@ -195,6 +204,8 @@ def load(job: dict[str, Any]) -> None:
     except (Unknown, PhaseFailed) as error:
         reason = f"this stack cannot load the original either: {_first_line(error)}"
         absent = {"loader": job["stack"], "outcome": "absent", "reason": reason}
+        if isinstance(error, PhaseFailed):
+            absent["failure"] = error.failure  # may be the machine's, and then is none of the stack
         found = [{"saver": saver} | absent for saver in job["savers"]]
         _write_result(result, job, found)
         return
@@ -221,10 +232,22 @@ class Original:
     def again(self) -> Observed:
         """The same under another seed and over other memory: what differs here is chance."""
         if self._again is None:
-            probe_heap.fill_unwritten("b", self.source.device)
-            self._again = observe(self.source, seed=20)
-            probe_heap.fill_unwritten("a", self.source.device)
+            self._again = otherwise(self.source)
         return self._again
+
+
+def otherwise(source: Source) -> Observed:
+    """Load under another seed and over other memory: chance that two loads share is no sameness.
+
+    Raises:
+        Unknown, PhaseFailed: as :func:`observe`.
+
+    """
+    probe_heap.fill_unwritten("b", source.device)
+    try:
+        return observe(source, seed=20)
+    finally:
+        probe_heap.fill_unwritten("a", source.device)
 
 
 def observe(source: Source, seed: int = 0) -> Observed:
@@ -242,31 +265,34 @@ def observe(source: Source, seed: int = 0) -> Observed:
         for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")
         for key in facts[kind]
     }
-    hashes = _hashes(loaded.model)
-    config = _fields(probe_load.plain_config(loaded.model.config))
+    hashes, bare = _hashes(loaded.model)
+    plain = probe_load.plain_config(loaded.model.config)
+    config, nulls = _fields(plain), set(_nulls(plain))
     logits, why, failure = None, "", None
     try:
         with phase("forward"), torch.no_grad():
             logits, why = _logits(loaded, source)
     except PhaseFailed as failed:
         failure = failed.failure
-    return Observed(hashes, config, keys, logits, why, failure)
+    return Observed(hashes, bare, config, nulls, keys, logits, why, failure)
 
 
-def _hashes(model: torch.nn.Module) -> dict[str, str]:
-    """Return the hash of every parameter and buffer, or why one has no bytes."""
+def _hashes(model: torch.nn.Module) -> tuple[dict[str, str], set[str]]:
+    """Return the hash of every parameter and buffer, and the names of those without bytes."""
     tensors = [
         *model.named_parameters(remove_duplicate=False),
         *model.named_buffers(remove_duplicate=False),
     ]
-    return {name: _hash(tensor) for name, tensor in tensors}
+    told = {name: _hash(tensor) for name, tensor in tensors}
+    hashes = {name: digest for name, digest in told.items() if digest is not None}
+    return hashes, told.keys() - hashes.keys()
 
 
-def _hash(tensor: torch.Tensor) -> str:
+def _hash(tensor: torch.Tensor) -> str | None:
     try:
         return tensor_hash(tensor)
-    except NotHashable as reason:
-        return str(reason)
+    except NotHashable:
+        return None
 
 
 def _logits(loaded: Loaded, source: Source) -> tuple[torch.Tensor | None, str]:
@@ -290,7 +316,7 @@ def _logits(loaded: Loaded, source: Source) -> tuple[torch.Tensor | None, str]:
 def crossing(original: Original, folder: str) -> dict[str, Any]:
     """Return what becomes of the model that lies in ``folder``, as a Crossing spells it."""
     try:
-        saved = observe(original.source._replace(where=folder, revision=None))
+        saved = otherwise(original.source._replace(where=folder, revision=None))
     except Unknown as reason:
         return {"outcome": "load failed", "reason": str(reason)}
     except PhaseFailed as failed:
@@ -298,8 +324,9 @@ def crossing(original: Original, folder: str) -> dict[str, Any]:
     first = original.first
     said: dict[str, Any] = {
         **_tensors(original, saved),
-        "config": _changes(first.config, saved.config),
-        "ignored": sorted(saved.config.keys() - first.config.keys()),
+        "bare": sorted(first.bare & saved.bare),
+        "config": [*_changes(first.config, saved), *_given(first, saved.config)],
+        "ignored": sorted(_unknown(saved.config, first)),
         "keys": sorted(saved.keys - first.keys),
         **_logits_said(original, saved),
     }
@@ -330,8 +357,10 @@ def _logits_said(original: Original, saved: Observed) -> dict[str, Any]:
     if first.failure is not None:
         reason = f"the forward of the original raises {first.failure['type']} here"
         return {"logits": "not compared", "reason": reason}
-    if first.logits is None or saved.logits is None:
-        return {"logits": "not compared", "reason": first.no_logits or saved.no_logits}
+    if first.logits is None:
+        return {"logits": "not compared", "reason": first.no_logits}
+    if saved.logits is None:
+        return {"logits": "differs", "reason": f"the original has logits: {saved.no_logits}"}
     if _same_bits(first.logits, saved.logits):
         return {"logits": "same bits", "logits_max_abs": 0.0}
     again = original.again.logits
@@ -374,17 +403,49 @@ def _fields(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _changes(original: Mapping[str, Any], saved: Mapping[str, Any]) -> list[str]:
-    """Return ``field: value from the original \u2192 value from the saved``.
+def _nulls(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names of fields without a value."""
+    for key, value in config.items():
+        name = f"{prefix}{'dtype' if key == 'torch_dtype' else key}"
+        if value is None or value == {}:
+            yield name
+        elif isinstance(value, dict):
+            yield from _nulls(value, f"{name}.")
 
-    A field that only the saved config has is none that this release's config class knows:
-    those it does not read, so they are told apart.
-    """
+
+def _changes(original: Mapping[str, Any], saved: Observed) -> list[str]:
+    """Return ``field: value from the original \u2192 value from the saved``."""
     return [
         change
         for name, value in original.items()
-        for change in _change(name, value, saved.get(name, _NOT_THERE))
+        for change in _change(
+            name, value, saved.config.get(name, None if name in saved.nulls else _NOT_THERE)
+        )
     ]
+
+
+def _given(original: Observed, saved: Mapping[str, Any]) -> list[str]:
+    """Return the changes of fields that have no value in the original and one in the saved."""
+    unknown = _unknown(saved, original)
+    given = (name for name in saved if name not in original.config and name not in unknown)
+    return [
+        f"{name}: null \u2192 {_shown(saved[name])}"
+        for name in given
+        if name.rpartition(".")[2] not in _WRITTEN_DOWN
+    ]
+
+
+def _unknown(saved: Mapping[str, Any], original: Observed) -> set[str]:
+    """Return the fields that this release's config has for the saved alone.
+
+    None that its class knows, so nothing reads them: what it knows it has for the original, too,
+    if only without a value.
+    """
+    return {
+        name
+        for name in saved.keys() - original.config.keys()
+        if not any(name == null or name.startswith(f"{null}.") for null in original.nulls)
+    }
 
 
 def _change(name: str, original: Any, saved: Any) -> list[str]:
@@ -394,7 +455,8 @@ def _change(name: str, original: Any, saved: Any) -> list[str]:
     if isinstance(original, list) and isinstance(saved, list) and len(original) == len(saved):
         pairs = enumerate(zip(original, saved, strict=True))
         return [c for i, (one, other) in pairs for c in _change(f"{name}[{i}]", one, other)]
-    if json.dumps(original) == json.dumps(saved):
+    # save_pretrained sorts by key, at any depth
+    if json.dumps(original, sort_keys=True) == json.dumps(saved, sort_keys=True):
         return []
     return [f"{name}: {_shown(original)} \u2192 {_shown(saved)}"]
 

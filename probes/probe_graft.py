@@ -26,7 +26,7 @@ import probe_forks as forks
 import probe_graft_state
 import probe_heap
 import probe_load
-from probe_apart import apart, refusal
+from probe_apart import Lost, apart, refusal
 from probe_failure import PhaseFailed, Unknown, describe, phase
 from probe_graft_bench import Bench, Output
 from probe_graft_places import Places
@@ -34,10 +34,11 @@ from probe_graft_search import Search, Spent, grouped
 from probe_graft_suspects import Suspect, Suspects
 from probe_tensor import stored, tensor_hash
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
+# 3: a set whose run was lost.
 
 Fact = dict[str, Any]
 
@@ -202,6 +203,7 @@ class Patient(Bench):
             told |= apart(lambda: self._operated(model, chosen), self._limit)
         except Exception as reason:  # noqa: BLE001  what does not run with the set put in is a result
             told |= {"same": 0, "of": len(self.asked["compared"]), "error": _first_line(reason)}
+            told |= {"lost": True} if isinstance(reason, Lost) else {}
         self.tried.append(told)
         return None if "error" in told else bool(told["same"] == told["of"] and told["of"])
 
@@ -227,11 +229,12 @@ class Patient(Bench):
         ]
         wrong = [(one, mine) for one, mine in pairs if mine is None or one["rows"] != mine.rows]
         numbers = [pair for pair in wrong if not self._is_layer(pair[0]["name"])]
+        are_compared = any(not self._is_layer(one["name"]) for one, _ in pairs)
         return {
             "same": len(pairs) - len(wrong),
             "of": len(pairs),
             "first": wrong[0][0]["name"] if wrong else "",
-            "max_abs": self._apart(numbers) if numbers or not wrong else 0.0,
+            "max_abs": self._apart(numbers) if are_compared else None,
         }
 
     def _read_numbers(self) -> dict[str, torch.Tensor]:
@@ -257,9 +260,10 @@ class Patient(Bench):
             ):
                 return None
             there = self._numbers[one["name"]].double()
-            found.append(float((there - mine.tensor.double()).abs().max()))
-        largest = max(found)
-        return largest if math.isfinite(largest) else None
+            apart = (there - mine.tensor.double()).abs()
+            found.append(float(apart.max()) if apart.numel() else 0.0)
+        # max() passes over NaN
+        return max(found) if all(map(math.isfinite, found)) else None
 
     def _model(self, chosen: list[Suspect]) -> Any:
         """Return the model, or one that was loaded as the suspects say."""

@@ -123,6 +123,8 @@ class Bench:
         expected = self.asked["expected"]
         if len(expected) != len(outputs):
             return f"{len(outputs)} outputs and {len(expected)} in the cell's own run"
+        if not any(expected):
+            return "the cell's own run kept nothing to compare it with"
         wrong = [
             o.name for o, known in zip(outputs, expected, strict=True) if known not in {"", o.whole}
         ]

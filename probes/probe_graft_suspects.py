@@ -7,6 +7,7 @@ that a place is passed in the forward.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import probe_graft_places as places
@@ -110,8 +111,13 @@ class Suspects:
 
     @property
     def found(self) -> list[Suspect]:
-        """The suspects, those at the root of a difference first."""
-        return sorted(self._all, key=lambda suspect: _ORDER.index(suspect.kind))
+        """The suspects, those at the root of a difference first, each under a name of its own.
+
+        A pattern may be that of buffers in some layers and of attributes in others.
+        """
+        ordered = sorted(self._all, key=lambda suspect: _ORDER.index(suspect.kind))
+        times = Counter(suspect.name for suspect in ordered)
+        return [s._replace(name=f"{s.kind} {s.name}") if times[s.name] > 1 else s for s in ordered]
 
     def skip(self, what: str, reason: str) -> None:
         """Note a suspect that is not tried."""

@@ -49,6 +49,8 @@ def fill_unwritten(run: str, device: str) -> str:
 
 def holds_pattern(tensor: torch.Tensor, run: str) -> bool:
     """Return True if every byte of ``tensor`` is the one that unwritten memory was filled with."""
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        return False
     if tensor.is_meta or tensor.numel() * tensor.element_size() < 2:
         return False
     return _shows(tensor, PATTERNS[run])
@@ -58,7 +60,7 @@ def elements(tensor: torch.Tensor) -> torch.Tensor:
     """Return the bytes of every element, uint8 [number of elements, bytes of one]."""
     flat = tensor.detach().contiguous().reshape(-1)
     if flat.is_complex():
-        flat = torch.view_as_real(flat)
+        flat = torch.view_as_real(flat.resolve_conj())
     return flat.view(torch.uint8).reshape(tensor.numel(), tensor.element_size())
 
 

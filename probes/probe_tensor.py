@@ -32,40 +32,88 @@ class NotHashable(Exception):  # noqa: N818  "this tensor has no bytes" is a res
     """The tensor holds no plain bytes here: it is on the meta device, sparse or packed."""
 
 
-def dtype_name(dtype: torch.dtype) -> str:
-    """Return torch's name of a dtype without the module, such as ``bfloat16``."""
+def dtype_name(dtype: torch.dtype | torch.layout) -> str:
+    """Return torch's name of a dtype or a layout without the module, such as ``bfloat16``."""
     return str(dtype).removeprefix("torch.")
+
+
+def refuse_bare(tensor: torch.Tensor) -> None:
+    """Refuse a tensor that holds no plain bytes.
+
+    Raises:
+        NotHashable: it is on the meta device, sparse or packed.
+
+    """
+    if not is_plain(tensor):
+        kind = "on the meta device" if tensor.is_meta else kind_name(tensor)
+        msg = f"{kind} and without plain bytes"
+        raise NotHashable(msg)
 
 
 def raw_bytes(tensor: torch.Tensor) -> memoryview:
     """Return the bytes of ``tensor`` in row-major order; a copy only if it is strided or away.
 
     Raises:
-        NotHashable: it has no plain bytes.
+        NotHashable: see :func:`refuse_bare`.
 
     """
-    if tensor.is_meta or tensor.layout != torch.strided or tensor.is_quantized:
-        msg = f"{'on the meta device' if tensor.is_meta else tensor.layout} and without bytes"
-        raise NotHashable(msg)
+    refuse_bare(tensor)
     flat = tensor.detach().to("cpu").contiguous().reshape(-1)
     if flat.is_complex():
-        flat = torch.view_as_real(flat).reshape(-1)
+        # a conjugate is a mark on the tensor until somebody asks for its numbers
+        flat = torch.view_as_real(flat.resolve_conj()).reshape(-1)
     # a 0-d tensor cannot be viewed as bytes; a flat one can
     return memoryview(flat.view(torch.uint8).numpy())
 
 
 def tensor_hash(tensor: torch.Tensor) -> str:
-    """Return the hex SHA-256 over dtype, shape and bytes.
+    """Return the hex SHA-256 over dtype, shape and bytes; of a sparse or packed one over its parts.
 
     Raises:
-        NotHashable: see :func:`raw_bytes`.
+        NotHashable: it holds no numbers that could be had.
 
     """
     dims = ",".join(str(n) for n in tensor.shape)
-    header = b"\0".join((HASH_HEADER, dtype_name(tensor.dtype).encode(), dims.encode(), b""))
+    header = b"\0".join((HASH_HEADER, kind_name(tensor).encode(), dims.encode(), b""))
     digest = hashlib.sha256(header)
-    digest.update(raw_bytes(tensor))
+    if parts := _parts(tensor):
+        for part in parts:
+            digest.update(bytes.fromhex(tensor_hash(part)))
+    else:
+        digest.update(raw_bytes(tensor))
     return digest.hexdigest()
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Return True if a tensor holds its numbers one behind the other."""
+    return not (tensor.is_meta or tensor.layout != torch.strided or tensor.is_quantized)
+
+
+def kind_name(tensor: torch.Tensor) -> str:
+    """Return a tensor's dtype, with its layout if that is a sparse one: ``sparse_coo float32``."""
+    name = dtype_name(tensor.dtype)
+    return name if tensor.layout == torch.strided else f"{dtype_name(tensor.layout)} {name}"
+
+
+def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return the plain tensors that a sparse or a packed one is made of; [] for any other."""
+    if tensor.is_meta:
+        return []
+    if tensor.is_quantized:
+        if "channel" in str(tensor.qscheme()):
+            scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
+        else:
+            scale, zero = tensor.q_scale(), tensor.q_zero_point()
+            scales, zeros = torch.tensor([scale], dtype=torch.float64), torch.tensor([zero])
+        return [tensor.detach().int_repr(), scales, zeros]
+    if tensor.layout == torch.sparse_coo:
+        whole = tensor.detach().coalesce()
+        return [whole.indices(), whole.values()]
+    if tensor.layout in {torch.sparse_csr, torch.sparse_bsr}:
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.detach().values()]
+    if tensor.layout in {torch.sparse_csc, torch.sparse_bsc}:
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.detach().values()]
+    return []
 
 
 def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
@@ -119,12 +167,12 @@ class Keeper:
         """Return the reference of ``tensor`` as a capture spells it, storing it if wanted."""
         digest = tensor_hash(tensor)
         nbytes = tensor.numel() * tensor.element_size()
-        stored = (keep and nbytes <= self.limit) or digest in self.wanted
+        stored = is_plain(tensor) and ((keep and nbytes <= self.limit) or digest in self.wanted)
         if stored:
             self._store(digest, tensor, nbytes)
         return {
             "hash": digest,
-            "dtype": dtype_name(tensor.dtype),
+            "dtype": kind_name(tensor),
             "shape": list(tensor.shape),
             "stored": stored,
         }

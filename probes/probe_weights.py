@@ -15,12 +15,10 @@ import torch
 
 from probe_fresh import against
 from probe_heap import holds_pattern
-from probe_tensor import Keeper, NotHashable, dtype_name, raw_bytes, same_bytes
+from probe_tensor import Keeper, NotHashable, dtype_name, is_plain, raw_bytes, same_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-
-    import torch
 
     from probe_checkpoint import Checkpoint
     from probe_fresh import Fresh
@@ -45,6 +43,8 @@ class Tracer:
 
     The checkpoint is cast to the dtype in memory before it is compared, so the index is made
     once per dtype. Memory stays bounded by the largest tensor; hashes are kept, bytes are not.
+    Floats are cast to integers, and numbers to truth values, under the tensor's own name alone:
+    any norm is a mask of True, and a small bias is zeros.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -55,6 +55,8 @@ class Tracer:
 
     def trace(self, name: str, tensor: torch.Tensor) -> Origin | None:
         """Return how ``tensor`` is made of the checkpoint, or None if it is not."""
+        if not tensor.numel():
+            return self._own(name, tensor)  # nothing is a part of everything
         origin = self._solid(name, tensor)
         if origin is None and tensor.ndim >= 1:
             origin = self._concatenated(name, tensor) or self._cut(tensor)
@@ -155,7 +157,9 @@ class Tracer:
                 yield candidate
 
     def _offset_of(self, tensor: torch.Tensor, candidate: str, dim: int) -> int | None:
-        source = self.checkpoint.tensor(candidate).to(tensor.dtype)
+        source = self._cast(candidate, tensor.dtype)
+        if source is None:
+            return None
         size = tensor.shape[dim]
         first, whole = _key(tensor.narrow(dim, 0, 1)), _key(tensor)
         for start in range(source.shape[dim] - size + 1):
@@ -204,11 +208,17 @@ class Tracer:
 
         return min(names, key=rank)
 
+    def _cast(self, name: str, dtype: torch.dtype) -> torch.Tensor | None:
+        """Return a tensor of the checkpoint in a dtype; None if another kind of number is left of it."""
+        source = self.checkpoint.tensor(name)
+        return source.to(dtype) if torch.can_cast(source.dtype, dtype) else None
+
     def _wholes(self, dtype: torch.dtype) -> dict[bytes, list[str]]:
         if dtype not in self._whole:
             index: dict[bytes, list[str]] = {}
             for name in self.checkpoint:
-                index.setdefault(_key(self.checkpoint.tensor(name).to(dtype)), []).append(name)
+                if (source := self._cast(name, dtype)) is not None:
+                    index.setdefault(_key(source), []).append(name)
             self._whole[dtype] = index
         return self._whole[dtype]
 
@@ -219,8 +229,8 @@ class Tracer:
                 shape = self.checkpoint.shape(name)
                 if len(shape) <= dim or 0 in shape:
                     continue
-                source = self.checkpoint.tensor(name).to(dtype)
-                index.setdefault(_slice_key(source, dim, 0), []).append(name)
+                if (source := self._cast(name, dtype)) is not None:
+                    index.setdefault(_slice_key(source, dim, 0), []).append(name)
             self._firsts[dtype, dim] = index
         return self._firsts[dtype, dim]
 
@@ -262,7 +272,7 @@ def _all_state(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]
 
 def _memory(tensor: torch.Tensor) -> tuple[Any, ...] | None:
     """Return what two names of the same memory share; None where there is no memory to share."""
-    if tensor.is_meta or tensor.numel() == 0:
+    if tensor.is_meta or tensor.layout != torch.strided or tensor.numel() == 0:
         return None
     return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
 
@@ -274,22 +284,24 @@ def weights(
     run: str,
     fresh: Callable[[], Fresh | None],
     reloaded: Callable[[], dict[str, str]],
+    skip: Callable[[str, str], None],
 ) -> dict[str, Any]:
     """Return the weights signal: every parameter and persistent buffer with its origin.
 
     ``fresh`` gives what a model made from the config holds, ``reloaded`` the hashes after
-    another load with another seed; both are called only if some tensor needs them.
+    another load with another seed; both are called only if some tensor needs them. ``skip`` takes
+    the name of a tensor without plain bytes, and why it has none.
     """
     tracer = Tracer(checkpoint) if checkpoint is not None else None
     state = named_state(model)
     tensors: dict[str, Any] = {}
     open_questions = []
     for name, (kind, tensor, aliases) in _own_names_first(state, checkpoint):
-        origin = tracer.trace(name, tensor) if tracer and not tensor.is_meta else None
         try:
+            origin = tracer.trace(name, tensor) if tracer and is_plain(tensor) else None
             ref = keeper.ref(tensor, keep=origin is None)
         except NotHashable as reason:
-            tensors[name] = {"kind": kind, "skip": str(reason)}
+            skip(name, str(reason))
             continue
         tensors[name] = {"ref": ref, "kind": kind, "aliases": aliases, **_as_fact(origin)}
         if origin is None:
@@ -297,7 +309,7 @@ def weights(
     _answer(open_questions, tensors, state, run, fresh, reloaded)
     unused = sorted(set(checkpoint or ()) - (tracer.used if tracer else set()))
     return {
-        "tensors": {name: tensors[name] for name in state if "ref" in tensors[name]},
+        "tensors": {name: tensors[name] for name in state if name in tensors},
         "checkpoint_tensors": len(checkpoint) if checkpoint is not None else 0,
         "unused": unused,
     }

@@ -20,6 +20,7 @@ from samebits.fingerprint import digest_of
 from samebits.jobs import common_job, follows_from
 from samebits.ledger import Ledger
 from samebits.probing import Ended, StackProcess, tail
+from samebits.unwritten import believed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -76,14 +77,14 @@ class CellRunner:
         """
         folder = self._folder(cell, model, checkpoint, stack)
         if not wanted and checkpoint.pinned and (kept := self._kept(folder)) is not None:
-            return kept
+            return believed(*kept)
         _remove_strays(folder)
         jobs = [self._job(cell, model, checkpoint, folder, run, list(wanted)) for run in RUNS]
         ended = await asyncio.gather(*(process.run(job, started) for job in jobs))
         first, second = (self._read(cell, job, end) for job, end in zip(jobs, ended, strict=True))
         for job in jobs:
             self._ledger.file(_publish(job))
-        return first, second
+        return believed(first, second)
 
     def paths(
         self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
@@ -100,7 +101,7 @@ class CellRunner:
 
         """
         first, second = map(self._whole, paths)
-        return first, second
+        return believed(first, second)
 
     def _whole(self, path: Path) -> Capture:
         try:

@@ -13,10 +13,11 @@ from pydantic import Field
 from samebits.capture import Failure
 from samebits.record import Record
 
-FORMAT_VERSION: Literal[2] = 2
+FORMAT_VERSION: Literal[3] = 3
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
+# 3: tensors without plain bytes are named.
 
 CrossingOutcome = Literal[
     "same bits",
@@ -45,6 +46,8 @@ class Crossing(Record):
     unsteady: tuple[str, ...] = ()
     """Tensors with other bytes that two loads of the original do not agree on either, so that
     nothing is said of them."""
+    bare: tuple[str, ...] = ()
+    """Tensors without plain bytes on both sides (sparse, quantized), which are not compared."""
     config: tuple[str, ...] = ()
     """``field: value from the original → value from the saved`` in the loader's own config."""
     ignored: tuple[str, ...] = ()
@@ -59,6 +62,7 @@ class Crossing(Record):
     """What of the model's own code ``save_pretrained`` left out, and was put back for the loaders:
     files, and ``auto_map`` of config.json."""
     failure: Failure | None = None
+    """Of the saved; absent: what the loader raised on the original."""
     reason: str = ""
 
     @property
@@ -85,7 +89,7 @@ class SavedModel(Record):
     """What a stack left of its ``save_pretrained``; lies in the folder as ``saved.json``."""
 
     format: Literal["samebits-saved"] = "samebits-saved"
-    format_version: Literal[2] = FORMAT_VERSION
+    format_version: Literal[3] = FORMAT_VERSION
     model: str
     variant: str
     stack: str
@@ -105,7 +109,7 @@ class CrossingsFile(Record):
     """What one stack makes of one model as each stack saved it."""
 
     format: Literal["samebits-crossings"] = "samebits-crossings"
-    format_version: Literal[2] = FORMAT_VERSION
+    format_version: Literal[3] = FORMAT_VERSION
     model: str
     variant: str
     stack: str

@@ -11,10 +11,11 @@ from samebits.record import Record
 from samebits.tensor import TensorRef
 from samebits.words import CellId
 
-FORMAT_VERSION: Literal[2] = 2
+FORMAT_VERSION: Literal[3] = 3
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
+# 3: a set whose run was lost.
 
 SuspectKind = Literal[
     "config",
@@ -54,7 +55,7 @@ class DonorFile(Record):
     """What the reference leaves for others to be given."""
 
     format: Literal["samebits-donor"] = "samebits-donor"
-    format_version: Literal[2] = FORMAT_VERSION
+    format_version: Literal[3] = FORMAT_VERSION
     cell: CellId
     prompt: str
     what: Literal["forward", "decode"]
@@ -102,6 +103,8 @@ class Try(Record):
     """Suspects of the set that were put in nowhere: the forward did not pass there."""
     error: str = ""
     """Why the set could not be run to its end."""
+    lost: bool = False
+    """True if it took too long or died: whether the set restores is not known."""
 
     @property
     def restores(self) -> bool:
@@ -113,7 +116,7 @@ class GraftFile(Record):
     """What a patient leaves: the sets that were tried."""
 
     format: Literal["samebits-graft"] = "samebits-graft"
-    format_version: Literal[2] = FORMAT_VERSION
+    format_version: Literal[3] = FORMAT_VERSION
     cell: CellId
     prompt: str
     what: Literal["forward", "decode"]

@@ -188,11 +188,14 @@ def _words(text: str) -> str:
 
 def _requirement(text: str) -> str:
     try:
-        name = Requirement(text).name.lower()
+        asked = Requirement(text)
     except InvalidRequirement:
         msg = f'{shown(text)} is no requirement: write one such as "accelerate>=1"'
         raise said(msg) from None
-    if name in ("transformers", "torch"):
+    if asked.url is not None:
+        msg = f"{shown(text)}: what lies at an address can change, and no lock says so: write a version"
+        raise said(msg)
+    if (name := asked.name.lower()) in ("transformers", "torch"):
         msg = f"{shown(text)}: the version of {name} has its own key, {name}:"
         raise said(msg)
     return text

@@ -144,6 +144,21 @@ def test_another_exception_than_the_captured_one_is_no_capsule(tmp_path):
         bench.make()
 
 
+@pytest.mark.parametrize(
+    ("message", "shows"),
+    [("'x'\nelsewhere", True), ("'y'", False), ("no file in …/checkpoint", True), ("", True)],
+)
+def test_an_exception_is_known_by_its_words_too(tmp_path, message, shows):
+    bench = Bench(tmp_path)
+    failure = bench.result.failure.model_copy(update={"message": message})
+    bench.result = bench.result.model_copy(update={"failure": failure})
+    if shows:
+        assert bench.make()
+        return
+    with pytest.raises(Unasked, match="outside of the run"):
+        bench.make()
+
+
 def test_a_reference_in_other_bits_than_the_captured_ones_is_no_capsule(tmp_path):
     bench = Bench(tmp_path)
     other = sound(bench.memory).signals.forward["short"]

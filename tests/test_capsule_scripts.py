@@ -1,6 +1,7 @@
 """The scripts of a capsule: whole, pinned, and with nothing in them that was not meant to run."""
 
 import ast
+import contextlib
 import hashlib
 import re
 import tomllib
@@ -97,6 +98,36 @@ def test_the_header_pins_every_package_to_a_release():
         "filelock==3.1",
         "numpy==2.4.6",
     ]
+
+
+@pytest.mark.parametrize(
+    ("seen", "ends"),
+    [
+        ("a a b", "as expected"),
+        ("a b c", "unexpected: other bits though unwritten memory holds the same"),
+        ("a a a", "unexpected: the same bits both times"),
+    ],
+)
+def test_other_bits_over_the_same_memory_are_no_matter_of_memory(seen, ends):
+    tree = ast.parse(script(subject(), OLD, told("other bits")))
+    (main,) = (node for node in tree.body if isinstance(node, ast.If))
+    body = ast.Module(
+        [n for n in main.body if "print" not in ast.unparse(n) or "as exp" in ast.unparse(n)], []
+    )
+    answers, said = iter(seen.split()), []
+
+    class Sys:
+        argv = ("script",)
+
+        @staticmethod
+        def exit(text):
+            said.append(text)
+            raise SystemExit
+
+    scope = {"sys": Sys, "filled": lambda byte: next(answers), "print": said.append}
+    with contextlib.suppress(SystemExit):
+        exec(compile(body, "main", "exec"), scope)  # noqa: S102
+    assert said == [ends]
 
 
 def test_an_exact_python_stays_exact():

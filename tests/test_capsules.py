@@ -262,9 +262,13 @@ def test_what_holds():
     assert trials.holds("fails", answers(one, broken))
     assert not trials.holds("fails", answers(broken, broken))
     assert not trials.holds("fails", answers(one, trial(memory, message="killed")))
-    assert trials.holds("unstable", Answers((one, one), (one, other)))
-    assert not trials.holds("unstable", Answers((one, other), (one, other)))
-    assert not trials.holds("unstable", Answers((one, one), (other, other)))
+    assert trials.holds("unstable", Answers((one, one, one), (one, one, other)))
+    assert not trials.holds("unstable", Answers((one, one, other), (one, one, other)))
+    assert not trials.holds("unstable", Answers((one, one, one), (other, other, other)))
+    # a clock, or a number drawn by the system: memory held the same both times
+    third = trial(memory, values(1, 3, 8, seed=3))
+    assert not trials.holds("unstable", Answers((one, one, one), (one, other, third)))
+    assert not trials.holds("unstable", Answers((one, one, one), (one, other, one)))
 
 
 def test_a_smaller_model_that_misses_a_tensor_does_not_count():

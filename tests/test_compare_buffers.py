@@ -178,3 +178,22 @@ def test_frequencies_that_one_side_lacks_need_a_reason(memory):
     assert not judged(memory, "inv_freq", have, {}).excused
     assert judged(memory, "inv_freq", have, {}, skips={"inv_freq": "computed on the fly"}).excused
     assert judged(memory, "inv_freq", {}, {}).excused
+
+
+def test_a_tensor_without_bytes_is_not_called_the_same(memory):
+    for held in (buffers(memory, mask=H1), {}):
+        side = sound(memory, buffers=held, skips={"tensor buffers rows": "jagged, without bytes"})
+        found = next(s for s in compare(side, side, memory) if s.signal == "buffers")
+        assert (found.outcome, found.excused) == ("not compared", False)
+        assert found.note == "rows: jagged, without bytes"
+        empty = sound(memory, buffers=held, skips={"tensor buffers rows": "on the meta device"})
+        found = next(s for s in compare(empty, empty, memory) if s.signal == "buffers")
+        assert found.outcome == ("identical" if held else "not compared")
+        assert found.excused == (not held)
+        assert "neither side has" not in found.note
+
+
+def test_a_weight_without_bytes_is_not_called_the_same(memory):
+    sides = sound(memory, skips={"tensor weights packed": "without bytes"}), sound(memory)
+    found = next(s for s in compare(*sides, memory) if s.signal == "weights")
+    assert (found.outcome, found.excused) == ("not compared", False)

@@ -209,6 +209,7 @@ MISTAKES = {
     "stack id twice": (ONE_MODEL + "stacks: ['5.2', '5.2']\n", '2:17: "5.2" is the name of two stacks: give one of them an id, as in {id: old, transformers: ...}'),
     "bad stack id": (ONE_MODEL + "stacks: [{id: a b, transformers: '5.2'}]\n", '2:15: id: "a b" is no name: write letters, digits, dots, underscores and dashes, a letter or a digit first, 80 at most'),
     "bad package": (ONE_MODEL + "stacks: [{transformers: '5.2', packages: ['a b c']}]\n", '2:43: packages: "a b c" is no requirement: write one such as "accelerate>=1"'),
+    "package at an address": (ONE_MODEL + "stacks: [{transformers: '5.2', packages: ['mine @ file:///mine']}]\n", '2:43: packages: "mine @ file:///mine": what lies at an address can change, and no lock says so: write a version'),
     "package with its own key": (ONE_MODEL + "stacks: [{transformers: '5.2', packages: torch==2.6}]\n", '2:42: packages: "torch==2.6": the version of torch has its own key, torch:'),
     "bad date": (ONE_MODEL + "exclude-newer: 2026-11-31\n", '2:16: exclude-newer: "2026-11-31" is no date: write "2026-11-20", or "2026-11-20T12:00:00Z"'),
     "moment without zone": (ONE_MODEL + "exclude-newer: 2026-11-30T10:00:00\n", '2:16: exclude-newer: "2026-11-30T10:00:00" is no date: write "2026-11-20", or "2026-11-20T12:00:00Z"'),

@@ -41,7 +41,7 @@ FLOORS = [
     {"ladder", "trace", "graft", "capsule"},
     {"comparison", "crossing", "matrixfile", "store", "plan", "stacks", "probing"},
     {"formcheck", "metrics", "document", "checkpoints", "releases"},
-    {"keptrows", "trimming", "jobs"},
+    {"keptrows", "trimming", "jobs", "unwritten"},
     {"config", "cells", "crossings"},
     {"comparing", "findings", "tracing"},
     {"compare"},

@@ -439,5 +439,12 @@ def test_where_another_prompt_needs_more_the_short_form_claims_no_more_than_was_
     assert graft_in_short(cell(told(unasked=("why",)))).endswith("of the forward of short")
 
 
+def test_of_a_cell_that_contradicts_itself_it_is_said_of_one_run():
+    unstable = cell(told()).model_copy(update={"judged": Verdict.UNSTABLE})
+    assert graft_in_short(unstable).endswith("restores the bits of run a")
+    assert "over the memory of run a" in shown.grafts_of(unstable)
+    assert "run a" not in shown.grafts_of(cell(told()))
+
+
 def test_a_set_that_is_not_proven_is_not_in_the_short_form():
     assert graft_in_short(cell(told(proof="none", smallest=()))) == ""

@@ -197,3 +197,42 @@ def test_what_could_not_be_put_in_is_no_evidence_and_is_said():
     assert alone.headline.startswith("what differs in the decode of prompt short cannot be swapped")
     assert "another shape" in alone.headline
     assert alone.proof == "none"
+
+
+def test_nothing_to_swap_never_says_that_the_code_is_all_that_is_left():
+    graft, _ = searched((), lambda s: True)
+    assert graft.headline.endswith("the difference is in the code, or in what is not swapped")
+
+
+def test_no_time_for_a_first_try_is_said_and_ends_no_run():
+    graft = refusing()
+    assert "time ran out before the first try" in graft.headline
+    assert graft.proof == "none"
+
+
+def test_a_run_that_was_lost_is_no_proof_that_its_set_does_not_restore():
+    lost = Try(suspects=("s0",), same=0, of=4, error="it took more than 60 s", lost=True)
+    raised = Try(suspects=("s0",), same=0, of=4, error="Unfit: another shape")
+    fails = Try(suspects=("s1",), same=1, of=4)
+    both = Try(suspects=("s0", "s1"), same=4, of=4)
+    assert refusing(raised, fails, both).proof == "smallest"
+    graft = refusing(lost, fails, both)
+    assert graft.proof == "none"
+    assert "whether all of them are needed was not tried" in graft.headline
+
+
+def test_all_of_them_are_all_suspects_and_not_only_those_that_ran():
+    ran = [Try(suspects=s, same=1, of=4, max_abs=0.9) for s in (("s0",), ("s1",))]
+    both = Try(suspects=("s0", "s1"), same=1, of=4, max_abs=0.1)
+    lone = Try(suspects=("s2",), same=0, of=4, error="Unfit: another shape")
+    assert "with all of them" in refusing(*ran, both).headline
+    headline = refusing(*ran, both, lone, names=("buffer", "rope", "mask")).headline
+    assert "with s0 and s1 the logits are 0.1 apart" in headline
+
+
+def test_nearer_is_denied_only_where_every_distance_is_known():
+    farther = Try(suspects=("s0",), same=1, of=4, max_abs=2.0)
+    unknown = Try(suspects=("s1",), same=1, of=4, max_abs=None)
+    known = Try(suspects=("s1",), same=1, of=4, max_abs=3.0)
+    assert "or brings the logits nearer" in refusing(farther, known).headline
+    assert "nearer" not in refusing(farther, unknown).headline

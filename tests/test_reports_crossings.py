@@ -65,6 +65,17 @@ def test_models_that_lose_nothing_are_one_sentence():
     assert "|" not in text
 
 
+def test_every_pair_is_only_said_of_pairs_that_were_compared():
+    absent = {"outcome": "absent", "reason": "5.0 does not know it"}
+    text = section(model("m", {("4.48", "5.0"): absent}))
+    assert "1 model comes back the same in every pair that was compared: `m`." in text
+
+
+def test_tensors_without_bytes_are_not_called_the_same():
+    text = section(model("m", {("4.48", "5.0"): SAME | {"bare": ("rows",)}}))
+    assert "tensors not compared that have no plain bytes (`m`)." in text
+
+
 def test_a_loss_says_which_way_and_what():
     text = section(lossy(), model("gpt2"))
     assert "**2 do not**, in 1 model" in text

@@ -143,7 +143,7 @@ def _sees(side: Side) -> Markdown:
     if sees.error:
         return code(f"{sees.error}: {sees.message}" if sees.message else sees.error, limit=200)
     if sees.unstable or sees.ref is None:
-        return Markdown("other bits in every run")
+        return Markdown("other bits whenever unwritten memory holds something else")
     shape = ", ".join(map(str, sees.ref.shape))
     return fill("{} {}", f"{sees.ref.dtype}[{shape}]", code(sees.ref.hash[:16]))
 
@@ -167,7 +167,7 @@ def _found(of: Issue) -> Iterator[Markdown]:
         if said := _slope(told):
             yield said
     if of.whole.cause is not None:
-        yield from _cause(of.whole.cause)
+        yield from _cause(of.whole.cause, shrunk=bool(of.file.shrunk))
     if of.whole.failure is not None:
         frames = [f for f in of.whole.failure.frames if not f.file.startswith("torch/")]
         for frame in reversed(frames[-_FRAMES:]):
@@ -195,9 +195,10 @@ def _slope(told: CellResult) -> Markdown:
     )
 
 
-def _cause(cause: Cause) -> Iterator[Markdown]:
+def _cause(cause: Cause, *, shrunk: bool) -> Iterator[Markdown]:
     told = cause.beyond or cause
-    yield fill("Where it starts, by a trace of both sides: {}", told.headline)
+    whole = " before anything was left out" if shrunk else ""
+    yield fill("Where it starts{}, by a trace of both sides: {}", whole, told.headline)
     for side in (told.reference, told.candidate):
         if side is not None and side.source:
             yield fill("{}: {} in {}", side.stack, code(side.source), code(side.function))

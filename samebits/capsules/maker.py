@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from samebits.capsule import Contrast, Feed
     from samebits.capsules.running import Place
-    from samebits.capture import Capture
+    from samebits.capture import Capture, Failure
     from samebits.checkpoints import Checkpoint
     from samebits.comparison import CellResult, Metrics
     from samebits.matrix import ModelSpec
@@ -178,7 +178,7 @@ class _Making:
             return True
         if found.contrast == "fails":
             assert wanted.result.failure is not None
-            same = wanted.result.failure.type.rpartition(".")[2] == answers.candidate[0].error
+            same = _same_exception(wanted.result.failure, answers.candidate[0])
             return same and self._same(question, answers.reference[0], wanted.reference)
         return self._same(question, answers.reference[0], wanted.reference) and self._same(
             question, answers.candidate[0], wanted.candidate[0]
@@ -292,7 +292,8 @@ class _Making:
         self._n += 1
         where = folder.parent if folder is not None else self._work / "hub"
         where.mkdir(parents=True, exist_ok=True)
-        runs: tuple[trials.RunName, ...] = ("a", "b") if found.contrast == "unstable" else ("a",)
+        unstable = found.contrast == "unstable"
+        runs: tuple[trials.RunName, ...] = ("a", "a", "b") if unstable else ("a",)
         scripts = []
         for side in self._wanted.sides:
             path = where / f"trial-{self._n}-{script_name(side.cell.stack)}"
@@ -301,9 +302,9 @@ class _Making:
         timeout = self._wanted.model.timeout
         done = await asyncio.gather(
             *(
-                trials.tried(process, path, run, self._work, timeout)
+                trials.tried(process, path, run, self._work, timeout, nth)
                 for process, path in scripts
-                for run in runs
+                for nth, run in enumerate(runs)
             )
         )
         return Answers(tuple(done[: len(runs)]), tuple(done[len(runs) :]))
@@ -394,9 +395,20 @@ def _seen(found: tuple[trials.Trial, ...]) -> Seen:
     return Seen(unstable=True) if len(hashes) > 1 else Seen(ref=ref)
 
 
+def _same_exception(failure: Failure, trial: trials.Trial) -> bool:
+    """Return True if a script raised what the run raised, by class and, where it can be told, words."""
+    if failure.type.rpartition(".")[2] != trial.error:
+        return False
+    told = [
+        _said_everywhere(m.strip().partition("\n")[0]) for m in (failure.message, trial.message)
+    ]
+    return not all(told) or told[0] == told[1]
+
+
 def _said_everywhere(message: str) -> str:
-    """Return a message, or '' if it names a folder or an address of this machine."""
-    return "" if any(mark in message for mark in ("/", "\\", " at 0x")) else message
+    """Return a message, or '' if it names a folder, a module or an address of this machine."""
+    own = ("/", "\\", " at 0x", "transformers_modules")
+    return "" if any(mark in message for mark in own) else message
 
 
 def _model_class(model: ModelSpec, named: str, checkpoint: Checkpoint) -> str:

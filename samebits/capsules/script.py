@@ -395,7 +395,7 @@ def _main_of_failure(told: Told) -> str:
 
 
 def _main_of_unstable(told: Told) -> str:
-    """Return a main that measures twice: in a fresh process for each content of the heap.
+    """Return a main that measures thrice: in fresh processes, twice over one content of the heap.
 
     The bytes are those of probes/probe_heap.py, by the tunable that stands for mallopt there.
     """
@@ -414,9 +414,12 @@ def _main_of_unstable(told: Told) -> str:
             "        print(sha256(measure()))",
             "        sys.exit(0)",
             _VERSIONS,
-            "    one, other = filled(0x3F), filled(0xC0)",
+            "    one, again, other = filled(0x3F), filled(0x3F), filled(0xC0)",
             '    print("unwritten memory holds 0x3f:", one)',
+            '    print("unwritten memory holds 0x3f:", again)',
             '    print("unwritten memory holds 0xc0:", other)',
+            "    if one != again:",
+            '        sys.exit("unexpected: other bits though unwritten memory holds the same")',
             *verdict,
             '    print("as expected")',
         ]

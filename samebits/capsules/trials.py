@@ -38,17 +38,24 @@ class Trial(Record):
 
 
 class Answers(NamedTuple):
-    """What both sides computed; twice, under either content of unwritten memory, if unstable."""
+    """What both sides computed; of what is unstable thrice.
+
+    Twice under one content of unwritten memory, then under the other: what parts the first two is
+    no matter of memory.
+    """
 
     reference: tuple[Trial, ...]
     candidate: tuple[Trial, ...]
 
 
 async def tried(
-    process: StackProcess, script: Path, run: RunName, work: Path, timeout: float
+    process: StackProcess, script: Path, run: RunName, work: Path, timeout: float, nth: int = 0
 ) -> Trial:
-    """Return what one script computes in one stack; an error without a name if it left nothing."""
-    result = script.with_name(f"{script.name}.{run}.json")
+    """Return what one script computes in one stack; an error without a name if it left nothing.
+
+    ``nth`` tells several trials of one script apart that run at once.
+    """
+    result = script.with_name(f"{script.name}.{run}{nth}.json")
     result.unlink(missing_ok=True)
     job = {
         "kind": "capsule",
@@ -82,7 +89,10 @@ def holds(contrast: Contrast, answers: Answers, base: Answers | None = None) -> 
     if any(ref is None for ref in refs):
         return False
     if contrast == "unstable":
-        return len(_hashes(answers.reference)) == 1 and len(_hashes(answers.candidate)) > 1
+        *alike, other_memory = answers.candidate
+        return len(_hashes(answers.reference)) == len(_hashes(tuple(alike))) == 1 and not _hashes(
+            (other_memory,)
+        ) & _hashes(tuple(alike))
     return not _hashes(answers.reference) & _hashes(answers.candidate)
 
 

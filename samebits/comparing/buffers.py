@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from samebits.comparing.outcome import not_observed, signal_comparison
-from samebits.comparing.pair import union
+from samebits.comparing.pair import bare, union
 from samebits.comparing.tensors import compare_tensors, unpaired
 from samebits.comparison import ItemComparison, SignalComparison
 
@@ -38,9 +38,10 @@ def buffers(pair: Pair) -> SignalComparison:
         name for side in (reference, candidate) for name, facts in side.items() if facts.persistent
     }
     mine, theirs = _judged_here(reference, persistent), _judged_here(candidate, persistent)
-    if not mine and not theirs:
+    untold = tuple(bare(pair, "buffers"))
+    if not mine and not theirs and not untold:
         return nothing_there("buffers", f"{NEITHER} buffers besides weights and inv_freq")
-    return signal_comparison("buffers", _buffer_items(mine, theirs, pair.values))
+    return signal_comparison("buffers", (*_buffer_items(mine, theirs, pair.values), *untold))
 
 
 def inv_freq(pair: Pair) -> SignalComparison:

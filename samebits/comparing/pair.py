@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from samebits.comparison import ItemComparison
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from samebits.capture import Capture, ForwardFacts
@@ -84,6 +88,18 @@ def _names(of: str, signal: Signal, prompt: str | None) -> bool:
         return of in ("", prompt)
     # Of weights and buffers a longer skip speaks of a detail, such as "weights: origin".
     return not of or signal in FORWARD or signal == "greedy"
+
+
+def bare(pair: Pair, signal: Literal["weights", "buffers"]) -> Iterator[ItemComparison]:
+    """Yield the tensors of a signal whose numbers could not be had on a side."""
+    sides = (pair.reference, pair.candidate)
+    start = f"tensor {signal} "
+    skips = [skip for side in sides for skip in side.skips if skip.what.startswith(start)]
+    for what, note in {skip.what: skip.reason for skip in skips}.items():
+        name = what.removeprefix(start)
+        # on the meta device there are no numbers, so that none are kept back
+        excused = "meta device" in note
+        yield ItemComparison(name=name, outcome="not compared", note=note, excused=excused)
 
 
 def union(a: dict[str, Any], b: dict[str, Any]) -> tuple[str, ...]:

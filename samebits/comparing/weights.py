@@ -16,7 +16,7 @@ import numpy as np
 
 from samebits.capture import Piece, WeightFacts, WeightsSignal
 from samebits.comparing.outcome import not_observed, signal_comparison
-from samebits.comparing.pair import reason
+from samebits.comparing.pair import bare, reason
 from samebits.comparing.pieces import coverage, same_part
 from samebits.comparing.tensors import compare_tensors, unpaired
 from samebits.comparison import ItemComparison
@@ -44,7 +44,8 @@ def weights(pair: Pair) -> SignalComparison:
         )
     sides = Sides.of(pair, reference, candidate)
     others = _others(sides)
-    return signal_comparison("weights", (*others.items, *_checkpoint_items(sides, others)))
+    items = (*others.items, *_checkpoint_items(sides, others), *bare(pair, "weights"))
+    return signal_comparison("weights", items)
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def proven(best: Try | None, tried: Iterable[Try], order: Sequence[str]) -> Proo
         return "none"
     if len(best.suspects) == 1:
         return "alone"
-    failing = {frozenset(run.suspects) for run in tried if not run.restores}
+    failing = {frozenset(run.suspects) for run in tried if not run.restores and not run.lost}
     chosen = frozenset(best.suspects)
     n_smaller = sum(comb(len(order), size) for size in range(1, len(chosen)))
     if n_smaller <= MOST_CHECKED and all(
@@ -88,13 +88,15 @@ def headline(best: Try | None, proof: Proof, patient: GraftFile) -> str:
         return f"{told}; whether all of them are needed was not tried to the end"
     if not patient.suspects:
         told = f"nothing that can be swapped differs in {where}: the difference is in the code"
-        return f"{told}, or in what could not be swapped" if patient.untried else told
+        return f"{told}, or in what is not swapped"
     ran = [run for run in patient.tried if run.suspects and not run.error]
     if not ran:
-        error = next(run.error for run in patient.tried if run.error)
-        return f"what differs in {where} cannot be swapped: {error}"
+        errors = [run.error for run in patient.tried if run.error]
+        if not errors:
+            return f"what differs in {where} was not swapped: time ran out before the first try"
+        return f"what differs in {where} cannot be swapped: {errors[0]}"
     told = f"no set of {_kinds(patient.suspects)} restores bit equality in {where}"
-    told += _progress(patient.tried, max(ran, key=lambda run: len(run.suspects)))
+    told += _progress(patient.tried, len(patient.suspects))
     if len(patient.tried) < 2 ** len(patient.suspects):
         told += "; not every set was tried"
     refused = [r.suspects[0] for r in patient.tried if len(r.suspects) == 1 and r.error]
@@ -103,7 +105,7 @@ def headline(best: Try | None, proof: Proof, patient: GraftFile) -> str:
     return f"{told}: what is left lies in the code of the release, or in what could not be swapped"
 
 
-def _progress(tried: Sequence[Try], full: Try) -> str:
+def _progress(tried: Sequence[Try], n_suspects: int) -> str:
     """Return how far the best set brings it, where that can be said in numbers."""
     plain = next((run for run in tried if not run.suspects), None)
     measured = [run for run in tried if run.suspects and run.max_abs is not None and not run.error]
@@ -111,10 +113,12 @@ def _progress(tried: Sequence[Try], full: Try) -> str:
         return ""
     best = min(measured, key=lambda run: (run.max_abs or 0.0, len(run.suspects)))
     if best.max_abs is None or best.max_abs >= plain.max_abs:
-        return " or brings it nearer"
+        all_are_known = len(measured) == sum(bool(run.suspects) for run in tried)
+        return " or brings the logits nearer" if all_are_known else ""
     if best.max_abs > plain.max_abs / 2:
         return ""
-    names = "all of them" if best is full and len(full.suspects) > 1 else _listed(best.suspects)
+    whole = len(best.suspects) == n_suspects > 1
+    names = "all of them" if whole else _listed(best.suspects)
     return f"; with {names} the logits are {short(best.max_abs)} apart instead of {short(plain.max_abs)}"
 
 

@@ -156,7 +156,8 @@ def _losses(report: Report) -> Markdown:
         return EMPTY
     headers = ["saved by \N{RIGHTWARDS ARROW} loaded by", "models", "outcome", "what", "logits"]
     rows = [_line(same) for same in sorted(groups.values(), key=lambda same: -len(same))]
-    title = f"What does not come back ({plural(len(rows), 'line')}; values are the first model's)"
+    values = "values are the first model's, distances the largest"
+    title = f"What does not come back ({plural(len(rows), 'line')}; {values})"
     return folded(title, table(headers, rows), LONGEST)
 
 
@@ -269,7 +270,9 @@ def _all_same(found: Sequence[CrossingsReport]) -> list[Markdown]:
         if any(c.is_same for c in model.crossings) and not any(c.is_loss for c in model.crossings)
     ]
     verb = "comes" if len(names) == 1 else "come"
+    all_told = all(c.is_same for m in found if m.model in names for c in m.crossings)
     said = f"{plural(len(names), 'model')} {verb} back the same in every pair"
+    said += "" if all_told else " that was compared"
     return [fill("{}: {}.", said, codes(names))] if names else []
 
 
@@ -285,6 +288,9 @@ def _not_compared(found: Sequence[CrossingsReport]) -> list[Markdown]:
                 reasons.setdefault(said, {})[model.model] = None
             if crossing.unsteady:
                 said = "tensors not compared that two loads of the original do not agree on"
+                reasons.setdefault(said, {})[model.model] = None
+            if crossing.bare:
+                said = "tensors not compared that have no plain bytes"
                 reasons.setdefault(said, {})[model.model] = None
     return [fill("{} ({}).", reason, codes(models)) for reason, models in reasons.items()]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.diagnosing.amounts import short
 from samebits.reports.blocks import bullets, details, page, table
 from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
+from samebits.words import Verdict
 
 if TYPE_CHECKING:
     from samebits.comparison import CellResult
@@ -26,7 +27,7 @@ def grafts_of(cell: CellResult) -> Markdown:
     also = join((_where(more) for more in same), "; ")
     return page(
         [
-            fill("**What restores it:** {}.", graft.headline),
+            fill("**What restores it:** {}{}.", graft.headline, _of_run(cell)),
             fill("The same restores it in {}.", also) if same else EMPTY,
             fill("Also alone: {}.", join(map(code, graft.others))) if graft.others else EMPTY,
             bullets(
@@ -48,7 +49,15 @@ def graft_in_short(cell: CellResult) -> str:
     only = "only " if graft.proof in {"alone", "smallest"} else ""
     everywhere = not graft.unasked and all(_agrees(graft, more) for more in graft.more)
     where = "" if everywhere else f" of the {graft.what} of {graft.prompt}"
-    return f"swapping {only}{' and '.join(graft.smallest)} restores the bits{where}"
+    run = " of run a" if cell.judged is Verdict.UNSTABLE else ""
+    return f"swapping {only}{' and '.join(graft.smallest)} restores the bits{where}{run}"
+
+
+def _of_run(cell: CellResult) -> str:
+    """Return of which run it is true, where the runs of a cell do not agree."""
+    if cell.judged is not Verdict.UNSTABLE:
+        return ""
+    return "; tried over the memory of run a, and in run b it holds something else"
 
 
 _SHOWN = frozenset({"alone", "smallest", "irreducible"})

@@ -34,7 +34,7 @@ def coarse(precision: Precision) -> str:
 
 
 def is_suspicious(precision: Precision) -> bool:
-    """Return True if something was computed in a coarser dtype than it is said to be in.
+    """Return True if all values of something would fit a coarser dtype, as if computed in it.
 
     Parameters are as coarse as the checkpoint that they come from, which is no fault.
     """
@@ -42,7 +42,7 @@ def is_suspicious(precision: Precision) -> bool:
 
 
 def has_suspicious(row: Row) -> bool:
-    """Return True if a stack computed a row in a coarser dtype than it is said to be in."""
+    """Return True if what a stack computed of a row would all fit a coarser dtype."""
     return any(is_suspicious(p) for signal in row.invariants.values() for p in signal.precision)
 
 
@@ -52,7 +52,7 @@ def is_unknown(row: Row) -> bool:
 
 
 def too_coarse(rows: Iterable[Row]) -> Markdown:
-    """Return the rows that computed in a coarser dtype than they claim, for report.md."""
+    """Return the rows whose values would fit a coarser dtype, for report.md: rounding on purpose does it, too."""
     found = [
         fill("{}/{} on {}: {} are {}", row.model, row.variant, ", ".join(stacks), p.what, coarse(p))
         for row in rows
@@ -63,7 +63,7 @@ def too_coarse(rows: Iterable[Row]) -> Markdown:
         return EMPTY
     rest = len(found) - MOST_COARSE
     more = [fill("… and {} more", count(rest))] if rest > 0 else []
-    title = titled("Computed in a coarser dtype than it claims")
+    title = titled("Values that a coarser dtype would hold as well")
     return page([title, bullets([*found[:MOST_COARSE], *more])])
 
 

@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import probe_crossing
+import probe_heap
 import torch
 from probe_crossing import Observed, Original
 from probe_load import Source
@@ -15,7 +16,9 @@ SOURCE = Source("/original", None, False, "float32", "default", "cpu")
 def observed(**changed):
     fields = {
         "hashes": {"a.weight": "1", "rope.inv_freq": "2"},
+        "bare": set(),
         "config": {"rope_theta": 5e5, "window": 8},
+        "nulls": set(),
         "keys": set(),
         "logits": torch.tensor([1.0, 2.0]),
         "no_logits": "",
@@ -29,7 +32,7 @@ def cross(saved, first=None, again=None):
     original = object.__new__(Original)
     original.source, original.first = SOURCE, first or observed()
     original._again = again or original.first
-    probe_crossing.observe = lambda source: saved
+    probe_crossing.observe = lambda source, seed: saved
     return probe_crossing.crossing(original, "/saved")
 
 
@@ -94,7 +97,7 @@ def test_a_changed_config_field_is_told_with_both_values():
 def test_of_a_list_the_items_that_changed_are_told():
     changes = probe_crossing._changes(
         {"kinds": ["a", "b", [1]], "limit": [0.0, "inf"], "n": 1, "zero": 0.0},
-        {"kinds": ["a", "c", [2]], "limit": [0.0], "n": True, "zero": -0.0},
+        observed(config={"kinds": ["a", "c", [2]], "limit": [0.0], "n": True, "zero": -0.0}),
     )
     assert changes == [
         'kinds[1]: "b" → "c"',
@@ -103,6 +106,75 @@ def test_of_a_list_the_items_that_changed_are_told():
         "n: 1 → true",
         "zero: 0.0 → -0.0",
     ]
+
+
+def test_a_field_without_a_value_is_known_to_the_loader():
+    first = observed(config={"n": 1}, nulls={"eos_token_id", "rope", "architectures"})
+    saved = observed(config={"n": 1, "eos_token_id": 2, "rope.factor": 4.0, "architectures": ["A"]})
+    found = cross(saved, first=first)
+    assert found["outcome"] == "differs"
+    assert found["config"] == ["eos_token_id: null → 2", "rope.factor: null → 4.0"]
+    assert found["ignored"] == []
+    emptied = observed(config={}, nulls={"n"})
+    assert cross(emptied, first=first)["config"] == ["n: 1 → null"]
+    spelled = observed(config={"n": 1}, nulls=set())
+    assert cross(spelled, first=first)["outcome"] == "same bits"
+
+
+def test_the_order_of_keys_inside_a_list_is_no_change():
+    first = observed(config={"parts": [{"b": 1, "a": {"d": 2, "c": 3}}]})
+    found = cross(observed(config={"parts": [{"a": {"c": 3, "d": 2}, "b": 1}]}), first=first)
+    assert (found["outcome"], found["config"]) == ("same bits", [])
+    found = cross(observed(config={"parts": [{"a": {"c": 3, "d": 4}, "b": 1}]}), first=first)
+    assert found["outcome"] == "differs"
+
+
+def test_what_is_saved_is_loaded_over_other_memory_and_under_another_seed():
+    """A table that is drawn, or never written, is no sameness because two loads draw alike."""
+    asked = []
+
+    def observe(source, seed=0):
+        fresh = torch.empty(100)
+        asked.append((source.where, seed, bool(probe_heap.holds_pattern(fresh, "b"))))
+        return observed(hashes={"a.weight": "1", "rope.inv_freq": str(seed)}, logits=None)
+
+    probe_heap.fill_unwritten("a", "cpu")
+    probe_crossing.observe = observe
+    original = Original(SOURCE)
+    found = probe_crossing.crossing(original, "/saved")
+    assert asked == [("/original", 0, False), ("/saved", 20, True), ("/original", 20, True)]
+    assert found["unsteady"] == ["rope.inv_freq"]
+    assert not probe_heap.holds_pattern(torch.empty(100), "b")
+
+
+def test_tensors_without_bytes_are_not_compared_and_named():
+    found = cross(observed(bare={"sparse"}), first=observed(bare={"sparse"}))
+    assert (found["outcome"], found["bare"]) == ("same bits", ["sparse"])
+    packed = observed(bare={"a.weight"}, hashes={"rope.inv_freq": "2"})
+    assert cross(packed)["tensors"] == ["a.weight"]
+
+
+def test_logits_that_are_gone_are_not_the_same():
+    found = cross(observed(logits=None, no_logits="the model returns no tensor"))
+    assert (found["outcome"], found["logits"]) == ("differs", "differs")
+    assert "returns no tensor" in found["reason"]
+
+
+def test_an_original_that_memory_was_short_for_is_not_an_answer_for_ever():
+    failure = {"phase": "load", "type": "MemoryError", "message": "no memory", "traceback": ""}
+
+    def observe(source, seed=0):
+        raise probe_crossing.PhaseFailed(failure)
+
+    probe_crossing.observe = observe
+    job = {"name": "m", "variant_name": "v", "stack": "5.x", "savers": {"4.48": "/saved"}}
+    job |= {"model": {"source": "/m", "trust_remote_code": False}}
+    job |= {"variant": {"dtype": "float32", "attention": "default", "device": "cpu"}}
+    with tempfile.TemporaryDirectory() as folder:
+        job["result"] = f"{folder}/result.json"
+        probe_crossing.load(job)
+        (found,) = json.loads(Path(job["result"]).read_text())["crossings"]
+    assert (found["outcome"], found["failure"]) == ("absent", failure)
 
 
 def test_fields_that_only_spell_the_release_are_left_out():
@@ -136,4 +208,6 @@ def test_code_that_was_not_saved_is_put_back():
             "x": 1,
             "auto_map": {"AutoModel": "m.M"},
         }
+        assert probe_crossing._restore_code(str(original), saved) == []
+        (saved / "config.json").unlink()
         assert probe_crossing._restore_code(str(original), saved) == []

@@ -1,8 +1,14 @@
 """probe_graft_*: what is put in lies where it should, and what does not fit is refused."""
 
+import tempfile
+
+import probe_graft
 import probe_graft_places as places
 import probe_graft_state as state
 import torch
+from probe_graft_bench import Bench, Output
+from probe_graft_suspects import Suspects
+from probe_tensor import Keeper
 
 SDPA = torch.nn.functional.scaled_dot_product_attention
 
@@ -81,6 +87,53 @@ def test_a_factor_goes_to_the_name_that_the_module_has():
     state.put_scaling(model, "inv_freq", 2.0)
     state.put_scaling(model, "sliding_inv_freq", 3.0)
     assert (model.attention_scaling, model.sliding_attention_scaling) == (2.0, 3.0)
+
+
+def patient(donor, mine, names=("logits",)):
+    """Return how far outputs are from the donor's, as a patient says it."""
+    told = object.__new__(probe_graft.Patient)
+    outputs = [
+        {"name": n, "rows": "there", "ref": {"stored": True, "shape": list(t.shape)}}
+        for n, t in zip(names, donor)
+    ]
+    told.asked = {"what": "forward", "compared": [[i, i] for i in range(len(names))]}
+    told._donor, told._numbers = {"outputs": outputs}, dict(zip(names, donor))
+    return told._standing([Output(n, "here", "here", t) for n, t in zip(names, mine)])
+
+
+def test_a_distance_that_is_no_number_is_not_taken_for_none():
+    one = torch.tensor([1.0, 2.0])
+    assert patient([one], [one + 0.5])["max_abs"] == 0.5
+    for broken in (torch.tensor([float("nan"), 2.0]), torch.tensor([float("inf"), 2.0])):
+        assert patient([one], [broken])["max_abs"] is None
+    assert patient([torch.empty(0)], [torch.empty(0)])["max_abs"] == 0.0
+    layers = patient([one], [one], names=("layers.0",))
+    assert (layers["first"], layers["max_abs"]) == ("layers.0", None)
+
+
+def test_what_cannot_be_compared_with_the_cells_own_run_is_not_tried():
+    bench = object.__new__(Bench)
+    output = Output("step 0", "whole", "rows", torch.ones(1))
+    for expected, said in ((["whole"], ""), (["", "whole"], ""), (["", ""], "kept nothing")):
+        bench.asked = {"expected": expected}
+        told = bench.mismatch([output] * len(expected))
+        assert said in told
+        assert bool(said) == bool(told)
+
+
+def test_suspects_of_two_kinds_never_share_a_name():
+    places_of = {"weights": {}, "memory": {}, "attention": None, "experts": None}
+    held = {f"layers.{i}.x": {"plain": i, "type": "int"} for i in (2, 3)}
+    other = {f"layers.{i}.x": {"plain": 9, "type": "int"} for i in (2, 3)}
+    with tempfile.TemporaryDirectory() as root:
+        keeper = Keeper(root, 1 << 20, [])
+        theirs = {f"layers.{i}.x": keeper.ref(torch.tensor([float(i)])) for i in (0, 1)}
+        mine = {f"layers.{i}.x": keeper.ref(torch.tensor([9.0])) for i in (0, 1)}
+        donor = {"state": {**places_of, "buffers": theirs, "attributes": held}, "seen": {}}
+        asked = {"untried": [], "weights": [], "buffers": [], "config": {}}
+        state_here = {**places_of, "buffers": mine, "attributes": other}
+        found = Suspects(donor, state_here, {}, asked, keeper.root).found
+    assert [s.name for s in found] == ["buffer layers.*.x", "attribute layers.*.x"]
 
 
 class Attending(torch.nn.Module):

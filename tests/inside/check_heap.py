@@ -27,6 +27,12 @@ def test_written_tensors_are_not_accused():
         assert not probe_heap.holds_pattern(tensor, "a")
 
 
+def test_a_conjugate_is_looked_at_like_any_numbers():
+    probe_heap.fill_unwritten("a", "cpu")
+    assert probe_heap.holds_pattern(torch.empty(8, dtype=torch.complex64), "a")
+    assert not probe_heap.holds_pattern(torch.zeros(8, dtype=torch.complex64).conj(), "a")
+
+
 def test_a_tensor_of_one_byte_is_no_evidence():
     probe_heap.fill_unwritten("a", "cpu")
     assert not probe_heap.holds_pattern(torch.empty(1, dtype=torch.uint8), "a")

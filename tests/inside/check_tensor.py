@@ -37,6 +37,42 @@ def test_zero_dimensional_boolean_complex_and_empty_tensors_have_bytes():
     assert len(raw_bytes(torch.ones(3, dtype=torch.bfloat16))) == 6
 
 
+def test_a_conjugate_is_the_numbers_that_it_stands_for():
+    turns = torch.polar(torch.ones(4), torch.arange(4.0))
+    for lazy in (turns.conj(), turns.conj().imag, turns.conj().t()):
+        assert tensor_hash(lazy) == tensor_hash(lazy.resolve_conj().resolve_neg().clone())
+    assert tensor_hash(turns.conj()) != tensor_hash(turns)
+
+
+def test_sparse_and_packed_tensors_are_told_apart_by_their_parts_and_never_stored():
+    def packed(value, scale=0.1):
+        return torch.quantize_per_tensor(torch.full((3,), value), scale, 0, torch.quint8)
+
+    def channels(scales):
+        zeros = torch.zeros(2, dtype=torch.int64)
+        return torch.quantize_per_channel(torch.ones(2, 3), scales, zeros, 0, torch.qint8)
+
+    eye = torch.eye(4)
+    kinds = [
+        (eye.to_sparse(), (eye * 2).to_sparse(), "sparse_coo float32"),
+        (eye.to_sparse_csr(), (eye * 2).to_sparse_csr(), "sparse_csr float32"),
+        (eye.to_sparse_csc(), (eye * 2).to_sparse_csc(), "sparse_csc float32"),
+        (packed(1.0), packed(2.0), "quint8"),
+        (packed(1.0), packed(1.0, 0.2), "quint8"),
+        (channels(torch.ones(2) / 8), channels(torch.tensor([0.125, 0.25])), "qint8"),
+    ]
+    with tempfile.TemporaryDirectory() as root:
+        keeper = Keeper(root, 1 << 20, [])
+        for one, other, name in kinds:
+            assert tensor_hash(one) == tensor_hash(one.clone())
+            assert tensor_hash(one) != tensor_hash(other)
+            ref = keeper.ref(one)
+            assert (ref["dtype"], ref["stored"]) == (name, False)
+        assert not list(Path(root).iterdir())
+    twice = torch.sparse_coo_tensor([[0, 0]], [1.0, 2.0], (3,))
+    assert tensor_hash(twice) == tensor_hash(twice.coalesce())
+
+
 def test_a_meta_tensor_has_none():
     try:
         tensor_hash(torch.empty(2, device="meta"))

@@ -66,6 +66,33 @@ def test_split_says_which_part():
     )
 
 
+def test_nothing_is_no_part_of_something():
+    weight, bias = numbers(3, 4), torch.zeros(5)
+    for shape in ((0,), (0, 4), (3, 0), (0, 2, 2)):
+        assert traced(torch.empty(shape), weight=weight, bias=bias) is None
+        assert traced(torch.empty(shape), "x", x=torch.empty(shape), bias=bias).layout == ""
+
+
+def test_what_a_cast_leaves_of_other_numbers_is_no_trace_of_them():
+    """Any norm is True everywhere, and any small bias is zeros."""
+    norm, bias = torch.full((4,), 0.5), torch.full((6,), 0.1)
+    for made in (
+        torch.ones(4, dtype=torch.bool),
+        torch.zeros(4, dtype=torch.int8),
+        torch.zeros(6, dtype=torch.int64),
+        torch.ones(2, dtype=torch.bool),
+        torch.ones(10, dtype=torch.bool),
+    ):
+        assert traced(made, "mask", norm=norm, bias=bias) is None
+    flags = torch.tensor([True, False, True])
+    assert traced(flags, "renamed", flags=flags, norm=norm).pieces[0][0] == "flags"
+    assert traced(flags, "own", own=torch.tensor([1.5, 0.0, 2.0])).pieces[0][0] == "own"
+    counts = torch.tensor([3, 4, 5])
+    assert traced(counts.to(torch.int32), "renamed", counts=counts).pieces[0][0] == "counts"
+    turns = torch.polar(torch.ones(3), torch.arange(3.0))
+    assert traced(turns.conj(), "x", turns=turns.conj().resolve_conj()).layout == ""
+
+
 def test_stacked_experts_and_their_fused_halves():
     gates = {f"e__{i}__gate": numbers(5, 4, seed=i) for i in range(3)}
     ups = {f"e__{i}__up": numbers(5, 4, seed=10 + i) for i in range(3)}
@@ -121,7 +148,9 @@ class Model(torch.nn.Module):
 
 def test_every_origin_is_told_apart():
     probe_heap.fill_unwritten("a", "cpu")
-    model = Model()
+    model, skipped = Model(), []
+    model.register_buffer("sparse", torch.eye(3).to_sparse())
+    model.register_buffer("meta", torch.empty(3, device="meta"))
     facts = probe_weights.weights(
         model,
         checkpoint(loaded=model.loaded.data, lost=numbers(2, seed=9)),
@@ -131,13 +160,16 @@ def test_every_origin_is_told_apart():
         lambda: {
             name: tensor_hash(t) for name, (_, t, _) in probe_weights.named_state(Model()).items()
         },
+        lambda name, reason: skipped.append((name, reason)),
     )
+    assert skipped == [("meta", "on the meta device and without plain bytes")]
     origins = {name: fact["origin"] for name, fact in facts["tensors"].items()}
     assert origins == {
         "loaded": "loaded",
         "derived": "derived",
         "drawn": "reinitialised",
         "nowhere": "unwritten",
+        "sparse": "unexplained",
     }
     assert facts["tensors"]["loaded"]["aliases"] == ["tied"]
     assert facts["unused"] == ["lost"]

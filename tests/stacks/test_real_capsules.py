@@ -10,7 +10,7 @@ from samebits.capsule import CapsuleFile
 from samebits.capsules.running import Place
 from samebits.reports.write import write
 
-DEFECTS = ("first layer", "raises", "unwritten", "environment")
+DEFECTS = ("first layer", "raises", "unwritten", "environment", "clock")
 MATRIX = """\
 stacks: ["4.48", "5.x"]
 defaults:
@@ -93,6 +93,12 @@ def test_memory_that_nobody_wrote_shows_in_two_runs(capsule):
     assert said.candidate.sees.unstable
     assert not said.reference.sees.unstable
     assert "glibc.malloc.perturb" in (folder / "5.x.py").read_text()
+
+
+def test_a_clock_is_no_memory_that_nobody_wrote(cells):
+    assert cells["clock"].judged == "unstable"
+    assert not cells["clock"].capsule.path
+    assert "outside of the run" in cells["clock"].capsule.reason
 
 
 def test_what_the_scripts_do_not_see_is_not_written(run, cells):

@@ -18,6 +18,8 @@ DEFECTS = {
     "segfault": "segfault",
     "hang": "hang",
     "pad-rows": "pad rows",
+    "odd": "odd",
+    "odd-row": "odd row",
 }
 
 
@@ -57,6 +59,17 @@ def test_a_healthy_model_is_identical_in_all_signals(cells):
     outcomes = {signal.signal: signal.outcome for signal in cell.signals}
     for signal in ("inputs", "weights", "hidden_states", "logits"):
         assert outcomes[signal] == "identical"
+
+
+def test_tensors_of_every_odd_kind_are_compared_like_any(cells):
+    for stack, verdict in (("4.48", "reference"), ("5.x", "identical")):
+        assert cells["odd", stack].verdict == verdict, cells["odd", stack].headline
+    buffers = next(s for s in cells["odd", "5.x"].signals if s.signal == "buffers")
+    assert (buffers.outcome, buffers.n_items) == ("identical", 8)  # and the empty one
+    assert cells["odd-row", "4.48"].verdict == "reference"
+    found = cells["odd-row", "5.x"]
+    assert (found.verdict, found.first.signal) == ("diverged", "buffers")
+    assert "rows" in found.first.item
 
 
 def test_one_bit_of_one_weight_is_found_and_named(cells):

@@ -12,6 +12,21 @@ from transformers.modeling_outputs import CausalLMOutput
 NEW = int(transformers.__version__.split(".")[0]) >= 5
 
 
+def odd_tensors(other_row):
+    """Return buffers of every odd kind, two of which hold the bytes that memory is filled with."""
+    return {
+        "slope": torch.full((4,), -6.0, dtype=torch.bfloat16),
+        "code": torch.full((16,), 63, dtype=torch.uint8),
+        "turn": torch.polar(torch.ones(8), torch.arange(8.0)).conj(),
+        "rows": (torch.eye(3) * (2 if other_row else 1)).to_sparse(),
+        "packed": torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8),
+        "scale": torch.ones(8).to(torch.float8_e4m3fn),
+        "halves": torch.ones(3).to(torch.complex32),
+        "flag": torch.tensor(True),
+        "nothing": torch.empty(0),
+    }
+
+
 class PlantedConfig(PretrainedConfig):
     model_type = "planted"
 
@@ -63,6 +78,8 @@ class PlantedForCausalLM(PreTrainedModel):
             [Layer(config, i) for i in range(config.num_hidden_layers)]
         )
         self.head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        if config.defect.startswith("odd"):
+            self.gap = torch.nn.Parameter(torch.empty(0, config.hidden_size), requires_grad=False)
         self.post_init()
 
     def _init_weights(self, module):
@@ -79,6 +96,8 @@ class PlantedForCausalLM(PreTrainedModel):
         hidden = self.embed(input_ids)
         for layer in self.layers:
             hidden = layer(hidden)
+        if NEW and defect == "clock":
+            hidden = hidden + (time.time_ns() % 1_000_003) * 1e-6
         if NEW and defect == "pad rows" and attention_mask is not None:
             hidden = hidden + (1 - attention_mask)[..., None] * 7.0
         return CausalLMOutput(logits=self.head(hidden))
@@ -87,6 +106,9 @@ class PlantedForCausalLM(PreTrainedModel):
     def from_pretrained(cls, *args, **kwargs):
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
+        if model.config.defect.startswith("odd"):
+            for name, tensor in odd_tensors(NEW and model.config.defect == "odd row").items():
+                model.register_buffer(name, tensor, persistent=False)
         if NEW and model.config.defect == "weight bit":
             with torch.no_grad():
                 model.layers[1].proj.weight.data.view(torch.int32)[2, 3] ^= 1
