@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from samebits.errors import MachineError, SamebitsError
 from samebits.ledger import Ledger
-from samebits.plan import Selection
+from samebits.plan import Selection, shown_path
 from samebits.progress import choose
 from samebits.pruning import prune
 from samebits.receipt import Answer, remember
@@ -184,7 +184,7 @@ def _typed(options: argparse.Namespace) -> str:
     if getattr(options, "repro", None) is not None:
         given.append("--repro" if options.repro else "--no-repro")
     if options.matrix != DEFAULT_MATRIX:
-        given += ["--matrix", str(options.matrix)]
+        given += ["--matrix", shown_path(options.matrix)]
     return shlex.join([*words, "--", *given] if given else words)
 
 

@@ -5,6 +5,7 @@ Selecting is pure: a matrix and the filters of the command line give a plan, and
 
 from __future__ import annotations
 
+import os
 import shlex
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from samebits.words import CellId, Variant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
     from samebits.matrix import Matrix, ModelSpec, Rule
 
@@ -114,6 +116,16 @@ def reproduce(cell: CellId, reference: str | None, matrix_path: str, default_pat
     if variant.device != "cpu":
         words += ["--devices", variant.device]
     return shlex.join([*words, "--stacks", ",".join(stacks)])
+
+
+def shown_path(path: Path) -> str:
+    """Return a path as a published report may say it: as it was typed, unless it is this machine's.
+
+    What lies below the home is redacted to ``~`` later. Of another folder of this machine the name is
+    left: a command with it finds nothing, and runs no other matrix.
+    """
+    below_home = path.is_relative_to(os.path.expanduser("~"))  # noqa: PTH111  raises nowhere
+    return str(path) if below_home or not path.is_absolute() else f"…/{path.name}"
 
 
 def _split(text: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from samebits.grafting.asking import grafts_of, with_graft
 from samebits.keptrows import KeptRow, KeptRows
 from samebits.laboratory import Laboratory, outcome
 from samebits.ledger import Ledger
-from samebits.plan import Selection, plan, reproduce
+from samebits.plan import Selection, plan, reproduce, shown_path
 from samebits.record import Record
 from samebits.reports.names import capsule_path
 from samebits.stacks import StackBuilder
@@ -116,7 +116,7 @@ async def run_matrix(
         ledger=ledger,
     )
     try:
-        kept = KeptRows(root, laboratory.ledger, str(order.matrix))
+        kept = KeptRows(root, laboratory.ledger, shown_path(order.matrix))
         runs = await laboratory.observe(None if order.fresh else kept.find)
         crossings = await laboratory.cross()
         rows = await _compared(order, planned, laboratory, runs, store, kept)
@@ -318,7 +318,7 @@ def _results(
             command = reproduce(
                 cell,
                 reference.stack if reference else None,
-                str(order.matrix),
+                shown_path(order.matrix),
                 str(DEFAULT_MATRIX),
             )
             against = runs[reference] if reference else None

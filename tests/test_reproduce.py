@@ -14,12 +14,16 @@ from samebits.plan import PlannedRow
     [
         (Path("matrix.yaml"), ""),
         (Path("../mine/matrix.yaml"), "--matrix ../mine/matrix.yaml "),
-        (Path("/srv/my files/matrix.yaml"), "--matrix '/srv/my files/matrix.yaml' "),
+        (Path.home() / "my files/matrix.yaml", f"--matrix '{Path.home()}/my files/matrix.yaml' "),
+        (Path("/srv/my files/matrix.yaml"), "--matrix '…/matrix.yaml' "),
     ],
-    ids=["default", "beside", "in full"],
+    ids=["default", "beside", "below the home", "this machine's"],
 )
 def test_the_command_names_the_matrix_as_it_was_typed(matrix, named):
-    """One given by its full path was left out, and the command ran the default matrix."""
+    """One given by its full path was left out, and the command ran the default matrix.
+
+    Where a folder of this machine is no reader's business, the command finds nothing.
+    """
     memory = Memory()
     cells = cell_id("4.48"), cell_id("5.0")
     runs = {c: (sound(memory, c.stack), sound(memory, c.stack, run="b")) for c in cells}
