@@ -273,9 +273,8 @@ def _begins(rows: list[KeptRow]) -> set[CellId]:
     return {
         result.cell
         for about in rows
-        for firsts in [{band.stacks[0] for band in about.bands}]
         for result in about.results
-        if result.cell.stack in firsts
+        if any(band.stacks[0] == result.cell.stack for band in about.bands)
     }
 
 

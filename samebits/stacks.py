@@ -157,7 +157,7 @@ class StackBuilder:
             StackError: nothing fits.
 
         """
-        return _transformers(self.resolve(spec))
+        return _pinned(self.resolve(spec))["transformers"]
 
     def below(self, spec: StackSpec, version: str, oldest: str) -> str:
         """Return the newest release of transformers below ``version``, from ``oldest`` on.
@@ -170,7 +170,7 @@ class StackBuilder:
         """
         between = f"transformers>={oldest},<{version}"
         wanted = [f"torch=={release_pattern(spec.torch)}", between]
-        return _transformers(self._resolved(f"below-{version}", wanted, spec.python))
+        return _pinned(self._resolved(f"below-{version}", wanted, spec.python))["transformers"]
 
     def _resolved(self, name: str, wanted: list[str], python: str) -> str:
         question = self._question(wanted, python)
@@ -227,7 +227,7 @@ class StackBuilder:
             python=str(_interpreter(folder)),
             lock=lock,
             lock_digest=digest_of([lock, spec.python]),
-            packages=dict(_PINNED.findall(lock)),
+            packages=_pinned(lock),
             architectures=_architectures(architectures, what),
         )
         (aside / _STAMP).write_text(seal.sealed(stack.model_dump_json(indent=1)), "utf-8")
@@ -322,12 +322,12 @@ def _kept_lock(path: Path) -> str | None:
         lock = seal.opened_lines(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return lock if {"torch", "transformers"} <= dict(_PINNED.findall(lock)).keys() else None
+    return lock if {"torch", "transformers"} <= _pinned(lock).keys() else None
 
 
-def _transformers(lock: str) -> str:
-    pinned: dict[str, str] = dict(_PINNED.findall(lock))
-    return pinned["transformers"]
+def _pinned(lock: str) -> dict[str, str]:
+    """Return what a lock pins: name -> version."""
+    return dict(_PINNED.findall(lock))
 
 
 def _plain(text: str) -> str:
