@@ -451,13 +451,7 @@ class Cell:
     def _generate(self, name: str, inputs: probe_inputs.Inputs, steps: int) -> dict[str, Any]:
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
         output = self.loaded.model.generate(
-            **kwargs,
-            max_new_tokens=steps,
-            do_sample=False,
-            num_beams=1,
-            output_scores=True,
-            output_logits=True,
-            return_dict_in_generate=True,
+            **kwargs, max_new_tokens=steps, **probe_decode.GREEDY_LOGITS
         )
         count = len(output.scores)
         rows = output.sequences.shape[0]

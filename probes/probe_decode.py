@@ -13,6 +13,14 @@ if TYPE_CHECKING:
 
     from probe_inputs import Inputs
 
+GREEDY = {"do_sample": False, "num_beams": 1}
+"""Arguments of generate() that take the best token of each step, whatever the model's settings are."""
+GREEDY_LOGITS = GREEDY | {
+    "output_scores": True,
+    "output_logits": True,
+    "return_dict_in_generate": True,
+}
+"""Those of a cell's own decode, and of whatever repeats it."""
 _TOKENS = 2
 """The first token comes from the prompt's forward, the second from the first through the cache."""
 
@@ -46,7 +54,7 @@ def _watched(model: Any, inputs: Inputs) -> dict[str, Any]:
             model.register_forward_hook(end, always_call=True),
         ):
             stack.callback(hook.remove)
-        model.generate(**kwargs, max_new_tokens=_TOKENS, do_sample=False, num_beams=1)
+        model.generate(**kwargs, max_new_tokens=_TOKENS, **GREEDY)
     if len(ran) < _TOKENS:
         return {"attention": [], "functions": []}
     prompt, token = (executed.names() for executed in ran[:_TOKENS])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+import probe_decode
 import probe_inputs
 import probe_layers
 import probe_load
@@ -90,11 +91,7 @@ class Bench:
             **kwargs,
             **more,
             max_new_tokens=max(map(len, ids)),
-            do_sample=False,
-            num_beams=1,
-            output_scores=True,
-            output_logits=True,
-            return_dict_in_generate=True,
+            **probe_decode.GREEDY_LOGITS,
             logits_processor=forcing(ids),
         )
         return [

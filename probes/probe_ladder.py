@@ -21,6 +21,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import probe_decode
 import probe_files
 import probe_forks as forks
 import probe_heap
@@ -238,11 +239,7 @@ class Ladder:
             output = model.generate(
                 **(_doubled(kwargs) if twice else kwargs),
                 max_new_tokens=steps,
-                do_sample=False,
-                num_beams=1,
-                output_scores=True,
-                output_logits=True,
-                return_dict_in_generate=True,
+                **probe_decode.GREEDY_LOGITS,
                 logits_processor=forcing(ids * 2 if twice else ids, begin),
             )
         first = rows if twice else 0

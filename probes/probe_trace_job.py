@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+import probe_decode
 import probe_files
 import probe_heap
 import probe_inputs
@@ -176,8 +177,7 @@ class Traced:
                 **kwargs,
                 # as many as the cell asked for: the size of a cache may depend on it
                 max_new_tokens=self.job["trace"]["new_tokens"],
-                do_sample=False,
-                num_beams=1,
+                **probe_decode.GREEDY,
                 logits_processor=[forcing],
             )
         return forcing.found
