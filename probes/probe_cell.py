@@ -43,7 +43,7 @@ from probe_tensor import Keeper, NotHashable, dtype_name, tensor_hash
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _TWIN_LIMIT = 4 << 30
 """Bytes of parameters above which no second model is made beside the first."""
 OTHER_UNWATCHED = (

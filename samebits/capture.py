@@ -20,10 +20,11 @@ from samebits.tokenizing import TokenizerSignal
 from samebits.usage import UsageSignal
 from samebits.words import CellId
 
-FORMAT_VERSION: Literal[2] = 2
+FORMAT_VERSION: Literal[3] = 3
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
+# 3: failures of phases behind the load, what an unfinished run was at, and why something was skipped.
 
 Origin = Literal["loaded", "derived", "reinitialised", "unwritten", "unexplained"]
 """Where the bytes of a tensor come from.
@@ -76,11 +77,32 @@ class Failure(Record):
         return self.type.endswith(("MemoryError", "OSError", "OutOfMemoryError"))
 
 
+Why = Literal["plain", "inputs", "cost", "instrument", "unfinished"]
+"""What kind of reason a skip has.
+
+plain: the question has no meaning for this model. inputs: the model cannot be fed, or its forward
+refuses what it is fed. cost: it was left out for its price in time or memory. instrument: the probe
+itself failed. unfinished: the run ended before.
+"""
+
+
 class Skip(Record):
     """Something that was not observed, and why."""
 
     what: str
     reason: str
+    why: Why = "plain"
+
+
+class Unfinished(Record):
+    """How far a run came that ended before it had observed all that it was to observe."""
+
+    phase: str
+    """The phase that was running, such as ``greedy long`` or ``invariants``."""
+    reason: str
+    """One line: no progress for so many seconds, killed by a signal, out of memory."""
+    step: str = ""
+    """How far the phase had come, such as ``forward 31 of 350``; '' if it reports no steps."""
 
 
 class LoadFacts(Record):
@@ -284,12 +306,18 @@ class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[2] = FORMAT_VERSION
+    format_version: Literal[3] = FORMAT_VERSION
     cell: CellId
     run: Literal["a", "b"]
     """The two runs differ only in the pattern that fills unwritten memory."""
-    status: Literal["complete", "failed", "absent"]
+    status: Literal["complete", "failed", "absent", "unfinished"]
+    """complete: every phase behind the load was tried. failed: the model did not load, so nothing
+    was observed. unfinished: the run ended early, and what it had observed by then is here."""
     failure: Failure | None = None
+    """What kept the model from being loaded."""
+    failures: tuple[Failure, ...] = ()
+    """Exceptions of phases behind the load, such as ``greedy short``; the other phases went on."""
+    unfinished: Unfinished | None = None
     absent: str | None = None
     """Why this stack does not know the model."""
     heap: str = ""

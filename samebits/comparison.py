@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from samebits.capsule import Capsule
-from samebits.capture import Failure, Skip
+from samebits.capture import Failure, Skip, Unfinished
 from samebits.finding import Finding, Step
 from samebits.graft import Graft
 from samebits.ladder import Ladder
@@ -133,6 +133,11 @@ class CellResult(Record):
     verdict: Verdict
     judged: Verdict
     """The verdict before matrix.yaml's ``expected`` was applied."""
+    rest: Verdict | None = None
+    """The verdict on what was compared, where a phase failed, the run did not finish, or no forward
+    was observed; None where there is no such part."""
+    unfinished: Unfinished | None = None
+    """How far the run came, where it did not finish."""
     figure: str
     """The one number of the summary table, such as ``logits 7.9e-07``; '' if none."""
     headline: str
