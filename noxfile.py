@@ -62,6 +62,12 @@ def matrix(session: nox.Session) -> None:
     samebits(session, "matrix", *session.posargs)
 
 
+@nox.session(venv_backend="none", default=False)
+def zoo(session: nox.Session) -> None:
+    """Run zoo.yaml, which has 157 models; options: nox -s zoo -- --help."""
+    samebits(session, "matrix", "--matrix", "zoo.yaml", *session.posargs)
+
+
 @nox.session(venv_backend="none", default=False, allow_parallel=True)
 @nox.parametrize("stack", [nox.param(id_, id=id_) for id_ in stack_ids(sys.argv)])
 def probe(session: nox.Session, stack: str) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import large, page
-from bench.place import ROOT, WORK, Place, default_matrix
+from bench.place import ROOT, WORK, Place, zoo_cut
 from bench.took import Took, run
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ class Bench:
         self.folder = folder
         self.quick = quick
         self.matrix = (
-            default_matrix(4, ["float32"], 2)
+            zoo_cut(4, ["float32"], 2)
             if quick
-            else default_matrix(40, ["float32", "bfloat16"], 4)
+            else zoo_cut(40, ["float32", "bfloat16"], 4)
         )
         self.place = Place(folder / "whole", self.matrix)
         self.log = folder / "bench.log"
@@ -122,7 +122,7 @@ class Bench:
         """
         matrix = self.matrix
         if not self.quick:
-            matrix = default_matrix(10, ["float32", "bfloat16"], 4)
+            matrix = zoo_cut(10, ["float32", "bfloat16"], 4)
         place = Place(self.folder / "counted", matrix)
         took = place.samebits(program="bench.counted_run")
         imports = {one["kind"]: one["cpu"] for one in place.report()["spent"]}["imports"]

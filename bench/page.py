@@ -35,10 +35,10 @@ seconds stand beside them. uv's installation of the stacks is left out: nobody c
   whether a cell agrees with itself, and again under every question that it asks.
 - *by hand*: one such process per model, dtype and stack, which dumps logits and hidden states, and one
   more to compare two dumps (`bench/by_hand.py`); a sample of models, scaled to all of them.
-- *whole matrix*: samebits with an empty folder of work: makes the checkpoints, runs every cell twice
+- *whole matrix*: samebits with 40 models of zoo.yaml and an empty folder of work: makes the checkpoints, runs every cell twice
   with all probes, saves and loads each model across the stacks, climbs the precision ladder for what
   differs, compares and writes the report. Relations inside a cell (`invariants`) are tried for those
-  models for which matrix.yaml asks it, and are the dearest question of all.
+  models for which zoo.yaml asks it, and are the dearest question of all.
 """
 
 

@@ -119,9 +119,9 @@ class Place:
         return {"dtype": ref["dtype"], "shape": ref["shape"], "path": str(path)}
 
 
-def default_matrix(n_models: int, dtypes: Sequence[str], n_stacks: int) -> dict[str, Any]:
-    """Return the checkout's matrix, cut down to made models, dtypes and stacks (oldest and newest)."""
-    matrix: dict[str, Any] = yaml.safe_load((ROOT / "matrix.yaml").read_text("utf-8"))
+def zoo_cut(n_models: int, dtypes: Sequence[str], n_stacks: int) -> dict[str, Any]:
+    """Return the zoo, cut down to made models, dtypes and stacks (oldest and newest)."""
+    matrix: dict[str, Any] = yaml.safe_load((ROOT / "zoo.yaml").read_text("utf-8"))
     models = {n: m for n, m in matrix["models"].items() if "build" in m and "path" not in m}
     names = list(models)[:: max(1, len(models) // n_models)][:n_models]
     chosen = {name: models[name] | {"dtypes": list(dtypes)} for name in names}

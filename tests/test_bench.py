@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from bench import large, page
-from bench.place import Place, default_matrix
+from bench.place import Place, zoo_cut
 from bench.took import run
 from samebits import config
 
@@ -112,9 +112,9 @@ def test_the_committed_document_is_that_of_the_committed_results():
 @pytest.mark.parametrize(
     ("n_models", "dtypes", "n_stacks"), [(4, ["float32"], 2), (40, ["float32", "bfloat16"], 4)]
 )
-def test_the_default_matrix_cut_down_is_valid(tmp_path, n_models, dtypes, n_stacks):
+def test_the_zoo_cut_down_is_valid(tmp_path, n_models, dtypes, n_stacks):
     path = tmp_path / "matrix.yaml"
-    path.write_text(yaml.safe_dump(default_matrix(n_models, dtypes, n_stacks)))
+    path.write_text(yaml.safe_dump(zoo_cut(n_models, dtypes, n_stacks)))
     matrix = config.load(path)
     assert (len(matrix.models), len(matrix.stacks)) == (n_models, n_stacks)
     assert {model.dtypes for model in matrix.models} == {tuple(dtypes)}

@@ -18,7 +18,7 @@ DOCUMENTS = (
     "CONTRIBUTING.md",
     "docs/**/*.md",
     "tests/**/README.md",
-    "reports/default/**/*.md",
+    "reports/zoo/**/*.md",
 )
 
 

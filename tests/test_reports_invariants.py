@@ -529,7 +529,7 @@ def test_lines_follow_the_order_of_the_relations():
     assert tuple(line.name for line in lines([row(x5_0=found)])) == RELATIONS
 
 
-def test_the_default_matrix_keeps_report_md_readable():
+def test_a_large_matrix_keeps_report_md_readable():
     def found(i, unit):
         cases = [decoding("float32", "", unit * (1 + i)) for _ in RELATIONS]
         named = zip(cases, RELATIONS, strict=True)

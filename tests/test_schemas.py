@@ -112,11 +112,10 @@ def test_schema_and_reader_refuse(name):
         config.parse(yamltext.parse(MISTAKES[name].encode()), Path("matrix.yaml"))
 
 
-@pytest.mark.skipif(not (ROOT / "matrix.yaml").exists(), reason="this checkout has no matrix.yaml")
-def test_the_matrix_of_this_repository():
-    content = (ROOT / "matrix.yaml").read_bytes()
-    MATRIX.validate(yamltext.parse(content).data)
-    config.load(ROOT / "matrix.yaml")
+@pytest.mark.parametrize("name", ["matrix.yaml", "zoo.yaml", "tests/custom/matrix.yaml"])
+def test_a_matrix_of_this_repository(name):
+    MATRIX.validate(yamltext.parse((ROOT / name).read_bytes()).data)
+    config.load(ROOT / name)
 
 
 def test_numbers_of_a_report_may_be_infinite():

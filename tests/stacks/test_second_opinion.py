@@ -32,7 +32,7 @@ MODELS = (
 @pytest.fixture(scope="module")
 def report(tmp_path_factory, run_in):
     folder = tmp_path_factory.mktemp("opinion")
-    (folder / "matrix.yaml").write_text((ROOT / "matrix.yaml").read_text())
+    (folder / "matrix.yaml").write_text((ROOT / "zoo.yaml").read_text())
     (folder / "tests").symlink_to(ROOT / "tests")  # where the checkpoints with own code lie
     selection = Selection.parse(models=",".join(MODELS), stacks="4.48,5.x", dtypes="float32")
     return folder, run_in(folder, selection=selection)
