@@ -1,7 +1,8 @@
 """What a probe may see of the environment: a short list, so that two machines agree.
 
 Everything else is left out, because a variable such as ``ATEN_CPU_CAPABILITY`` or
-``ONEDNN_MAX_CPU_ISA`` changes bits. What is passed on stands in the report.
+``ONEDNN_MAX_CPU_ISA`` changes bits. What is passed on stands in the report. A run can set those few
+by an argument of its own, as the tests do that show what another CPU changes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,17 @@ FOR_THE_HUB = (
 )
 """How the hub is reached, and as whom; passed on to nothing that needs no hub."""
 
+KERNELS = (
+    "ATEN_CPU_CAPABILITY",
+    "MKL_CBWR",
+    "MKL_ENABLE_INSTRUCTIONS",
+    "ONEDNN_MAX_CPU_ISA",
+)
+"""What makes torch, MKL and oneDNN take the kernels of another CPU; never read from the user's
+environment."""
+
 _SHOWN = (
+    *KERNELS,
     "CUDA_VISIBLE_DEVICES",
     "CUBLAS_WORKSPACE_CONFIG",
     "HF_HUB_OFFLINE",
@@ -72,18 +83,26 @@ FIXED = {
 
 
 def probe_environment(
-    environ: Mapping[str, str], *, needs_hub: bool, modules_cache: str
+    environ: Mapping[str, str],
+    *,
+    needs_hub: bool,
+    modules_cache: str,
+    kernels: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Return the environment of a stack's process.
 
     Without a hub model in the plan the hub is switched off, so that nothing can wait for a
     network, and no token goes where none is needed. ``modules_cache`` is where this stack copies remote code: shared between stacks,
-    one could import the other's copy.
+    one could import the other's copy. ``kernels`` holds values for some of ``KERNELS``.
     """
+    kernels = kernels or {}
+    if unknown := sorted(kernels.keys() - set(KERNELS)):
+        msg = f"{', '.join(unknown)} chooses no kernels: set some of {', '.join(KERNELS)}"
+        raise ValueError(msg)
     names = PASSED_ON + (FOR_THE_HUB if needs_hub else ())
     passed = {name: environ[name] for name in names if name in environ}
     offline = {} if needs_hub else {"HF_HUB_OFFLINE": "1"}
-    return passed | FIXED | offline | {"HF_MODULES_CACHE": modules_cache}
+    return passed | FIXED | offline | {"HF_MODULES_CACHE": modules_cache, **kernels}
 
 
 def shown(environment: Mapping[str, str]) -> dict[str, str]:

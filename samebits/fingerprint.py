@@ -8,11 +8,14 @@ import platform
 from fnmatch import fnmatch
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from samebits import seal
 from samebits.aside import replace
 from samebits.ledger import below
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _CHUNK = 1 << 20
 _WRITING = Lock()
@@ -59,9 +62,13 @@ def hashes_of_folder(folder: Path, cache: Path, pattern: str = "*") -> dict[str,
     return named
 
 
-def machine_fingerprint() -> str:
-    """Return the digest of what the bits of a CPU run depend on outside the packages."""
-    return digest_of([platform.system(), platform.machine(), platform.libc_ver(), _cpu_lines()])
+def machine_fingerprint(kernels: Mapping[str, str] | None = None) -> str:
+    """Return the digest of what the bits of a CPU run depend on outside the packages.
+
+    ``kernels`` are variables that make the CPU run the kernels of another one.
+    """
+    facts = [platform.system(), platform.machine(), platform.libc_ver(), _cpu_lines()]
+    return digest_of([*facts, dict(kernels)] if kernels else facts)
 
 
 def _cpu_lines() -> list[str]:

@@ -114,6 +114,7 @@ class Laboratory:
         upgrade: bool = False,
         sweep: bool = False,
         slots: int | None = None,
+        kernels: Mapping[str, str] | None = None,
         starter: Starter = start_process,
         builder: Callable[[StackSpec], Stack] | None = None,
         ledger: Ledger | None = None,
@@ -132,7 +133,8 @@ class Laboratory:
         self._progress = progress
         self._environ = environ
         self._starter = starter
-        self._fingerprint = machine_fingerprint()
+        self._kernels = kernels
+        self._fingerprint = machine_fingerprint(kernels)
         self._store = store
         # a process id is not unique: two containers may share the folder
         self._run = uuid.uuid4().hex[:12]
@@ -410,7 +412,10 @@ class Laboratory:
         needs_hub = any(self._matrix.model(name).hub for name in self._plan.models)
         for stack in self.stacks.values():
             self.environment = probe_environment(
-                self._environ, needs_hub=needs_hub, modules_cache=str(self._modules(stack))
+                self._environ,
+                needs_hub=needs_hub,
+                modules_cache=str(self._modules(stack)),
+                kernels=self._kernels,
             )
             log = self._root / "logs" / f"{stack.id}-{self._run}.log"
             self._processes[stack.id] = StackProcess(

@@ -10,6 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import Field
+
 from samebits import config, diagnose, releases, trimming
 from samebits.capsule import Capsule, script_name
 from samebits.capsules.choosing import MOST, Scope, chosen
@@ -68,6 +70,9 @@ class Order(Record):
     """Which differences are made to run alone."""
     jobs: int | None = None
     """Cells that run at a time; None: one for each core."""
+    kernels: dict[str, str] = Field(default_factory=dict)
+    """Variables that make every probe run the kernels of another CPU; captures of several settings
+    never meet. No option of the command line: a user compares releases on one machine."""
     command: str = ""
     """As the user typed it, for the report."""
 
@@ -113,6 +118,7 @@ async def run_matrix(
         upgrade=order.upgrade,
         sweep=order.sweep,
         slots=order.jobs,
+        kernels=order.kernels,
         ledger=ledger,
     )
     try:

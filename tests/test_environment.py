@@ -2,7 +2,7 @@
 
 import pytest
 
-from samebits.environment import FIXED, FOR_THE_HUB, PASSED_ON, probe_environment, shown
+from samebits.environment import FIXED, FOR_THE_HUB, KERNELS, PASSED_ON, probe_environment, shown
 
 SECRETS = ("HF_TOKEN", "HF_TOKEN_PATH", "HTTPS_PROXY", "http_proxy", "HF_ENDPOINT")
 
@@ -29,6 +29,20 @@ def environment(environ=None, *, needs_hub=False):
 )
 def test_what_changes_bits_or_concerns_nobody_is_not_passed_on(name):
     assert name not in environment({name: "x"})
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_are_chosen_by_an_argument_alone(name):
+    told = {"needs_hub": False, "modules_cache": "/work/modules"}
+    assert name not in probe_environment({name: "x"}, **told)
+    found = probe_environment({name: "x"}, **told, kernels={name: "avx2"})
+    assert found[name] == shown(found)[name] == "avx2"
+
+
+def test_no_other_variable_comes_in_as_a_kernel():
+    told = {"needs_hub": False, "modules_cache": "/work/modules"}
+    with pytest.raises(ValueError, match="OMP_NUM_THREADS chooses no kernels: set some of ATEN_"):
+        probe_environment({}, **told, kernels={"OMP_NUM_THREADS": "8"})
 
 
 def test_what_is_needed_to_run_and_to_reach_the_hub_is_passed_on():

@@ -136,6 +136,12 @@ def test_a_machine_is_known_by_its_processor(monkeypatch):
     assert machine_fingerprint() != other
 
 
+def test_a_machine_with_the_kernels_of_another_one_is_another_machine():
+    settings = [{}, {"ATEN_CPU_CAPABILITY": "default"}, {"ATEN_CPU_CAPABILITY": "avx2"}]
+    assert len({machine_fingerprint(kernels) for kernels in settings}) == 3
+    assert machine_fingerprint({}) == machine_fingerprint()
+
+
 def test_what_changes_from_boot_to_boot_is_no_part_of_the_machine(monkeypatch, tmp_path):
     text = "processor\t: 0\nmodel name\t: X\ncpu MHz\t\t: {}\nflags\t\t: avx2\nbogomips\t: {}\n"
     path = tmp_path / "cpuinfo"
