@@ -247,7 +247,7 @@ def _failed(
     news = [f for f in raised if not any(is_same(f, g) for g in everywhere)]
     failure = news[0] if news else raised[0]
     headline = failed(failure) if news else f"{EVERYWHERE}: {said(failure)}"
-    update = {
+    update: dict[str, object] = {
         "verdict": Verdict.FAILED,
         "judged": Verdict.FAILED,
         "rest": rest,
@@ -255,6 +255,8 @@ def _failed(
         "failure": failure,
         "unfinished": own.unfinished,
     }
+    if everywhere and rest is Verdict.REFERENCE:
+        update["shared_failures"] = everywhere
     return found.model_copy(update=update)
 
 
