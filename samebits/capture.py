@@ -330,3 +330,8 @@ class Capture(Record):
     signals: Signals = Signals()
     seconds: dict[str, float] = Field(default_factory=dict)
     """Phase -> seconds."""
+
+    @property
+    def raised(self) -> Failure | None:
+        """The exception of the load, or else the first of a phase behind it."""
+        return self.failure or next(iter(self.failures), None)
