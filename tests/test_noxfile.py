@@ -61,7 +61,10 @@ def test_only_generated_and_planted_files_are_left_out_of_the_checks():
     patterns = {*PYPROJECT["tool"]["ruff"]["extend-exclude"]}
     patterns |= {*PYPROJECT["tool"]["codespell"]["skip"].split(",")}
     parts = {part for folder in ("samebits", "probes") for part in (ROOT / folder).rglob("*")}
-    names = {path.name for path in parts if "__pycache__" not in path.parts} | {"samebits", "probes"}
+    names = {path.name for path in parts if "__pycache__" not in path.parts} | {
+        "samebits",
+        "probes",
+    }
     assert not [p for p in patterns if fnmatch.filter(names - SCHEMAS, p)]
     assert not [p for p in patterns if p.startswith(("samebits", "./samebits", "probes"))]
 
