@@ -25,6 +25,8 @@ from samebits.reports.capsules import capsules_of
 from samebits.reports.names import capsule_path
 from samebits.summary import summary
 from samebits.tensor import TensorRef
+from samebits.trace import Cause
+from samebits.trace import Side as TracedSide
 from samebits.words import Verdict
 
 
@@ -467,14 +469,14 @@ def side(stack, sees):
     )
 
 
-def text(sees, contrast="differs", **changed):
+def text(sees, contrast="differs", shrunk=("1 of 4 layers",), **changed):
     ref = TensorRef(hash="a" * 64, dtype="float32", shape=(1, 3, 8))
     file = CapsuleFile(
         cell=cell_id("5.x"),
         contrast=contrast,
         question=Question(kind="forward", prompt="short"),
         checkpoint="checkpoint",
-        shrunk=("1 of 4 layers",),
+        shrunk=shrunk,
         reference=side("4.48", Seen(ref=ref)),
         candidate=side("5.x", sees),
         platform="Linux",
@@ -495,6 +497,22 @@ def test_the_text_says_both_sides_and_how_to_run_them():
     for part in ("a" * 16, "b" * 16, "uv run 4.48.py\nuv run 5.x.py", "Shrunk to 1 of 4 layers"):
         assert part in said
     assert "unsafe-best-match" in said
+
+
+@pytest.mark.parametrize("shrunk", [("1 of 4 layers",), ()])
+def test_the_text_says_where_the_difference_starts(shrunk):
+    cause = Cause(
+        kind="kernel",
+        headline="at mul",
+        prompt="short",
+        what="forward",
+        sink="logits",
+        candidate=TracedSide(stack="5.x"),
+    )
+    whole = failed("load").model_copy(update={"cause": cause})
+    said = text(Seen(unstable=True), shrunk=shrunk, whole=whole)
+    remark = " before anything was left out" if shrunk else ""
+    assert f"Where it starts{remark}, by a trace of both sides: at mul" in said
 
 
 def test_what_the_run_found_stays_text():

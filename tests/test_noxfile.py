@@ -1,6 +1,7 @@
 """What nox installs for the noxfile is what the package needs, and the sessions are there."""
 
 import ast
+import fnmatch
 import re
 import tomllib
 from pathlib import Path
@@ -53,6 +54,23 @@ def test_dependencies_are_in_order_and_named_once():
     for listed in (script()["dependencies"], PYPROJECT["project"]["dependencies"]):
         names = [name_of(requirement) for requirement in listed]
         assert names == sorted(set(names))
+
+
+def test_only_generated_and_planted_files_are_left_out_of_the_checks():
+    """A bare folder name excludes every folder of that name: ``reports`` left out samebits/reports."""
+    patterns = {*PYPROJECT["tool"]["ruff"]["extend-exclude"]}
+    patterns |= {*PYPROJECT["tool"]["codespell"]["skip"].split(",")}
+    parts = {part for folder in ("samebits", "probes") for part in (ROOT / folder).rglob("*")}
+    names = {path.name for path in parts if "__pycache__" not in path.parts} | {
+        "samebits",
+        "probes",
+    }
+    assert not [p for p in patterns if fnmatch.filter(names - SCHEMAS, p)]
+    assert not [p for p in patterns if p.startswith(("samebits", "./samebits", "probes"))]
+
+
+SCHEMAS = {path.name for path in (ROOT / "samebits" / "schemas").glob("*.json")}
+"""Generated, and left out of codespell as every JSON file is."""
 
 
 def test_the_sessions_are_there_and_say_what_they_do():

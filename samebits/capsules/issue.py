@@ -197,7 +197,8 @@ def _slope(told: CellResult) -> Markdown:
 
 def _cause(cause: Cause, *, shrunk: bool) -> Iterator[Markdown]:
     told = cause.beyond or cause
-    whole = " before anything was left out" if shrunk else ""
+    # as running text it would lose the space in front
+    whole = Markdown(" before anything was left out") if shrunk else EMPTY
     yield fill("Where it starts{}, by a trace of both sides: {}", whole, told.headline)
     for side in (told.reference, told.candidate):
         if side is not None and side.source:

@@ -53,8 +53,7 @@ INSTEAD: dict[str, str] = {
     "check_model_inputs": "missing in 5.2 only: import it in a try, with the identity as fallback",
     "OutputRecorder": "`utils.generic` through 5.1, `utils.output_capturing` from 5.2: try both",
 }
-"""Name -> what to do instead. Presence per release: the table IMP-02 that this list was checked
-against, read from the wheels of 4.48.0 to 5.23.0."""
+"""Name -> what to do instead; checked against the wheels of 4.48.0 to 5.23.0 (docs/catalogue.md, IMP-02)."""
 
 
 def _named(case: Case) -> str | None:

@@ -92,8 +92,11 @@ def table(
         return EMPTY
     widths = [max(len(row[i]) for row in cells) for i in kept]
     if len(cells) > MANY and sum(widths) > WIDEST:
-        return _unpadded([_cell(headers[i]) for i in kept], [[r[i] for i in kept] for r in cells],
-                         [headers[i] in right for i in kept])
+        return _unpadded(
+            [_cell(headers[i]) for i in kept],
+            [[r[i] for i in kept] for r in cells],
+            [headers[i] in right for i in kept],
+        )
     drawn = tabulate(
         [[row[i] for i in kept] for row in cells],
         headers=[_cell(headers[i]) for i in kept],

@@ -69,7 +69,9 @@ def _agrees(graft: Graft, more: Graft) -> bool:
 
 def _where(graft: Graft) -> Markdown:
     counts = graft.tried[0].of if graft.tried else 0
-    return fill("the {} of {} ({} of {})", graft.what, code(graft.prompt), f"{counts:,}", f"{counts:,}")
+    return fill(
+        "the {} of {} ({} of {})", graft.what, code(graft.prompt), f"{counts:,}", f"{counts:,}"
+    )
 
 
 def _folded(graft: Graft) -> Markdown:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+
 from samebits.document import Report
 from samebits.reports.sharing import put_in, share
 
@@ -26,7 +27,7 @@ def render(report: Report) -> str:
     try:
         text = _text(told, OPENED)
         text.encode()
-    except ValueError:  # a number or a character that JSON does not have: rare, and slow to look for
+    except ValueError:  # JSON lacks the number or the character: rare, and slow to look for
         text = _text(_writable(told), OPENED)
     return f"{text}\n"
 

@@ -40,7 +40,9 @@ def render(report: Report) -> dict[str, str]:
         invariants(report),
         crossings(report),
         stories.what_changed(report),
-        passing((story for story in outcomes.stories(report.rows) if story.passes), report.expected),
+        passing(
+            (story for story in outcomes.stories(report.rows) if story.passes), report.expected
+        ),
         known.expected_differences(report),
         known.absent(report),
         known.remarks(report),

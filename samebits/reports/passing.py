@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from samebits.comparison import CellResult
     from samebits.document import ExpectedReport, Row
-    from samebits.reports.outcomes import Shared, Story
+    from samebits.reports.outcomes import Story
 
 TITLE = "Differences that do not fail the run"
 

@@ -68,7 +68,8 @@ def expectation(
     names = {str(cell.cell) for cell in cells}
     reasons = dict.fromkeys(reason for cell in cells for reason in cell.expected)
     lines = (
-        fill("**Expected:** {}{}", clip(reason, limit), _source(reason, names, expected)) for reason in reasons
+        fill("**Expected:** {}{}", clip(reason, limit), _source(reason, names, expected))
+        for reason in reasons
     )
     return page(lines)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TITLE = "Tokenizers"
 MOST_MODELS = 6
 """Models that a line of report.md names."""
-NOT_OBSERVED = "–"
+NOT_OBSERVED = "\N{EN DASH}"
 
 Facts = dict[str, str]
 """What is told of a tokenizer -> how it is there."""
@@ -35,14 +35,20 @@ def tokenizers(report: Report) -> Markdown:
             if len(set(answers) - {NOT_OBSERVED}) > 1:
                 lines.setdefault((what, *answers), []).append(model)
     rows = [
-        [prose(what), *(code(a) if a != NOT_OBSERVED else prose(a) for a in answers), codes(names, MOST_MODELS)]
+        [
+            prose(what),
+            *(code(a) if a != NOT_OBSERVED else prose(a) for a in answers),
+            codes(names, MOST_MODELS),
+        ]
         for (what, *answers), names in lines.items()
     ]
     said = fill(
         "{} with a tokenizer. It makes no verdict: that is made by the ids that are fed.",
         plural(len(models), "model"),
     )
-    found = table(["", *stacks, "models"], rows) if rows else prose("All releases make the same of it.")
+    found = (
+        table(["", *stacks, "models"], rows) if rows else prose("All releases make the same of it.")
+    )
     return page([heading(2, TITLE), said, found])
 
 
