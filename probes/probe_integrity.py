@@ -28,7 +28,7 @@ from probe_failure import without_folders
 from probe_fresh import against
 from probe_roundtrip import round_trip
 from probe_state import State, everything, let_go
-from probe_tensor import NotHashable, dtype_name, raw_bytes, tensor_hash
+from probe_tensor import NotHashable, dtype_name, is_plain, raw_bytes, same_bytes, tensor_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -169,7 +169,8 @@ class Judge:
         self.weights: Facts = known.signals["weights"]["tensors"]
         self.buffers: Facts = known.signals["buffers"]
         self.unused = set(known.signals["weights"]["unused"])
-        self.stored_dtypes = _stored_dtypes(known.source)
+        self.checkpoint = _checkpoint(known.source)
+        self.stored_dtypes = self.checkpoint.dtypes() if self.checkpoint is not None else {}
 
     def facts(self, name: str, state: State, first: dict[str, State]) -> Facts:
         """Return the provenance of one tensor."""
@@ -180,8 +181,27 @@ class Judge:
         names = [name, *(other for other, one in first.items() if one.tied == name)]
         facts["fresh"] = self._fresh(name, state, names)
         facts |= self._source(name, state, facts, names)
-        ignored = name in self.unused and facts["source"] != "loaded"
-        return facts | ({"ignored": True} if ignored else {})
+        return facts | ({} if facts["source"] == "loaded" else self._ignored(name, state, names))
+
+    def _ignored(self, name: str, state: State, names: list[str]) -> Facts:
+        """Return the facts of a file's tensor that the model does not hold; {} if there is none."""
+        key = self._unused_key(name, names)
+        if self.checkpoint is None or not key:
+            return {}
+        stored = self.checkpoint.tensor(key)
+        plain = is_plain(stored) and is_plain(state.tensor)
+        if not plain or _would_be_same(stored, state.tensor):
+            return {}
+        return {"ignored": True} | ({"stored_as": key} if key != name else {})
+
+    def _unused_key(self, name: str, names: list[str]) -> str:
+        """Return the file's unused tensor of a name, with or without the base model's; or ''."""
+        if self.checkpoint is None or name in self.checkpoint:
+            return name if name in self.unused else ""
+        if not self._prefix or self._all_missing(names):
+            return ""  # of a missing key, loading itself says that the names do not match
+        keys = (f"{self._prefix}.{name}", name.removeprefix(f"{self._prefix}."))
+        return next((key for key in keys if key in self.unused), "")
 
     def is_silent(self, name: str, tensors: Facts) -> bool:
         """Return True if loading named no key of a tensor that comes from chance or nowhere."""
@@ -318,11 +338,24 @@ def _same_key(name: str, key: str, prefix: str) -> bool:
     return name == key or (bool(prefix) and f"{prefix}.{key}" == name) or f"{prefix}.{name}" == key
 
 
-def _stored_dtypes(source: probe_load.Source) -> dict[str, int]:
+def _checkpoint(source: probe_load.Source) -> Checkpoint | None:
     try:
-        return Checkpoint.find(source.where, source.revision).dtypes()
+        return Checkpoint.find(source.where, source.revision)
     except NoCheckpoint:
-        return {}
+        return None
+
+
+def _would_be_same(stored: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Return True if loading the file's tensor would change no byte, or only round what is held.
+
+    A table that was saved in a smaller float than the model computes it in is the same table.
+    Shapes play no part, as of a table that was ``[1, n]`` and is ``[n]``.
+    """
+    if same_bytes(stored.to(tensor.dtype), tensor):
+        return True
+    floats = stored.is_floating_point() and tensor.is_floating_point()
+    narrower = stored.element_size() < tensor.element_size()
+    return floats and narrower and same_bytes(stored, tensor.to(stored.dtype))
 
 
 def _said(error: Exception) -> str:

@@ -42,7 +42,10 @@ class Provenance(Record):
     fresh: Literal["equal", "differs", "absent", "not compared"] = "not compared"
     """Against the same tensor of a model made fresh from the config."""
     ignored: bool = False
-    """True if the checkpoint has a tensor of this name, and this is not what it holds."""
+    """True if the checkpoint has a tensor of this name with other bytes, in its dtype and in this
+    tensor's."""
+    stored_as: str = ""
+    """That tensor's name in the checkpoint; '' where it is the same."""
 
     @property
     def is_uncovered(self) -> bool:

@@ -332,6 +332,32 @@ def test_a_tensor_that_is_not_taken_and_constant_has_a_finding_of_its_own():
     assert codes_of(drawn(in_checkpoint=False, source="derived")) == []
 
 
+OUTSIDE = {"kind": "non-persistent buffer", "ignored": True}
+
+
+@pytest.mark.parametrize("source", ["derived", "reinitialised"])
+def test_a_buffer_outside_the_state_dict_is_not_taken_rather_than_overwritten(source):
+    signal = integrity(table=OUTSIDE | {"source": source})
+    (finding,) = findings(Case(capture=sound(Memory(), integrity=signal)))
+    assert (finding.code, finding.where) == ("SB308", "table")
+    assert "such a buffer is in no state_dict" in finding.evidence
+
+
+def test_a_buffer_that_holds_what_the_file_has_is_no_finding():
+    signal = integrity(table=OUTSIDE | {"source": "derived", "ignored": False})
+    assert codes_of(sound(Memory(), integrity=signal)) == []
+
+
+@pytest.mark.parametrize(("unexpected", "word"), [("base.table", "reported"), ("x", "not report")])
+def test_a_tensor_that_is_not_taken_is_named_as_the_file_names_it(unexpected, word):
+    signal = integrity(table=OUTSIDE | {"source": "derived", "stored_as": "base.table"})
+    load = LoadFacts(model_class="Tiny", requested_dtype="float32", unexpected_keys=(unexpected,))
+    (finding,) = findings(Case(capture=sound(Memory(), load=load, integrity=signal)))
+    first, *_, last = finding.evidence
+    assert first == "the checkpoint has base.table, and the model holds other bytes as table"
+    assert word in last
+
+
 def test_the_line_of_init_weights_that_overwrites_is_evidence():
     guilty = cls("Tiny", calls={"_init_weights": ("module.weight.data.normal_",)})
     (finding,) = findings(Case(capture=drawn(in_checkpoint=True, classes=(guilty,))))

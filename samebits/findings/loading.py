@@ -17,6 +17,7 @@ _MEANINGS = {
     "derived": "what a model made fresh from the config holds there",
     "unexplained": "neither from the checkpoint nor as a fresh model has it",
 }
+_DRAWN = "two loads under two seeds give two results"
 _POISON = "it still holds what memory was filled with before the load"
 
 
@@ -51,30 +52,43 @@ def _unwritten_parameters(case: Case) -> Iterator[Seen]:
 
 
 def _overwritten(case: Case) -> Iterator[Seen]:
-    """Speak of tensors that the checkpoint has and that hold bytes drawn at random."""
+    """Yield tensors that loading could have taken and that hold bytes drawn at random."""
     for name, tensor in case.tensors():
-        if tensor.source == "reinitialised" and tensor.ignored:
-            yield Seen(
-                name,
-                (
-                    f"the checkpoint has {name}, and the model holds other bytes under that name",
-                    "two loads under two seeds give two results",
-                    *_init_weights(case),
-                ),
-            )
+        if tensor.source == "reinitialised" and tensor.ignored and not _is_outside(tensor):
+            yield Seen(name, (_other_bytes(name, tensor), _DRAWN, *_init_weights(case)))
 
 
 def _not_taken(case: Case) -> Iterator[Seen]:
-    """Speak of tensors that the checkpoint has and the model holds something constant for."""
+    """Yield tensors that the checkpoint has and loading leaves to what the model computes."""
     for name, tensor in case.tensors():
-        if tensor.ignored and tensor.source in ("derived", "unexplained"):
-            yield Seen(
-                name,
-                (
-                    f"the checkpoint has {name}, and the model holds other bytes under that name",
-                    f"what it holds is {_MEANINGS[tensor.source]}",
-                ),
-            )
+        if not tensor.ignored:
+            continue
+        evidence = [_other_bytes(name, tensor)]
+        if tensor.source in _MEANINGS:
+            evidence.append(f"what it holds is {_MEANINGS[tensor.source]}")
+        elif tensor.source == "reinitialised" and _is_outside(tensor):
+            evidence.append(_DRAWN)
+        else:
+            continue
+        if _is_outside(tensor):
+            evidence += ["such a buffer is in no state_dict", _word(case, tensor.stored_as or name)]
+        yield Seen(name, tuple(evidence))
+
+
+def _is_outside(tensor: Provenance) -> bool:
+    """Return True if the tensor is in no state_dict, so that no load takes a file's."""
+    return tensor.kind == "non-persistent buffer"
+
+
+def _other_bytes(name: str, tensor: Provenance) -> str:
+    place = f"as {name}" if tensor.stored_as else "under that name"
+    return f"the checkpoint has {tensor.stored_as or name}, and the model holds other bytes {place}"
+
+
+def _word(case: Case, key: str) -> str:
+    load = case.capture.signals.load
+    reported = load is not None and key in load.unexpected_keys
+    return f"loading {'reported' if reported else 'did not report'} it as an unexpected key"
 
 
 def _init_weights(case: Case) -> Iterator[str]:
@@ -94,7 +108,7 @@ def _missing_drawn(case: Case) -> Iterator[Seen]:
             name,
             (
                 f"the checkpoint has no {name}; loading reported it missing",
-                "two loads under two seeds give two results",
+                _DRAWN,
             ),
         )
 
@@ -295,14 +309,21 @@ RULES = (
             name="a tensor of the checkpoint is not taken",
             kind="silent",
             looks_for="a tensor that the checkpoint has under this name, where the model holds other "
-            "bytes, the same at every load",
-            cause="Something replaces the tensor after it was loaded, such as a tie made too late: "
-            "4.48 assigns loaded parameters where dtypes agree, and _tie_weights then points the "
-            "bias at one that was never filled (roberta, albert).",
+            "bytes at every load. Bytes are compared in the dtype of the model and, of a table that "
+            "the file has in a smaller float, in the file's; shapes play no part",
+            cause="Two causes are known. Something replaces the tensor after it was loaded, such as "
+            "a tie made too late: 4.48 assigns loaded parameters where dtypes agree, and "
+            "_tie_weights then points the bias at one that was never filled (roberta, albert). Or "
+            "the tensor is a buffer that is no longer in the state_dict (persistent=False): the "
+            "model computes it by itself and the file's is not read. Old BERT checkpoints have such "
+            "a table, position_ids; one that holds what the model computes is no finding.",
             remedy="Compare the tensor with the file after loading and copy it in by hand, or use a "
-            "release that takes it.",
+            "release that takes it. If the model is meant to compute the buffer, remove the tensor "
+            "from the file.",
             example="model.lm_head.bias.data.copy_(file_tensors['lm_head.bias'])",
-            releases="roberta and albert: 4.48 in the dtype of the file, as measured here",
+            releases="roberta and albert: 4.48 in the dtype of the file, as measured here. Buffers "
+            "outside the state_dict: all; 5.2 reports position_ids as an unexpected key, and 4.48, "
+            "4.57 and 5.23 do not report it",
             references=("docs/found.md",),
         ),
         _not_taken,

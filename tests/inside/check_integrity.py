@@ -25,8 +25,8 @@ CODE = Path(__file__).parent / "modeling_leaky.py"
 N = 12
 
 
-def checkpoint(defect, stored=torch.float32, **config):
-    """Write a checkpoint of the custom model in modeling_leaky.py."""
+def checkpoint(defect, stored=torch.float32, more=None, pickled=False, **config):
+    """Write a checkpoint of the custom model in modeling_leaky.py; ``more`` is stored as it is."""
     folder = Path(tempfile.mkdtemp())
     shutil.copy(CODE, folder)
     written = {
@@ -51,11 +51,11 @@ def checkpoint(defect, stored=torch.float32, **config):
     if defect == "tied":
         del shapes["head.weight"]
     tensors = {name: torch.randn(*shape, generator=made) for name, shape in shapes.items()}
-    save_file(
-        {name: tensor.to(stored) for name, tensor in tensors.items()},
-        folder / "model.safetensors",
-        metadata={"format": "pt"},
-    )
+    written = {name: tensor.to(stored) for name, tensor in tensors.items()} | (more or {})
+    if pickled:
+        torch.save(written, folder / "pytorch_model.bin")
+    else:
+        save_file(written, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 
 
@@ -225,6 +225,101 @@ def test_a_loaded_tensor_overwritten_by_a_constant():
     assert facts["ignored"] is True
     assert facts["steady"] is True
     assert facts["source"] == "unexplained"
+
+
+ORDER, PARTS = torch.arange(N)[None], torch.arange(N) / 7
+SAME_TABLES = {
+    "the very bytes": (ORDER, PARTS),
+    "other shapes": (ORDER[0].clone(), PARTS[None].clone()),
+    "other dtypes": (ORDER.int(), PARTS.double()),
+    "integers as floats": (ORDER.float(), PARTS),
+    "a smaller float": (ORDER, PARTS.bfloat16()),
+}
+OTHER_TABLES = {
+    "one element": (ORDER.clone().index_fill_(1, torch.tensor([3]), 4), PARTS + 1e-6),
+    "another order": (ORDER.flip(1), PARTS.flip(0)),
+    "another length": (ORDER[:, :-1].clone(), PARTS[:-1].clone()),
+    "another dtype": (ORDER.flip(1).int(), PARTS.flip(0).double()),
+    "a larger float": (ORDER.flip(1), PARTS.double() + 1e-3),
+    "a smaller float": (ORDER.flip(1), (PARTS + 1).bfloat16()),
+    "truth values": (ORDER.flip(1), PARTS.bool()),
+}
+
+
+def ignored(signal):
+    """Return name -> the file's name of every tensor that the model does not hold."""
+    found = signal["tensors"].items()
+    return {name: facts.get("stored_as", "") for name, facts in found if facts.get("ignored")}
+
+
+def stored_tables(order, parts):
+    return {"tables.order": order, "tables.parts": parts}
+
+
+def test_a_table_that_the_file_and_the_model_have_with_the_same_bytes():
+    for name, tables in SAME_TABLES.items():
+        for pickled in (False, True):
+            signal = integrity("computes tables", more=stored_tables(*tables), pickled=pickled)
+            assert ignored(signal) == {}, (name, pickled)
+            assert sources(signal) == buffers("order", "parts", source="derived", n=0)
+
+
+def test_a_table_that_the_file_has_with_other_bytes():
+    for name, tables in OTHER_TABLES.items():
+        for pickled in (False, True):
+            signal = integrity("computes tables", more=stored_tables(*tables), pickled=pickled)
+            assert ignored(signal) == {"tables.order": "", "tables.parts": ""}, (name, pickled)
+            assert sources(signal) == buffers("order", "parts", source="derived", n=0)
+
+
+def test_a_table_that_is_loaded():
+    for pickled in (False, True):
+        for tables in ((ORDER, PARTS), (ORDER.flip(1), PARTS.flip(0)), (ORDER.int(), PARTS * 2)):
+            signal = integrity("in the state_dict", more=stored_tables(*tables), pickled=pickled)
+            assert sources(signal) == {}
+            assert ignored(signal) == {}
+
+
+def bert(table, head, prefix, pickled):
+    """Write a BERT whose file has a table of positions, as files of before 4.31 have."""
+    config = transformers.BertConfig(
+        vocab_size=40,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=N,
+        architectures=["BertForMaskedLM" if head else "BertModel"],
+    )
+    folder = Path(tempfile.mkdtemp())
+    torch.manual_seed(0)
+    state = transformers.BertModel(config).state_dict()
+    stored = {f"{prefix}{name}": tensor.clone() for name, tensor in state.items()}
+    stored[f"{prefix}embeddings.position_ids"] = table
+    config.save_pretrained(folder)
+    if pickled:
+        torch.save(stored, folder / "pytorch_model.bin")
+    else:
+        save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_the_positions_of_an_old_bert():
+    for head in (False, True):
+        for prefix in ("", "bert."):
+            for pickled in (False, True):
+                name = f"{'bert.' if head else ''}embeddings.position_ids"
+                there = f"{prefix}embeddings.position_ids"
+                for table in (ORDER.clone(), ORDER.flip(1).clone()):
+                    looked_at = cell(bert(table, head, prefix, pickled))
+                    looked_at._integrity()
+                    signal = looked_at.signals["integrity"]
+                    held = dict(looked_at.loaded.model.named_buffers())[name]
+                    # what the release makes of the file decides, and not what is known of it here
+                    taken = torch.equal(held, table)
+                    assert taken == torch.equal(table, ORDER)
+                    said = {} if taken else {name: "" if there == name else there}
+                    assert ignored(signal) == said, (head, prefix, pickled)
 
 
 def test_a_round_trip_that_loses_a_tensor_and_a_config_field():

@@ -78,8 +78,17 @@ def drawn():
     return {"noise": torch.rand(N)}
 
 
+def computed_tables():
+    return {
+        "order": torch.arange(N)[None],
+        "parts": torch.arange(N) / 7,
+    }
+
+
 BUFFERS = {
     "none": healthy,
+    "computes tables": computed_tables,
+    "in the state_dict": computed_tables,
     "halves": halves,
     "integers": integers,
     "other memory": other_memory,
@@ -101,7 +110,7 @@ class Tables(torch.nn.Module):
 
     def fill(self):
         for name, tensor in BUFFERS.get(self.defect, dict)().items():
-            self.register_buffer(name, tensor, persistent=False)
+            self.register_buffer(name, tensor, persistent=self.defect == "in the state_dict")
 
 
 class LeakyForCausalLM(PreTrainedModel):
