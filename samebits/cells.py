@@ -35,6 +35,8 @@ RunName = Literal["a", "b"]
 RUNS: tuple[RunName, RunName] = ("a", "b")
 VALUES_LIMIT = 16 << 20
 """Bytes up to which a tensor's values are kept at once; larger ones are fetched if they differ."""
+NOT_STARTED = "not started"
+"""Type of a failure that no exception made: there is no stack, or no checkpoint."""
 _STRAY = 86_400
 """Seconds after which a file of a run that was killed is removed; no cell takes as long."""
 
@@ -230,6 +232,6 @@ def _is_answer(capture: Capture) -> bool:
 
 def failed(cell: CellId, phase: str, message: str, log: str = "") -> tuple[Capture, Capture]:
     """Return the captures of a cell that could not even be started."""
-    failure = Failure(phase=phase, type="not started", message=message, traceback=log)
+    failure = Failure(phase=phase, type=NOT_STARTED, message=message, traceback=log)
     first, second = (Capture(cell=cell, run=run, status="failed", failure=failure) for run in RUNS)
     return first, second

@@ -12,16 +12,16 @@ import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Union
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 
-from samebits import cells, seal
+from samebits import cells, costs, failures, seal
 from samebits.capsules.asking import Unasked, Unproved
 from samebits.capsules.judging import Party as CapsuleParty
 from samebits.capsules.maker import Machine, Maker, Wanted
 from samebits.capsules.running import Place, without_folders
 from samebits.cells import CellRunner
 from samebits.checkpoints import Checkpoint, Checkpoints, builder_of
-from samebits.comparing.pair import ended
+from samebits.comparing.pair import ended as how_it_ended
 from samebits.comparing.phases import best_first
 from samebits.crossings import UNUSED, Crosser, Party, Subject, remove, rows_to_cross
 from samebits.document import Spent
@@ -32,16 +32,18 @@ from samebits.grafting.runner import Grafter
 from samebits.ladders import Climber
 from samebits.ledger import Ledger
 from samebits.probing import PROBES, StackProcess, start_process, tail
-from samebits.reports.figures import plural
+from samebits.progress import Phases
+from samebits.reports.figures import duration, plural
 from samebits.stacks import Stack, StackBuilder, probes_digest
 from samebits.tracing import runner as tracing
 from samebits.tracing.runner import Tracer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Coroutine, Iterable, Iterator, Sequence
 
     from samebits.capture import Capture
     from samebits.comparison import CellResult
+    from samebits.costs import Finished
     from samebits.crossing import CrossingsReport
     from samebits.graft import Graft
     from samebits.grafting.asking import Asked as ToGraft
@@ -93,8 +95,17 @@ class Observed(Mapping["CellId", Runs]):
         return len(self._found)
 
 
-def _counted(number: int, what: str) -> str:
-    return f"{plural(number, what)} {'is' if number == 1 else 'are'}"
+T = TypeVar("T")
+_SURVEY = 2.0
+"""Seconds for which a run waits for checkpoints before it tells how many cells have captures."""
+
+
+async def _counted(job: Coroutine[Any, Any, T], ended: Callable[[], None]) -> T:
+    """Run a job and count it as ended, whatever it ends with."""
+    try:
+        return await job
+    finally:
+        ended()
 
 
 class BuildFailed(Exception):  # noqa: N818  the cells of the model say it, the run goes on
@@ -128,12 +139,16 @@ class Laboratory:
         self.checkpoints: dict[str, Checkpoint] = {}
         self.machine: dict[str, Any] | None = None
         self.environment: dict[str, str] = {}
+        self.progress = progress
+        self.phases = Phases(progress)
+        self._n_new = 0
+        self._outcomes: dict[str, dict[CellId, tuple[str, str]]] = {}
+        self._fresh = fresh
         self._root = root
         self._store = store
         self._probes = probes_digest(PROBES)
         self._matrix = matrix
         self._plan = plan
-        self._progress = progress
         self._environ = environ
         self._starter = starter
         self._kernels = kernels
@@ -167,23 +182,73 @@ class Laboratory:
         """
         await self._build_stacks()
         self._open_processes()
-        for name in self._plan.models:
+        models, n_cells = self._plan.models, len(self._plan.cells)
+        said = f"{plural(n_cells, 'cell')} of {plural(len(models), 'model')}, each run twice"
+        self.phases.begin("cells", n_cells, said)
+        self.phases.begin("checkpoints", len(models), f"{len(models):,} to read or make")
+        for name in models:
             self._made[name] = asyncio.create_task(self._checkpoint(self._matrix.model(name)))
+        await self._survey()
         async with asyncio.TaskGroup() as group:
             rows = [group.create_task(self._observe_row(row, known)) for row in self._plan.rows]
         await self._remember_machine()
+        self.phases.end("checkpoints")
+        self.phases.end("cells")
         return Observed({cell: runs for row in rows for cell, runs in row.result().items()})
 
-    async def _observe_row(self, row: PlannedRow, known: Known | None) -> dict[CellId, Late]:
+    async def _survey(self) -> None:
+        """Tell how many cells have captures of earlier runs, and how long the others will take."""
+        captured = set() if self._fresh else await self._captured()
+        cells = self._plan.cells
+        if captured:
+            said = f"{len(captured):,} of {plural(len(cells), 'cell')} known from an earlier run"
+            self.progress.note(said)
+        needed = [str(cell) for cell in cells if cell not in captured]
+        self._n_new = len(needed)
+        expected = costs.estimate(costs.read(self._root), needed, self._n_slots)
+        if expected is not None:
+            self.progress.expect(expected)
+            took = duration(expected.seconds)
+            self.progress.note(f"about {took} for what is new, by what jobs took in earlier runs")
+
+    async def _captured(self) -> set[CellId]:
+        """Return the cells that have captures, as far as a short look at checkpoints tells it."""
+        if not (self._root / "captures").exists():
+            return set()
+        # a checkpoint that has to be made has no captures; to read a new one takes as long as it is
+        await asyncio.wait(self._made.values(), timeout=_SURVEY)
+        found = set()
+        for row in self._plan.rows:
+            made = self._made[row.model]
+            if made.done() and not made.exception() and (paths := await self._paths_of(row)):
+                found |= {cell for cell, both in paths.items() if all(map(Path.exists, both))}
+        return found
+
+    async def _observe_row(self, row: PlannedRow, known: Known | None) -> Mapping[CellId, Late]:
         """Return the captures of a row's cells, or what reads them where the row is known."""
         paths = await self._paths_of(row) if known is not None else None
         if known is not None and paths and (kept := known(row, paths)) is not None:
             for cell in row.cells:
-                self._progress.done(cell, *kept.outcomes[cell.stack])
+                self.progress.done(cell, kept.outcomes[cell.stack][0])
+            self._report_failures(row, kept.outcomes)
             return {cell: partial(self._runner.read, both) for cell, both in paths.items()}
         async with asyncio.TaskGroup() as group:
             tasks = {cell: group.create_task(self._observe(cell)) for cell in row.cells}
-        return {cell: task.result() for cell, task in tasks.items()}
+        found = {cell: task.result() for cell, task in tasks.items()}
+        self._report_failures(row, {cell.stack: outcome(runs) for cell, runs in found.items()})
+        return found
+
+    def _report_failures(self, row: PlannedRow, outcomes: Mapping[str, tuple[str, str]]) -> None:
+        """Say what failed in a row; what is the same in every row of a model is said once.
+
+        The lines wait for the model's last row, because a failure that each of its cells shares is
+        the model's own.
+        """
+        said = self._outcomes.setdefault(row.model, {})
+        said |= {cell: outcomes[cell.stack] for cell in row.cells}
+        if len(said) == sum(len(r.cells) for r in self._plan.rows if r.model == row.model):
+            for line in failures.lines(said):
+                self.progress.failure(line)
 
     async def _paths_of(self, row: PlannedRow) -> dict[CellId, tuple[Path, Path]] | None:
         """Return where a row's captures lie; None if any cell has no stack or is not pinned."""
@@ -203,25 +268,24 @@ class Laboratory:
 
     async def look_again(self, wanted: Mapping[CellId, Iterable[str]]) -> dict[CellId, Runs]:
         """Run cells once more for the values of tensors that turned out to differ."""
-        if wanted:
-            self._progress.note(
-                f"second look at {plural(len(wanted), 'cell')} for values that differ"
-            )
-        async with asyncio.TaskGroup() as group:
-            tasks = {
-                cell: group.create_task(self._captures(cell, tuple(hashes)))
-                for cell, hashes in wanted.items()
-            }
+        if not wanted:
+            return {}
+        said = f"{plural(len(wanted), 'cell')} once more for values that differ"
+        with self.phases("second look", len(wanted), said) as ended:
+            async with asyncio.TaskGroup() as group:
+                tasks = {
+                    cell: group.create_task(_counted(self._captures(cell, tuple(hashes)), ended))
+                    for cell, hashes in wanted.items()
+                }
         return {cell: task.result() for cell, task in tasks.items()}
 
     async def climb(self, asked: Mapping[CellId, Iterable[Ask]]) -> dict[CellId, list[LadderFile]]:
         """Run cells on the precision ladder: one job for each thing that a cell is asked."""
         jobs = [(cell, ask) for cell, asks in asked.items() for ask in asks]
-        if jobs:
-            cells = f"{len(asked):,} cell{'s' * (len(asked) > 1)}"
-            self._progress.note(f"third look at {cells}: the precision ladder")
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._climb(cell, ask)) for cell, ask in jobs]
+        said = f"{plural(len(asked), 'cell')} on the precision ladder"
+        with self.phases("third look", len(jobs), said) as ended:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(_counted(self._climb(*job), ended)) for job in jobs]
         found: dict[CellId, list[LadderFile]] = {}
         for (cell, _), task in zip(jobs, tasks, strict=True):
             found.setdefault(cell, []).append(task.result())
@@ -236,10 +300,13 @@ class Laboratory:
 
     async def causes(self, asked: Mapping[CellId, Asked]) -> dict[CellId, Cause | str]:
         """Return where cells part from their references, or why tracing both does not say it."""
-        if asked:
-            self._progress.note(f"where it starts: {_counted(len(asked), 'pair')} traced")
-        async with asyncio.TaskGroup() as group:
-            tasks = {c: group.create_task(self._cause(c, ask)) for c, ask in asked.items()}
+        said = f"{plural(len(asked), 'pair')} traced to where the difference starts"
+        with self.phases("causes", len(asked), said) as ended:
+            async with asyncio.TaskGroup() as group:
+                tasks = {
+                    c: group.create_task(_counted(self._cause(c, a), ended))
+                    for c, a in asked.items()
+                }
         return {cell: task.result() for cell, task in tasks.items()}
 
     async def _cause(self, cell: CellId, asked: Asked) -> Cause | str:
@@ -247,11 +314,13 @@ class Laboratory:
 
     async def grafts(self, asked: Mapping[CellId, ToGraft]) -> dict[CellId, Graft | str]:
         """Return which pieces of their references give cells the same bytes, or why none was tried."""
-        if asked:
-            cells = plural(len(asked), "cell")
-            self._progress.note(f"grafts: pieces of the reference are put into {cells}")
-        async with asyncio.TaskGroup() as group:
-            tasks = {c: group.create_task(self._graft(c, ask)) for c, ask in asked.items()}
+        said = f"pieces of the reference put into {plural(len(asked), 'cell')}"
+        with self.phases("grafts", len(asked), said) as ended:
+            async with asyncio.TaskGroup() as group:
+                tasks = {
+                    c: group.create_task(_counted(self._graft(c, a), ended))
+                    for c, a in asked.items()
+                }
         return {cell: task.result() for cell, task in tasks.items()}
 
     async def _graft(self, cell: CellId, asked: ToGraft) -> Graft | str:
@@ -275,8 +344,6 @@ class Laboratory:
         """Return the files of a capsule for each of these cells, or why there is none."""
         if not results:
             return {}
-        said = _counted(len(results), "difference")
-        self._progress.note(f"capsules: {said} made to run alone")
         work = self._root / "capsules" / str(os.getpid())
         facts = self.machine or {}
         place = Place(self._environ)
@@ -288,9 +355,16 @@ class Laboratory:
             place,
             self._slots,
         )
+        said = f"{plural(len(results), 'difference')} made to run alone"
         try:
-            async with asyncio.TaskGroup() as group:
-                tasks = {r.cell: group.create_task(self._capsule(maker, r, runs)) for r in results}
+            with self.phases("capsules", len(results), said) as ended:
+                async with asyncio.TaskGroup() as group:
+                    tasks = {
+                        result.cell: group.create_task(
+                            _counted(self._capsule(maker, result, runs), ended)
+                        )
+                        for result in results
+                    }
         finally:
             place.close()
             shutil.rmtree(work, ignore_errors=True)
@@ -341,10 +415,11 @@ class Laboratory:
         rows = rows_to_cross(self._matrix, self._plan)
         if not rows:
             return ()
-        models = f"{len(rows):,} model{'s' * (len(rows) > 1)}"
-        self._progress.note(f"{models}: saved by each stack and loaded by every other one")
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._cross(row)) for row in rows]
+        models = plural(len(rows), "model")
+        said = f"{models} saved by each stack and loaded by every other one"
+        with self.phases("crossings", len(rows), said) as ended:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(_counted(self._cross(row), ended)) for row in rows]
         return tuple(found for task in tasks if (found := task.result()) is not None)
 
     async def _cross(self, row: PlannedRow) -> CrossingsReport | None:
@@ -359,6 +434,15 @@ class Laboratory:
         parties = [Party(stack, self._processes[stack.id]) for stack in stacks]
         subject = Subject(self._matrix.model(row.model), row.variant, checkpoint)
         return await self._crosser.cross(subject, parties)
+
+    def keep_costs(self, finished: Finished | None) -> None:
+        """Leave what the jobs of this run took to the next one; ``finished`` is None if it did not."""
+        spent = [job for process in self._processes.values() for job in process.costs]
+        before = costs.read(self._root)  # another run may have written it meanwhile
+        taken = self.phases.taken
+        left = costs.merged(before, spent, taken, self._n_slots, new=self._n_new, finished=finished)
+        with contextlib.suppress(OSError):  # an estimate is not worth a run
+            costs.write(self._root, left)
 
     @property
     def spent(self) -> tuple[Spent, ...]:
@@ -388,6 +472,7 @@ class Laboratory:
         """Build the stacks of the plan, and those that may have to make a checkpoint for it."""
         recipes = [r for name in self._plan.models if (r := self._matrix.model(name).build)]
         wanted = {*self._plan.stacks, *(r.stack for r in recipes if r.stack is not None)}
+        self.phases.begin("stacks", len(wanted), f"{len(wanted):,} to resolve and build")
         await asyncio.gather(
             *(self._build_one(spec) for spec in self._matrix.stacks if spec.id in wanted)
         )
@@ -398,21 +483,24 @@ class Laboratory:
                 await self._build_one(spec)
             if spec.id in self.stacks:
                 unknown -= set(self.stacks[spec.id].architectures)
+        self.phases.end("stacks")
 
     def _makers(self) -> list[StackSpec]:
         """Return the stacks that make checkpoints, so that a scan is of the same as the matrix."""
         return [spec for spec in self._matrix.stacks if not spec.between]
 
     async def _build_one(self, spec: StackSpec) -> None:
-        self._progress.stack(spec.id, "resolving and building")
+        self.progress.stack(spec.id, "resolving and building")
         try:
             self.stacks[spec.id] = await asyncio.to_thread(self._build_stack, spec)
         except (StackError, OSError) as error:
             self.failures[spec.id] = str(error)
             self.ledger.unsettle(f"stack {spec.id} could not be built")
-            self._progress.stack(spec.id, "failed")
+            self.progress.stack(spec.id, "failed")
             return
-        self._progress.stack(spec.id, f"transformers {self.stacks[spec.id].transformers}")
+        finally:
+            self.progress.advance("stacks")
+        self.progress.stack(spec.id, f"transformers {self.stacks[spec.id].transformers}")
 
     def _open_processes(self) -> None:
         needs_hub = any(self._matrix.model(name).hub for name in self._plan.models)
@@ -447,6 +535,8 @@ class Laboratory:
         except BuildFailed:
             self.ledger.unsettle(f"{model.name} has no checkpoint")
             raise
+        finally:
+            self.progress.advance("checkpoints")
         if not found.pinned:
             self.ledger.unsettle(f"{found.said} may be another model tomorrow")
         self.checkpoints[model.name] = found
@@ -489,8 +579,8 @@ class Laboratory:
         raise BuildFailed(msg)
 
     async def _observe(self, cell: CellId) -> Runs:
-        runs = await self._captures(cell, started=lambda: self._progress.start(cell))
-        self._progress.done(cell, *outcome(runs))
+        runs = await self._captures(cell, started=lambda: self.progress.start(cell))
+        self.progress.done(cell, outcome(runs)[0])
         return runs
 
     async def _captures(
@@ -543,12 +633,16 @@ def _remove_old(folder: Path, pattern: str) -> None:
 
 
 def outcome(runs: Sequence[Capture]) -> tuple[str, str]:
-    """Return how a cell ended, and why it failed or did not finish in one line."""
+    """Return how a cell ended, and in one line what failed or why it did not finish."""
     run = runs[0]
     if run.unfinished is not None:
-        return run.status, ended(run.unfinished)
-    raised = run.raised
-    return run.status, raised.in_short if raised is not None else ""
+        return run.status, without_folders(how_it_ended(run.unfinished))
+    failure = run.raised
+    if failure is None:
+        return run.status, ""
+    raised = failure.type != cells.NOT_STARTED
+    line = f"{failure.phase}: {failure.type}: {failure.in_short}" if raised else failure.in_short
+    return run.status, without_folders(line)
 
 
 def _no_builder(model: ModelSpec, stacks: Sequence[Stack]) -> str:

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
+from samebits.costs import Spending
 from samebits.record import Record
+from samebits.words import CellId
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -112,6 +114,8 @@ class StackProcess:
         self.machine: dict[str, Any] | None = None
         self.spent: dict[str, tuple[int, float]] = {}
         """Kind of job -> number of them and CPU seconds; ``imports`` for the process itself."""
+        self.costs: list[Spending] = []
+        """Every job that ran, in the order in which they ended."""
         self._python = python
         self._environment = environment
         self._log = log
@@ -144,6 +148,7 @@ class StackProcess:
         kind = " ".join(str(job[key]) for key in ("kind", "run") if key in job)
         jobs, cpu = self.spent.get(kind, (0, 0.0))
         self.spent[kind] = (jobs + 1, cpu + ended.cpu)
+        self.costs.append(Spending(_cell_of(job), job.get("kind", ""), ended.seconds, ended.cpu))
         if ended.own_cpu:
             self.spent["imports"] = (1, ended.own_cpu)
 
@@ -242,6 +247,15 @@ class StackProcess:
         for future in self._waiting.values():
             if not future.done():
                 future.set_result(Ended(lost=reason))
+
+
+def _cell_of(job: Mapping[str, Any]) -> str:
+    """Return the cell that a job is of, '' if it is of none."""
+    if "cell" in job:
+        return str(CellId.model_validate(job["cell"]))
+    if "variant_name" in job:  # a save or a load
+        return f"{job['name']}/{job['variant_name']}@{job['stack']}"
+    return ""
 
 
 async def _facts(process: Process) -> dict[str, Any] | None:

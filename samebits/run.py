@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from samebits import config, diagnose, releases, trimming
+from samebits import config, costs, diagnose, releases, trimming
 from samebits.capsule import Capsule, script_name
 from samebits.capsules.choosing import MOST, Scope, chosen
 from samebits.compare import wanted
+from samebits.costs import Finished
 from samebits.diagnosing.bands import bands
 from samebits.document import CheckpointReport, MachineReport, Report, Row, StackReport
 from samebits.environment import shown
@@ -28,6 +29,7 @@ from samebits.laboratory import Laboratory, outcome
 from samebits.ledger import Ledger
 from samebits.plan import Selection, plan, reproduce, shown_path
 from samebits.record import Record
+from samebits.reports.figures import duration, plural
 from samebits.reports.names import capsule_path
 from samebits.stacks import StackBuilder
 from samebits.store import Store
@@ -36,14 +38,14 @@ from samebits.tracing.question import causes_of, with_cause
 from samebits.words import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from samebits.comparison import CellResult
     from samebits.crossing import Crossing, CrossingsReport
     from samebits.finding import Finding
     from samebits.matrix import Matrix
     from samebits.plan import Plan, PlannedRow
-    from samebits.progress import Progress
+    from samebits.progress import Phases, Progress
     from samebits.words import CellId
 
 DEFAULT_MATRIX = Path("matrix.yaml")
@@ -92,7 +94,8 @@ async def run_matrix(
         SelectionError: the filters match nothing.
 
     """
-    started, clock = datetime.now(UTC), time.monotonic()
+    clock, finished = time.monotonic(), None
+    stamp = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     read = _digest_before_reading(order.matrix)
     matrix = config.load(order.matrix)
     root = order.matrix.resolve().parent / WORK
@@ -107,6 +110,7 @@ async def run_matrix(
     planned = plan(matrix, order.selection)
     store = Store(root)
     shown_progress = progress(len(planned.cells))
+    shown_progress.note(_last_run(root))
     laboratory = Laboratory(
         root,
         matrix,
@@ -127,17 +131,20 @@ async def run_matrix(
         crossings = await laboratory.cross()
         rows = await _compared(order, planned, laboratory, runs, store, kept)
         rows = await _explained(order, planned, matrix, laboratory, runs, rows, store)
-        found = [
-            _settled(row, about, runs, crossings, kept)
-            for row, about in zip(planned.rows, rows, strict=True)
-        ]
-        report = _report(order, planned, matrix, laboratory, found, crossings)
+        said = f"{plural(len(rows), 'row')} searched for known defects and judged"
+        with laboratory.phases("report", len(rows), said) as ended:
+            found = []
+            for row, about in zip(planned.rows, rows, strict=True):
+                found.append(_settled(row, about, runs, crossings, kept))
+                ended()
+            report = _report(order, planned, matrix, laboratory, found, crossings)
         report, capsules = await _with_capsules(order, report, runs, laboratory)
+        took = round(time.monotonic() - clock, 1)
+        finished = Finished(started=stamp, seconds=took, cells=len(planned.cells))
     finally:
         await laboratory.close()
+        laboratory.keep_costs(finished)
         shown_progress.close()
-    took = round(time.monotonic() - clock, 1)
-    stamp = started.isoformat(timespec="seconds").replace("+00:00", "Z")
     locks: dict[str, str | bytes] = {
         _lock_path(stack.id): stack.lock for stack in laboratory.stacks.values()
     }
@@ -148,6 +155,16 @@ async def run_matrix(
         "matrix_digest": read,
     }
     return report.model_copy(update=told), locks | capsules
+
+
+def _last_run(root: Path) -> str:
+    """Return what is known of the last run in this folder of work."""
+    earlier = costs.read(root)
+    if earlier is None or earlier.last is None:
+        return "no earlier run to estimate from"
+    last = earlier.last
+    day = last.started.partition("T")[0]
+    return f"the last run took {duration(last.seconds)} for {plural(last.cells, 'cell')} ({day})"
 
 
 async def _widened(
@@ -222,12 +239,12 @@ async def _compared(
 ) -> list[KeptRow]:
     """Return what is known of every row after the third look; those that are kept as they are."""
     new = [row for row in planned.rows if kept.known(row) is None]
-    results = _results(order, new, runs, store)
+    results = await _results(order, new, runs, store, laboratory.phases)
     missing = _missing_values(results, runs, store)
     again = await laboratory.look_again(missing)
     gone: set[CellId] = set()
     if missing:
-        results = _results(order, new, runs, store)
+        results = await _results(order, new, runs, store, laboratory.phases)
         gone = set(_missing_values(results, runs, store))
         for cell in gone:
             laboratory.ledger.unsettle(f"{cell} has values that were not stored", str(cell))
@@ -316,30 +333,38 @@ def _missing_values(
     return found
 
 
-def _results(
+async def _results(
     order: Order,
-    rows: Iterable[PlannedRow],
+    rows: Collection[PlannedRow],
     runs: Mapping[CellId, diagnose.Runs],
     store: Store,
+    phases: Phases,
 ) -> list[CellResult]:
-    found = []
-    for row in rows:
-        reference = _reference(row, runs)
-        everywhere = diagnose.same_everywhere({cell: runs[cell] for cell in row.cells})
-        for cell in row.cells:
-            command = reproduce(
-                cell,
-                reference.stack if reference else None,
-                shown_path(order.matrix),
-                str(DEFAULT_MATRIX),
-            )
-            against = runs[reference] if reference else None
-            found.append(
-                diagnose.result(
-                    cell, runs[cell], against, store, everywhere=everywhere, reproduce=command
-                )
-            )
+    found: list[CellResult] = []
+    with phases("comparing", len(rows), f"{plural(len(rows), 'row')}, byte for byte") as ended:
+        for row in rows:
+            found += _results_of(order, row, runs, store)
+            ended()
+            await asyncio.sleep(0)  # a Ctrl-C is heard between two rows
     return found
+
+
+def _results_of(
+    order: Order, row: PlannedRow, runs: Mapping[CellId, diagnose.Runs], store: Store
+) -> Iterator[CellResult]:
+    reference = _reference(row, runs)
+    everywhere = diagnose.same_everywhere({cell: runs[cell] for cell in row.cells})
+    for cell in row.cells:
+        command = reproduce(
+            cell,
+            reference.stack if reference else None,
+            shown_path(order.matrix),
+            str(DEFAULT_MATRIX),
+        )
+        against = runs[reference] if reference else None
+        yield diagnose.result(
+            cell, runs[cell], against, store, everywhere=everywhere, reproduce=command
+        )
 
 
 def _report(

@@ -1,6 +1,7 @@
 """What a capsule's scripts start ends with the run, however that ends."""
 
 import asyncio
+import io
 import os
 import time
 
@@ -10,6 +11,7 @@ from faulty_bench import all_end, processes_with
 from samebits import laboratory
 from samebits.capsules import running
 from samebits.capsules.running import Commands, Place
+from samebits.progress import Phases, Plain
 
 pytestmark = pytest.mark.processes
 
@@ -93,7 +95,7 @@ def test_a_run_that_is_interrupted_while_scripts_run_waits_for_none(uv, tmp_path
     lab._root, lab.machine, lab._environ = tmp_path, {}, environ
     lab._store = lab._probes = lab._slots = None
     lab._fingerprint = "f"
-    lab._progress = type("Silent", (), {"note": lambda self, text: None})()
+    lab.phases = Phases(Plain(io.StringIO(), 0, lambda: 0.0))
 
     async def capsule(place, result, runs):
         return await asyncio.to_thread(place.run, folder, ("a.py",), needs_hub=False)

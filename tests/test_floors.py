@@ -22,7 +22,7 @@ FLOORS = [
         "mapped",
         "redaction",
     },
-    {"fingerprint"},
+    {"fingerprint", "costs"},
     {"receipt"},
     {
         "words",
@@ -36,7 +36,7 @@ FLOORS = [
         "tokenizing",
         "usage",
     },
-    {"evidence", "band"},
+    {"evidence", "band", "failures"},
     {"capture", "matrix", "ulp", "invariance"},
     {"ladder", "trace", "graft", "capsule"},
     {"comparison", "crossing", "matrixfile", "store", "plan", "stacks", "probing"},

@@ -9,6 +9,9 @@ import pytest
 from builders import built_stack, capture, model_spec, stack_spec
 from fakes import Crossed, FakeStarter, ended
 
+from samebits import costs
+from samebits.capture import Capture, Failure
+from samebits.costs import Finished
 from samebits.errors import StackError
 from samebits.laboratory import Laboratory
 from samebits.matrix import Matrix, Recipe, Rule
@@ -35,11 +38,29 @@ class Told:
     def stack(self, id, state):
         self.lines.append(f"stack {id}: {state}")
 
+    def begin(self, phase, total, what):
+        self.lines.append(f"begin {phase} ({total}): {what}")
+
+    def expect(self, estimate):
+        self.estimate = estimate
+
+    def advance(self, phase):
+        self.advanced = [*getattr(self, "advanced", ()), phase]
+
+    def end(self, phase):
+        self.lines.append(f"end {phase}")
+
     def start(self, cell):
         self.lines.append(f"start {cell}")
 
-    def done(self, cell, outcome, detail=""):
-        self.lines.append(f"done {cell}: {outcome}{': ' if detail else ''}{detail}")
+    def step(self, job, phase, step, of):
+        self.lines.append(f"step {job}: {phase} {step}/{of}")
+
+    def done(self, cell, outcome):
+        self.lines.append(f"done {cell}: {outcome}")
+
+    def failure(self, text):
+        self.lines.append(f"failure {text}")
 
     def note(self, text):
         self.lines.append(f"note {text}")
@@ -201,8 +222,92 @@ def test_what_is_told_while_it_runs(tmp_path):
     assert sorted(told.of("done")) == [
         "done llama/float32-sdpa@4.48: complete",
         "done llama/float32-sdpa@4.57: complete",
-        "done llama/float32-sdpa@5.0: failed: stack 5.0: no resolution: numpy is too old",
+        "done llama/float32-sdpa@5.0: failed",
     ]
+    assert told.of("failure") == [
+        "failure failed: llama/float32-sdpa@5.0: stack 5.0: no resolution: numpy is too old"
+    ]
+
+
+def test_every_phase_is_told_from_beginning_to_end(tmp_path):
+    bench = Bench(tmp_path, recipe(), recipe("small", "llama"))
+    bench.run()
+    assert [line for line in bench.told.lines if line.startswith(("begin", "end"))] == [
+        "begin stacks (3): 3 to resolve and build",
+        "end stacks",
+        "begin cells (6): 6 cells of 2 models, each run twice",
+        "begin checkpoints (2): 2 to read or make",
+        "end checkpoints",
+        "end cells",
+    ]
+    assert sorted(bench.told.advanced) == [*["checkpoints"] * 2, *["stacks"] * 3]
+    assert set(bench.lab.phases.taken) == {"stacks", "cells", "checkpoints"}
+
+
+def fails(message):
+    """Return what a stack does with a model that does not load there."""
+
+    def does(job):
+        if job["kind"] == "build":
+            return probe(job)
+        cell = CellId.model_validate(job["cell"])
+        failure = Failure(phase="load", type="KeyError", message=message, traceback="")
+        left = Capture(cell=cell, run=job["run"], status="failed", failure=failure)
+        path = Path(job["capture"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(sealed(left.model_dump_json()))
+        return ended(job)
+
+    return does
+
+
+def test_what_fails_in_every_stack_is_said_once(tmp_path):
+    bench = Bench(tmp_path, does=dict.fromkeys(STACKS, fails("'a'")))
+    bench.run()
+    line = "failure failed in all 3 stacks: llama/float32-sdpa: load: KeyError: 'a'"
+    assert bench.told.of("failure") == [line]
+    # once its last cell is known
+    assert bench.told.lines.index(line) > bench.told.lines.index(bench.told.of("done")[-1])
+
+
+def test_what_fails_otherwise_in_one_of_them_is_said_apart(tmp_path):
+    bench = Bench(tmp_path, does={"4.48": fails("'a'"), "4.57": fails("'a'"), "5.0": fails("'b'")})
+    bench.run()
+    assert bench.told.of("failure") == [
+        "failure failed in 4.48, 4.57: llama/float32-sdpa: load: KeyError: 'a'",
+        "failure failed: llama/float32-sdpa@5.0: load: KeyError: 'b'",
+    ]
+
+
+# what a run takes
+
+
+def test_the_cells_that_have_captures_are_counted(tmp_path):
+    first = Bench(tmp_path)
+    first.run()
+    assert not [line for line in first.told.of("note") if "known" in line]
+    second = Bench(tmp_path, recipe(), recipe("small", "llama"))
+    second.run()
+    assert "note 3 of 6 cells known from an earlier run" in second.told.lines
+    fresh = Bench(tmp_path, fresh=True)
+    fresh.run()
+    assert not [line for line in fresh.told.of("note") if "known" in line]
+
+
+def test_what_jobs_took_is_left_for_an_estimate(tmp_path):
+    bench = Bench(tmp_path)
+    bench.run()
+    assert not hasattr(bench.told, "estimate")
+    bench.lab.keep_costs(Finished(started="2026-11-21T10:00:00Z", seconds=8.0, cells=3))
+    left = costs.read(tmp_path / "work")
+    assert left.new == 3
+    assert left.of["llama/float32-sdpa@5.0"]["cell"] == costs.Cost(jobs=2, seconds=1.0, cpu=0.0)
+    again = Bench(tmp_path, fresh=True)
+    again.run()
+    # three cells of a second each, four at a time
+    assert again.told.estimate.phases["cells"] == pytest.approx(3 * 1.0 / 4)
+    assert again.told.estimate.weights == {str(cell): 1.0 for cell in again.plan.cells}
+    assert [line for line in again.told.of("note") if "by what jobs took" in line]
 
 
 # stacks
@@ -371,13 +476,16 @@ def test_a_second_look_runs_the_cells_that_differ_anew_for_their_values(tmp_path
     assert len(bench.jobs_of("build")) == 1
     assert len(runs) == 3
     assert len(bench.told.of("done")) == 3  # no cell is counted twice
-    assert bench.told.of("note") == ["note second look at 1 cell for values that differ"]
+    assert bench.told.of("begin second") == [
+        "begin second look (1): 1 cell once more for values that differ"
+    ]
+    assert bench.told.lines[-1] == "end second look"
 
 
 def test_nothing_wanted_no_second_look(tmp_path):
     bench = Bench(tmp_path)
     bench.run(again=lambda runs: {})
-    assert bench.told.of("note") == []
+    assert bench.told.of("begin second") == []
     assert len(bench.jobs_of("cell")) == 6
 
 
@@ -459,14 +567,15 @@ def crossed(root, *models, **options):
 
     found = asyncio.run(main())
     pairs = {m.model: [(c.saver, c.loader) for c in m.crossings] for m in found}
-    return pairs, bench.told.of("note")
+    return pairs, bench.told.of("begin crossings")
 
 
 def test_every_model_crosses_between_all_stacks(tmp_path):
     pairs, notes = crossed(tmp_path, recipe(), recipe("small", "llama"))
     every = [(saver, loader) for saver in STACKS for loader in STACKS]
     assert pairs == {"llama": every, "small": every}
-    assert notes == ["note 2 models: saved by each stack and loaded by every other one"]
+    said = "2 models saved by each stack and loaded by every other one"
+    assert notes == [f"begin crossings (2): {said}"]
 
 
 def test_a_stack_that_was_not_built_takes_no_part(tmp_path):

@@ -11,7 +11,7 @@ from sample_report import sample_report
 
 from samebits import cli
 from samebits.errors import StackError
-from samebits.progress import Plain, Terminal, choose
+from samebits.progress import GitHub, Plain, Terminal, choose
 from samebits.spoken import Spoken
 from samebits.words import CellId, Variant
 
@@ -41,14 +41,21 @@ def terminal(stream):
     return Terminal(console, 2, lambda: 0.0, Spoken(ENVIRON))
 
 
-@pytest.mark.parametrize("make", [plain, terminal])
+def github(stream):
+    return GitHub(stream, 2, lambda: 0.0, Spoken(ENVIRON))
+
+
+@pytest.mark.parametrize("make", [plain, github, terminal])
 def test_progress(make):
     stream = io.StringIO()
     progress = make(stream)
     progress.stack("4.48", TOLD)
     progress.start(CELL)
     progress.note(TOLD)
-    progress.done(CELL, "failed", TOLD)
+    progress.step(TOLD, TOLD, 1, 2)
+    progress.begin("cells", 2, TOLD)
+    progress.failure(TOLD)
+    progress.done(CELL, "failed")
     progress.close()
     said = "".join(stream.getvalue().split())
     assert TOKEN not in said
@@ -59,7 +66,9 @@ def test_progress(make):
 
 def test_choose_hands_it_on():
     stream = io.StringIO()
-    choose(1, stream, spoken=Spoken(ENVIRON)).note(TOLD)
+    progress = choose(1, stream, spoken=Spoken(ENVIRON))
+    progress.note(TOLD)
+    progress.close()
     assert SHOWN in stream.getvalue()
 
 

@@ -1,0 +1,155 @@
+"""What runs took is added up into an estimate, and a file that is damaged only means that there is none."""
+
+import json
+
+import pytest
+
+from samebits import costs
+from samebits.costs import Cost, Costs, Finished, Spending
+from samebits.seal import sealed
+
+LAST = Finished(started="2026-11-21T10:00:00Z", seconds=100.0, cells=4)
+
+
+def of(**seconds):
+    return {kind: Cost(jobs=2, seconds=taken, cpu=taken) for kind, taken in seconds.items()}
+
+
+KNOWN = Costs(
+    last=LAST,
+    new=4,
+    phases={"comparing": 8.0, "report": 4.0, "capsules": 60.0, "cells": 50.0},
+    stretch=1.5,
+    of={
+        "llama/float32-sdpa@4.48": of(cell=10.0),
+        "llama/float32-sdpa@5.x": of(
+            cell=20.0, ladder=6.0, trace=2.0, graft=4.0, save=3.0, load=5.0
+        ),
+        "gpt2/float32-sdpa@4.48": of(cell=4.0),
+    },
+)
+
+
+def test_the_jobs_of_the_cells_are_shared_by_the_slots():
+    found = costs.estimate(KNOWN, ["llama/float32-sdpa@5.x", "gpt2/float32-sdpa@4.48"], 2)
+    assert found.phases == {
+        "cells": 24.0 / 2 * 1.5,
+        "crossings": 8.0 / 2 * 1.5,
+        "third look": 6.0 / 2 * 1.5,
+        "causes": 2.0 / 2 * 1.5,
+        "grafts": 4.0 / 2 * 1.5,
+        "comparing": 4.0,  # two of the four cells that this took 8 s for
+        "report": 2.0,
+        "capsules": 30.0,
+    }
+    assert found.weights == {"llama/float32-sdpa@5.x": 20.0, "gpt2/float32-sdpa@4.48": 4.0}
+    assert found.seconds == pytest.approx(sum(found.phases.values()))
+
+
+def test_a_cell_without_costs_is_taken_for_an_average_one():
+    new = "llama/bfloat16-sdpa@5.x"
+    assert costs.estimate(KNOWN, [new], 1).weights[new] == 15.0  # of its model
+    new = "mamba/float32-sdpa@5.x"
+    assert costs.estimate(KNOWN, [new], 1).weights[new] == pytest.approx(34.0 / 3)  # of all
+
+
+def test_capsules_are_few_however_many_cells_are_new():
+    found = costs.estimate(KNOWN, [f"llama/float32-sdpa@{i}" for i in range(40)], 1)
+    assert found.phases["capsules"] == 60.0
+    assert found.phases["comparing"] == 80.0
+
+
+@pytest.mark.parametrize("known", [None, Costs(), Costs(last=LAST)])
+def test_without_costs_there_is_no_estimate(known):
+    assert costs.estimate(known, ["llama/float32-sdpa@4.48"], 2) is None
+
+
+def test_nothing_to_run_needs_no_estimate():
+    assert costs.estimate(KNOWN, [], 2) is None
+
+
+SPENT = [
+    Spending("a/float32-sdpa@5.x", "cell", 10.0, 9.0),
+    Spending("a/float32-sdpa@5.x", "cell", 12.0, 11.0),
+    Spending("a/float32-sdpa@5.x", "ladder", 3.0, 3.0),
+    Spending("", "build", 50.0, 50.0),
+]
+
+
+def test_what_the_jobs_of_a_run_took_is_added_up_by_cell_and_kind():
+    found = costs.merged(None, SPENT, {"cells": 14.0}, 2, new=1, finished=LAST)
+    assert found.of == {
+        "a/float32-sdpa@5.x": {
+            "cell": Cost(jobs=2, seconds=22.0, cpu=20.0),
+            "ladder": Cost(jobs=1, seconds=3.0, cpu=3.0),
+        }
+    }
+    assert (found.last, found.new, found.phases) == (LAST, 1, {"cells": 14.0})
+    assert found.stretch == pytest.approx(14.0 * 2 / 25.0, abs=0.01)
+
+
+def test_what_only_earlier_runs_know_stays_and_the_newest_is_last():
+    found = costs.merged(KNOWN, SPENT, {}, 2, new=1, finished=LAST)
+    assert list(found.of) == [*KNOWN.of, "a/float32-sdpa@5.x"]
+    again = [Spending("llama/float32-sdpa@4.48", "cell", 1.0, 1.0)]
+    found = costs.merged(found, again, {}, 2, new=1, finished=LAST)
+    assert list(found.of)[-1] == "llama/float32-sdpa@4.48"
+    assert found.of["llama/float32-sdpa@4.48"]["cell"].seconds == 1.0
+    assert found.stretch >= 1.0
+
+
+def test_a_run_that_ran_nothing_changes_the_last_run_alone():
+    later = LAST.model_copy(update={"started": "2026-11-22T10:00:00Z", "seconds": 2.0})
+    found = costs.merged(KNOWN, [], {"comparing": 0.1}, 2, new=0, finished=later)
+    assert found == KNOWN.model_copy(update={"last": later})
+
+
+def test_of_an_interrupted_run_the_costs_of_its_jobs_stay():
+    found = costs.merged(KNOWN, SPENT, {"cells": 9.0}, 2, new=3, finished=None)
+    assert found.model_copy(update={"of": KNOWN.of}) == KNOWN
+    assert "a/float32-sdpa@5.x" in found.of
+    assert costs.merged(None, SPENT, {}, 2, new=3, finished=None).last is None
+
+
+def test_the_file_does_not_grow_for_ever(monkeypatch):
+    monkeypatch.setattr(costs, "MOST_CELLS", 3)
+    found = costs.merged(KNOWN, SPENT, {}, 2, new=1, finished=LAST)
+    assert list(found.of) == [*list(KNOWN.of)[1:], "a/float32-sdpa@5.x"]
+
+
+def test_what_is_written_is_read(tmp_path):
+    costs.write(tmp_path, KNOWN)
+    assert costs.read(tmp_path) == KNOWN
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[" * 100_000,
+        sealed('{"format": "samebits-costs", "format_version": 2}'),
+        sealed('{"format": "samebits-costs", "of": {"a": {"cell": {"jobs": 0}}}}'),
+        sealed('{"stretch": "NaN"}'),
+        '{"format": "samebits-costs"}',  # no seal
+    ],
+)
+def test_a_file_that_is_damaged_is_none(tmp_path, text):
+    (tmp_path / costs.FILE).write_text(text)
+    assert costs.read(tmp_path) is None
+
+
+def test_neither_is_one_of_which_a_bit_has_changed(tmp_path):
+    costs.write(tmp_path, KNOWN)
+    path = tmp_path / costs.FILE
+    content = bytearray(path.read_bytes())
+    content[content.index(b"100.0") + 1] ^= 1
+    json.loads(content)
+    path.write_bytes(content)
+    assert costs.read(tmp_path) is None
+
+
+def test_nor_is_a_folder_of_that_name(tmp_path):
+    (tmp_path / costs.FILE).mkdir()
+    assert costs.read(tmp_path) is None
+    assert costs.read(tmp_path / "nowhere") is None
