@@ -5,10 +5,16 @@ script is executed as it lies there and not imitated. Writes ``result``:
     {"format": "samebits-capsule-trial", "ref": …} or {…, "error": class, "message": text},
 and beside it ``loading``: the keys that loading said were missing, unexpected or mismatched. A
 checkpoint that lost a tensor too many would be told apart by its random numbers alone.
+
+A job with ``checkpoint``, a folder, in place of ``script`` is for the names, dtypes and shapes of its
+tensors. Writes ``result``:
+    {"format": "samebits-capsule-tensors", "header": as in a safetensors file, "pickled": bool}
+or, where they cannot be listed, {…, "refused": why}.
 """
 
 from __future__ import annotations
 
+import math
 import runpy
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +26,8 @@ import transformers
 import probe_files
 import probe_forks as forks
 import probe_heap
+from probe_checkpoint import Checkpoint, NoCheckpoint
+from probe_failure import without_folders
 from probe_tensor import Keeper
 
 if TYPE_CHECKING:
@@ -27,6 +35,33 @@ if TYPE_CHECKING:
 
 
 def run(job: dict[str, Any]) -> None:
+    """Do the job: a trial, or the list of a checkpoint's tensors."""
+    if "checkpoint" in job:
+        probe_files.write_sealed(Path(job["result"]), _tensors(job["checkpoint"]))
+    else:
+        _try(job)
+
+
+def _tensors(folder: str) -> dict[str, Any]:
+    """Return the tensors of a checkpoint, laid out one behind the other."""
+    found: dict[str, Any] = {"format": "samebits-capsule-tensors"}
+    try:
+        checkpoint = Checkpoint.find(folder, None)
+        header, end = {"__metadata__": {"format": "pt"}}, 0
+        for name in checkpoint:
+            fact = checkpoint.stored(name)
+            size = math.prod(fact["shape"]) * fact["itemsize"]
+            place = {"data_offsets": [end, end + size]}
+            header[name] = {"dtype": fact["dtype"], "shape": fact["shape"]} | place
+            end += size
+    except NoCheckpoint as error:
+        return found | {"refused": without_folders(str(error))}
+    except Exception as error:  # noqa: BLE001  files that torch or safetensors refuse
+        return found | {"refused": without_folders(f"{type(error).__name__}: {error}")}
+    return found | {"header": header, "pickled": checkpoint.is_pickled}
+
+
+def _try(job: dict[str, Any]) -> None:
     """Run the script's ``measure()`` and write what it gives."""
     torch.set_num_threads(1)
     probe_heap.fill_unwritten(job["run"], "cpu")

@@ -157,6 +157,26 @@ class Checkpoint:
         written = str(self._mapped(name).get_slice(name).get_dtype())
         return _DTYPES.get(written, written)
 
+    @property
+    def is_pickled(self) -> bool:
+        """True if tensors lie in pickles."""
+        return bool(self._pickled)
+
+    def stored(self, name: str) -> dict[str, Any]:
+        """Return dtype, in safetensors' words, shape, and bytes of an element, unread.
+
+        Raises:
+            ValueError: safetensors has no word for the dtype that is known here.
+
+        """
+        dtype = self._dtype(name)
+        for written, spelled in _DTYPES.items():
+            if spelled == dtype:
+                itemsize = getattr(torch, dtype).itemsize
+                return {"dtype": written, "shape": list(self.shape(name)), "itemsize": itemsize}
+        msg = f"{name} is of dtype {dtype}"
+        raise ValueError(msg)
+
     def tensor(self, name: str) -> torch.Tensor:
         """Return a tensor as the file has it."""
         if name in self._pickled:

@@ -80,13 +80,36 @@ def formula_facts(
         facts["note"] = f"the buffer is {buffer.dtype}"
         return facts
     try:
-        exact = formula(2 * buffer.numel(), float(base), settings, config)
+        exact = [
+            formula(dim, float(base), settings, config)
+            for dim in rotary_dims(buffer.numel(), settings, config)
+        ]
     except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         facts["note"] = f"the formula does not apply: {type(error).__name__}: {error}"
         return facts
-    facts["max_ulp"] = _ulp_distance(buffer, exact)
+    distances = [_ulp_distance(buffer, values) for values in exact]
+    facts["max_ulp"] = min((d for d in distances if d is not None), default=None)
     facts["bound_ulp"] = round(4 * (math.log(float(base)) + 4), 1)
     return facts
+
+
+def rotary_dims(n: int, settings: Settings, config: Any) -> list[int]:
+    """Return the dimensions whose arange(0, dim, 2) has ``n`` entries, those of the config if any.
+
+    The exponent is divided by the dimension itself, and an odd one has as many frequencies as the
+    even one above it. Where the config has neither, as of code that names its dimension otherwise,
+    the nearer formula counts.
+    """
+    size = getattr(config, "head_dim", None)
+    heads, hidden = (getattr(config, k, None) for k in ("num_attention_heads", "hidden_size"))
+    if size is None and isinstance(heads, int) and isinstance(hidden, int):
+        size = hidden // heads
+    share = settings.get("partial_rotary_factor") or getattr(config, "partial_rotary_factor", None)
+    said = [getattr(config, k, None) for k in ("qk_rope_head_dim", "rotary_dim")]
+    if isinstance(size, int):
+        said += [size, int(size * share) if isinstance(share, float) else size]
+    possible = [2 * n, 2 * n - 1]
+    return [dim for dim in possible if dim in said] or possible
 
 
 def _ulp_distance(buffer: torch.Tensor, exact: np.ndarray) -> float | None:

@@ -23,15 +23,22 @@ PACKAGES = {
     "4.48": {"torch": "2.13.0+cpu", "transformers": "4.48.3"},
     "5.x": {"torch": "2.13.0+cpu", "transformers": "5.23.0"},
 }
+HEADER = {
+    f"layers.{i}.w": {"dtype": "F32", "shape": [1], "data_offsets": [4 * i, 4 * i + 4]}
+    for i in range(4)
+}
 NAMES = ["embed", *(f"layers.{i}.w" for i in range(4)), "norm"]
 
 
 class Bench:
     """Two stacks whose processes answer as a test tells them, and a uv that runs nothing."""
 
-    def __init__(self, tmp_path, *, fails_from=1, code=0):
+    def __init__(self, tmp_path, *, fails_from=1, code=0, needs_weights=False):
         self.memory, self.code = Memory(), code
-        self.fails_from = fails_from
+        self.fails_from, self.needs_weights = fails_from, needs_weights
+        self.tensors = {"header": HEADER, "pickled": True}
+        self.loading = {}
+        self.said = "transformers 4.48.3\nunexpected bits in /home/me/x/y.py"
         self.jobs, self.ran = [], []
         self.work = tmp_path / "work"
         self.source = checkpoint(tmp_path / "model", *NAMES)
@@ -46,9 +53,21 @@ class Bench:
         """Answer as the scripts would: the newer stack fails with enough layers."""
         assert job["kind"] == "capsule"
         self.jobs.append(job)
+        if "checkpoint" in job:
+            listed = {"format": "samebits-capsule-tensors"} | self.tensors
+            Path(job["result"]).write_text(sealed(json.dumps(listed)))
+            return ended(job)
+        stand_in = (Path(job["script"]).parent / "checkpoint/stand-in.json").exists()
         compile(Path(job["script"]).read_text(), "trial", "exec")
         found = {"ref": self.memory.put(values(1, 6, 8, seed=16)).model_dump()}
-        if "5.x" in job["script"].rpartition("/")[2] and self.layers(job) >= self.fails_from:
+        if stand_in:
+            found = {
+                "ref": self.memory.put(values(1, 6, 8) * 0).model_dump(),
+                "loading": self.loading,
+            }
+        has_weights = not stand_in or not self.needs_weights
+        fails = has_weights and self.layers(job) >= self.fails_from
+        if "5.x" in job["script"].rpartition("/")[2] and fails:
             found = {"error": "KeyError", "message": "'x'\nand more"}
         Path(job["result"]).write_text(
             sealed(json.dumps({"format": "samebits-capsule-trial"} | found))
@@ -58,7 +77,7 @@ class Bench:
     def uv(self, command, folder, environment):
         self.ran.append(command[1:])
         assert {p.name for p in folder.iterdir()} >= {"4.48.py", "5.x.py", "checkpoint"}
-        return Ran(self.code, "transformers\nunexpected bits in /home/me/x/y.py")
+        return Ran(self.code, self.said)
 
     def make(self):
         return asyncio.run(asyncio.wait_for(self._make(), 20))
@@ -168,10 +187,90 @@ def test_a_reference_in_other_bits_than_the_captured_ones_is_no_capsule(tmp_path
         bench.make()
 
 
-def test_a_large_checkpoint_is_not_copied(tmp_path, monkeypatch):
+@pytest.fixture
+def small_limit(monkeypatch):
+    """A limit that the checkpoint of these tests is above, and its settings are not."""
+    monkeypatch.setattr("samebits.capsules.files.LIMIT", 400)
+
+
+@pytest.mark.usefixtures("small_limit")
+@pytest.mark.parametrize("pickled", [True, False])
+def test_an_exception_of_a_large_model_is_shown_with_zeros_for_weights(tmp_path, pickled):
+    bench = Bench(tmp_path, fails_from=2)
+    bench.tensors["pickled"] = pickled
+    made = bench.make()
+    assert set(made) == {
+        *("4.48.py", "5.x.py", "ISSUE.md", "expected.json"),
+        *("checkpoint/config.json", "checkpoint/stand-in.json"),
+    }
+    assert set(json.loads(made["checkpoint/stand-in.json"])) == {"layers.0.w", "layers.1.w"}
+    said = CapsuleFile.model_validate_json(made["expected.json"])
+    assert said.shrunk[:2] == ("zeros in place of its weights", "2 of 4 layers")
+    written = b"pytorch_model.bin" if pickled else b"model.safetensors"
+    assert all(written in made[name] for name in ("4.48.py", "5.x.py"))
+    assert b"each script writes zeros" in made["ISSUE.md"]
+
+
+def test_a_small_model_keeps_its_weights(tmp_path):
     bench = Bench(tmp_path)
-    monkeypatch.setattr("samebits.capsules.files.LIMIT", 100)
-    with pytest.raises(Unasked, match="a capsule holds"):
+    made = bench.make()
+    assert not any("checkpoint" in job for job in bench.jobs)
+    assert b"write_weights" not in made["5.x.py"]
+    assert b"each script writes zeros" not in made["ISSUE.md"]
+
+
+LARGE = "its checkpoint has 0.0 MiB, and a capsule holds 0; with zeros in place of its weights, "
+REASONS = {
+    "few layers are too large": (
+        {"needs_weights": True, "fails_from": 2, "limit": 380},
+        LARGE.replace("MiB", "MiB with fewer layers") + "5.x does not fail",
+    ),
+    "the weights matter": (
+        {"needs_weights": True, "fails_from": 4},
+        LARGE + "5.x does not fail",
+    ),
+    "no list": (
+        {"tensors": {"refused": "none of model.safetensors, … in …/model"}, "fails_from": 4},
+        LARGE + "they cannot be listed: none of model.safetensors, … in …/model",
+    ),
+    "a stand-in that lacks a tensor": (
+        {"loading": {"missing_keys": ["head.weight"]}, "fails_from": 4},
+        LARGE + "4.48 misses head.weight",
+    ),
+    "nothing shows it": ({"fails_from": 9}, "outside of the run 5.x does not fail"),
+}
+
+
+@pytest.mark.usefixtures("small_limit")
+@pytest.mark.parametrize("case", REASONS)
+def test_a_large_model_without_a_capsule_says_what_was_tried(tmp_path, monkeypatch, case):
+    changes, reason = REASONS[case]
+    if "limit" in changes:
+        monkeypatch.setattr("samebits.capsules.files.LIMIT", changes["limit"])
+    bench = Bench(tmp_path)
+    for name, value in changes.items():
+        setattr(bench, name, value)
+    with pytest.raises(Unasked) as raised:
+        bench.make()
+    assert str(raised.value) == reason
+
+
+@pytest.mark.usefixtures("small_limit")
+def test_a_model_too_large_to_be_copied_says_what_was_tried(tmp_path, monkeypatch):
+    monkeypatch.setattr("samebits.capsules.maker._LARGEST", 400)
+    assert Bench(tmp_path).make()
+    (tmp_path / "again").mkdir()
+    bench = Bench(tmp_path / "again", needs_weights=True)
+    with pytest.raises(
+        Unasked, match="which are not copied; with zeros in place of its weights, 5"
+    ):
+        bench.make()
+
+
+def test_what_uv_cannot_install_is_not_what_a_script_saw(tmp_path):
+    bench = Bench(tmp_path, code=1)
+    bench.said = "error: no solution found"
+    with pytest.raises(Unproved, match=r"uv could not run 4\.48\.py: error: no solution found"):
         bench.make()
 
 

@@ -3,7 +3,10 @@
 import ast
 import contextlib
 import hashlib
+import json
+import os
 import re
+import tempfile
 import tomllib
 
 import pytest
@@ -72,15 +75,18 @@ def metadata(text):
 
 @pytest.mark.parametrize("question", QUESTIONS)
 @pytest.mark.parametrize("sees", SEES)
-def test_every_script_compiles_and_uses_only_what_it_imports(question, sees):
-    text = script(subject(QUESTIONS[question]), OLD, told(sees))
+@pytest.mark.parametrize("zeros", [None, "model.safetensors", "pytorch_model.bin"])
+def test_every_script_compiles_and_uses_only_what_it_imports(question, sees, zeros):
+    text = script(subject(QUESTIONS[question], zeros=zeros), OLD, told(sees))
     compile(text, "script", "exec")
     tree = ast.parse(text)
     imported = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     imported |= {a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for a in n.names}
     used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
     modules = {"hashlib", "math", "os", "subprocess", "sys", "torch", "traceback", "transformers"}
+    modules |= {"json", "tempfile"}
     assert imported == used & (modules | {"Path"})
+    assert ("write_weights" in used) == (zeros is not None)
 
 
 def test_a_trial_only_measures():
@@ -169,6 +175,26 @@ def test_a_hostile_message_stays_a_string():
     assert "os.abort" not in {
         ast.unparse(n.func) for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)
     }
+
+
+def test_zeros_are_a_safetensors_file_of_the_header(tmp_path):
+    text = script(subject(zeros="model.safetensors"), OLD)
+    (function,) = [n for n in ast.parse(text).body if getattr(n, "name", "") == "write_weights"]
+    header = {
+        "__metadata__": {"format": "pt"},
+        "a": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+        "b": {"dtype": "BF16", "shape": [5], "data_offsets": [24, 34]},
+    }
+    (tmp_path / "stand-in.json").write_text(json.dumps(header, indent=1))
+    scope = {"CHECKPOINT": tmp_path, "json": json, "os": os, "tempfile": tempfile}
+    exec(compile(ast.Module([function], []), "zeros", "exec"), scope)  # noqa: S102
+    scope["write_weights"]()
+    scope["write_weights"]()  # as the other stack's script does
+    raw = (tmp_path / "model.safetensors").read_bytes()
+    end = 8 + int.from_bytes(raw[:8], "little")
+    assert json.loads(raw[8:end]) == header
+    assert raw[end:] == bytes(34)
+    assert {path.name for path in tmp_path.iterdir()} == {"model.safetensors", "stand-in.json"}
 
 
 def test_a_class_that_is_no_name_is_refused():

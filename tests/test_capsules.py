@@ -6,7 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from builders import Memory, cell_id, forward, nudged, sound, values
+from builders import (
+    Memory,
+    cell_id,
+    forward,
+    nudged,
+    sound,
+    values,
+    weight,
+    weights_signal,
+)
 from markdown_it import MarkdownIt
 from sample_report import sample_report
 
@@ -104,11 +113,57 @@ def test_a_failure_is_asked_for_by_what_was_being_done(phase, kind):
     assert found.question.steps == (3 if kind == "generate" else 0)
 
 
-@pytest.mark.parametrize("phase", ["process", "build", "trace weights", "forward other"])
-def test_a_failure_that_a_script_cannot_show_says_so(phase):
+@pytest.mark.parametrize(
+    ("phase", "reason"),
+    [
+        *((phase, "a script of its own cannot") for phase in ("process", "build", "trace weights")),
+        ("forward other", "the reference ran no forward over prompt other"),
+        ("greedy other", "the reference ran no forward over prompt other"),
+    ],
+)
+def test_a_failure_that_a_script_cannot_show_says_so(phase, reason):
     memory = Memory()
-    with pytest.raises(Unasked, match="a script of its own cannot"):
+    with pytest.raises(Unasked, match=reason):
         asked(failed(phase), sound(memory), (), memory)
+
+
+def test_a_load_that_fails_needs_no_forward_of_the_reference():
+    memory = Memory()
+    tensors = {"norm": weight(memory, values(4), "norm"), "table": weight(memory, values(4))}
+    one = sound(memory, forward={}, weights=weights_signal(tensors))
+    for forwards in ({}, {"short": forward(memory)}):  # none, and one that gives no tensor
+        reference = sound(memory, forward=forwards, weights=weights_signal(tensors))
+        question = asked(failed("load"), reference, (), memory).question
+        assert (question.kind, question.tensor) == ("parameter", "norm")
+    for phase, reference in (
+        ("greedy short", one),
+        ("load", sound(memory, forward={}, weights=None)),
+    ):
+        with pytest.raises(Unasked, match="the reference ran no forward that"):
+            asked(failed(phase), reference, (), memory)
+
+
+def test_what_a_script_cannot_be_fed_says_why():
+    memory = Memory()
+    lost, flat = memory.put(np.full((1, 6), 77), stored=False), memory.put(np.arange(6))
+    for ref, reason in ((lost, "was not kept"), (flat, r"of shape \[6\]")):
+        fed = forward(memory, logits=values(1, 6, 8))
+        fed = fed.model_copy(update={"inputs": {"input_ids": ref}})
+        with pytest.raises(Unasked, match=reason):
+            asked(failed("forward short"), sound(memory, forward={"short": fed}), (), memory)
+
+
+def test_a_failure_without_an_exception_says_so():
+    result = failed("load").model_copy(update={"failure": None})
+    with pytest.raises(Unasked, match="no exception made it fail: failed"):
+        asked(result, sound(Memory()), (), Memory())
+
+
+def test_a_forward_without_a_tensor_says_so():
+    memory = Memory()
+    one = sound(memory, forward={"short": forward(memory)})
+    with pytest.raises(Unasked, match="over prompt short gives no tensor"):
+        asked(failed("forward short"), one, (), memory)
 
 
 def test_a_difference_that_only_layers_show_says_so():
@@ -201,6 +256,38 @@ def test_a_model_that_cannot_lose_layers_says_so(tmp_path, broken):
         files.with_layers(source, tmp_path / "small", 1)
 
 
+HEADER = {
+    "__metadata__": {"format": "pt"},
+    "embed": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+    **{
+        f"layers.{i}.w": {"dtype": "BF16", "shape": [4], "data_offsets": [24 + 8 * i, 32 + 8 * i]}
+        for i in range(4)
+    },
+}
+
+
+def test_a_stand_in_has_all_but_the_weights_and_loses_layers_as_they_do(tmp_path):
+    source = checkpoint(tmp_path / "whole", "embed")
+    for name in ("pytorch_model.bin", "model.safetensors.index.json", "modeling_x.py"):
+        (source / name).write_text(name)
+    files.without_weights(source, tmp_path / "stand-in", HEADER)
+    made = tmp_path / "stand-in"
+    assert {path.name for path in made.iterdir()} == {
+        "config.json",
+        "modeling_x.py",
+        "stand-in.json",
+    }
+    assert json.loads((made / "stand-in.json").read_text()) == HEADER
+    assert files.is_stand_in(made)
+    assert not files.is_stand_in(source)
+    (made / "model.safetensors").write_bytes(b"zeros that a script wrote" * 1000)
+    assert files.size(made) < 2000
+    files.with_layers(made, tmp_path / "small", 1)
+    small = json.loads((tmp_path / "small" / "stand-in.json").read_text())
+    assert small == {name: HEADER[name] for name in ("__metadata__", "embed", "layers.0.w")}
+    assert not (tmp_path / "small" / "model.safetensors").exists()
+
+
 def test_one_row_of_a_batch_loses_its_padding_and_the_mask():
     feed = {
         "input_ids": Fed(rows=((0, 0, 5), (1, 2, 3))),
@@ -271,6 +358,83 @@ def test_what_holds():
     third = trial(memory, values(1, 3, 8, seed=3))
     assert not trials.holds("unstable", Answers((one, one, one), (one, other, third)))
     assert not trials.holds("unstable", Answers((one, one, one), (one, other, one)))
+
+
+ONE, OTHER, THIRD = (values(1, 3, 8, seed=seed) for seed in (1, 2, 3))
+STACKS = ("4.48", "5.x")
+
+
+def thrice(memory, *arrays):
+    return tuple(trial(memory, array) for array in arrays)
+
+
+@pytest.mark.parametrize(
+    ("contrast", "reference", "candidate", "reason"),
+    [
+        ("differs", {"array": ONE}, {"array": OTHER}, ""),
+        ("differs", {"array": ONE}, {"array": ONE}, "4.48 and 5.x give the same bits"),
+        ("differs", {"error": "E", "message": "m\nn"}, {"array": ONE}, "4.48 fails: E: m"),
+        (
+            "differs",
+            {"array": ONE},
+            {"error": "E", "message": "no /a/b.py"},
+            "5.x fails: E: no …/b.py",
+        ),
+        ("differs", {"message": "killed"}, {"array": ONE}, "4.48 gave no answer: killed"),
+        ("fails", {"array": ONE}, {"error": "KeyError", "message": "'x'"}, ""),
+        ("fails", {"array": ONE}, {"error": "KeyError", "message": "/home/x"}, ""),
+        ("fails", {"array": ONE}, {"array": ONE}, "5.x does not fail"),
+        ("fails", {"array": ONE}, {"message": "killed"}, "5.x gave no answer: killed"),
+        (
+            "fails",
+            {"array": ONE},
+            {"error": "KeyError", "message": "'y'"},
+            "5.x raises KeyError: 'y', and not KeyError: 'x'",
+        ),
+        (
+            "fails",
+            {"array": ONE},
+            {"error": "OSError"},
+            "5.x raises OSError, and not KeyError: 'x'",
+        ),
+        (
+            "fails",
+            {"error": "E", "message": "m"},
+            {"error": "KeyError", "message": "'x'"},
+            "4.48 fails as well: E: m",
+        ),
+    ],
+)
+def test_why_what_was_tried_does_not_show_it(contrast, reference, candidate, reason):
+    memory = Memory()
+    both = answers(trial(memory, **reference), trial(memory, **candidate))
+    assert trials.why_not(contrast, both, STACKS, "KeyError: 'x'") == reason
+    # what holds is told apart by words besides; what does not hold always has a reason
+    assert trials.holds(contrast, both) or reason
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "reason"),
+    [
+        ((ONE, ONE, ONE), (ONE, ONE, OTHER), ""),
+        ((ONE, ONE, OTHER), (ONE, ONE, OTHER), "4.48 does not give the same bits twice either"),
+        (
+            (ONE, ONE, ONE),
+            (ONE, OTHER, THIRD),
+            "5.x gives other bits also where unwritten memory holds the same, as with a clock",
+        ),
+        (
+            (ONE, ONE, ONE),
+            (ONE, ONE, ONE),
+            "5.x gives the same bits whatever unwritten memory holds",
+        ),
+    ],
+)
+def test_why_an_instability_is_none_of_memory(reference, candidate, reason):
+    memory = Memory()
+    both = Answers(thrice(memory, *reference), thrice(memory, *candidate))
+    assert trials.why_not("unstable", both, STACKS) == reason
+    assert trials.holds("unstable", both) == (not reason)
 
 
 def test_a_smaller_model_that_misses_a_tensor_does_not_count():

@@ -113,7 +113,7 @@ CRASHES = [
     ("SB702", "TypeError", "'DynamicCache' object is not subscriptable"),
     ("SB702", "AttributeError", "'tuple' object has no attribute 'get_seq_length'"),
     ("SB707", "ValueError", "Calling `crop` with a positive value (`3`) is not supported"),
-    ("SB802", "ValueError", "Tokenizer class TokenizersBackend does not exist or is not imported."),
+    ("SB810", "ValueError", "Tokenizer class TokenizersBackend does not exist or is not imported."),
 ]
 NEAR = [
     ("ImportError", "cannot import name 'LossKwargs' from 'mypackage.utils'"),

@@ -276,9 +276,9 @@ def test_what_needs_attention_says_by_which_name_it_is_known():
     ("code", "verdict", "where", "folds"),
     [
         ("SB701", Verdict.FAILED, "cache.py:3", False),
-        ("SB809", Verdict.FAILED, "the tokenizer", False),
-        ("SB809", Verdict.IDENTICAL, "the tokenizer", True),
-        ("SB802", Verdict.IDENTICAL, "save_pretrained of the tokenizer", True),
+        ("SB309", Verdict.FAILED, "names in memory", False),
+        ("SB309", Verdict.IDENTICAL, "names in memory", True),
+        ("SB207", Verdict.IDENTICAL, "save_pretrained of the model", True),
         ("SB203", Verdict.IDENTICAL, "saved by 5.9", True),
     ],
 )

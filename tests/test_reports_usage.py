@@ -14,6 +14,7 @@ from samebits.reports import machine, markdown
 from samebits.reports.answers import SEEN_IN
 from samebits.reports.usage import PAGE
 from samebits.reports.write import write
+from samebits.tokenizing import TokenizerSignal
 from samebits.usage import UsageSignal
 
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -146,7 +147,40 @@ def test_a_finding_of_some_models_names_them_or_the_others(n, said):
 def test_every_rule_of_a_release_is_seen_in_a_part_of_the_signal():
     rules = {rule.text.code for rule in RULES if rule.text.scope == "release"}
     assert set(SEEN_IN) == rules
-    assert set(SEEN_IN.values()) <= set(UsageSignal.model_fields)
+    fields = {"usage": UsageSignal.model_fields, "tokenizers": TokenizerSignal.model_fields}
+    assert all(place.field in fields[place.signals] for place in SEEN_IN.values())
+
+
+def tokenizer(**changed):
+    told = {"class_name": "T", "padding_side": "left", "batch": {"type": "str"}}
+    told |= {"saved_class": "T", "knows_backend": True, "methods": {"encode_plus": False}}
+    return TokenizerSignal.model_validate(told | changed)
+
+
+def with_tokenizers(name, **found):
+    named = {stack[1:].replace("_", "."): found[stack] for stack in found}
+    return row(name).model_copy(update={"tokenizers": named})
+
+
+def test_what_a_release_does_to_every_tokenizer_is_said_once_per_stack():
+    """Without usage, too; and not at the cells, where a finding of the model alone is."""
+    rows = [with_tokenizers(name, x5_9=tokenizer()) for name in "ab"]
+    rows.append(with_tokenizers("c", x5_9=tokenizer(chat={"type": "list"})))
+    found = met(rows, "SB802", "SB808", "SB809")
+    documents = markdown.render(report(*rows, findings=found))
+    assert list(documents) == ["report.md", PAGE]
+    text = documents["report.md"]
+    said = [line for line in lines(section(text)) if "SB80" in line]
+    assert [line.rpartition("api |")[2].strip() for line in said] == ["all 3 |", "3 |", "all 3 |"]
+    assert text.count("SB809") == 1
+    assert "**Remedy.**" in documents[PAGE]
+    assert "What users do around a model" not in text
+    assert "Every group of models" not in documents[PAGE]
+
+
+def test_a_crash_by_an_unknown_tokenizer_class_belongs_to_its_cell():
+    cell = row().cells[0].model_copy(update={"findings": seen("SB802", "SB810")})
+    assert [finding.code for finding in of_the_model(cell).findings] == ["SB810"]
 
 
 def test_a_model_that_was_not_asked_is_in_no_group():

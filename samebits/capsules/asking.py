@@ -97,18 +97,37 @@ def _of_failure(result: CellResult, reference: Capture, values: TensorSource) ->
         raise Unasked(msg)
     phase, _, prompt = result.failure.phase.partition(" ")
     forwards = reference.signals.forward or {}
+    if phase in {"config", "load"}:
+        return _of_load(reference, forwards, values)
     if not forwards:
         msg = "the reference ran no forward that the scripts could repeat"
         raise Unasked(msg)
-    if phase in {"config", "load"}:
-        return forward(_plainest(list(forwards), forwards), reference, values)
     if phase == "forward" and prompt in forwards:
         return forward(prompt, reference, values)
     if phase == "greedy" and prompt in forwards:
         steps = [len(facts.ids) for facts in (reference.signals.greedy or {}).values()]
         return _generate(prompt, 0, max(steps, default=_STEPS), reference, values)
+    if phase in {"forward", "greedy"}:
+        msg = f"the reference ran no forward over prompt {prompt}"
+        raise Unasked(msg)
     msg = f"it failed in phase {result.failure.phase}, which a script of its own cannot show"
     raise Unasked(msg)
+
+
+def _of_load(
+    reference: Capture, forwards: dict[str, ForwardFacts], values: TensorSource
+) -> Question:
+    """Return a forward, which shows best that the reference loads; else a tensor that it loaded."""
+    try:
+        if forwards:
+            return forward(_plainest(list(forwards), forwards), reference, values)
+        msg = "the reference ran no forward that the scripts could repeat"
+        raise Unasked(msg)
+    except Unasked:
+        weights = reference.signals.weights
+        for name, weight in (weights.tensors if weights is not None else {}).items():
+            return Question(kind=weight.kind, tensor=name)
+        raise
 
 
 def _of_unstable(runs: tuple[Capture, ...], values: TensorSource) -> Question:
@@ -182,7 +201,11 @@ def feed(prompt: str, facts: ForwardFacts, values: TensorSource) -> Feed:
 def _fed(prompt: str, key: str, ref: TensorRef, values: TensorSource) -> Fed:
     if ref.dtype not in _FED_BY_NUMBERS:
         return Fed(seed=f"{prompt}:{key}", shape=ref.shape)
-    if not values.has(ref) or len(ref.shape) != 2:
+    if len(ref.shape) != 2:
+        shape = ", ".join(map(str, ref.shape))
+        msg = f"prompt {prompt} was fed {key} of shape [{shape}], and a script has rows of numbers"
+        raise Unasked(msg)
+    if not values.has(ref):
         msg = f"what prompt {prompt} was fed as {key} was not kept"
         raise Unasked(msg)
     return Fed(rows=tuple(tuple(map(int, row)) for row in values.tensor(ref)))

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
+ZEROS = "zeros in place of its weights"
+"""What is said to be left out of a stand-in for a large checkpoint."""
+
 _FRAMES = 3
 """Deepest frames of an exception that are named, torch's own left out."""
 
@@ -97,6 +100,12 @@ def _how(of: Issue) -> Markdown:
     beside = EMPTY
     if file.checkpoint == "checkpoint":
         beside = fill(" The model lies beside them in {}.", code("checkpoint/"))
+    if ZEROS in file.shrunk:
+        beside = fill(
+            " The model's files lie beside them in {}; each script writes zeros in place of the "
+            "weights, whose values play no part.",
+            code("checkpoint/"),
+        )
     model = fill(
         "Model: {} ({}), {}{}.", file.cell.model, _source(of), file.cell.variant, _shrunk(file)
     )

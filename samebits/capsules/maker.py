@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.capsule import CapsuleFile, Question, Seen, Side, script_name
 from samebits.capsules import files, shrinking, trials
 from samebits.capsules.asking import Asked, Unasked, Unproved, asked, earlier
-from samebits.capsules.issue import Issue, issue
+from samebits.capsules.issue import ZEROS, Issue, issue
 from samebits.capsules.judging import Judge, Party
 from samebits.capsules.script import FOLDER, Installed, Subject, Told, script
 from samebits.capsules.trials import Answers
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from samebits.capsule import Contrast, Feed
     from samebits.capsules.running import Place
+    from samebits.capsules.script import ZerosIn
     from samebits.capture import Capture, Failure
     from samebits.checkpoints import Checkpoint
     from samebits.comparison import CellResult, Metrics
@@ -114,6 +115,9 @@ class Maker:
         needs_hub = wanted.model.hub is not None
         ran = self._place.run(folder, scripts, needs_hub=needs_hub)
         for name, how in ran.items():
+            if how.code != 0 and not how.began:
+                msg = f"uv could not run {name}: {how.last_line}"
+                raise Unproved(msg)
             if how.code != 0:
                 msg = f"run by uv alone, {name} did not see what the run saw: {how.last_line}"
                 raise Unproved(msg)
@@ -128,6 +132,10 @@ class _Making:
         self._kept = kept
         self._tried = Store(work)
         self._n = 0
+        self._layout: ZerosIn = "model.safetensors"
+        """What a stand-in's scripts write: the layout of the model's own weights."""
+        self._no_stand_in = ""
+        """Why zeros in place of the weights do not show it, as the end of a sentence."""
 
     async def case(self, judge: Judge) -> tuple[Case, CellResult]:
         """Return the smallest case that shows the same, and what is said of it."""
@@ -138,13 +146,17 @@ class _Making:
         if found.contrast != "differs":
             self._refuse_large(small)
             return small, wanted.result
+        told: CellResult | None = None
         for case in (small, base):
             where = self._checkpoint(case)
             told = await judge.judged(wanted.model, where, case.question, wanted.sides)
             if told is not None and told.judged is wanted.result.judged:
                 self._refuse_large(case)
                 return case, told
-        msg = f"fed alone, what shows it is no longer judged {wanted.result.judged}"
+        if told is None:
+            msg = f"run alone, prompt {found.question.prompt} is not fed the same numbers"
+        else:
+            msg = f"what shows it is judged {told.judged} alone, and not {wanted.result.judged}"
         raise Unasked(msg)
 
     def _checkpoint(self, case: Case) -> Checkpoint:
@@ -153,50 +165,108 @@ class _Making:
         return self._wanted.checkpoint.model_copy(update=changed)
 
     async def _base(self, found: Asked) -> Case:
-        """Return the case as it was captured, with the prompts before it only if it needs them."""
+        """Return the case as it was captured; an exception needs none of a large model's weights."""
+        if found.contrast == "fails" and self._size > files.LIMIT:
+            try:
+                return await self._shown(found, await self._stood_in())
+            except Unasked as reason:
+                self._no_stand_in = f"; with zeros in place of its weights, {reason}"
         folder = self._copied()
+        try:
+            return await self._shown(found, folder)
+        except Unasked as reason:
+            msg = f"outside of the run {reason}"
+            raise Unasked(msg) from reason
+
+    async def _shown(self, found: Asked, folder: Path | None) -> Case:
+        """Return the case that shows it, with the prompts before it only if it needs them.
+
+        Raises:
+            Unasked: none does; the message says what the last one did.
+
+        """
         questions = [found.question]
         if found.question.kind in {"forward", "generate"} and (before := self._earlier(found)):
             questions.append(found.question.model_copy(update={"before": before}))
+        reason = ""
         for question in questions:
             answers = await self._answers(found, question, folder)
-            if trials.holds(found.contrast, answers) and self._as_captured(
-                found, question, answers
-            ):
-                return Case(question, folder, answers, found.contrast)
-        msg = "outside of the run the difference does not show, or shows in other bits"
-        raise Unasked(msg)
+            reason = self._why_not(found, question, answers, folder)
+            if not reason:
+                said = (ZEROS,) if self._zeros_in(folder) else ()
+                return Case(question, folder, answers, found.contrast, said)
+        raise Unasked(reason)
+
+    async def _stood_in(self) -> Path:
+        """Return a copy of the model's folder without its weights.
+
+        Raises:
+            Unasked: its tensors cannot be listed.
+
+        """
+        work, source = self._work / "stand-in", Path(self._wanted.checkpoint.source)
+        work.mkdir()
+        process, timeout = self._wanted.sides[0].process, self._wanted.model.timeout
+        tensors = await trials.tensors_of(process, source, work / "tensors.json", timeout)
+        if tensors.refused:
+            msg = f"they cannot be listed: {tensors.refused}"
+            raise Unasked(msg)
+        self._layout = "pytorch_model.bin" if tensors.pickled else "model.safetensors"
+        files.without_weights(source, work / FOLDER, tensors.header)
+        return work / FOLDER
+
+    def _zeros_in(self, folder: Path | None) -> ZerosIn | None:
+        """Return the file of zeros that scripts write into a folder; None if it has weights."""
+        return self._layout if folder is not None and files.is_stand_in(folder) else None
 
     def _earlier(self, found: Asked) -> tuple[Feed, ...]:
         before = earlier(found.question, self._wanted.reference, self._kept)
         seeded = any(fed.seed is not None for feed in before for fed in feed.values())
         return () if seeded else before
 
-    def _as_captured(self, found: Asked, question: Question, answers: Answers) -> bool:
+    def _why_not(
+        self, found: Asked, question: Question, answers: Answers, folder: Path | None
+    ) -> str:
+        """Return what the scripts do other than the run did; '' if they show the same."""
         wanted = self._wanted
+        stacks = (wanted.sides[0].cell.stack, wanted.sides[1].cell.stack)
+        failure = wanted.result.failure if found.contrast == "fails" else None
+        if reason := trials.why_not(found.contrast, answers, stacks, _raised(failure)):
+            return reason
+        if self._zeros_in(folder):
+            return self._loads_less(answers)
         if found.contrast == "unstable":
-            return True
-        if found.contrast == "fails":
-            assert wanted.result.failure is not None
-            same = _same_exception(wanted.result.failure, answers.candidate[0])
-            return same and self._same(question, answers.reference[0], wanted.reference)
-        return self._same(question, answers.reference[0], wanted.reference) and self._same(
-            question, answers.candidate[0], wanted.candidate[0]
-        )
+            return ""
+        sides = zip(stacks, answers, (wanted.reference, *wanted.candidate[:1]), strict=False)
+        for stack, (trial, *_), capture in sides:
+            if not trials.as_captured(question, trial, capture, self._kept, self._tried):
+                return f"{stack} gives other bits than in the run"
+        return ""
 
-    def _same(self, question: Question, trial: trials.Trial, capture: Capture) -> bool:
-        return trials.as_captured(question, trial, capture, self._kept, self._tried)
+    def _loads_less(self, answers: Answers) -> str:
+        """Return what the reference misses of a stand-in and not of the model; '' if nothing."""
+        load = self._wanted.reference.signals.load
+        then = {*load.missing_keys, *load.mismatched_keys} if load is not None else set()
+        loading = answers.reference[0].loading
+        now = {*loading.get("missing_keys", ()), *loading.get("mismatched_keys", ())}
+        if not now - then:
+            return ""
+        return f"{self._wanted.sides[0].cell.stack} misses {min(now - then)}"
+
+    @property
+    def _size(self) -> int:
+        """Bytes that a copy of the model takes; 0 of one on the hub, which is referred to."""
+        on_hub = self._wanted.model.hub is not None
+        return 0 if on_hub else files.size(Path(self._wanted.checkpoint.source))
 
     def _copied(self) -> Path | None:
-        checkpoint = self._wanted.checkpoint
         if self._wanted.model.hub is not None:
             return None
-        source = Path(checkpoint.source)
-        if (n := files.size(source)) > _LARGEST:
-            msg = f"its checkpoint has {n >> 20:,} MiB, which are not copied"
+        if (n := self._size) > _LARGEST:
+            msg = f"its checkpoint has {n >> 20:,} MiB, which are not copied{self._no_stand_in}"
             raise Unasked(msg)
         out = self._work / "as-captured" / FOLDER
-        files.copied(source, out)
+        files.copied(Path(self._wanted.checkpoint.source), out)
         return out
 
     async def _shrunk(self, found: Asked, base: Case) -> Case:
@@ -282,8 +352,10 @@ class _Making:
 
     def _refuse_large(self, case: Case) -> None:
         if case.folder is not None and (n := files.size(case.folder)) > files.LIMIT:
+            fewer = " with fewer layers" if n < self._size else ""
             msg = (
-                f"its checkpoint has {n / 2**20:,.1f} MiB, and a capsule holds {files.LIMIT >> 20}"
+                f"its checkpoint has {n / 2**20:,.1f} MiB{fewer}, and a capsule holds "
+                f"{files.LIMIT >> 20}{self._no_stand_in}"
             )
             raise Unasked(msg)
 
@@ -297,7 +369,8 @@ class _Making:
         scripts = []
         for side in self._wanted.sides:
             path = where / f"trial-{self._n}-{script_name(side.cell.stack)}"
-            path.write_text(script(self._subject(question), _installed(side)), "utf-8")
+            text = script(self._subject(question, folder), _installed(side))
+            path.write_text(text, "utf-8")
             scripts.append((side.process, path))
         timeout = self._wanted.model.timeout
         done = await asyncio.gather(
@@ -309,7 +382,7 @@ class _Making:
         )
         return Answers(tuple(done[: len(runs)]), tuple(done[len(runs) :]))
 
-    def _subject(self, question: Question) -> Subject:
+    def _subject(self, question: Question, folder: Path | None) -> Subject:
         model, load = self._wanted.model, self._wanted.reference.signals.load
         assert load is not None
         return Subject(
@@ -320,6 +393,7 @@ class _Making:
             model.hub,
             model.revision,
             model.trust_remote_code,
+            self._zeros_in(folder),
         )
 
     def write(self, case: Case, told: CellResult, machine: Machine) -> Path:
@@ -327,10 +401,10 @@ class _Making:
         wanted, folder = self._wanted, self._work / "capsule"
         folder.mkdir()
         if case.folder is not None:
-            shutil.copytree(case.folder, folder / FOLDER)
+            files.copied(case.folder, folder / FOLDER)
         metrics = trials.distance(case.question, case.answers, self._tried)
         sees = tuple(map(_seen, (case.answers.reference, case.answers.candidate)))
-        subject = self._subject(case.question)
+        subject = self._subject(case.question, case.folder)
         at = metrics.top[0].index if metrics is not None and metrics.top else None
         sides = []
         for mine, side in enumerate(wanted.sides):
@@ -389,26 +463,18 @@ def _side(installed: Installed, sees: Seen) -> Side:
 def _seen(found: tuple[trials.Trial, ...]) -> Seen:
     first = found[0]
     if first.error:
-        return Seen(error=first.error, message=_said_everywhere(trials.first_line(first)))
+        return Seen(error=first.error, message=trials.said_everywhere(trials.first_line(first)))
     hashes = {trial.ref.hash for trial in found if trial.ref is not None}
     ref = first.ref.model_copy(update={"stored": False}) if first.ref is not None else None
     return Seen(unstable=True) if len(hashes) > 1 else Seen(ref=ref)
 
 
-def _same_exception(failure: Failure, trial: trials.Trial) -> bool:
-    """Return True if a script raised what the run raised, by class and, where it can be told, words."""
-    if failure.type.rpartition(".")[2] != trial.error:
-        return False
-    told = [
-        _said_everywhere(m.strip().partition("\n")[0]) for m in (failure.message, trial.message)
-    ]
-    return not all(told) or told[0] == told[1]
-
-
-def _said_everywhere(message: str) -> str:
-    """Return a message, or '' if it names a folder, a module or an address of this machine."""
-    own = ("/", "\\", " at 0x", "transformers_modules")
-    return "" if any(mark in message for mark in own) else message
+def _raised(failure: Failure | None) -> str:
+    """Return an exception's class and the first line of its message; '' if there is none."""
+    if failure is None:
+        return ""
+    first_line = failure.message.strip().partition("\n")[0]
+    return f"{failure.type.rpartition('.')[2]}: {first_line}"
 
 
 def _model_class(model: ModelSpec, named: str, checkpoint: Checkpoint) -> str:

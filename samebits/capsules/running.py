@@ -34,6 +34,11 @@ class Ran(NamedTuple):
     """Standard output and error."""
 
     @property
+    def began(self) -> bool:
+        """True if the script itself ran: uv had installed what it asks for."""
+        return _STARTED in self.output
+
+    @property
     def last_line(self) -> str:
         """What it said last, without this machine's folders."""
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
@@ -135,7 +140,7 @@ class Place:
     def _run(self, script: str, folder: Path, environment: Mapping[str, str]) -> Ran:
         command = [find_uv_bin(), "run", "--quiet", "--script", script]
         ran = self._command([*command[:2], "--offline", *command[2:]], folder, environment)
-        if ran.code != 0 and _STARTED not in ran.output:
+        if ran.code != 0 and not ran.began:
             ran = self._command(command, folder, environment)
         self._remember(script, folder, environment)
         return Ran(ran.code, ran.output.replace(str(folder), "."))

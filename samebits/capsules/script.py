@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import textwrap
 from pprint import pformat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from packaging.version import Version
 
 from samebits.capsule import script_name
+from samebits.capsules.files import STAND_IN
 from samebits.reports.figures import plural
 from samebits.stacks import release_pattern
 
 if TYPE_CHECKING:
     from samebits.capsule import Fed, Question, Seen
     from samebits.words import Variant
+
+ZerosIn = Literal["model.safetensors", "pytorch_model.bin"]
 
 WIDTH = 88
 FOLDER = "checkpoint"
@@ -37,6 +40,8 @@ class Subject(NamedTuple):
     """None: the checkpoint lies in :data:`FOLDER`."""
     revision: str | None = None
     trust_remote_code: bool = False
+    zeros: ZerosIn | None = None
+    """The file of zeros that a script writes in place of the weights; None: they are there."""
 
 
 class Installed(NamedTuple):
@@ -77,6 +82,8 @@ def script(subject: Subject, installed: Installed, told: Told | None = None) -> 
     functions = [_measure(subject, installed)]
     if any(fed.seed is not None for fed in subject.question.feed.values()):
         functions.insert(0, _SEEDED)
+    if subject.zeros is not None:
+        functions.insert(0, _WRITE_WEIGHTS[subject.zeros])
     if told is not None:
         functions += [_main(subject, told)] if told.sees.error else [_SHA256, _main(subject, told)]
     text = "\n\n".join(blocks) + "\n\n\n" + "\n\n\n".join(functions)
@@ -141,6 +148,8 @@ def _imports(subject: Subject, told: Told | None) -> list[str]:
         standard += ["import os", "import subprocess"]
     if any(fed.seed is not None for fed in subject.question.feed.values()):
         standard += ["import hashlib", "import math"]
+    if subject.zeros is not None:
+        standard += ["import json", "import os", "import tempfile"]
     local = ["from pathlib import Path"] if subject.hub is None else []
     foreign = ["import torch", "import transformers"]
     blocks = [[*sorted(set(standard)), *local], foreign]
@@ -195,6 +204,7 @@ def _measure(subject: Subject, installed: Installed) -> str:
     lines = [
         "def measure():",
         f'    """Return {_returned(question)}."""',
+        *(["    write_weights()"] if subject.zeros is not None else []),
         "    torch.manual_seed(0)",
         *_load(subject, installed),
     ]
@@ -304,6 +314,35 @@ def seeded(name, shape):
     blocks = (hashlib.sha256(f"{name}:{i}".encode()).digest() for i in range(-(-n // 8)))
     words = torch.frombuffer(bytearray(b"".join(blocks)), dtype=torch.int32)[:n]
     return ((words >> 8).float() / 2**23).reshape(shape)'''
+
+_WRITE_WEIGHTS: dict[ZerosIn, str] = {
+    "model.safetensors": f'''\
+def write_weights():
+    """Write zeros in place of the weights, whose values play no part in what is shown."""
+    header = (CHECKPOINT / "{STAND_IN}").read_bytes()
+    tensors = json.loads(header).items()
+    n_bytes = max(told["data_offsets"][1] for name, told in tensors if name != "__metadata__")
+    with tempfile.NamedTemporaryFile(dir=CHECKPOINT, delete=False) as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(8 + len(header) + n_bytes)  # a hole, which takes no room on most disks
+    os.replace(file.name, CHECKPOINT / "model.safetensors")''',
+    "pytorch_model.bin": f'''\
+def write_weights():
+    """Write zeros in place of the weights, whose values play no part in what is shown."""
+    dtypes = {{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}}
+    dtypes |= {{"I64": "int64", "I32": "int32", "U8": "uint8", "BOOL": "bool"}}
+    tensors = json.loads((CHECKPOINT / "{STAND_IN}").read_text("utf-8"))
+    zeros = {{
+        # one number in the file, whatever the shape
+        name: torch.zeros((), dtype=getattr(torch, dtypes[told["dtype"]])).expand(told["shape"])
+        for name, told in tensors.items()
+        if name != "__metadata__"
+    }}
+    with tempfile.NamedTemporaryFile(dir=CHECKPOINT, delete=False) as file:
+        torch.save(zeros, file)
+    os.replace(file.name, CHECKPOINT / "pytorch_model.bin")''',
+}
+"""Two scripts may run at once over one folder, so the file is put in place when it is whole."""
 
 _SHA256 = '''\
 def sha256(tensor):

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from samebits.capsules.running import without_folders
 from samebits.cells import VALUES_LIMIT
 from samebits.metrics import measure
-from samebits.record import Record, read_record
+from samebits.record import R, Record, read_record
 from samebits.tensor import TensorRef, tensor_hash
 
 if TYPE_CHECKING:
@@ -37,6 +38,17 @@ class Trial(Record):
     loading: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
 
+class Tensors(Record):
+    """Which tensors a checkpoint has, as probes/probe_capsule.py lists them."""
+
+    format: Literal["samebits-capsule-tensors"] = "samebits-capsule-tensors"
+    header: dict[str, dict[str, object]] = Field(default_factory=dict)
+    """That of a safetensors file with all of them."""
+    pickled: bool = False
+    refused: str = ""
+    """Why they cannot be listed."""
+
+
 class Answers(NamedTuple):
     """What both sides computed; of what is unstable thrice.
 
@@ -56,18 +68,90 @@ async def tried(
     ``nth`` tells several trials of one script apart that run at once.
     """
     result = script.with_name(f"{script.name}.{run}{nth}.json")
+    store = {"root": str(work), "limit": VALUES_LIMIT}
+    job = {"script": str(script), "run": run, "store": store}
+    found = await _answer(process, job, result, timeout, Trial)
+    return found if isinstance(found, Trial) else Trial(message=found)
+
+
+async def tensors_of(
+    process: StackProcess, checkpoint: Path, result: Path, timeout: float
+) -> Tensors:
+    """Return the tensors of a folder, as one stack lists them."""
+    job = {"checkpoint": str(checkpoint)}
+    found = await _answer(process, job, result, timeout, Tensors)
+    return found if isinstance(found, Tensors) else Tensors(refused=found)
+
+
+async def _answer(
+    process: StackProcess, job: dict[str, Any], result: Path, timeout: float, kind: type[R]
+) -> R | str:
+    """Return what a job wrote to ``result``, or why it wrote nothing."""
     result.unlink(missing_ok=True)
-    job = {
-        "kind": "capsule",
-        "script": str(script),
-        "run": run,
-        "result": str(result),
-        "log": str(result.with_suffix(".log")),
-        "timeout": timeout,
-        "store": {"root": str(work), "limit": VALUES_LIMIT},
-    }
-    ended = await process.run(job)
-    return read_record(result, Trial) or Trial(message=ended.reason or "it left nothing")
+    log = str(result.with_suffix(".log"))
+    common = {"kind": "capsule", "result": str(result), "log": log, "timeout": timeout}
+    ended = await process.run(common | job)
+    return read_record(result, kind) or ended.reason or "it left nothing"
+
+
+def why_not(contrast: Contrast, answers: Answers, stacks: tuple[str, str], raised: str = "") -> str:
+    """Return why the answers do not stand to each other as they should; '' if they do.
+
+    ``stacks`` are the reference's and the candidate's, ``raised`` what the cell raised in the run.
+    """
+    old, new = stacks
+    for stack, found in zip(stacks, answers, strict=True):
+        if silent := [trial for trial in found if trial.ref is None and not trial.error]:
+            return f"{stack} gave no answer: {silent[0].message}"
+    failing = [(stack, t) for stack, found in zip(stacks, answers, strict=True) for t in found]
+    if contrast == "fails":
+        failing, (candidate, *_) = failing[:1], answers.candidate
+        if not candidate.error:
+            return f"{new} does not fail"
+        if raised and not same_exception(raised, candidate):
+            return f"{new} raises {_in_short(candidate)}, and not {raised}"
+    for stack, trial in failing:
+        if trial.error:
+            also = " as well" if contrast == "fails" else ""
+            return f"{stack} fails{also}: {_in_short(trial)}"
+    if holds(contrast, answers):
+        return ""
+    if contrast == "differs":
+        return f"{old} and {new} give the same bits"
+    return _why_steady(answers, stacks)
+
+
+def _why_steady(answers: Answers, stacks: tuple[str, str]) -> str:
+    """Return why an instability is not one of unwritten memory in the candidate alone."""
+    old, new = stacks
+    *same_memory, other_memory = answers.candidate
+    if len(_hashes(answers.reference)) > 1:
+        return f"{old} does not give the same bits twice either"
+    if len(_hashes(tuple(same_memory))) > 1:
+        return f"{new} gives other bits also where unwritten memory holds the same, as with a clock"
+    assert _hashes((other_memory,)) & _hashes(tuple(same_memory))
+    return f"{new} gives the same bits whatever unwritten memory holds"
+
+
+def _in_short(trial: Trial) -> str:
+    """Return an exception's class and the first line of its message."""
+    return without_folders(f"{trial.error}: {first_line(trial)}".removesuffix(": "))
+
+
+def same_exception(raised: str, trial: Trial) -> bool:
+    """Return True if a script raised what the run raised, by class and, where it can be told, words.
+
+    ``raised`` is the run's exception as ``Class: first line of its message``.
+    """
+    name, _, message = raised.partition(": ")
+    words = [said_everywhere(text) for text in (message, first_line(trial))]
+    return name == trial.error and (not all(words) or words[0] == words[1])
+
+
+def said_everywhere(message: str) -> str:
+    """Return a message, or '' if it names a folder, a module or an address of this machine."""
+    own = ("/", "\\", " at 0x", "transformers_modules")
+    return "" if any(mark in message for mark in own) else message
 
 
 def holds(contrast: Contrast, answers: Answers, base: Answers | None = None) -> bool:

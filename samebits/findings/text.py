@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.finding import SAVING, RuleText
-from samebits.findings.rule import Rule, Seen, raised
+from samebits.findings.rule import Rule, Seen
 from samebits.findings.tokenizers import pair, sides
 
 if TYPE_CHECKING:
@@ -37,12 +37,8 @@ def _n_added(text: Encoded) -> int:
     return len(text.ids) - len(text.bare)
 
 
-_unknown_class = raised("ValueError", r"Tokenizer class TokenizersBackend does not exist")
-
-
 def _saved_as_backend(case: Case) -> Iterator[Seen]:
-    """Speak of a tokenizer of a class unknown here, or saved here as one unknown to the reference."""
-    yield from _unknown_class(case)
+    """Yield a tokenizer that is saved here as one of a class unknown to the reference."""
     both = pair(case)
     if both is None or both[1].saved_class != "TokenizersBackend" or both[0].knows_backend:
         return
@@ -125,10 +121,12 @@ RULES = (
         RuleText(
             code="SB802",
             name="a tokenizer saved by 5.x is of a class that 4.x does not know",
-            kind="crash",
-            looks_for="Tokenizer class TokenizersBackend does not exist; or a save_pretrained that "
-            "writes this class where the reference does not have it",
-            cause="5.x writes tokenizer_class TokenizersBackend, which 4.x does not have.",
+            kind="api",
+            scope="release",
+            looks_for="a save_pretrained that writes tokenizer_class TokenizersBackend where the "
+            "reference does not have this class",
+            cause="5.x writes tokenizer_class TokenizersBackend, which 4.x does not have. Loading "
+            "what it saved fails there (SB810).",
             remedy="Set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast.",
             releases="saved by 5.x, loaded by 4.x",
             references=("https://github.com/huggingface/transformers/issues/47553",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.finding import RuleText
-from samebits.findings.rule import Rule, Seen
+from samebits.findings.rule import Rule, Seen, raised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,6 +135,7 @@ RULES = (
             code="SB808",
             name="apply_chat_template returns another type",
             kind="api",
+            scope="release",
             looks_for="apply_chat_template of one message, without further arguments, returning another "
             "type than in the reference",
             cause="5.0 made return_dict=True the default: a BatchEncoding, whose len() is the number of "
@@ -151,6 +152,7 @@ RULES = (
             code="SB809",
             name="the tokenizer's methods are not those of the reference",
             kind="api",
+            scope="release",
             looks_for="methods that the reference's tokenizer has and this one has not, another answer "
             "to decode of a list of lists, or other fields of what a call returns",
             cause="5.0 removed encode_plus, batch_encode_plus, build_inputs_with_special_tokens, "
@@ -163,5 +165,23 @@ RULES = (
             references=("transformers/tokenization_utils_base.py", "MIGRATION_GUIDE_V5.md"),
         ),
         _methods,
+    ),
+    Rule(
+        RuleText(
+            code="SB810",
+            name="the tokenizer is of a class that this release does not know",
+            kind="crash",
+            looks_for="Tokenizer class TokenizersBackend does not exist",
+            cause="The tokenizer was saved by 5.x, which writes tokenizer_class TokenizersBackend "
+            "(SB802). 4.x does not have this class.",
+            remedy="Set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast.",
+            example='{"tokenizer_class": "PreTrainedTokenizerFast"}  # tokenizer_config.json',
+            releases="saved by 5.x, loaded by 4.x",
+            references=(
+                "https://github.com/huggingface/transformers/issues/47553",
+                "tests/custom/tokenizer-backend.repair.diff",
+            ),
+        ),
+        raised("ValueError", r"Tokenizer class TokenizersBackend does not exist"),
     ),
 )

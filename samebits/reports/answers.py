@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,17 +134,29 @@ USAGES = (
     Usage("default use_reentrant", _reentrant),
 )
 
+class Place(NamedTuple):
+    """A part of what was observed of a model in a stack."""
+
+    signals: Literal["usage", "tokenizers"]
+    """The field of a row, which has one signal for each stack."""
+    field: str
+    """Of that signal; a release said nothing where it is empty."""
+
+
 SEEN_IN = {
-    "SB901": "attentions",
-    "SB902": "attentions",
-    "SB903": "packed",
-    "SB904": "cache",
-    "SB905": "cache_position",
-    "SB906": "position_ids",
-    "SB907": "assisted",
-    "SB908": "strategies",
-    "SB909": "saved",
-    "SB910": "saved",
-    "SB911": "checkpointing",
+    "SB802": Place("tokenizers", "saved_class"),
+    "SB808": Place("tokenizers", "chat"),
+    "SB809": Place("tokenizers", "methods"),
+    "SB901": Place("usage", "attentions"),
+    "SB902": Place("usage", "attentions"),
+    "SB903": Place("usage", "packed"),
+    "SB904": Place("usage", "cache"),
+    "SB905": Place("usage", "cache_position"),
+    "SB906": Place("usage", "position_ids"),
+    "SB907": Place("usage", "assisted"),
+    "SB908": Place("usage", "strategies"),
+    "SB909": Place("usage", "saved"),
+    "SB910": Place("usage", "saved"),
+    "SB911": Place("usage", "checkpointing"),
 }
-"""Finding -> the field of UsageSignal that it is seen in."""
+"""Finding -> what it is seen in."""

@@ -39,42 +39,56 @@ class Group(NamedTuple):
 
 
 def around_the_model(report: Report) -> Markdown:
-    """Return the section; nothing if nothing was tried."""
-    tried = _tried(report.rows)
-    if not tried:
+    """Return the section; nothing if nothing was tried and no release was seen to differ."""
+    tried, rules = _tried(report.rows), _rules(report)
+    if not tried and not rules:
         return EMPTY
-    return page(
-        [
-            heading(2, TITLE),
+    blocks = [heading(2, TITLE)]
+    if rules:
+        blocks.append(
+            prose(
+                "A release does these to every model that the question can be asked of, so they are "
+                "counted here by stack and are not repeated at the cells. They make no verdict."
+            )
+        )
+        blocks.append(_met(report))
+    if tried:
+        blocks.append(
             fill(
                 "What users do around a model, done once with each of {} in every stack. It "
                 "explains and makes no verdict. Below are, of the models whose stacks disagree, the "
                 "largest groups that answer alike; a model that a stack does not know stands with "
-                "those it agrees with elsewhere. {}.",
+                "those it agrees with elsewhere.",
                 plural(len(tried), "model"),
-                link("Every group, and what to do", PAGE),
-            ),
-            _met(report),
-            _answers(report, MOST_GROUPS, MOST_MODELS),
-        ]
-    )
+            )
+        )
+    blocks.append(_answers(report, MOST_GROUPS, MOST_MODELS))
+    blocks.append(fill("{}.", link("Every group, and what to do", PAGE)))
+    return page(blocks)
 
 
 def around_page(report: Report) -> dict[str, Markdown]:
     """Return the page with every group of models and every finding, by its path; none without."""
-    if not _tried(report.rows):
+    rules = _rules(report)
+    if not _tried(report.rows) and not rules:
         return {}
-    rules = [text for text in report.rules if text.scope == "release"]
     blocks = [
         heading(1, TITLE),
         fill("Part of the {} on {} of {}.", _back(), report.matrix, report.started),
         bullets(link(title(text), f"#{slug(plain_title(text))}") for text in rules),
         *(_finding(text, report) for text in rules),
-        heading(2, "Every group of models"),
-        _answers(report, EVERY_MODEL, EVERY_MODEL),
-        _untried(report.rows),
     ]
+    if _tried(report.rows):
+        blocks += [
+            heading(2, "Every group of models"),
+            _answers(report, EVERY_MODEL, EVERY_MODEL),
+            _untried(report.rows),
+        ]
     return {PAGE: page(blocks)}
+
+
+def _rules(report: Report) -> list[RuleText]:
+    return [text for text in report.rules if text.scope == "release"]
 
 
 def usage_of(rows: list[Row]) -> Markdown:
@@ -111,10 +125,9 @@ def _told(usage: Usage, rows: Iterable[Row]) -> Answers:
 
 def _met(report: Report) -> Markdown:
     """Return the table of findings by stacks: of how many models each is true."""
-    texts = [text for text in report.rules if text.scope == "release"]
     lines = [
         [title(text), text.kind, *(_share(text.code, report, one) for one in report.stacks)]
-        for text in texts
+        for text in _rules(report)
     ]
     headers = ["finding: number of models", "kind", *(stack.id for stack in report.stacks)]
     return table(headers, lines, right=headers[2:])
@@ -130,9 +143,9 @@ def _share(number: str, report: Report, stack: StackReport) -> str:
 
 def _asked(number: str, rows: Iterable[Row], stack: str) -> list[str]:
     """Return the models of which a stack answered what the finding is seen in."""
-    field = SEEN_IN[number]
-    signals = ((row.model, row.usage.get(stack)) for row in rows)
-    return list(dict.fromkeys(model for model, found in signals if getattr(found, field, None)))
+    signals, field = SEEN_IN[number]
+    found = ((row.model, getattr(row, signals).get(stack)) for row in rows)
+    return list(dict.fromkeys(model for model, signal in found if getattr(signal, field, None)))
 
 
 def _answers(report: Report, most_groups: int, most_models: int) -> Markdown:

@@ -1,7 +1,10 @@
 """probe_rope: the closed formulas are transformers' own to within float32, and an ulp shows."""
 
 import probe_rope
+import torch
 import transformers
+
+NEW = int(transformers.__version__.split(".")[0]) >= 5
 
 KINDS = {
     "default": None,
@@ -25,7 +28,7 @@ KINDS = {
 }
 
 
-def model(scaling):
+def model(scaling, head_dim=None):
     config = transformers.LlamaConfig(
         vocab_size=32,
         hidden_size=32,
@@ -37,6 +40,8 @@ def model(scaling):
         rope_scaling=scaling,
         max_position_embeddings=128,
     )
+    if head_dim is not None:
+        config.head_dim = head_dim  # 5.23 refuses an odd one where a config is made
     return transformers.LlamaForCausalLM(config)
 
 
@@ -57,6 +62,67 @@ def test_formulas_agree_with_the_release_within_their_bound():
         formula = found["formula"]
         assert formula["max_ulp"] is not None, (kind, formula)
         assert formula["max_ulp"] < formula["bound_ulp"], (kind, formula)
+
+
+def sources_formula(dim, base=5000.0):
+    """Return the frequencies as modeling_rope_utils.py writes them, from 4.48 to 5.23."""
+    return 1.0 / (base ** (torch.arange(0, dim, 2, dtype=torch.int64).float() / dim))
+
+
+def test_an_odd_dimension_and_its_even_twin():
+    for dim in (15, 16, 7, 8, 1, 2):
+        for scaling in (None, {"rope_type": "linear", "factor": 2.5}, KINDS["llama3"]):
+            built = model(dict(scaling) if scaling else None, head_dim=dim)
+            buffer = built.model.rotary_emb.inv_freq
+            assert buffer.numel() == (dim + 1) // 2
+            if scaling is None:
+                assert torch.equal(buffer, sources_formula(dim))
+            formula = facts(built)["formula"]
+            assert formula["max_ulp"] <= formula["bound_ulp"], (dim, scaling, formula)
+            if buffer.numel() > 2:
+                # those of the other dimension with as many entries are none of this config
+                buffer.copy_(sources_formula(dim - 1 if dim % 2 == 0 else dim + 1))
+                formula = facts(built)["formula"]
+                assert formula["max_ulp"] > formula["bound_ulp"], (dim, scaling, formula)
+
+
+def test_a_share_of_the_head_can_be_an_odd_dimension():
+    glm = transformers.GlmConfig(
+        vocab_size=32,
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=20,
+        pad_token_id=0,
+    )
+    for share, dim in ((0.75, 15), (0.7, 14)):
+        if NEW:
+            glm.rope_parameters = {
+                "rope_type": "default",
+                "rope_theta": 5000.0,
+                "partial_rotary_factor": share,
+            }
+        else:
+            glm.rope_theta, glm.partial_rotary_factor = 5000.0, share
+        built = transformers.GlmForCausalLM(glm)
+        assert torch.equal(built.model.rotary_emb.inv_freq, sources_formula(dim)), share
+        found = facts(built)["formula"]
+        assert found["max_ulp"] <= found["bound_ulp"], (share, found)
+
+
+def test_a_dimension_that_the_config_does_not_name():
+    class Config:
+        hidden_size, num_attention_heads = 64, 2
+
+    assert probe_rope.rotary_dims(4, {}, Config()) == [8, 7]
+    Config.qk_rope_head_dim = 7
+    assert probe_rope.rotary_dims(4, {}, Config()) == [7]
+    Config.head_dim = 10
+    settings = {"partial_rotary_factor": 0.8}
+    assert probe_rope.rotary_dims(4, settings, Config()) == [8, 7]
+    assert probe_rope.rotary_dims(5, settings, Config()) == [10]
 
 
 def test_4_48_reads_the_wrong_length_for_yarn_and_is_told_so():

@@ -3,14 +3,38 @@
 import json
 import os
 import shutil
+import subprocess
 
 import pytest
+from conftest import ROOT
 
 from samebits.capsule import CapsuleFile
 from samebits.capsules.running import Place
 from samebits.reports.write import write
 
 DEFECTS = ("first layer", "raises", "unwritten", "environment", "clock")
+CUSTOM = ROOT / "tests" / "custom"
+LARGE = """
+import json, sys, torch
+from pathlib import Path
+
+sys.path.insert(0, sys.argv[1])
+from make import shapes
+
+folder, layout = Path(sys.argv[2]), sys.argv[3]
+config = json.loads((folder / "config.json").read_text())
+config |= {"hidden_size": 1024, "intermediate_size": 2048, "num_attention_heads": 16}
+config |= {"num_key_value_heads": 16, "head_dim": 64, "num_hidden_layers": 3}
+(folder / "config.json").write_text(json.dumps(config))
+state = {name: torch.full(shape, 0.01) for name, shape in shapes(config).items()}
+if layout == "pickle":
+    torch.save(state, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+else:
+    from safetensors.torch import save_file
+
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+"""
+"""Makes tests/custom/healthy larger, in a layout."""
 MATRIX = """\
 stacks: ["4.48", "5.x"]
 defaults:
@@ -25,12 +49,22 @@ models:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, planted, run_in):
+def run(tmp_path_factory, stacks, planted, run_in):
     """Return the report of one model for each defect, and the folder that it is written to."""
     folder = tmp_path_factory.mktemp("capsules")
+    for layout in ("pickle", "safetensors"):
+        made = folder / layout
+        shutil.copytree(CUSTOM / "healthy", made)
+        (made / "model.safetensors").unlink()
+        subprocess.run([stacks["4.48"].python, "-c", LARGE, CUSTOM, made, layout], check=True)
     lines = [
         f"  {defect.replace(' ', '-')}: {{path: '{planted(defect)}', trust_remote_code: true}}"
         for defect in DEFECTS
+    ]
+    patch = CUSTOM / "no-post-init.diff"
+    lines += [
+        f"  large-{layout}: {{path: {layout}, trust_remote_code: true, patch: [{patch}]}}"
+        for layout in ("pickle", "safetensors")
     ]
     (folder / "matrix.yaml").write_text(MATRIX + "\n".join(lines))
     report = run_in(folder, capsules="failing")
@@ -87,6 +121,21 @@ def test_an_exception_is_what_its_script_expects(capsule):
     assert "none in 4.48" in (folder / "ISSUE.md").read_text().partition("\n")[0]
 
 
+@pytest.mark.parametrize("layout", ["pickle", "safetensors"])
+def test_an_exception_of_a_large_model_is_shown_without_its_weights(run, capsule, layout):
+    (weights,) = (run[1].parent / layout).glob("*model.*")
+    assert weights.stat().st_size > 100e6
+    folder, said = capsule(f"large-{layout}")
+    assert said.contrast == "fails"
+    assert "zeros in place of its weights" in said.shrunk
+    assert said.candidate.sees.error == "AttributeError"
+    assert "all_tied_weights_keys" in said.candidate.sees.message
+    assert said.reference.sees.ref is not None
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in paths) < 100_000
+    assert not [path for path in paths if path.suffix in {".bin", ".safetensors"}]
+
+
 def test_memory_that_nobody_wrote_shows_in_two_runs(capsule):
     folder, said = capsule("unwritten")
     assert said.contrast == "unstable"
@@ -98,7 +147,8 @@ def test_memory_that_nobody_wrote_shows_in_two_runs(capsule):
 def test_a_clock_is_no_memory_that_nobody_wrote(cells):
     assert cells["clock"].judged == "unstable"
     assert not cells["clock"].capsule.path
-    assert "outside of the run" in cells["clock"].capsule.reason
+    reason = "gives other bits also where unwritten memory holds the same, as with a clock"
+    assert cells["clock"].capsule.reason == f"outside of the run 5.x {reason}"
 
 
 def test_what_the_scripts_do_not_see_is_not_written(run, cells):

@@ -78,7 +78,10 @@ def test_the_text_is_fed_as_its_tokens(folder, run_in):
     seen = report.rows[0].tokenizers
     assert [s.class_name for s in seen.values()] == ["PreTrainedTokenizerFast", "TokenizersBackend"]
     assert [s.texts["short"].ids for s in seen.values()] == [tuple(ids)] * 2
-    assert {finding.code for finding in report.rows[0].cells[1].findings} == {"SB802", "SB809"}
+    assert report.rows[0].cells[1].findings == ()
+    said = {stack.id: {finding.code for finding in stack.findings} for stack in report.stacks}
+    assert said["4.48"] == set()
+    assert {code for code in said["5.x"] if code.startswith("SB8")} == {"SB802", "SB809"}
 
 
 def test_a_tokenizer_that_5_saved_is_named_where_4_does_not_know_its_class(folder, run_in):
@@ -86,5 +89,5 @@ def test_a_tokenizer_that_5_saved_is_named_where_4_does_not_know_its_class(folde
     (row,) = report.rows
     old, new = row.cells
     assert (old.verdict, old.failure.phase) == ("failed", "tokenizer")
-    assert [finding.code for finding in old.findings] == ["SB802"]
+    assert [finding.code for finding in old.findings] == ["SB810"]
     assert new.findings == ()
