@@ -317,6 +317,7 @@ def _model(name: str, entry: ModelEntry, defaults: DefaultsEntry) -> ModelSpec:
         usage=defaults.usage if entry.usage is None else entry.usage,
         samples=defaults.samples if entry.samples is None else entry.samples,
         timeout=entry.timeout or defaults.timeout,
+        budget=entry.budget or defaults.budget,
     )
 
 

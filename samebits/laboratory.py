@@ -414,7 +414,13 @@ class Laboratory:
             )
             log = self._root / "logs" / f"{stack.id}-{self._run}.log"
             self._processes[stack.id] = StackProcess(
-                stack.id, stack.python, self.environment, log, self._slots, self._starter
+                stack.id,
+                stack.python,
+                self.environment,
+                log,
+                self._slots,
+                self._starter,
+                self._n_slots,
             )
 
     def _modules(self, stack: Stack) -> Path:
@@ -533,7 +539,7 @@ def _remove_old(folder: Path, pattern: str) -> None:
 
 def outcome(runs: Sequence[Capture]) -> tuple[str, str]:
     """Return how a cell ended, and why it failed in one line."""
-    failure = runs[0].failure
+    failure = runs[0].raised
     return runs[0].status, failure.in_short if failure else ""
 
 

@@ -101,7 +101,9 @@ class ModelSpec(Record):
     samples: int = 0
     """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: float
-    """Seconds after which a cell is ended."""
+    """Seconds without progress after which a job is ended."""
+    budget: float = 600.0
+    """Seconds of a run of a cell beyond which nothing is begun that makes no verdict."""
 
     @property
     def variants(self) -> tuple[Variant, ...]:

@@ -463,7 +463,9 @@ class DefaultsEntry(Form):
     samples: Samples = 0
     """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: Seconds = 120
-    """Seconds after which a cell is ended."""
+    """Seconds without progress after which a job is ended."""
+    budget: Seconds = 600
+    """Seconds of one run of a cell beyond which nothing is begun that makes no verdict."""
 
 
 _SHORT = "The capital of France is"
@@ -513,7 +515,9 @@ class ModelEntry(Form):
     samples: Given[Samples] = None
     """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: Given[Seconds] = None
-    """Seconds after which a cell is ended."""
+    """Seconds without progress after which a job is ended."""
+    budget: Given[Seconds] = None
+    """Seconds of one run of a cell beyond which nothing is begun that makes no verdict."""
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
