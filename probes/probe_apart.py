@@ -169,4 +169,5 @@ def _read(reader: int) -> tuple[bytes, str]:
                 return b"".join(chunks), ""
             chunks.append(chunk)
         elif watcher.is_overdue():
-            return b"", watcher.stalled()
+            said = f"{watcher.stalled()} in {watcher.place()}", watcher.meanwhile()
+            return b"", "; ".join(filter(None, said))

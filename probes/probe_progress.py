@@ -370,22 +370,22 @@ class Watcher:
         return limit + self.step.allowance + between * min(_NESTED, limit / 2)
 
     def stalled(self) -> str:
-        """Return in words that there is no progress, in which phase, and what the CPU does.
+        """Return in words for how long there was no progress."""
+        return f"no progress for {self.quiet:.0f} s"
 
-        What computes, and may only be slow, is told from what waits.
-        """
-        step = self.step
-        place = f" ({step.place})" if step.place else ""
-        return f"no progress for {self.quiet:.0f} s in phase {step.phase}{place}{self._used()}"
-
-    def _used(self) -> str:
+    def meanwhile(self) -> str:
+        """Return in words what the CPU did: what only is slow is told from what waits."""
         if self._cpu is None:
             return ""
         cpu = cpu_of(self.step.pid) - self._cpu
         # a process that polls now and then computes nothing
         if cpu < self.quiet / 20:
-            return "; it used no CPU, so it waits for something"
-        return f"; it used {cpu:.0f} s of CPU, so it computes"
+            return "it used no CPU: it waits for something"
+        return f"it used {cpu:.0f} s of CPU: it computes"
+
+    def place(self) -> str:
+        """Return in words what it is at: ``phase greedy long (3 of 12)``."""
+        return f"phase {self.step.phase}" + (f" ({self.step.place})" if self.step.place else "")
 
 
 def cpu_of(pid: int) -> float:

@@ -4,7 +4,7 @@ Expects one JSON object a line on standard input: ``{"id": …, "kind": "cell" |
 "load", "log": path, "timeout": seconds, …}``. Answers on standard output, one JSON object a line:
 first ``{"ready": machine facts}``, then ``{"id": …, "exit": code or null, "signal": number or
 null, "timed_out": bool, "seconds": …, "cpu": …, "own_cpu": …, "said": …, "phase": …, "step": …,
-"stalled": …}`` as each job ends, and every ten seconds, while there are jobs, ``{"running": [{"id": …,
+"stalled": …, "meanwhile": …}`` as each job ends, and every ten seconds, while there are jobs, ``{"running": [{"id": …,
 "phase": …, "what": …, "step": …, "of": …, "quiet": seconds}]}``: a process of which nothing is heard
 hangs itself. End of input ends the process and its children. What a job computes lies in the files
 that the job names, never in the answer.
@@ -169,6 +169,7 @@ class Child:
     def finish(self, others: Iterable[int], *, timed_out: bool) -> dict[str, Any]:
         """End it and all that it started, and return the answer for its job."""
         stalled = self._watcher.stalled() if timed_out else ""
+        meanwhile = self._watcher.meanwhile() if timed_out else ""
         _kill_group(self.pid)
         if self._status is None:
             self._wait(0)
@@ -190,6 +191,7 @@ class Child:
             "phase": step.phase,
             "step": step.place,
             "stalled": stalled,
+            "meanwhile": meanwhile,
         }
 
     def _close(self) -> None:

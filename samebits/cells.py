@@ -193,6 +193,8 @@ class CellRunner:
                 return found
             reason = f"it left the capture of {found.cell}, run {found.run}"
         self._ledger.unsettle(f"{cell} left nothing", str(cell))
+        if ended.stopped:
+            return _ended_early(_nothing(cell, job), job, ended)
         log = tail(Path(job["log"]))
         failure = Failure(phase="process", type="no result", message=reason, traceback=log)
         return Capture(cell=cell, run=job["run"], status="failed", failure=failure)
@@ -208,21 +210,26 @@ def _tries_usage(cell: CellId, model: ModelSpec) -> bool:
     return model.usage and cell.variant == first
 
 
+def _nothing(cell: CellId, job: dict[str, Any]) -> Capture:
+    """Return the capture of a run that ended before it had observed anything."""
+    return Capture(cell=cell, run=job["run"], status="unfinished")
+
+
 def _ended_early(capture: Capture, job: dict[str, Any], ended: Ended) -> Capture:
     """Return what a run had observed before it ended, with how it ended, and what is missing for it.
 
     What the process did to itself is a failure of the phase; a clock, and want of memory, are none.
     """
-    assert capture.unfinished is not None
-    phase, reason = capture.unfinished.phase, ended.reason or "the probe ended before it wrote it"
-    at = ended.step if ended.phase == phase else f"{ended.phase} {ended.step}".strip()
-    told = Unfinished(phase=phase, reason=reason, step=at)
+    phase = ended.phase or (capture.unfinished.phase if capture.unfinished else "start")
+    reason = ended.why or "the probe ended before it wrote it"
+    told = Unfinished(phase=phase, reason=reason, step=ended.step)
     failures = capture.failures
-    if ended.crashed or not ended.reason:
+    if ended.crashed or not ended.why:
         log = tail(Path(job["log"]))
         crash = Failure(phase=phase, type="no result", message=reason, traceback=log)
         failures = (*failures, crash)
-    skips = (*capture.skips, *_missing(capture, job, f"it did not come to it: {reason}"))
+    missing = _missing(capture, job, f"the run ended before, in phase {phase}: {reason}")
+    skips = (*capture.skips, *missing)
     return capture.model_copy(
         update={"unfinished": told, "failures": failures, "skips": skips},
     )

@@ -60,38 +60,59 @@ class Ended(Record):
     step: str = ""
     """How far the phase had come, such as ``31 of 350``; '' if it counts no steps."""
     stalled: str = ""
-    """Where it made no progress, and for how long."""
+    """For how long it made no progress, where it was ended for that."""
     lost: str = ""
     """Why there is no answer at all: the stack's process died or never came up."""
+
+    meanwhile: str = ""
+    """What the CPU did then: what only is slow is told from what waits."""
 
     @property
     def reason(self) -> str:
         """Why the job left nothing, in one line; '' if it ended as it should."""
+        what, more = self._said
+        step = f" ({self.step})" if self.step else ""
+        place = f" in phase {self.phase}{step}" if self.phase and what and not self.lost else ""
+        return f"{what}{place}{more}"
+
+    @property
+    def why(self) -> str:
+        """The same without where it was."""
+        return "".join(self._said)
+
+    @property
+    def _said(self) -> tuple[str, str]:
+        """What happened, and what is to be said of it."""
         if self.lost:
-            return self.lost
+            return self.lost, ""
         if self.timed_out:
-            return f"{self.stalled or 'no progress'}: if it was at work, raise timeout:"
+            meanwhile = f"; {self.meanwhile}" if self.meanwhile else ""
+            return self.stalled or "no progress", f"{meanwhile}; if it was at work, raise timeout:"
         if self.signal is not None:
-            return f"killed by signal {self.signal} ({_signal_name(self.signal)}){self._where}"
+            said = f"killed by signal {self.signal} ({self._signal})"
+            return said, _MEMORY if self._signal == "SIGKILL" else ""
         if self.exit:
-            return f"exited with {self.exit}{self._where}" + (f": {self.said}" if self.said else "")
-        return ""
+            return f"exited with {self.exit}", f": {self.said}" if self.said else ""
+        return "", ""
+
+    @property
+    def stopped(self) -> bool:
+        """True if others ended it: for want of progress, or of memory."""
+        return not self.lost and (self.timed_out or self._signal in _SENT)
 
     @property
     def crashed(self) -> bool:
-        """True if it ended by what it did itself: no clock, no want of memory, no end of the run."""
-        if self.lost or self.timed_out or (self.signal and _signal_name(self.signal) in _SENT):
-            return False
-        return self.signal is not None or bool(self.exit)
+        """True if it ended by what it did itself."""
+        by_itself = self.signal is not None or bool(self.exit)
+        return by_itself and not self.lost and not self.stopped
 
     @property
-    def _where(self) -> str:
-        place = f" in phase {self.phase}" if self.phase else ""
-        if self.signal is not None and _signal_name(self.signal) == "SIGKILL":
-            return f"{place}, most likely because memory ran out: use --jobs 1, or more memory"
-        return place
+    def _signal(self) -> str:
+        return "" if self.signal is None else _signal_name(self.signal)
 
 
+_MEMORY = ", most likely because memory ran out: use --jobs 1, or more memory"
+"""The kernel ends so what takes more than there is, and hardly anybody else does."""
 _SENT = {"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"}
 """What others send to a process, and not what it does to itself."""
 
