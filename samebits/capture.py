@@ -337,5 +337,5 @@ class Capture(Record):
 
     @property
     def raised(self) -> Failure | None:
-        """The exception of the load, or else the first one behind it."""
+        """The exception of the load, or else the first of a phase behind it."""
         return self.failure or next(iter(self.failures), None)

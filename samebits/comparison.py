@@ -155,6 +155,8 @@ class CellResult(Record):
     graft: Graft | None = None
     """Which pieces of the reference give it the reference's bytes; None: nothing was swapped."""
     failure: Failure | None = None
+    shared_failures: tuple[Failure, ...] = ()
+    """Exceptions of phases that the reference raises as well; they make no verdict of this cell."""
     absent: str | None = None
     unstable: tuple[str, ...] = ()
     """Names of what differed between the cell's own two runs."""

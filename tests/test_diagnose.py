@@ -654,7 +654,8 @@ def test_a_difference_that_went_away_is_reported_and_fails(memory):
     code, reasons = exit_code(results, [report], [])
     assert code == 1
     (reason,) = reasons
-    assert reason.startswith("expected, line 3: qwen no longer occurs; remove it (differs: model ")
+    assert reason.startswith("expected, line 3: qwen no longer occurs (")
+    assert "; remove it (differs: model " in reason
 
 
 def test_each_stack_must_still_occur(memory):
@@ -804,12 +805,9 @@ def test_rounding_and_absence_pass(memory):
 @pytest.mark.parametrize(
     ("entry", "told", "verdict", "fixed"),
     [
-        ("differs", "rounding", "expected", ()),
+        ("differs", "rounding", "rounding", ("llama", "5.0")),
         ("differs", "diverged", "expected", ()),
         ("differs", "undecided", "expected", ()),
-        ("rounding", "rounding", "expected", ()),
-        ("rounding", "diverged", "diverged", ()),
-        ("rounding", "undecided", "differs", ()),
         ("diverged", "diverged", "expected", ()),
         ("diverged", "undecided", "differs", ()),
         ("diverged", "rounding", "rounding", ("llama", "5.0")),
@@ -833,7 +831,7 @@ def test_a_difference_that_is_rounding_passes_without_an_entry(memory):
     assert exit_code(results, [], []) == (0, ())
 
 
-@pytest.mark.parametrize("verdict", ["differs", "rounding", "diverged", "unstable"])
+@pytest.mark.parametrize("verdict", ["differs", "diverged", "unstable"])
 def test_a_release_that_does_not_know_the_model_proves_nothing_fixed(memory, verdict):
     world = World(memory, llama__old="absent")
     results, (report,) = world.apply(expected(verdict=verdict))

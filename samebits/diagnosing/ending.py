@@ -58,7 +58,8 @@ def _fixed(expected: Iterable[ExpectedReport]) -> Iterator[str]:
         if entry.fixed:
             names = ", ".join(entry.fixed)
             where = f"line {entry.line}" if entry.line else "an entry"
-            yield f"expected, {where}: {names} no longer occurs; remove it ({entry.text})"
+            gone = "no longer occurs (rounding alone needs no entry)"
+            yield f"expected, {where}: {names} {gone}; remove it ({entry.text})"
 
 
 def _known_nowhere(results: Sequence[CellResult], trusted: Mapping[str, bool]) -> Iterator[str]:

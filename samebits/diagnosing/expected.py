@@ -7,8 +7,9 @@ from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Literal
 
+from samebits.diagnosing.failing import differing_signals, failing_signals
 from samebits.document import ExpectedReport
-from samebits.words import EXPLANATORY, Verdict
+from samebits.words import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -17,30 +18,26 @@ if TYPE_CHECKING:
     from samebits.matrix import Expected
     from samebits.words import CellId
 
-Kind = Literal["differs", "rounding", "diverged", "unstable", "failed"]
+Kind = Literal["differs", "diverged", "unstable", "failed"]
 Item = tuple[Literal["model", "stack"], str]
 
 KINDS: dict[Kind, frozenset[Verdict]] = {
-    "differs": frozenset({Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED}),
-    "rounding": frozenset({Verdict.ROUNDING}),
+    "differs": frozenset({Verdict.DIFFERS, Verdict.DIVERGED}),
     "diverged": frozenset({Verdict.DIVERGED}),
     "unstable": frozenset({Verdict.UNSTABLE}),
     "failed": frozenset({Verdict.FAILED}),
 }
 """What an entry's ``verdict`` covers.
 
-``differs`` covers a difference of any kind. ``rounding`` expects no more than rounding: the cell
-would pass without it, and one that comes to diverge is not covered.
+``differs`` covers every difference that fails a run. No kind covers rounding: it passes without an
+entry, and whether a cell rounds or is identical depends on the CPU.
 """
 
-DIFFERENCES: frozenset[Kind] = frozenset({"differs", "rounding", "diverged"})
+DIFFERENCES: frozenset[Kind] = frozenset({"differs", "diverged"})
 """Kinds that say something of a cell beside its reference, and not of the cell alone."""
 
 UNTELLING: dict[Kind, frozenset[Verdict]] = {
     "differs": frozenset({Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE}),
-    "rounding": frozenset(
-        {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.DIFFERS, Verdict.DIVERGED}
-    ),
     "diverged": frozenset({Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.DIFFERS}),
     "unstable": frozenset({Verdict.FAILED}),
     "failed": frozenset({Verdict.UNSTABLE}),
@@ -125,7 +122,7 @@ class _Entry:
             return False
         if self._is_untold(result.cell):
             return False
-        signals = _at_issue(result)
+        signals = _at_issue(result) or [found.signal for found in differing_signals(result)]
         return not signals or any(_matches(signal, self.rule.signal) for signal in signals)
 
     def fixed_cells(self) -> list[CellId]:
@@ -189,11 +186,7 @@ def _at_issue(result: CellResult) -> list[str]:
     if result.judged == Verdict.UNSTABLE:
         names = (name.partition(" ")[0] for name in result.unstable)
         return list(dict.fromkeys(name.rstrip(":") for name in names if name != "status:"))
-    return [
-        signal.signal
-        for signal in result.signals
-        if signal.outcome == "differs" and signal.signal not in EXPLANATORY
-    ]
+    return [signal.signal for signal in failing_signals(result)]
 
 
 def _applied(result: CellResult, entries: list[_Entry], fixed: set[CellId]) -> CellResult:
