@@ -652,7 +652,8 @@ class Cell:
             return
         size, dtype = probe_load.n_bytes(self.loaded.model), getattr(torch, self.source.dtype)
         n, times = probe_invariants.cost(size, dtype, options)
-        reason = self._no_room(times) or self._no_time(n, self.seconds["load"])
+        reason = probe_invariants.too_large(size, options)
+        reason = reason or self._no_room(times) or self._no_time(n, self.seconds["load"])
         if reason:
             self._skip("invariants", reason, "cost")
             return

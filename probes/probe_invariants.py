@@ -59,6 +59,16 @@ def cost(size: int, dtype: torch.dtype, job_options: dict[str, Any]) -> tuple[fl
     return forwards + 2 * int(job_options.get("samples") or 0), 3.0 + copies
 
 
+def too_large(size: int, job_options: dict[str, Any]) -> str:
+    """Return why the relations are not tried on a model of so many bytes; '' if they are."""
+    if size <= COPY_LIMIT or job_options.get("large"):
+        return ""
+    return (
+        f"of {size / 2**30:.1f} GiB no copy in float64 is made, without which no relation can be called "
+        "broken: write invariants: true at the model to try them all the same"
+    )
+
+
 def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) -> Facts:
     """Return every relation tried on ``model``; ``job_options`` may ask for sweep and samples."""
     started = time.perf_counter()

@@ -131,7 +131,7 @@ class CellRunner:
         """Return how the relations inside the cell are tried; None if they are not."""
         if not model.invariants:
             return None
-        return {"sweep": self._sweep, "samples": model.samples}
+        return {"sweep": self._sweep, "samples": model.samples, "large": model.insists}
 
     def _kept(self, folder: Path, n_slots: int) -> tuple[Capture, Capture] | None:
         """Return the captures of an earlier run if both are whole and the model itself answered.
@@ -228,7 +228,7 @@ def _ended_early(capture: Capture, job: dict[str, Any], ended: Ended) -> Capture
         log = tail(Path(job["log"]))
         crash = Failure(phase=phase, type="no result", message=reason, traceback=log)
         failures = (*failures, crash)
-    missing = _missing(capture, job, f"the run ended before, in phase {phase}: {reason}")
+    missing = _missing(capture, job, f"the run ended before: {reason} in phase {phase}")
     skips = (*capture.skips, *missing)
     return capture.model_copy(
         update={"unfinished": told, "failures": failures, "skips": skips},

@@ -94,6 +94,8 @@ class ModelSpec(Record):
     """Number of tokens to generate; 0 for none."""
     invariants: bool = True
     """Whether to try the relations that must hold inside one cell."""
+    insists: bool = False
+    """True if the model's own entry asks for them, however large it is."""
     crossings: bool = True
     """Whether to save it in each stack and load that in every stack."""
     usage: bool = True

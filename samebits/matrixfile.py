@@ -469,7 +469,8 @@ class DefaultsEntry(Form):
     greedy: Greedy = 12
     """Number of tokens to generate; 0 for none."""
     invariants: bool = True
-    """Whether to try the relations that must hold inside one cell, such as prefill + decode."""
+    """Whether to try the relations that must hold inside one cell, such as prefill + decode; of a model
+    above 1 GiB they are tried only if its own entry says so."""
     crossings: bool = True
     """Whether each stack saves the model and every stack loads that."""
     usage: bool = True

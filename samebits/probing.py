@@ -69,31 +69,25 @@ class Ended(Record):
 
     @property
     def reason(self) -> str:
-        """Why the job left nothing, in one line; '' if it ended as it should."""
-        what, more = self._said
-        step = f" ({self.step})" if self.step else ""
-        place = f" in phase {self.phase}{step}" if self.phase and what and not self.lost else ""
-        return f"{what}{place}{more}"
+        """Why the job left nothing, and what it was at; '' if it ended as it should."""
+        if self.lost or not self.why or not self.phase:
+            return self.why
+        return f"{self.why}, in phase {self.phase}" + (f" ({self.step})" if self.step else "")
 
     @property
     def why(self) -> str:
-        """The same without where it was."""
-        return "".join(self._said)
-
-    @property
-    def _said(self) -> tuple[str, str]:
-        """What happened, and what is to be said of it."""
+        """The same without what it was at."""
         if self.lost:
-            return self.lost, ""
+            return self.lost
         if self.timed_out:
-            meanwhile = f"; {self.meanwhile}" if self.meanwhile else ""
-            return self.stalled or "no progress", f"{meanwhile}; if it was at work, raise timeout:"
+            said = "; ".join(filter(None, (self.meanwhile, "raise timeout: if it was at work")))
+            return f"{self.stalled or 'no progress'} ({said})"
         if self.signal is not None:
             said = f"killed by signal {self.signal} ({self._signal})"
-            return said, _MEMORY if self._signal == "SIGKILL" else ""
+            return said + (_MEMORY if self._signal == "SIGKILL" else "")
         if self.exit:
-            return f"exited with {self.exit}", f": {self.said}" if self.said else ""
-        return "", ""
+            return f"exited with {self.exit}" + (f": {self.said}" if self.said else "")
+        return ""
 
     @property
     def stopped(self) -> bool:
@@ -111,7 +105,7 @@ class Ended(Record):
         return "" if self.signal is None else _signal_name(self.signal)
 
 
-_MEMORY = ", most likely because memory ran out: use --jobs 1, or more memory"
+_MEMORY = ", most likely because memory ran out (use --jobs 1, or more memory)"
 """The kernel ends so what takes more than there is, and hardly anybody else does."""
 _SENT = {"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"}
 """What others send to a process, and not what it does to itself."""

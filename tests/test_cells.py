@@ -131,7 +131,7 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "revision": "main",
         "trust_remote_code": True,
         "greedy": 3,
-        "invariants": {"sweep": False, "samples": 0},
+        "invariants": {"sweep": False, "samples": 0, "large": False},
         "usage": True,
         "prompts": {"short": {"text": "a", "length": 3}, "pair": {"batch": [{"length": 2}]}},
     }
@@ -268,6 +268,7 @@ OTHERS = {
     "steps": {"model": model_spec(greedy=4)},
     "relations": {"model": model_spec(invariants=False)},
     "samples": {"model": model_spec(samples=7)},
+    "relations of a large model": {"model": model_spec(insists=True)},
     "budget": {"model": model_spec(budget=60.0)},
     "remote code": {"model": model_spec(trust_remote_code=True)},
     "probes": {"probes": "other"},
@@ -312,7 +313,7 @@ def test_a_run_that_left_nothing_failed_and_says_why(bench):
     [
         (Ended(exit=0), "is not there: the probe ended before it wrote it"),
         (Ended(exit=1), "exited with 1"),
-        (Ended(signal=11, phase="load"), "killed by signal 11 (SIGSEGV) in phase load"),
+        (Ended(signal=11, phase="load"), "killed by signal 11 (SIGSEGV), in phase load"),
         (Ended(lost="the stack's process died:\nx"), "the stack's process died"),
     ],
     ids=["silent", "exit", "signal", "lost"],
@@ -364,12 +365,11 @@ def test_what_a_run_did_not_come_to_is_named(bench):
     assert set(told) == {"inv_freq", "greedy short"}
     assert {skip.why for skip in told.values()} == {"unfinished"}
     assert told["greedy short"].reason == (
-        "the run ended before, in phase greedy short: no progress for 120 s; it used no CPU: it waits "
-        "for something; if it was at work, raise timeout:"
+        "the run ended before: no progress for 120 s (it used no CPU: it waits for something; raise "
+        "timeout: if it was at work) in phase greedy short"
     )
     assert reason(first, "greedy", "short").startswith("the run ended before")
     assert reason(first, "greedy", "short[1]").startswith("the run ended before")
-    assert not reason(first, "logits", "short")
 
 
 def test_what_is_missing_for_another_reason_is_not_called_unfinished(bench):
