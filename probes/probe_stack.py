@@ -68,6 +68,11 @@ def perform(job: Job) -> None:
 
         probe_crossing.perform(job)
         return
+    if job["kind"] == "inputs":
+        import probe_feed_job  # noqa: PLC0415
+
+        probe_feed_job.run(job)
+        return
     if job["kind"] == "ladder":
         import probe_ladder  # noqa: PLC0415
 
