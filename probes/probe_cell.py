@@ -31,11 +31,11 @@ import probe_code
 import probe_decode
 import probe_evidence
 import probe_executed
+import probe_feed
 import probe_files
 import probe_forks as forks
 import probe_fresh
 import probe_heap
-import probe_inputs
 import probe_integrity
 import probe_invariants
 import probe_layers
@@ -47,12 +47,16 @@ import probe_tokenizer
 import probe_usage
 import probe_weights
 from probe_checkpoint import Checkpoint, NoCheckpoint
+from probe_choice import DoesNotApply, NotFed
 from probe_failure import PhaseFailed, Unknown, describe, phase, without_folders
+from probe_refusal import refusals
 from probe_state import hashes
 from probe_tensor import Keeper, NotHashable, dtype_name, tensor_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from probe_inputs import Inputs
 
 FORMAT_VERSION = 3
 _TWIN_LIMIT = 4 << 30
@@ -428,51 +432,46 @@ class Cell:
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
             self._broken(name, error)
 
-    def _first_inputs(self) -> probe_inputs.Inputs | None:
+    def _first_inputs(self) -> Inputs | None:
         """Return the first prompt that applies."""
-        for name, prompt in self.job["model"]["prompts"].items():
-            with suppress(probe_inputs.DoesNotApply):
-                return self._inputs(name, prompt)
-        return None
+        return next(iter(self._prompts().values()), None)
 
     def _forwards(self) -> None:
         facts = self.signals["forward"] = {}
         draw_otherwise(self.job["run"])
         dtypes: dict[str, int] = self.signals["load"]["activation_dtypes"]
-        for name, prompt in self.job["model"]["prompts"].items():
+        for name in self.job["model"]["prompts"]:
             what = f"forward {name}"
             self._begin(what)
             with self._going_on(what), phase(what):
                 try:
-                    inputs = self._inputs(name, prompt)
-                except probe_inputs.DoesNotApply as reason:
+                    inputs = self._inputs(name)
+                    facts[name] = self._forward(name, inputs, dtypes)
+                except NotFed as reason:
+                    self._skip(f"forward {name}", str(reason), why="inputs")
+                    continue
+                except DoesNotApply as reason:
                     self._skip(f"prompt {name}", str(reason))
                     continue
-                facts[name] = self._forward(name, inputs, dtypes)
                 if self.job["run"] == "a":
                     self._attention(name, inputs, facts[name])
 
-    def _inputs(self, name: str, prompt: dict[str, Any]) -> probe_inputs.Inputs:
-        inputs = probe_inputs.make(
-            name,
-            prompt,
-            self.loaded.model,
-            self.loaded.tokenizer,
-            self.loaded.head,
-            getattr(torch, self.source.dtype),
-        )
-        kwargs = {key: value.to(self.source.device) for key, value in inputs.kwargs.items()}
-        return inputs._replace(kwargs=kwargs)
+    @cached_property
+    def _feed(self) -> probe_feed.Feed:
+        dtype = getattr(torch, self.source.dtype)
+        return probe_feed.Feed(self.job["model"], dtype, self.source.device)
 
-    def _forward(
-        self, name: str, inputs: probe_inputs.Inputs, dtypes: dict[str, int]
-    ) -> dict[str, Any]:
+    def _inputs(self, name: str) -> Inputs:
+        return self._feed.inputs(name, self.loaded.tokenizer)
+
+    def _forward(self, name: str, inputs: Inputs, dtypes: dict[str, int]) -> dict[str, Any]:
         """Run a prompt with every layer watched, and without: the logits are those of the latter.
 
         A hook alone can choose the path, as torch's TransformerEncoderLayer takes its fast one only
         where there is none; its layers are then not those that made the logits.
         """
         with (
+            refusals(self.loaded.model.forward, inputs.kwargs),
             probe_layers.recorded(self.loaded.model) as outputs,
             progress.forward(inputs.kwargs, "layers watched", times=2),
         ):
@@ -501,7 +500,7 @@ class Cell:
             ],
         }
 
-    def _attention(self, name: str, inputs: probe_inputs.Inputs, facts: dict[str, Any]) -> None:
+    def _attention(self, name: str, inputs: Inputs, facts: dict[str, Any]) -> None:
         """Watch the same forward once more; say whether watching changed its bits."""
         model = self.loaded.model
         signal = self.signals.setdefault("attention", self._attention_facts())
@@ -572,15 +571,17 @@ class Cell:
         if not self._generates():
             return self._skip("greedy", f"{type(model).__name__} does not generate")
         facts = self.signals["greedy"] = {}
-        for name, prompt in self.job["model"]["prompts"].items():
+        for name in self.job["model"]["prompts"]:
             what = f"greedy {name}"
             self._begin(what)
             with self._going_on(what), phase(what):
                 try:
-                    inputs = self._inputs(name, prompt)
-                except probe_inputs.DoesNotApply:
+                    inputs = self._inputs(name)
+                    facts.update(self._generate(name, inputs, steps))
+                except NotFed as reason:
+                    self._skip(f"greedy {name}", str(reason), why="inputs")
+                except DoesNotApply:
                     continue  # the forward has said why
-                facts.update(self._generate(name, inputs, steps))
         return None
 
     def _first_token(self) -> None:
@@ -598,13 +599,9 @@ class Cell:
         else:
             self.signals["first_token"] = seen
 
-    def _prompts(self) -> dict[str, probe_inputs.Inputs]:
+    def _prompts(self) -> dict[str, Inputs]:
         """Return what is fed for every prompt that applies."""
-        found = {}
-        for name, prompt in self.job["model"]["prompts"].items():
-            with suppress(probe_inputs.DoesNotApply):
-                found[name] = self._inputs(name, prompt)
-        return found
+        return dict(self._feed.all(self.loaded.tokenizer))
 
     def _generates(self) -> bool:
         """Return True for heads that predict the next token and classes that know generate().
@@ -614,9 +611,12 @@ class Cell:
         can = getattr(self.loaded.model, "can_generate", lambda: False)
         return self.loaded.head in {"causal-lm", "seq2seq-lm"} and bool(can())
 
-    def _generate(self, name: str, inputs: probe_inputs.Inputs, steps: int) -> dict[str, Any]:
+    def _generate(self, name: str, inputs: Inputs, steps: int) -> dict[str, Any]:
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
-        with progress.forwards(steps, kwargs):
+        with (
+            refusals(self.loaded.model.forward, inputs.kwargs, whole=False),
+            progress.forwards(steps, kwargs),
+        ):
             output = self.loaded.model.generate(
                 **kwargs, max_new_tokens=steps, **probe_decode.GREEDY_LOGITS
             )

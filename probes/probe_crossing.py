@@ -27,19 +27,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+import probe_feed
 import probe_files
 import probe_heap
-import probe_inputs
 import probe_layers
 import probe_load
 import probe_progress as progress
+from probe_choice import DoesNotApply
 from probe_failure import PhaseFailed, Unknown, phase, without_folders
+from probe_refusal import refusals
 from probe_tensor import NotHashable, tensor_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from probe_load import Loaded, Source
+    from probe_feed import Feed
+    from probe_load import Source
 
 FORMAT_VERSION = 3
 # History of FORMAT_VERSION:
@@ -47,8 +50,6 @@ FORMAT_VERSION = 3
 # 2: it bears a seal.
 # 3: tensors without plain bytes are named.
 
-_PROMPT_LIMIT = 64
-"""Tokens of the one prompt; past the window of a tiny model, and quick on any."""
 _WIDEST = 160
 """Characters of a config value that a crossing spells out."""
 _RELEASE_FIELDS = {
@@ -199,7 +200,9 @@ def load(job: dict[str, Any]) -> None:
     found: list[dict[str, Any]] = []
     progress.begin("load the original")
     try:
-        original = Original(_source(job))
+        source = _source(job)
+        feed = probe_feed.Feed(job["model"], getattr(torch, source.dtype), source.device)
+        original = Original(source, feed)
     except (Unknown, PhaseFailed) as error:
         reason = f"this stack cannot load the original either: {_first_line(error)}"
         absent = {"loader": job["stack"], "outcome": "absent", "reason": reason}
@@ -223,20 +226,21 @@ def _write_result(path: Path, job: dict[str, Any], found: list[dict[str, Any]]) 
 class Original:
     """The original checkpoint in this stack, loaded a second time only if something differs."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, feed: Feed) -> None:
         self.source = source
-        self.first = observe(source)
+        self.feed = feed
+        self.first = observe(source, feed)
         self._again: Observed | None = None
 
     @property
     def again(self) -> Observed:
         """The same under another seed and over other memory: what differs here is chance."""
         if self._again is None:
-            self._again = otherwise(self.source)
+            self._again = otherwise(self.source, self.feed)
         return self._again
 
 
-def otherwise(source: Source) -> Observed:
+def otherwise(source: Source, feed: Feed) -> Observed:
     """Load under another seed and over other memory: chance that two loads share is no sameness.
 
     Raises:
@@ -245,12 +249,12 @@ def otherwise(source: Source) -> Observed:
     """
     probe_heap.fill_unwritten("b", source.device)
     try:
-        return observe(source, seed=20)
+        return observe(source, feed, seed=20)
     finally:
         probe_heap.fill_unwritten("a", source.device)
 
 
-def observe(source: Source, seed: int = 0) -> Observed:
+def observe(source: Source, feed: Feed, seed: int = 0) -> Observed:
     """Load a checkpoint and run the one prompt.
 
     Raises:
@@ -271,7 +275,7 @@ def observe(source: Source, seed: int = 0) -> Observed:
     logits, why, failure = None, "", None
     try:
         with phase("forward"), torch.no_grad():
-            logits, why = _logits(loaded, source)
+            logits, why = _logits(loaded.model, feed)
     except PhaseFailed as failed:
         failure = failed.failure
     return Observed(hashes, bare, config, nulls, keys, logits, why, failure)
@@ -299,19 +303,17 @@ def _hash(tensor: torch.Tensor) -> str | None:
         return None
 
 
-def _logits(loaded: Loaded, source: Source) -> tuple[torch.Tensor | None, str]:
+def _logits(model: Any, feed: Feed) -> tuple[torch.Tensor | None, str]:
     """Return the logits of the one prompt, or why there are none."""
-    config = probe_inputs.text_config(loaded.model.config)
-    length = max(1, min(probe_inputs.past_window(config), _PROMPT_LIMIT))
-    dtype = getattr(torch, source.dtype)
     try:
-        inputs = probe_inputs.make(
-            "crossing", {"length": length}, loaded.model, None, loaded.head, dtype
-        )
-    except probe_inputs.DoesNotApply as reason:
+        inputs = feed.crossing()
+        with (
+            refusals(model.forward, inputs.kwargs),
+            progress.forward(inputs.kwargs, "forward", plain=True),
+        ):
+            result = model(**inputs.kwargs)
+    except DoesNotApply as reason:
         return None, str(reason)
-    with progress.forward(inputs.kwargs, "forward", plain=True):
-        result = loaded.model(**{k: value.to(source.device) for k, value in inputs.kwargs.items()})
     found = probe_layers.logits_of(result)
     if found is None:
         return None, "the model returns no tensor"
@@ -321,7 +323,7 @@ def _logits(loaded: Loaded, source: Source) -> tuple[torch.Tensor | None, str]:
 def crossing(original: Original, folder: str) -> dict[str, Any]:
     """Return what becomes of the model that lies in ``folder``, as a Crossing spells it."""
     try:
-        saved = otherwise(original.source._replace(where=folder, revision=None))
+        saved = otherwise(original.source._replace(where=folder, revision=None), original.feed)
     except Unknown as reason:
         return {"outcome": "load failed", "reason": str(reason)}
     except PhaseFailed as failed:

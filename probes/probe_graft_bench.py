@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 import probe_decode
-import probe_inputs
+import probe_feed
 import probe_layers
 import probe_load
 import probe_progress as progress
-from probe_failure import phase
 from probe_ladder import forcing
 from probe_tensor import Keeper, tensor_hash
 
@@ -57,23 +56,18 @@ class Bench:
         """Run the prompts that come before the one that is asked for, and return its inputs."""
         chosen = None
         decodes = self.asked["what"] == "decode"
-        for name, prompt in self.job["model"]["prompts"].items():
-            with suppress(probe_inputs.DoesNotApply):
-                inputs = self._inputs(model, name, prompt)
-                wanted = name == self.asked["prompt"]
-                chosen = inputs if wanted else chosen
-                if wanted and not decodes:
-                    break
-                with phase(f"forward {name}"), progress.forward(inputs.kwargs, f"forward {name}"):
-                    model(**inputs.kwargs)
+        dtype = getattr(torch, self.source.dtype)
+        feed = probe_feed.Feed(self.job["model"], dtype, self.source.device)
+        for name, inputs in feed.all(self.loaded.tokenizer):
+            wanted = name == self.asked["prompt"]
+            chosen = inputs if wanted else chosen
+            if wanted and not decodes:
+                break
+            # after a prompt that raised, the cell's own run went on
+            with suppress(Exception), progress.forward(inputs.kwargs, f"forward {name}"):
+                model(**inputs.kwargs)
         assert chosen is not None, "the host names a prompt that the cell has run"
         return chosen
-
-    def _inputs(self, model: Any, name: str, prompt: Fact) -> Inputs:
-        dtype, loaded = getattr(torch, self.source.dtype), self.loaded
-        inputs = probe_inputs.make(name, prompt, model, loaded.tokenizer, loaded.head, dtype)
-        kwargs = {key: value.to(self.source.device) for key, value in inputs.kwargs.items()}
-        return inputs._replace(kwargs=kwargs)
 
     def outputs(self, model: Any, more: Fact | None = None) -> list[Output]:
         """Run the prompt: every layer's output and the logits, or the logits of every step.

@@ -1,17 +1,21 @@
-"""What a model is fed for a prompt: the same numbers in every stack, made from the prompt alone.
+"""The numbers that a model is fed, each a function of a prompt's name: no stack draws any.
 
-Text goes through the model's tokenizer if it has one; otherwise token ids are given or seeded.
-Pixel values and audio are seeded. Seeds are hashes of names, so no stack draws anything.
+Token ids, pixel values and audio are seeded by hashes of names. Which of them a model is fed is
+probe_choice's to say; probe_feed gives each job the bytes that were made once for all stacks.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 import probe_forks as forks
+from probe_choice import NotFed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 Prompt = dict[str, Any]
 
@@ -21,7 +25,7 @@ _LONGEST = 4096
 """A prompt that must pass a window does not grow beyond this: a probe is no stress test."""
 _PLAIN_LENGTH = 40
 """Length of a past-window prompt for a model without a window."""
-_DECODER_LENGTH = 7
+DECODER_LENGTH = 7
 
 
 class Inputs(NamedTuple):
@@ -32,69 +36,29 @@ class Inputs(NamedTuple):
     text: str | None
 
 
-class DoesNotApply(Exception):  # noqa: N818  "this model takes no such prompt" is a result
-    """The prompt has no meaning for this model; the message is the reason."""
-
-
 def text_config(config: Any) -> Any:
     """Return the part of a config that speaks of tokens."""
     return getattr(config, "text_config", None) or config
 
 
-def make(
-    name: str,
-    prompt: Prompt,
-    model: Any,
-    tokenizer: Any,
-    head: str,
-    dtype: torch.dtype,
-) -> Inputs:
-    """Return what ``model`` is fed for ``prompt``.
+def token_config(config: Any) -> Any:
+    """Return the part of a config that holds the vocabulary.
 
-    Raises:
-        DoesNotApply: the model takes no tokens and this is not the first kind of prompt.
-
+    That is the text part, or where it has no vocabulary the only other part that has one, whatever
+    its name is.
     """
-    main = getattr(model, "main_input_name", "input_ids")
-    if main in {"input_ids", "inputs_embeds"}:
-        return _tokens(name, prompt, model, tokenizer, head)
-    if prompt.get("batch") or prompt.get("length") == "past-window":
-        msg = f"the model takes {main}, which has neither padding nor a window here"
-        raise DoesNotApply(msg)
-    kwargs = {main: _signal_values(name, main, model.config).to(dtype)}
-    if model.config.is_encoder_decoder:
-        kwargs["decoder_input_ids"] = _decoder_ids(name, model.config, 1)
-    return Inputs(kwargs, None, None)
+    text = text_config(config)
+    if vocabulary(text):
+        return text
+    parts = [part for part in vars(config).values() if hasattr(part, "to_dict")]
+    holders = [part for part in parts if vocabulary(part)]
+    return holders[0] if len(holders) == 1 else text
 
 
-def _tokens(name: str, prompt: Prompt, model: Any, tokenizer: Any, head: str) -> Inputs:
-    config = text_config(model.config)
-    rows = [
-        _row(f"{name}[{i}]" if prompt.get("batch") else name, row, config, tokenizer)
-        for i, row in enumerate(prompt.get("batch") or [prompt])
-    ]
-    width = max(len(row) for row in rows)
-    pad = _pad_id(config)
-    kwargs = {"input_ids": torch.tensor([[pad] * (width - len(row)) + row for row in rows])}
-    real_rows = None
-    if len(rows) > 1:
-        mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
-        kwargs["attention_mask"] = torch.tensor(mask)
-        real_rows = [[width - len(row), width] for row in rows]
-    if head == "seq2seq-lm" or getattr(model.config, "is_encoder_decoder", False):
-        kwargs["decoder_input_ids"] = _decoder_ids(name, model.config, len(rows), avoid=width)
-    return Inputs(kwargs, real_rows, prompt.get("text") if tokenizer is not None else None)
-
-
-def _row(name: str, prompt: Prompt, config: Any, tokenizer: Any) -> list[int]:
-    length = prompt.get("length")
-    if prompt.get("text") and tokenizer is not None:
-        ids = [int(i) for i in tokenizer(prompt["text"])["input_ids"]]
-        return _stretched(ids, past_window(config)) if length == "past-window" else ids
-    if prompt.get("ids"):
-        return [int(i) for i in prompt["ids"]]
-    wanted = past_window(config) if length == "past-window" else int(length or 9)
-    return seeded_ids(name, wanted, config)
+def vocabulary(config: Any) -> int:
+    """Return the number of token ids; 0 for a config without them."""
+    found = getattr(config, "vocab_size", 0)
+    return found if isinstance(found, int) else 0
 
 
 def past_window(config: Any) -> int:
@@ -112,63 +76,99 @@ def past_window(config: Any) -> int:
     return min(wanted, longest - 2, _LONGEST)
 
 
-def _stretched(ids: list[int], length: int) -> list[int]:
+def stretched(ids: list[int], length: int) -> list[int]:
+    """Return ``ids`` repeated up to ``length``; as they are if there are as many."""
     repeats = -(-length // max(len(ids), 1))
     return (ids * repeats)[:length] if len(ids) < length else ids
 
 
-def seeded_ids(name: str, length: int, config: Any) -> list[int]:
-    """Return ``length`` token ids that depend on ``name`` alone and avoid the special ones."""
-    vocab = int(getattr(config, "vocab_size", 0) or 0)
-    if not vocab:
+def seeded_ids(name: str, length: int, config: Any, reserved: Collection[int] = ()) -> list[int]:
+    """Return ``length`` token ids that depend on ``name`` alone and avoid the special ones.
+
+    ``reserved`` are further ids to avoid, such as the one that stands for an image.
+    """
+    size = vocabulary(config)
+    if not size:
         msg = "the config has no vocab_size to choose token ids from"
-        raise DoesNotApply(msg)
-    low = min(10, vocab // 4)
-    return [low + _number(f"{name}:{i}") % (vocab - low - 1) for i in range(length)]
+        raise NotFed(msg)
+    low = min(10, size // 4)
+    ids = [low + _number(f"{name}:{i}") % max(size - low - 1, 1) for i in range(length)]
+    return [next((n for n in range(i, size) if n not in reserved), i) for i in ids]
 
 
 def _number(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
-def _pad_id(config: Any) -> int:
+def padded(rows: list[list[int]], pad: int, *, masked: bool) -> Inputs:
+    """Return rows of token ids as one tensor, padded on the left, with their mask.
+
+    One row alone has no padding, and a mask only if it is to be ``masked``.
+    """
+    width = max(len(row) for row in rows)
+    kwargs = {"input_ids": torch.tensor([[pad] * (width - len(row)) + row for row in rows])}
+    if len(rows) > 1 or masked:
+        mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
+        kwargs["attention_mask"] = torch.tensor(mask)
+    real_rows = [[width - len(row), width] for row in rows] if len(rows) > 1 else None
+    return Inputs(kwargs, real_rows, None)
+
+
+def pad_id(config: Any) -> int:
+    """Return the id that fills up the rows of a batch."""
     pad = getattr(config, "pad_token_id", None)
     return pad if isinstance(pad, int) and pad >= 0 else 0
 
 
-def _decoder_ids(name: str, config: Any, rows: int, avoid: int = 0) -> torch.Tensor:
-    """Return decoder ids; never as many as ``avoid``, so that the two token axes stay distinct."""
+def decoder_ids(name: str, config: Any, length: int) -> list[int]:
+    """Return the ids that a decoder begins with: its start token, and seeded ones."""
     start = getattr(config, "decoder_start_token_id", None)
-    length = _DECODER_LENGTH + (avoid == _DECODER_LENGTH)
-    ids = seeded_ids(f"{name}:decoder", length - 1, text_config(config))
-    return torch.tensor([[start if isinstance(start, int) else 0, *ids]] * rows)
+    ids = seeded_ids(f"{name}:decoder", length - 1, token_config(config))
+    return [start if isinstance(start, int) else 0, *ids]
 
 
-def _signal_values(name: str, main: str, config: Any) -> torch.Tensor:
-    shape = _signal_shape(main, config)
+def decoder_length(width: int) -> int:
+    """Return a length for decoder ids; never ``width``, so that the two token axes stay distinct."""
+    return DECODER_LENGTH + (width == DECODER_LENGTH)
+
+
+def values(name: str, argument: str, config: Any, rows: int = 1) -> torch.Tensor:
+    """Return seeded float32 numbers in [-1, 1) for an image or a sound."""
+    shape = (rows, *_shape(argument, config))
     count = 1
     for n in shape:
         count *= n
     words = bytearray()
     block = 0
     while len(words) < 4 * count:
-        words += hashlib.sha256(f"{name}:{main}:{block}".encode()).digest()
+        words += hashlib.sha256(f"{name}:{argument}:{block}".encode()).digest()
         block += 1
     numbers = torch.frombuffer(words, dtype=torch.int32)[:count]
     # 24 bits over a power of two: exact in float32 on every machine
     return ((numbers >> 8).to(torch.float32) / float(1 << 23)).reshape(shape)
 
 
-def _signal_shape(main: str, config: Any) -> tuple[int, ...]:
-    if main == "pixel_values":
-        vision = getattr(config, "vision_config", None) or config
+def _shape(argument: str, config: Any) -> tuple[int, ...]:
+    """Return the shape of one row."""
+    if argument == "pixel_values":
+        vision = _image_config(config)
         size = getattr(vision, "image_size", 32)
         height, width = (size, size) if isinstance(size, int) else tuple(size)
-        return (1, int(getattr(vision, "num_channels", 3)), int(height), int(width))
-    if main == "input_features":
+        image = (int(getattr(vision, "num_channels", 3)), int(height), int(width))
+        frames = getattr(vision, "num_frames", None)
+        return (frames, *image) if isinstance(frames, int) else image
+    if argument == "input_features":
         bins = int(getattr(config, "num_mel_bins", 80))
-        return (1, bins, 2 * int(getattr(config, "max_source_positions", 50)))
-    if main == "input_values":
-        return (1, 4000)
-    msg = f"no rule to make {main}"
-    raise DoesNotApply(msg)
+        return (bins, 2 * int(getattr(config, "max_source_positions", 50)))
+    if argument == "input_values":
+        return (4000,)
+    msg = f"no rule to make {argument}"
+    raise NotFed(msg)
+
+
+def _image_config(config: Any) -> Any:
+    """Return the part of a config that speaks of images: its own, or an encoder's."""
+    for part in (getattr(config, "vision_config", None), getattr(config, "encoder", None)):
+        if hasattr(part, "image_size"):
+            return part
+    return config

@@ -22,10 +22,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import probe_decode
+import probe_feed
 import probe_files
 import probe_forks as forks
 import probe_heap
-import probe_inputs
 import probe_layers
 import probe_load
 import probe_memory
@@ -37,6 +37,8 @@ from probe_tensor import Keeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from probe_inputs import Inputs
 
 FORMAT_VERSION = 2
 _COPY_LIMIT = 4 << 30
@@ -188,27 +190,18 @@ class Ladder:
         found["seconds"] = round(time.perf_counter() - started, 4)
         return found
 
-    def _prompts(self, dtype: torch.dtype | None) -> Iterator[tuple[str, probe_inputs.Inputs]]:
+    def _prompts(self, dtype: torch.dtype | None) -> Iterator[tuple[str, Inputs]]:
         """Yield the inputs of the cell; those that are floats, in the rung's dtype."""
-        for name, prompt in self.job["model"]["prompts"].items():
-            try:
-                inputs = probe_inputs.make(
-                    name,
-                    prompt,
-                    self.loaded.model,
-                    self.loaded.tokenizer,
-                    self.loaded.head,
-                    getattr(torch, self.source.dtype),
-                )
-            except probe_inputs.DoesNotApply:
-                continue
-            kwargs = {k: v.to(self.source.device) for k, v in inputs.kwargs.items()}
+        own = getattr(torch, self.source.dtype)
+        feed = probe_feed.Feed(self.job["model"], own, self.source.device)
+        for name, inputs in feed.all(self.loaded.tokenizer):
+            kwargs = inputs.kwargs
             if dtype is not None:
                 kwargs = {k: v.to(dtype) if v.is_floating_point() else v for k, v in kwargs.items()}
             yield name, inputs._replace(kwargs=kwargs)
 
     def _forward(
-        self, model: Any, name: str, inputs: probe_inputs.Inputs, watch: Watch, *, twice: bool
+        self, model: Any, name: str, inputs: Inputs, watch: Watch, *, twice: bool
     ) -> Facts:
         watch.choices = []
         kwargs = _doubled(inputs.kwargs) if twice else inputs.kwargs
@@ -247,7 +240,7 @@ class Ladder:
         self,
         model: Any,
         name: str,
-        inputs: probe_inputs.Inputs,
+        inputs: Inputs,
         watch: Watch | None,
         *,
         twice: bool,

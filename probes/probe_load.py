@@ -23,6 +23,7 @@ import probe_forks as forks
 import probe_heap
 import probe_progress as progress
 from probe_checkpoint import refuse_code, refuse_outside
+from probe_choice import DECODER, signature_of
 from probe_failure import Unknown, phase, without_folders
 from probe_tensor import dtype_name
 
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
+_GENERATES = "causal-lm or seq2seq-lm"
+"""Of a class whose name says that it generates text, and not whether it has an encoder."""
 _HEADS = (
     ("ForCausalLM", "causal-lm"),
     ("LMHeadModel", "causal-lm"),
     ("ForMaskedLM", "masked-lm"),
     ("ForSeq2SeqLM", "seq2seq-lm"),
-    ("ForConditionalGeneration", "seq2seq-lm"),
+    ("ForConditionalGeneration", _GENERATES),
     ("ForImageClassification", "image-classification"),
     ("ForCTC", "ctc"),
 )
@@ -110,12 +113,7 @@ def load_model(source: Source, seed: int = 0) -> Loaded:
 
     """
     progress.loading(source.where)
-    _refuse_unknown(source)
-    with phase("files"):
-        refuse_outside(source.where)
-        refuse_code(source.where)
-    with phase("config"):
-        config = transformers.AutoConfig.from_pretrained(source.where, **source.arguments())
+    config = load_config(source)
     pristine = copy.deepcopy(config)
     started = time.perf_counter()
     progress.loading(source.where)
@@ -132,7 +130,24 @@ def load_model(source: Source, seed: int = 0) -> Loaded:
         "activation_dtypes": {},
         "seconds": round(time.perf_counter() - started, 4),
     }
-    return Loaded(model, pristine, None, head_of(type(model).__name__), facts)
+    head = head_of(type(model).__name__, encoder_decoder=is_encoder_decoder(model))
+    return Loaded(model, pristine, None, head, facts)
+
+
+def load_config(source: Source) -> Any:
+    """Load the config of ``source``.
+
+    Raises:
+        Unknown: the release has no such architecture.
+        PhaseFailed: config raised.
+
+    """
+    _refuse_unknown(source)
+    with phase("files"):
+        refuse_outside(source.where)
+        refuse_code(source.where)
+    with phase("config"):
+        return transformers.AutoConfig.from_pretrained(source.where, **source.arguments())
 
 
 def from_pretrained(
@@ -229,9 +244,21 @@ def _rope_parameters(values: dict[str, Any]) -> dict[str, Any]:
     return {"rope_theta": theta, "rope_type": kind or "default", **scaling}
 
 
-def head_of(class_name: str) -> str:
-    """Return what a model class is for: ``causal-lm``, ``masked-lm`` … or ``base``."""
-    return next((head for suffix, head in _HEADS if class_name.endswith(suffix)), "base")
+def head_of(class_name: str, *, encoder_decoder: bool) -> str:
+    """Return what a model class is for: ``causal-lm``, ``masked-lm`` … or ``base``.
+
+    t5 and llava are both called ForConditionalGeneration: ``encoder_decoder`` tells them apart.
+    """
+    head = next((head for suffix, head in _HEADS if class_name.endswith(suffix)), "base")
+    if head != _GENERATES:
+        return head
+    return "seq2seq-lm" if encoder_decoder else "causal-lm"
+
+
+def is_encoder_decoder(model: Any) -> bool:
+    """Return True if the config says that a decoder reads an encoder, and forward takes its ids."""
+    says = bool(getattr(model.config, "is_encoder_decoder", False))
+    return says and signature_of(model.forward).takes(DECODER)
 
 
 def _plain(value: Any) -> Any:
@@ -294,6 +321,39 @@ def _model_class(config: Any, source: Source) -> Any:
         msg = f"transformers {transformers.__version__} has no class {names[0]}"
         raise Unknown(msg)
     return found
+
+
+def class_of(config: Any, source: Source) -> Any:
+    """Return the class that a load makes, without loading anything but its code.
+
+    Raises:
+        Unknown: the release has no such class.
+
+    """
+    from transformers.dynamic_module_utils import (  # noqa: PLC0415  one kind of job needs them
+        get_class_from_dynamic_module,
+    )
+    from transformers.models.auto.auto_factory import _get_model_class  # noqa: PLC0415
+
+    chosen = _model_class(config, source)
+    if not hasattr(chosen, "_model_mapping"):
+        return chosen
+    auto_map = getattr(config, "auto_map", None) or {}
+    if source.trust_remote_code and chosen.__name__ in auto_map:
+        reference = auto_map[chosen.__name__]
+        return get_class_from_dynamic_module(reference, source.where, revision=source.revision)
+    return _get_model_class(config, chosen._model_mapping)
+
+
+def has_tokenizer(source: Source) -> bool:
+    """Return True if the checkpoint has a tokenizer, whether or not this release can load it."""
+    folder = Path(source.where)
+    if folder.is_dir():
+        return any((folder / name).exists() for name in _TOKENIZER_FILES)
+    try:
+        return load_tokenizer(source) is not None
+    except Exception:  # noqa: BLE001  each stack's own load says so
+        return True
 
 
 def load_tokenizer(source: Source) -> Any:

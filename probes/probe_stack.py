@@ -76,6 +76,11 @@ def perform(job: Job) -> None:
 
         probe_crossing.perform(job)
         return
+    if job["kind"] == "inputs":
+        import probe_feed_job  # noqa: PLC0415
+
+        probe_feed_job.run(job)
+        return
     if job["kind"] == "ladder":
         import probe_ladder  # noqa: PLC0415
 
@@ -385,7 +390,10 @@ def spawn(job: Job) -> dict[str, Any]:
     watcher = probe_progress.Watcher(probe_progress.Board.at(where, float(job["timeout"])), 0)
     started, stalled = time.monotonic(), ""
     command = [sys.executable, __file__, "--one", str(path), str(where)]
-    with Path(job["log"]).open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as one:
+    with (
+        Path(job["log"]).open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as one,
+    ):
         while one.poll() is None and not stalled:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 one.wait(_TICK)

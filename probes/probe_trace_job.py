@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import probe_decode
+import probe_feed
 import probe_files
 import probe_heap
-import probe_inputs
 import probe_layers
 import probe_load
 import probe_memory
@@ -34,6 +34,8 @@ from probe_trace import Trace
 from probe_trace_values import digest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from probe_inputs import Inputs
 
 FORMAT_VERSION = 2
@@ -143,26 +145,25 @@ class Traced:
         """Run what comes before the prompt, as the cell's own run did, and return its inputs."""
         chosen = None
         decode = self.job["trace"]["what"] == "decode"
-        for name, prompt in self.job["model"]["prompts"].items():
-            with suppress(probe_inputs.DoesNotApply):
-                inputs = self._inputs(name, prompt)
-                wanted = name == self.job["trace"]["prompt"]
-                chosen = inputs if wanted else chosen
-                if wanted and not decode:
-                    break
-                with phase(f"forward {name}"), progress.forward(inputs.kwargs, f"forward {name}"):
-                    self.loaded.model(**inputs.kwargs)
+        for name, inputs in self._all_inputs():
+            wanted = name == self.job["trace"]["prompt"]
+            chosen = inputs if wanted else chosen
+            if wanted and not decode:
+                break
+            # after a prompt that raised, the cell's own run went on
+            with suppress(Exception), progress.forward(inputs.kwargs, f"forward {name}"):
+                self.loaded.model(**inputs.kwargs)
         assert chosen is not None, "the host names a prompt that the cell has run"
         return chosen
 
-    def _inputs(self, name: str, prompt: Fact) -> Inputs:
+    def _all_inputs(self) -> Iterator[tuple[str, Inputs]]:
         dtype = getattr(torch, self.source.dtype)
-        model, loaded = self.loaded.model, self.loaded
-        inputs = probe_inputs.make(name, prompt, model, loaded.tokenizer, loaded.head, dtype)
-        kwargs = {key: value.to(self.source.device) for key, value in inputs.kwargs.items()}
-        if self._promoted:
-            kwargs = {k: v.double() if v.is_floating_point() else v for k, v in kwargs.items()}
-        return inputs._replace(kwargs=kwargs)
+        feed = probe_feed.Feed(self.job["model"], dtype, self.source.device)
+        for name, inputs in feed.all(self.loaded.tokenizer):
+            kwargs = inputs.kwargs
+            if self._promoted:
+                kwargs = {k: v.double() if v.is_floating_point() else v for k, v in kwargs.items()}
+            yield name, inputs._replace(kwargs=kwargs)
 
     def _run(self, inputs: Inputs, trace: Trace | None) -> list[torch.Tensor]:
         if self.job["trace"]["what"] == "decode":

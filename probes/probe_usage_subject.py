@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import probe_forks as forks
+from probe_choice import DoesNotApply
 from probe_failure import without_folders
-from probe_inputs import DoesNotApply, seeded_ids, text_config
+from probe_inputs import seeded_ids, text_config
 
 if TYPE_CHECKING:
     from pathlib import Path

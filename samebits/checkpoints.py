@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits import seal
+from samebits.feed import Inputs
 from samebits.fingerprint import (
     digest_of,
     digest_of_file,
@@ -44,6 +45,8 @@ class Checkpoint(Record):
     parameters: int | None = None
     builder: str | None = None
     """Id of the stack that makes it, or made it."""
+    inputs: Inputs | None = None
+    """What its cells are fed; None until a stack has chosen."""
 
     @property
     def pinned(self) -> bool:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from samebits.capture import Failure
 from samebits.crossing import Crossing, CrossingsFile, CrossingsReport, SavedModel
 from samebits.fingerprint import digest_of, digest_of_file
-from samebits.jobs import THREADS
+from samebits.jobs import THREADS, digest_of_inputs, inputs_of
 from samebits.ledger import Ledger
 from samebits.probing import tail
 from samebits.record import read_record
@@ -231,6 +231,7 @@ class Crosser:
 
     def _result(self, subject: Subject, stack: Stack, ready: Mapping[str, Saved]) -> Path:
         facts = self._facts(subject, stack)
+        facts["inputs"] = digest_of_inputs(subject.checkpoint)
         key = digest_of(facts | {"savers": {id: found.digest for id, found in ready.items()}})
         folder = self._root / "crossings" / subject.model.name / str(subject.variant) / stack.id
         return folder / f"{key[:16]}.json"
@@ -262,6 +263,7 @@ class Crosser:
                 "source": subject.checkpoint.source,
                 "revision": subject.checkpoint.revision,
                 "trust_remote_code": subject.model.trust_remote_code,
+                "inputs": inputs_of(subject.checkpoint),
             },
             **more,
         }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from samebits.feed import Inputs
+
 if TYPE_CHECKING:
     from samebits.checkpoints import Checkpoint
     from samebits.matrix import ModelSpec
     from samebits.stacks import Stack
     from samebits.words import CellId
 
+NOT_CHOSEN = "no stack was asked what the model's forward takes"
 THREADS = 1
 """Threads of a job: its bits must not depend on what runs beside it."""
 
@@ -26,12 +29,29 @@ def common_job(kind: str, cell: CellId, model: ModelSpec, checkpoint: Checkpoint
             "source": checkpoint.source,
             "revision": checkpoint.revision,
             "trust_remote_code": model.trust_remote_code,
-            "prompts": {
-                name: prompt.model_dump(mode="json", exclude_none=True)
-                for name, prompt in model.prompts.items()
-            },
+            "prompts": prompts_of(model),
+            "inputs": inputs_of(checkpoint),
         },
     }
+
+
+def prompts_of(model: ModelSpec) -> dict[str, Any]:
+    """Return a model's prompts as a job spells them."""
+    return {
+        name: prompt.model_dump(mode="json", exclude_none=True)
+        for name, prompt in model.prompts.items()
+    }
+
+
+def inputs_of(checkpoint: Checkpoint) -> dict[str, str]:
+    """Return where a job finds what it feeds, or why there is nothing."""
+    return (checkpoint.inputs or Inputs(reason=NOT_CHOSEN)).model_dump(mode="json")
+
+
+def digest_of_inputs(checkpoint: Checkpoint) -> list[str]:
+    """Return what answers follow from where a model is fed: the inputs, or why there are none."""
+    inputs = checkpoint.inputs or Inputs(reason=NOT_CHOSEN)
+    return [inputs.digest, inputs.reason]
 
 
 def follows_from(
@@ -44,5 +64,6 @@ def follows_from(
         "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
         "trust_remote_code": model.trust_remote_code,
         "prompts": {name: prompt.model_dump() for name, prompt in model.prompts.items()},
+        "inputs": digest_of_inputs(checkpoint),
         "threads": THREADS,
     }

@@ -27,6 +27,7 @@ from samebits.crossings import UNUSED, Crosser, Party, Subject, remove, rows_to_
 from samebits.document import Spent
 from samebits.environment import probe_environment
 from samebits.errors import PatchError, StackError, nearest
+from samebits.feeds import Feeder
 from samebits.fingerprint import digest_of_file, machine_fingerprint
 from samebits.grafting.runner import Grafter
 from samebits.ladders import Climber
@@ -163,6 +164,7 @@ class Laboratory:
         told, noted = (probes, self._fingerprint), self.ledger
         self._shelf = Checkpoints(root, Path(matrix.path).parent, maker, ledger=noted)
         self._runner = CellRunner(root, store, *told, fresh=fresh, sweep=sweep, ledger=noted)
+        self._feeder = Feeder(root, probes, fresh=fresh, ledger=noted)
         self._tracer = Tracer(root, store, *told, fresh=fresh, ledger=noted)
         self._grafter = Grafter(root, *told, fresh=fresh, ledger=noted)
         self._climber = Climber(root, *told, fresh=fresh, ledger=noted)
@@ -545,8 +547,20 @@ class Laboratory:
             self.progress.advance("checkpoints")
         if not found.pinned:
             self.ledger.unsettle(f"{found.said} may be another model tomorrow")
+        found = await self._feeder.choose(model, found, self._choosers(model))
         self.checkpoints[model.name] = found
         return found
+
+    def _choosers(self, model: ModelSpec) -> list[tuple[Stack, StackProcess]]:
+        """Return the stacks that may choose what a model is fed: the reference, then by age.
+
+        Releases that a scan adds come last, so that it feeds what the matrix does.
+        """
+        rows = (row for row in self._plan.rows if row.model == model.name)
+        selected = {cell.stack for row in rows for cell in row.cells} & self.stacks.keys()
+        specs = [spec for spec in self._matrix.stacks if spec.id in selected]
+        specs.sort(key=lambda spec: (spec.id != self._matrix.reference, spec.between))
+        return [(self.stacks[spec.id], self._processes[spec.id]) for spec in specs]
 
     async def _given_checkpoint(self, model: ModelSpec) -> Checkpoint:
         try:

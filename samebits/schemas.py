@@ -17,6 +17,7 @@ from samebits.capsule import CapsuleFile
 from samebits.capture import Capture
 from samebits.crossing import CrossingsFile, SavedModel
 from samebits.document import Report
+from samebits.feed import InputsFile
 from samebits.graft import DonorFile, GraftFile
 from samebits.keptrows import KeptRow
 from samebits.ladder import LadderFile
@@ -36,6 +37,7 @@ _SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
     "capture.schema.json": (Capture, "capture of one run of one cell"),
     "saved.schema.json": (SavedModel, "saved.json of a model that a stack saved"),
     "crossings.schema.json": (CrossingsFile, "what one stack makes of a model that others saved"),
+    "inputs.schema.json": (InputsFile, "what the cells of a model are fed"),
     "ladder.schema.json": (LadderFile, "what one cell leaves on the precision ladder"),
     "capsule.schema.json": (CapsuleFile, "expected.json of a capsule"),
     "trace.schema.json": (Trace, "every operation of one prompt of one cell"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from builders import Memory, built_stack, capture, forward, sound, values
-from fakes import Crossed, FakeProcess, ended
+from fakes import Crossed, FakeProcess, choose_inputs, ended
 
 from samebits import keptrows, run
 from samebits.capture import Failure, Signals
@@ -83,6 +83,8 @@ class Place:
         self.jobs.append(job["kind"])
         if job["kind"] in {"save", "load"}:
             return self.crossed(job)
+        if job["kind"] == "inputs":
+            return choose_inputs(job)
         if job["kind"] == "build":
             out = Path(job["out"])
             out.mkdir(parents=True)
@@ -291,7 +293,7 @@ def test_every_release_between_the_stacks_is_run_and_kept(place, monkeypatch):
         ("4.57", True),
         ("5.0", False),
     ]
-    assert set(place.jobs) == {"build", "cell"}  # nothing is crossed
+    assert set(place.jobs) == {"build", "inputs", "cell"}  # nothing is crossed
     bands = {row.model: [(b.does, *b.stacks) for b in row.bands] for row in first.rows}
     assert bands["llama"] == [("A", "4.48", "4.57", "5.0")]
     assert bands["gpt2"] == [("A", "4.48"), ("failed", "4.57"), ("A", "5.0")]

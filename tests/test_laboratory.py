@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from builders import built_stack, capture, model_spec, stack_spec
-from fakes import Crossed, FakeStarter, ended
+from fakes import Crossed, FakeStarter, choose_inputs, ended
 
 from samebits import costs
 from samebits.capture import Capture, Failure
@@ -80,6 +80,8 @@ def probe(job):
         (out / "model.safetensors").write_text(json.dumps(job["recipe"], sort_keys=True))
         (out / "checkpoint.json").write_text(sealed('{"n_parameters": 12}'))
         return ended(job)
+    if job["kind"] == "inputs":
+        return choose_inputs(job)
     cell = CellId.model_validate(job["cell"])
     left = capture(cell.stack, run=job["run"], model=cell.model).model_copy(update={"cell": cell})
     path = Path(job["capture"])
@@ -437,7 +439,7 @@ def test_a_named_builder_that_could_not_be_built_is_said(tmp_path):
 @pytest.mark.parametrize("dies", [False, True], ids=["child", "process"])
 def test_a_checkpoint_that_could_not_be_made_fails_its_cells_with_the_log(tmp_path, dies):
     def breaks(job):
-        if job["kind"] == "cell" or job["recipe"]["architecture"] != "llama":
+        if job["kind"] != "build" or job["recipe"]["architecture"] != "llama":
             return probe(job)
         Path(job["log"]).parent.mkdir(parents=True, exist_ok=True)
         Path(job["log"]).write_text("KeyError: 'rope'")

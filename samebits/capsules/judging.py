@@ -8,6 +8,7 @@ from samebits import diagnose
 from samebits.capsules.asking import Unasked, feed
 from samebits.cells import CellRunner
 from samebits.comparing.phases import best_first
+from samebits.feeds import Feeder
 from samebits.ladders import Climber
 from samebits.matrix import Prompt
 from samebits.store import Store
@@ -45,6 +46,7 @@ class Judge:
     def __init__(self, work: Path, probes: str, machine: str) -> None:
         self._work = work
         self._store = Store(work)
+        self._feeder = Feeder(work, probes, fresh=True)
         self._runner = CellRunner(work, self._store, probes, machine, fresh=True)
         self._climber = Climber(work, probes, machine, fresh=True)
 
@@ -57,11 +59,11 @@ class Judge:
     ) -> CellResult | None:
         """Return what is said of the candidate's cell; None if it was fed something else."""
         small = _small(model, question)
+        choosers = [(side.stack, side.process) for side in sides]
+        checkpoint = await self._feeder.choose(small, checkpoint, choosers)
         runs = {
             side.cell: best_first(
-                await self._runner.observe(
-                    side.cell, small, checkpoint, side.stack, side.process
-                )
+                await self._runner.observe(side.cell, small, checkpoint, side.stack, side.process)
             )
             for side in sides
         }

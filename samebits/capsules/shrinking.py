@@ -46,6 +46,8 @@ def single_rows(question: Question) -> Iterator[Question]:
     tokens, mask = question.feed.get(_TOKENS), question.feed.get(_MASK)
     if tokens is None or mask is None or len(tokens.rows) < 2:
         return
+    if any(fed.seed is not None for fed in question.feed.values()):
+        return  # one stream of numbers for all rows
     order = sorted(range(len(tokens.rows)), key=lambda i: (i != question.row, sum(mask.rows[i])))
     for i in order:
         row = tuple(t for t, real in zip(tokens.rows[i], mask.rows[i], strict=True) if real)

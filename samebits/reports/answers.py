@@ -134,6 +134,7 @@ USAGES = (
     Usage("default use_reentrant", _reentrant),
 )
 
+
 class Place(NamedTuple):
     """A part of what was observed of a model in a stack."""
 

@@ -204,7 +204,9 @@ def _kind(trouble: Trouble) -> str:
     """Return the verdict, and for a difference the signal that shows it first."""
     cell = trouble.shared.first
     differs = cell.first is not None and cell.rest is None
-    return f"{cell.verdict}, first in {cell.first.signal}" if differs and cell.first else cell.verdict
+    return (
+        f"{cell.verdict}, first in {cell.first.signal}" if differs and cell.first else cell.verdict
+    )
 
 
 def _trouble(trouble: Trouble, report: Report) -> list[str]:

@@ -30,9 +30,10 @@ def observed(**changed):
 def cross(saved, first=None, again=None):
     """Cross without any model: the original, another load of it, and what was saved."""
     original = object.__new__(Original)
-    original.source, original.first = SOURCE, first or observed()
+    original.source, original.feed = SOURCE, None
+    original.first = first or observed()
     original._again = again or original.first
-    probe_crossing.observe = lambda source, seed: saved
+    probe_crossing.observe = lambda source, feed, seed: saved
     return probe_crossing.crossing(original, "/saved")
 
 
@@ -133,14 +134,14 @@ def test_what_is_saved_is_loaded_over_other_memory_and_under_another_seed():
     """A table that is drawn, or never written, is no sameness because two loads draw alike."""
     asked = []
 
-    def observe(source, seed=0):
+    def observe(source, feed, seed=0):
         fresh = torch.empty(100)
         asked.append((source.where, seed, bool(probe_heap.holds_pattern(fresh, "b"))))
         return observed(hashes={"a.weight": "1", "rope.inv_freq": str(seed)}, logits=None)
 
     probe_heap.fill_unwritten("a", "cpu")
     probe_crossing.observe = observe
-    original = Original(SOURCE)
+    original = Original(SOURCE, None)
     found = probe_crossing.crossing(original, "/saved")
     assert asked == [("/original", 0, False), ("/saved", 20, True), ("/original", 20, True)]
     assert found["unsteady"] == ["rope.inv_freq"]
@@ -163,12 +164,13 @@ def test_logits_that_are_gone_are_not_the_same():
 def test_an_original_that_memory_was_short_for_is_not_an_answer_for_ever():
     failure = {"phase": "load", "type": "MemoryError", "message": "no memory", "traceback": ""}
 
-    def observe(source, seed=0):
+    def observe(source, feed, seed=0):
         raise probe_crossing.PhaseFailed(failure)
 
     probe_crossing.observe = observe
     job = {"name": "m", "variant_name": "v", "stack": "5.x", "savers": {"4.48": "/saved"}}
-    job |= {"model": {"source": "/m", "trust_remote_code": False}}
+    inputs = {"record": "", "root": "", "reason": ""}
+    job |= {"model": {"source": "/m", "trust_remote_code": False, "inputs": inputs}}
     job |= {"variant": {"dtype": "float32", "attention": "default", "device": "cpu"}}
     with tempfile.TemporaryDirectory() as folder:
         job["result"] = f"{folder}/result.json"

@@ -49,9 +49,12 @@ def test_architectures_are_those_of_the_library_without_importing_it():
 
 
 def test_heads():
-    assert probe_load.head_of("GPT2LMHeadModel") == "causal-lm"
-    assert probe_load.head_of("BertForMaskedLM") == "masked-lm"
-    assert probe_load.head_of("BertModel") == "base"
+    assert probe_load.head_of("GPT2LMHeadModel", encoder_decoder=False) == "causal-lm"
+    assert probe_load.head_of("BertForMaskedLM", encoder_decoder=False) == "masked-lm"
+    assert probe_load.head_of("BertModel", encoder_decoder=False) == "base"
+    generates = "ForConditionalGeneration"
+    assert probe_load.head_of(f"T5{generates}", encoder_decoder=True) == "seq2seq-lm"
+    assert probe_load.head_of(f"Llava{generates}", encoder_decoder=False) == "causal-lm"
 
 
 def test_what_5_x_compiles_once_in_a_process_is_there_before_children_are_made():

@@ -1,0 +1,277 @@
+"""probe_feed_job and probe_feed: what real classes are fed, from their configs, and that they take it."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import probe_feed
+import probe_feed_job
+import probe_files
+import torch
+import transformers
+from probe_choice import DoesNotApply, NotFed
+from probe_tensor import tensor_hash
+
+PROMPTS = {"short": {"length": 9}, "padded": {"batch": [{"length": 3}, {"length": 9}]}}
+TEXT = {
+    "vocab_size": 99,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+IMAGE = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 24,
+    "patch_size": 8,
+    "num_channels": 3,
+}
+T5 = {"vocab_size": 99, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4}
+WHISPER = {
+    "vocab_size": 99,
+    "num_mel_bins": 16,
+    "d_model": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "max_source_positions": 30,
+    "max_target_positions": 40,
+    "pad_token_id": 0,
+    "decoder_start_token_id": 3,
+}
+DUAL = {"text_config": {**TEXT, "max_position_embeddings": 40}, "vision_config": IMAGE}
+LLAVA = {
+    "text_config": {"model_type": "llama", **TEXT},
+    "vision_config": {"model_type": "clip_vision_model", **IMAGE},
+    "image_token_index": 12,
+}
+BERT = {**TEXT, "max_position_embeddings": 64}
+
+
+def choose(model_type, config, architecture=None, prompts=PROMPTS, files=()):
+    """Let a folder that holds a config and no weights be read; return its record and its config."""
+    folder = Path(tempfile.mkdtemp())
+    made = transformers.AutoConfig.for_model(model_type, **json.loads(json.dumps(config)))
+    made.architectures = [architecture] if architecture else None
+    made.save_pretrained(folder)
+    return chosen(folder, prompts), made
+
+
+def chosen(folder, prompts=PROMPTS):
+    root = Path(tempfile.mkdtemp())
+    job = {
+        "name": "m",
+        "stack": "here",
+        "threads": 1,
+        "result": str(root / "record.json"),
+        "store": {"root": str(root)},
+        "model": {"source": str(folder), "trust_remote_code": True, "prompts": prompts},
+    }
+    probe_feed_job.run(job)
+    record = probe_files.read_sealed(root / "record.json")
+    assert record.get("failure") is None, record["failure"]["traceback"]
+    model = {"inputs": {"record": job["result"], "root": str(root), "reason": ""}}
+    return record, probe_feed.Feed(model, torch.float32, "cpu")
+
+
+def fed(record, name="short"):
+    return list(record["prompts"][name]["tensors"])
+
+
+def output(config, architecture, feed, name="short"):
+    """Return what a model with random weights gives for a prompt."""
+    kind = getattr(transformers, architecture)
+    torch.manual_seed(0)
+    model = kind._from_config(config).eval() if hasattr(kind, "_from_config") else kind(config)
+    with torch.no_grad():
+        return model(**feed.inputs(name, None).kwargs)
+
+
+def test_the_numbers_of_a_prompt_are_always_the_same():
+    """Of all that was ever observed, nothing is comparable when these change."""
+    (record, feed), _ = choose("bert", BERT, "BertForMaskedLM")
+    ids = feed.inputs("short", None).kwargs["input_ids"]
+    assert ids.tolist() == [[62, 26, 11, 52, 48, 59, 34, 13, 93]]
+    padded = feed.inputs("padded", None)
+    assert padded.real_rows == [[6, 9], [0, 9]]
+    assert padded.kwargs["attention_mask"].tolist()[0] == [0] * 6 + [1] * 3
+    assert padded.kwargs["input_ids"][0].tolist() == [0] * 6 + [10, 54, 20]
+    (record, feed), _ = choose("vit", IMAGE, "ViTForImageClassification")
+    assert fed(record) == ["pixel_values"]
+    assert record["prompts"]["padded"]["why"] == "plain"
+    digest = tensor_hash(feed.inputs("short", None).kwargs["pixel_values"])
+    assert digest == "3e1dc1281226f9dbd55a101c3c732ac667eee342630db432ca1713a1d5ee420e"
+
+
+def test_a_dual_encoder_gets_token_ids_and_an_image_for_each_row():
+    for kind in ("clip", "siglip"):
+        name = {"clip": "CLIPModel", "siglip": "SiglipModel"}[kind]
+        (record, feed), config = choose(kind, DUAL, name)
+        assert fed(record) == ["input_ids", "pixel_values"]
+        inputs = feed.inputs("padded", None).kwargs
+        assert inputs["pixel_values"].shape == (2, 3, 24, 24)
+        assert inputs["input_ids"][:, -1].tolist() == [2, 2]  # where clip's text is pooled
+        for prompt in PROMPTS:
+            rows = len(feed.inputs(prompt, None).kwargs["input_ids"])
+            assert output(config, name, feed, prompt).logits_per_image.shape == (rows, rows)
+
+
+def test_llava_is_fed_as_a_text_model_without_its_image_token():
+    prompts = {"short": {"length": 90}}
+    (record, feed), config = choose("llava", LLAVA, "LlavaForConditionalGeneration", prompts)
+    assert fed(record) == ["input_ids"]
+    ids = feed.inputs("short", None).kwargs["input_ids"]
+    assert 12 not in ids
+    assert output(config, "LlavaForConditionalGeneration", feed).logits.shape == (1, 90, 99)
+
+
+def test_text_models_get_what_they_always_got():
+    names = ("BertForSequenceClassification", "BertForTokenClassification", "BertModel")
+    for name in (*names, "BertForQuestionAnswering", "BertForMaskedLM"):
+        (record, feed), config = choose("bert", BERT, name)
+        assert (fed(record), fed(record, "padded")) == (
+            ["input_ids"],
+            ["input_ids", "attention_mask"],
+        )
+        assert output(config, name, feed, "padded")
+
+
+def test_an_encoder_decoder_gets_decoder_ids_where_its_class_has_a_decoder():
+    (record, feed), config = choose("t5", T5, "T5ForConditionalGeneration")
+    assert fed(record) == ["input_ids", "decoder_input_ids"]
+    ids = feed.inputs("short", None).kwargs["decoder_input_ids"]
+    assert (ids.shape, int(ids[0, 0])) == ((1, 7), 0)  # a start token is not needed
+    assert output(config, "T5ForConditionalGeneration", feed, "padded")
+    (record, feed), config = choose("t5", T5, "T5EncoderModel")
+    assert fed(record) == ["input_ids"]
+    assert output(config, "T5EncoderModel", feed)
+    # seven token ids: the decoder gets eight
+    (_, feed), _ = choose("t5", T5, "T5Model", {"short": {"length": 7}})
+    assert feed.inputs("short", None).kwargs["decoder_input_ids"].shape == (1, 8)
+
+
+def test_sound_is_fed_to_whisper():
+    for name in ("WhisperForConditionalGeneration", "WhisperModel"):
+        (record, feed), config = choose("whisper", WHISPER, name)
+        assert fed(record) == ["input_features", "decoder_input_ids"]
+        assert feed.inputs("short", None).kwargs["input_features"].shape == (1, 16, 60)
+        assert output(config, name, feed)
+    (record, feed), config = choose("whisper", WHISPER, "WhisperForAudioClassification")
+    assert fed(record) == ["input_features"]
+    assert output(config, "WhisperForAudioClassification", feed)
+
+
+def test_video_has_frames():
+    config = {**IMAGE, "num_frames": 4, "tubelet_size": 2}
+    (_, feed), config = choose("videomae", config, "VideoMAEForVideoClassification")
+    assert feed.inputs("short", None).kwargs["pixel_values"].shape == (1, 4, 3, 24, 24)
+    assert output(config, "VideoMAEForVideoClassification", feed)
+
+
+def test_a_flat_config_of_text_and_image_gets_both():
+    config = {**BERT, **IMAGE}
+    (record, feed), config = choose("vilt", config, "ViltModel")
+    assert fed(record) == ["input_ids", "pixel_values"]
+    assert output(config, "ViltModel", feed)
+
+
+def test_what_cannot_be_made_is_a_reason():
+    (record, feed), _ = choose("blip-2", {}, "Blip2ForConditionalGeneration")
+    assert record["prompts"]["short"]["why"] == "inputs"
+    assert "num_query_tokens" in record["prompts"]["short"]["reason"] or (
+        "image_token" in record["prompts"]["short"]["reason"]
+    )
+    (record, feed), _ = choose("clap", {}, "ClapModel")
+    assert "cannot tell its shape" in record["prompts"]["short"]["reason"]
+    try:
+        feed.inputs("short", None)
+    except NotFed as reason:
+        assert "cannot tell its shape" in str(reason)
+    else:
+        raise AssertionError
+    assert list(feed.all(None)) == []
+
+
+def test_a_release_that_has_no_such_class_is_no_failure():
+    folder = Path(tempfile.mkdtemp())
+    (folder / "config.json").write_text('{"model_type": "nonesuch"}')
+    record = chosen(folder)[0]
+    assert "does not know model_type 'nonesuch'" in record["absent"]
+
+
+OWN = """
+import torch
+from transformers import PretrainedConfig, PreTrainedModel
+
+class OwnConfig(PretrainedConfig):
+    model_type = "own"
+
+class Own(PreTrainedModel):
+    config_class = OwnConfig
+    def forward(self, protein_embeddings=None, special_tokens_mask=None, return_dict=None):
+        return protein_embeddings
+"""
+
+
+def test_code_of_a_model_is_read_for_its_signature():
+    folder = Path(tempfile.mkdtemp())
+    auto = {"AutoConfig": "modeling_own.OwnConfig", "AutoModel": "modeling_own.Own"}
+    config = {"model_type": "own", "architectures": ["Own"], "auto_map": auto}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "modeling_own.py").write_text(OWN)
+    record, _feed = chosen(folder)
+    assert record["model_class"] == "Own"
+    for prompt in (*record["prompts"].values(), record["crossing"]):
+        assert prompt["reason"] == (
+            "forward takes protein_embeddings, special_tokens_mask; "
+            "samebits makes token ids, pixel values and audio"
+        )
+        assert prompt["why"] == "inputs"
+
+
+class Tokenizer:
+    def __init__(self, length):
+        self.length = length
+
+    def __call__(self, text):
+        return {"input_ids": list(range(20, 20 + self.length))}
+
+
+def test_a_text_is_left_to_each_release_and_all_else_is_fed_by_bytes():
+    folder = Path(tempfile.mkdtemp())
+    transformers.T5Config(**T5, architectures=["T5Model"]).save_pretrained(folder)
+    (folder / "tokenizer.json").write_text("this release cannot read it")
+    batch = [{"text": "a b"}, {"ids": [5, 6]}]
+    record, feed = chosen(folder, {"short": {"text": "a b"}, "padded": {"batch": batch}})
+    assert fed(record) == ["decoder_input_ids"]
+    for length, decoder in ((5, 7), (7, 8), (8, 7)):
+        inputs = feed.inputs("short", Tokenizer(length))
+        assert inputs.text == "a b"
+        assert inputs.kwargs["input_ids"].shape == (1, length)
+        assert inputs.kwargs["decoder_input_ids"].shape == (1, decoder)
+    padded = feed.inputs("padded", Tokenizer(4))
+    assert padded.kwargs["input_ids"].tolist() == [[20, 21, 22, 23], [0, 0, 5, 6]]
+    assert padded.real_rows == [[0, 4], [2, 4]]
+    try:
+        feed.inputs("short", None)
+    except DoesNotApply as reason:
+        assert reason.why == "inputs"
+    else:
+        raise AssertionError
+
+
+def test_numbers_come_in_the_dtype_of_the_cell_and_token_ids_stay_whole():
+    (_record, feed), _ = choose("clip", DUAL, "CLIPModel")
+    feed._dtype = torch.bfloat16
+    inputs = feed.inputs("short", None).kwargs
+    assert {n: t.dtype for n, t in inputs.items()} == {
+        "input_ids": torch.int64,
+        "pixel_values": torch.bfloat16,
+    }
