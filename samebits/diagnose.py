@@ -149,9 +149,7 @@ def _uncompared(
     return _plain(cell, Verdict.FAILED, "there is no complete and stable cell to compare with")
 
 
-def _compared(
-    against: Alone, own: Alone, candidate: Capture, values: TensorSource
-) -> CellResult:
+def _compared(against: Alone, own: Alone, candidate: Capture, values: TensorSource) -> CellResult:
     reference = against.capture
     assert reference is not None
     signals = compare(reference, candidate, values)

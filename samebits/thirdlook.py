@@ -132,9 +132,7 @@ def with_ladder(found: CellResult, said: Ladder, *, gone: str = "") -> CellResul
     undecided = gone if verdict is Verdict.DIFFERS else ""
     if found.judged is not Verdict.DIFFERS:
         if undecided:
-            return found.model_copy(
-                update={"notes": (*found.notes, f"{NOT_DECIDED}: {undecided}")}
-            )
+            return found.model_copy(update={"notes": (*found.notes, f"{NOT_DECIDED}: {undecided}")})
         return found.model_copy(update={"rest": verdict, "ladder": said})
     if undecided:
         return not_decided(found, PHASE, undecided)

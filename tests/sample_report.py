@@ -731,9 +731,7 @@ def raises_everywhere(model: str, message: str) -> Row:
         **shared,
     )
     cells = {
-        stack: cell(
-            model, variant, stack, Verdict.IDENTICAL, signals=compared(left_out), **shared
-        )
+        stack: cell(model, variant, stack, Verdict.IDENTICAL, signals=compared(left_out), **shared)
         for stack in STACKS[1:]
     }
     found = row(model, variant, {"4.48": first, **cells}, group="Sequence to sequence")

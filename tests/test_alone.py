@@ -47,7 +47,9 @@ def verdict(memory, *runs):
 
 @pytest.mark.parametrize("which", [0, 1, None])
 def test_a_run_that_ended_early_makes_a_cell_not_finished_and_never_unstable(memory, which):
-    runs = [ended(run, greedy=None) if which in (i, None) else run for i, run in enumerate(both(memory))]
+    runs = [
+        ended(run, greedy=None) if which in (i, None) else run for i, run in enumerate(both(memory))
+    ]
     found = verdict(memory, *runs)
     assert (found.verdict, found.judged) == (Verdict.NOT_FINISHED, Verdict.NOT_FINISHED)
     assert found.unstable == ()
@@ -146,7 +148,11 @@ def test_a_phase_that_raised_in_one_run_alone_is_unstable(memory):
 @pytest.mark.parametrize("signal", ["forward short", "trace weights", "buffers", "greedy short"])
 def test_what_raised_once_is_named_by_a_signal(memory, signal):
     one, other = both(memory)
-    name = {"forward short": "logits short", "trace weights": "weights all", "buffers": "buffers all"}
+    name = {
+        "forward short": "logits short",
+        "trace weights": "weights all",
+        "buffers": "buffers all",
+    }
     found = verdict(memory, raising(one, raised(signal), greedy=one.signals.greedy), other)
     assert found.unstable == (f"{name.get(signal, signal)} (raised ValueError in run a alone)",)
 

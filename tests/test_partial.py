@@ -10,7 +10,6 @@ from builders import (
     cell_id,
     decoded,
     nudged,
-    sound,
     sound_signals,
     values,
 )
@@ -23,7 +22,6 @@ from samebits.diagnosing.everywhere import everywhere
 from samebits.ladder import Ladder, LadderFile
 from samebits.matrix import Expected
 from samebits.thirdlook import third_look, unmeasured, with_ladder
-from samebits.words import Verdict
 
 START = raised("greedy short", message="no decoder_start_token_id, at 0x1f")
 UNFED = Skip(what="forward", reason="it takes protein_embeddings", why="inputs")
@@ -105,7 +103,11 @@ def test_the_rest_of_a_failed_cell_climbs_the_ladder(memory):
     cells = {"s4_48": both(memory, "4.48"), "s5_0": failing(memory, forward=moved(memory))}
     _, found = row(memory, **cells)
     assert (found.verdict, found.rest, found.figure) == ("failed", "differs", "logits 0.5")
-    for kind, rest in (("rounding", "rounding"), ("diverged", "diverged"), ("undecided", "differs")):
+    for kind, rest in (
+        ("rounding", "rounding"),
+        ("diverged", "diverged"),
+        ("undecided", "differs"),
+    ):
         judged = with_ladder(found, ladder(kind))
         assert (judged.verdict, judged.judged, judged.rest) == ("failed", "failed", rest)
         assert judged.ladder is not None
@@ -162,7 +164,11 @@ def test_another_failure_is_the_release_s(memory, changed):
 def test_a_release_that_runs_it_is_the_reference_and_the_others_fail(memory):
     cells = {"s4_48": failing(memory, "4.48"), "s4_57": failing(memory, "4.57")}
     found = row(memory, **cells, s5_0=both(memory))
-    assert verdicts(found) == [("failed", "identical"), ("failed", "identical"), ("reference", None)]
+    assert verdicts(found) == [
+        ("failed", "identical"),
+        ("failed", "identical"),
+        ("reference", None),
+    ]
     assert everywhere(found) == []
     assert exit_code(found, [], [])[1] == (
         "2 cells with verdict failed: llama/float32-sdpa@4.48, llama/float32-sdpa@4.57",
@@ -307,7 +313,10 @@ def test_a_prompt_that_one_side_refuses_is_noted(memory):
 
 
 def differing(memory):
-    cells = {cell_id("4.48"): both(memory, "4.48"), cell_id("5.0"): both(memory, forward=moved(memory))}
+    cells = {
+        cell_id("4.48"): both(memory, "4.48"),
+        cell_id("5.0"): both(memory, forward=moved(memory)),
+    }
     results = [result(cell, runs, cells[cell_id("4.48")], memory) for cell, runs in cells.items()]
     return cells, results
 
@@ -324,7 +333,9 @@ def test_a_ladder_that_the_machine_ended_decides_nothing(memory, failure, verdic
     cells, results = differing(memory)
 
     async def climb(wanted):
-        return {cell: [LadderFile(cell=cell, failure=failure)] * len(a) for cell, a in wanted.items()}
+        return {
+            cell: [LadderFile(cell=cell, failure=failure)] * len(a) for cell, a in wanted.items()
+        }
 
     _, found = asyncio.run(third_look(results, cells, memory, climb))
     assert found.verdict == verdict
@@ -406,7 +417,9 @@ def test_nothing_compared_for_want_of_time_is_incomplete(memory):
 
 
 def test_a_failing_cell_comes_before_an_incomplete_one(memory):
-    found = row(memory, s4_48=both(memory, "4.48"), s4_57=failing(memory, "4.57"), s5_0=late(memory))
+    found = row(
+        memory, s4_48=both(memory, "4.48"), s4_57=failing(memory, "4.57"), s5_0=late(memory)
+    )
     code, reasons = exit_code(found, [], [])
     assert code == 1
     assert [reason.partition(":")[0] for reason in reasons] == [
@@ -437,9 +450,7 @@ def test_an_entry_covers_a_failure_whose_rest_passes(memory):
     results, (report,) = expect(found, rule("failed"))
     assert (results[1].verdict, results[1].expected) == ("expected", ("known failed",))
     assert exit_code(results, [report], [])[0] == 0
-    moved_too = row(
-        memory, s4_48=both(memory, "4.48"), s5_0=failing(memory, forward=moved(memory))
-    )
+    moved_too = row(memory, s4_48=both(memory, "4.48"), s5_0=failing(memory, forward=moved(memory)))
     rounds = [moved_too[0], with_ladder(moved_too[1], ladder("rounding"))]
     assert expect(rounds, rule("failed"))[0][1].verdict == "expected"
 

@@ -59,9 +59,7 @@ class Judge:
         small = _small(model, question)
         runs = {
             side.cell: best_first(
-                await self._runner.observe(
-                    side.cell, small, checkpoint, side.stack, side.process
-                )
+                await self._runner.observe(side.cell, small, checkpoint, side.stack, side.process)
             )
             for side in sides
         }

@@ -33,7 +33,9 @@ class Everywhere(NamedTuple):
         if self.loads:
             phase = self.failure.phase
             return f"{self.where} fails in the same way in every release: {phase}: {raised}"
-        fails = "fails to load" if key(self.failure)[0] == "load" else f"fails ({self.failure.phase})"
+        fails = (
+            "fails to load" if key(self.failure)[0] == "load" else f"fails ({self.failure.phase})"
+        )
         return f"{self.where} {fails} in all {self.n_stacks} stacks: {raised}"
 
 
