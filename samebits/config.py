@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from samebits.yamltext import Keys, Yaml
 
 
+_WITHOUT_SIGNALS = frozenset({"failed", "not observed"})
+"""Verdicts of an entry that are of a cell as a whole, whatever signals it names."""
+
+
 def load(path: Path) -> Matrix:
     """Read a matrix file. Raises MatrixError, which holds every problem of the file."""
     return parse(yamltext.read(path), path)
@@ -227,7 +231,7 @@ class _Reading:
         if self._checked.is_whole("models", "defaults"):
             variants = self._variants(rule.model)
             yield from self._unmatched_in((*keys, "variant"), rule.variant, variants)
-        if isinstance(rule, ExpectedEntry) and rule.verdict != "failed":
+        if isinstance(rule, ExpectedEntry) and rule.verdict not in _WITHOUT_SIGNALS:
             yield from self._unmatched_in((*keys, "signal"), rule.signal, SIGNALS)
 
     def _unmatched_in(

@@ -109,6 +109,8 @@ def _judged(
     if against is None or against.capture is None or against.capture.cell == cell:
         is_reference = against is not None and against.capture is not None
         return _uncompared(cell, own, everywhere, is_reference=is_reference)
+    if not own.loaded and own.unfinished is not None:
+        return _not_finished(_plain(cell, Verdict.NOT_FINISHED, ""), own, None)
     return _compared(against, own, own.capture, values)
 
 
@@ -147,9 +149,7 @@ def _uncompared(
     return _plain(cell, Verdict.FAILED, "there is no complete and stable cell to compare with")
 
 
-def _compared(
-    against: Alone, own: Alone, candidate: Capture, values: TensorSource
-) -> CellResult:
+def _compared(against: Alone, own: Alone, candidate: Capture, values: TensorSource) -> CellResult:
     reference = against.capture
     assert reference is not None
     signals = compare(reference, candidate, values)
@@ -247,7 +247,7 @@ def _failed(
     news = [f for f in raised if not any(is_same(f, g) for g in everywhere)]
     failure = news[0] if news else raised[0]
     headline = failed(failure) if news else f"{EVERYWHERE}: {said(failure)}"
-    update = {
+    update: dict[str, object] = {
         "verdict": Verdict.FAILED,
         "judged": Verdict.FAILED,
         "rest": rest,
@@ -255,6 +255,8 @@ def _failed(
         "failure": failure,
         "unfinished": own.unfinished,
     }
+    if everywhere and rest is Verdict.REFERENCE:
+        update["shared_failures"] = everywhere
     return found.model_copy(update=update)
 
 

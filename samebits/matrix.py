@@ -135,7 +135,7 @@ class Expected(Record):
     stack: tuple[Pattern, ...]
     signal: tuple[Pattern, ...] = ("*",)
     """Signals that may differ; a difference in any other one is not covered."""
-    verdict: Literal["differs", "diverged", "unstable", "failed"] = "differs"
+    verdict: Literal["differs", "diverged", "unstable", "failed", "not observed"] = "differs"
     reason: str
     reference: str = ""
     """An issue, a pull request, or a file of the release."""

@@ -202,6 +202,12 @@ def _requirement(text: str) -> str:
 
 
 def _fails_a_run(value: object) -> object:
+    if value == "not finished":
+        msg = (
+            "that a cell does not finish is of the machine and no known difference: remove this entry, "
+            "and raise the model's timeout or give it more memory"
+        )
+        raise said(msg)
     if value != "rounding":
         return value
     msg = (
@@ -336,7 +342,8 @@ Length = Annotated[
 ]
 
 ExpectedVerdict = Annotated[
-    Literal["differs", "diverged", "unstable", "failed"], BeforeValidator(_fails_a_run)
+    Literal["differs", "diverged", "unstable", "failed", "not observed"],
+    BeforeValidator(_fails_a_run),
 ]
 
 Given = Annotated[T | None, BeforeValidator(_given), _NotNull()]
@@ -571,7 +578,7 @@ class ExpectedEntry(Form):
     signal: Several[SignalPattern] = ["*"]
     """Signals that may differ; a difference in any other one is not covered."""
     verdict: ExpectedVerdict = "differs"
-    """What is known to happen: something that makes a run fail."""
+    """What is known to happen: something that keeps a run from passing."""
     reason: WordsText
     """Why the difference is there."""
     reference: Given[WordsText] = None

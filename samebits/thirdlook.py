@@ -131,12 +131,11 @@ def with_ladder(found: CellResult, said: Ladder, *, gone: str = "") -> CellResul
     verdict = VERDICTS[said.kind]
     undecided = gone if verdict is Verdict.DIFFERS else ""
     if found.judged is not Verdict.DIFFERS:
-        note = (f"{NOT_DECIDED}: {undecided}",) if undecided else ()
-        return found.model_copy(
-            update={"rest": verdict, "ladder": said, "notes": (*found.notes, *note)}
-        )
+        if undecided:
+            return found.model_copy(update={"notes": (*found.notes, f"{NOT_DECIDED}: {undecided}")})
+        return found.model_copy(update={"rest": verdict, "ladder": said})
     if undecided:
-        return not_decided(found.model_copy(update={"ladder": said}), PHASE, undecided)
+        return not_decided(found, PHASE, undecided)
     if verdict is Verdict.ROUNDING and not ran_forward(found.signals):
         unfed = {"rest": verdict, "ladder": said}
         verdict = Verdict.NOT_OBSERVED
@@ -155,8 +154,9 @@ def not_decided(found: CellResult, phase: str, why: str) -> CellResult:
             "verdict": Verdict.NOT_FINISHED,
             "judged": Verdict.NOT_FINISHED,
             "rest": Verdict.DIFFERS if found.judged is Verdict.DIFFERS else None,
-            "unfinished": Unfinished(phase=phase, reason=why),
-            "headline": f"not finished: {NOT_DECIDED}: {why}; {found.headline}",
+            "ladder": None,
+            "unfinished": Unfinished(phase=phase, reason=f"{NOT_DECIDED}: {why}"),
+            "headline": f"not finished: {NOT_DECIDED}: {why}",
         }
     )
 

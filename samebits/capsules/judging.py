@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits import diagnose
 from samebits.capsules.asking import Unasked, feed
 from samebits.cells import CellRunner
+from samebits.comparing.phases import best_first
 from samebits.ladders import Climber
 from samebits.matrix import Prompt
 from samebits.store import Store
@@ -57,8 +58,8 @@ class Judge:
         """Return what is said of the candidate's cell; None if it was fed something else."""
         small = _small(model, question)
         runs = {
-            side.cell: await self._runner.observe(
-                side.cell, small, checkpoint, side.stack, side.process
+            side.cell: best_first(
+                await self._runner.observe(side.cell, small, checkpoint, side.stack, side.process)
             )
             for side in sides
         }

@@ -57,8 +57,11 @@ class Pair:
             sides.append(("in the reference", reason(self.reference, signal, prompt)))
         if candidate:
             sides.append(("here", reason(self.candidate, signal, prompt)))
+        reasons = {why for _, why in sides}
+        if len(sides) == 2 and len(reasons) == 1 and all(reasons):
+            return f"not observed on either side: {sides[0][1]}", True
         told = [f"not observed {where}: {why or 'no reason was recorded'}" for where, why in sides]
-        return "; ".join(told), all(why for _, why in sides)
+        return "; ".join(told), all(reasons)
 
     def _raised_on_both(self, signal: Signal, prompt: str | None) -> str:
         """Return that both sides raised the same exception in place of a signal, '' if not."""

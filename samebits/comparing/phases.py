@@ -182,10 +182,10 @@ def key(failure: Failure) -> tuple[str, str, str]:
 
 
 _VARYING = (
+    re.compile(r"(?<=\.py:)\d+"),
     re.compile(r"\b0x[0-9a-fA-F]+\b"),
     re.compile(r"(?<![\w:/])(?:…|~|\.{1,2}|[A-Za-z]:)?(?:[/\\][^\s/\\'\":,()]+)+"),
     re.compile(r"\bline \d+\b"),
-    re.compile(r"(?<=\.py:)\d+"),
     re.compile(r"(?<=\btransformers )v?\d+(?:\.\w+)+|(?<=\btorch )v?\d+(?:\.\w+)+"),
 )
 """What two releases that raise the same exception spell in their own way."""

@@ -64,7 +64,8 @@ def _lacks_for_a_reason(run: Capture, seen: Seen) -> bool:
     if failure_behind(run, seen.signal, seen.prompt) is not None:
         return True
     return any(
-        skip.why != "plain" and (skip.what == f"prompt {seen.prompt}" or _speaks_of(skip.what, seen))
+        skip.why != "plain"
+        and (skip.what == f"prompt {seen.prompt}" or _speaks_of(skip.what, seen))
         for skip in run.skips
     )
 

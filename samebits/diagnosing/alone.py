@@ -79,7 +79,9 @@ def _not_loaded(runs: tuple[Capture, ...]) -> Alone:
     return Alone(real, Verdict.FAILED, failed(real.failure), real.failure)
 
 
-def _ran(runs: tuple[Capture, ...], best: tuple[Capture, ...], values: TensorSource | None) -> Alone:
+def _ran(
+    runs: tuple[Capture, ...], best: tuple[Capture, ...], values: TensorSource | None
+) -> Alone:
     """Return a cell of whose runs at least one got beyond the load, or knows the model."""
     first, second = best
     failure = next((run.failure for run in runs if run.failure), None)
