@@ -72,7 +72,7 @@ class Ended(Record):
     @property
     def reason(self) -> str:
         """Why the job left nothing, and what it was at; '' if it ended as it should."""
-        if self.lost or not self.why or not self.phase:
+        if self.lost or not self.why or self.phase in {"", "start"}:
             return self.why
         return f"{self.why}, in phase {self.phase}" + (f" ({self.step})" if self.step else "")
 

@@ -92,8 +92,10 @@ def test_what_ends_behind_all_that_bears_on_the_verdict_changes_no_verdict(memor
     found = verdict(memory, ended(one, at), other)
     assert (found.verdict, found.rest, found.unfinished) == (Verdict.IDENTICAL, None, None)
     assert found.notes == (
-        "run a did not finish, behind all that bears on the verdict: "
-        f"no progress for 120 s in phase {phase} (forward 31 of 350)",
+        (
+            "run a did not finish, behind all that bears on the verdict: "
+            f"no progress for 120 s in phase {phase} (forward 31 of 350)"
+        ),
     )
 
 

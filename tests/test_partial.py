@@ -10,7 +10,6 @@ from builders import (
     cell_id,
     decoded,
     nudged,
-    sound,
     sound_signals,
     values,
 )
@@ -23,7 +22,6 @@ from samebits.diagnosing.everywhere import everywhere
 from samebits.ladder import Ladder, LadderFile
 from samebits.matrix import Expected
 from samebits.thirdlook import third_look, unmeasured, with_ladder
-from samebits.words import Verdict
 
 START = raised("greedy short", message="no decoder_start_token_id, at 0x1f")
 UNFED = Skip(what="forward", reason="it takes protein_embeddings", why="inputs")

@@ -39,6 +39,7 @@ WORDS = {
     "swapping only x restores the bits": "the reference's x was put into this release, which then gave "
     "the reference's bytes; *only*: no smaller set does",
     "finding": "`SB301`: a defect that a rule knows by name; docs/findings has a page for each",
+    "rest": "the verdict on what was compared of a cell of which a phase failed or a run did not finish",
     "capsule": "a folder under repro/ that shows one difference without samebits",
 }
 
