@@ -32,6 +32,7 @@ import probe_heap
 import probe_inputs
 import probe_layers
 import probe_load
+import probe_progress as progress
 from probe_failure import PhaseFailed, Unknown, phase, without_folders
 from probe_tensor import NotHashable, tensor_hash
 
@@ -74,6 +75,7 @@ def perform(job: dict[str, Any]) -> None:
 
 def save(job: dict[str, Any]) -> None:
     """Save the model as this stack does, and say what came of it."""
+    progress.begin("save")
     out = Path(job["out"])
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
@@ -91,7 +93,7 @@ def save(job: dict[str, Any]) -> None:
 def _saved(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Fill ``folder`` and return the outcome."""
     source = _source(job)
-    if (size := _size_of_files(source.where)) > job["limit"]:
+    if (size := progress.size_of_files(source.where)) > job["limit"]:
         return _too_large(size, job["limit"])
     try:
         loaded = probe_load.load_model(source)
@@ -102,6 +104,7 @@ def _saved(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     parameters = loaded.model.parameters()
     if (size := sum(p.numel() * p.element_size() for p in parameters)) > job["limit"]:
         return _too_large(size, job["limit"])
+    progress.tick("save", allowance=progress.moving(size), moves=True)
     try:
         with phase("save"):
             loaded.model.save_pretrained(folder)
@@ -114,12 +117,6 @@ def _saved(job: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _too_large(size: int, limit: int) -> dict[str, Any]:
     msg = f"the model has {size / 2**30:.1f} GiB, and up to {limit / 2**30:g} GiB are saved"
     return {"outcome": "skipped", "reason": msg}
-
-
-def _size_of_files(where: str) -> int:
-    """Return the bytes of a folder's weights; 0 for a hub id."""
-    kinds = (".safetensors", ".bin")
-    return sum(p.stat().st_size for p in Path(where).glob("*") if p.suffix in kinds)
 
 
 def _restore_code(where: str, folder: Path) -> list[str]:
@@ -155,6 +152,7 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str:
+    progress.tick(path.name, allowance=progress.moving(path.stat().st_size), moves=True)
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
@@ -199,6 +197,7 @@ def load(job: dict[str, Any]) -> None:
     result = Path(job["result"])
     result.parent.mkdir(parents=True, exist_ok=True)
     found: list[dict[str, Any]] = []
+    progress.begin("load the original")
     try:
         original = Original(_source(job))
     except (Unknown, PhaseFailed) as error:
@@ -211,6 +210,7 @@ def load(job: dict[str, Any]) -> None:
         return
     _write_result(result, job, found)
     for saver, folder in job["savers"].items():
+        progress.begin(f"load what {saver} saved")
         said = crossing(original, folder)
         found.append({"saver": saver, "loader": job["stack"], **said})
         _write_result(result, job, found)
@@ -283,7 +283,11 @@ def _hashes(model: torch.nn.Module) -> tuple[dict[str, str], set[str]]:
         *model.named_parameters(remove_duplicate=False),
         *model.named_buffers(remove_duplicate=False),
     ]
-    told = {name: _hash(tensor) for name, tensor in tensors}
+    told = {}
+    for i, (name, tensor) in enumerate(tensors, 1):
+        size = tensor.numel() * tensor.element_size()
+        progress.tick(name, i, len(tensors), allowance=progress.moving(size))
+        told[name] = _hash(tensor)
     hashes = {name: digest for name, digest in told.items() if digest is not None}
     return hashes, told.keys() - hashes.keys()
 
@@ -306,7 +310,8 @@ def _logits(loaded: Loaded, source: Source) -> tuple[torch.Tensor | None, str]:
         )
     except probe_inputs.DoesNotApply as reason:
         return None, str(reason)
-    result = loaded.model(**{key: value.to(source.device) for key, value in inputs.kwargs.items()})
+    with progress.forward(inputs.kwargs, "forward", plain=True):
+        result = loaded.model(**{k: value.to(source.device) for k, value in inputs.kwargs.items()})
     found = probe_layers.logits_of(result)
     if found is None:
         return None, "the model returns no tensor"

@@ -317,10 +317,12 @@ def _model(name: str, entry: ModelEntry, defaults: DefaultsEntry) -> ModelSpec:
         prompts={name: _prompt(prompt) for name, prompt in prompts.items()},
         greedy=defaults.greedy if entry.greedy is None else entry.greedy,
         invariants=defaults.invariants if entry.invariants is None else entry.invariants,
+        insists=bool(entry.invariants or entry.samples),
         crossings=defaults.crossings if entry.crossings is None else entry.crossings,
         usage=defaults.usage if entry.usage is None else entry.usage,
         samples=defaults.samples if entry.samples is None else entry.samples,
         timeout=entry.timeout or defaults.timeout,
+        budget=entry.budget or defaults.budget,
     )
 
 

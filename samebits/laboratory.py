@@ -420,7 +420,13 @@ class Laboratory:
             )
             log = self._root / "logs" / f"{stack.id}-{self._run}.log"
             self._processes[stack.id] = StackProcess(
-                stack.id, stack.python, self.environment, log, self._slots, self._starter
+                stack.id,
+                stack.python,
+                self.environment,
+                log,
+                self._slots,
+                self._starter,
+                self._n_slots,
             )
 
     def _modules(self, stack: Stack) -> Path:

@@ -476,7 +476,8 @@ class DefaultsEntry(Form):
     greedy: Greedy = 12
     """Number of tokens to generate; 0 for none."""
     invariants: bool = True
-    """Whether to try the relations that must hold inside one cell, such as prefill + decode."""
+    """Whether to try the relations that must hold inside one cell, such as prefill + decode; of a model
+    above 1 GiB they are tried only if its own entry says so."""
     crossings: bool = True
     """Whether each stack saves the model and every stack loads that."""
     usage: bool = True
@@ -484,7 +485,9 @@ class DefaultsEntry(Form):
     samples: Samples = 0
     """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: Seconds = 120
-    """Seconds after which a cell is ended."""
+    """Seconds without progress after which a job is ended."""
+    budget: Seconds = 600
+    """Seconds of one run of a cell beyond which nothing is begun that makes no verdict."""
 
 
 _SHORT = "The capital of France is"
@@ -534,7 +537,9 @@ class ModelEntry(Form):
     samples: Given[Samples] = None
     """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: Given[Seconds] = None
-    """Seconds after which a cell is ended."""
+    """Seconds without progress after which a job is ended."""
+    budget: Given[Seconds] = None
+    """Seconds of one run of a cell beyond which nothing is begun that makes no verdict."""
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:

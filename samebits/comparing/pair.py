@@ -111,7 +111,7 @@ def _speaks_of(word: str, signal: Signal) -> bool:
 
 def _names(of: str, signal: Signal, prompt: str | None) -> bool:
     if prompt is not None:
-        return of in ("", prompt)
+        return of in ("", prompt, prompt.partition("[")[0])  # a batch's rows are its prompt's
     # Of weights and buffers a longer skip speaks of a detail, such as "weights: origin".
     return not of or signal in FORWARD or signal == "greedy"
 

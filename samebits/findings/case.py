@@ -41,7 +41,7 @@ class Case:
 
     @property
     def failure(self) -> Failure | None:
-        """The exception of the cell: of its load, or of the first phase that raised."""
+        """The exception of the cell: of its load, or the first one behind it."""
         return self.capture.raised
 
     @property
