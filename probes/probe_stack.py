@@ -385,7 +385,10 @@ def spawn(job: Job) -> dict[str, Any]:
     watcher = probe_progress.Watcher(probe_progress.Board.at(where, float(job["timeout"])), 0)
     started, stalled = time.monotonic(), ""
     command = [sys.executable, __file__, "--one", str(path), str(where)]
-    with Path(job["log"]).open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as one:
+    with (
+        Path(job["log"]).open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as one,
+    ):
         while one.poll() is None and not stalled:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 one.wait(_TICK)

@@ -110,7 +110,7 @@ def _judged(
         is_reference = against is not None and against.capture is not None
         return _uncompared(cell, own, everywhere, is_reference=is_reference)
     if not own.loaded and own.unfinished is not None:
-        return _not_finished(_plain(cell, Verdict.NOT_FINISHED, ""), own, None)
+        return _uncompared(cell, own, everywhere, is_reference=False)
     return _compared(against, own, own.capture, values)
 
 

@@ -41,11 +41,23 @@ REASONS = {
     "tells-the-collector": "collecting: True, spared: True",
 }
 UNFINISHED = {
-    "hang": ("start", "", "no progress for 1 s (it used no CPU: it waits for something; raise timeout:"),
+    "hang": (
+        "start",
+        "",
+        "no progress for 1 s (it used no CPU: it waits for something; raise timeout:",
+    ),
     "spins": ("forward short", "", "it computes; raise timeout: if it was at work)"),
-    "killed-for-memory": ("start", "", "killed by signal 9 (SIGKILL), most likely because memory ran"),
+    "killed-for-memory": (
+        "start",
+        "",
+        "killed by signal 9 (SIGKILL), most likely because memory ran",
+    ),
     "hangs-half-way": ("forward short", "plain, 2 of 3", "no progress for 1 s"),
-    "killed-half-way": ("greedy short", "", "killed by signal 9 (SIGKILL), most likely because memory"),
+    "killed-half-way": (
+        "greedy short",
+        "",
+        "killed by signal 9 (SIGKILL), most likely because memory",
+    ),
 }
 """Faults that are a clock's or the memory's: phase, step and reason."""
 TIMEOUTS = {name: 1 for name in ("slow-but-working", "one-long-step", *UNFINISHED)}

@@ -120,8 +120,16 @@ def test_a_job_may_take_as_long_as_it_makes_progress():
     async def slowly(job):
         for step in range(3):
             await asyncio.sleep(0.02)
-            running = {"id": job["id"], "phase": "forward long", "step": step, "of": 3, "quiet": 0.5}
-            fake.say({"running": [running, {"id": "4.48#99", "phase": "none of ours"}, {"id": 3}, 4]})
+            running = {
+                "id": job["id"],
+                "phase": "forward long",
+                "step": step,
+                "of": 3,
+                "quiet": 0.5,
+            }
+            fake.say(
+                {"running": [running, {"id": "4.48#99", "phase": "none of ours"}, {"id": 3}, 4]}
+            )
         return ended(job)
 
     def made():
