@@ -114,10 +114,13 @@ def test_the_rest_of_a_failed_cell_climbs_the_ladder(memory):
 
 
 def test_another_phase_that_raised_is_noted(memory):
-    runs = tuple(raising(run, START, raised("greedy long")) for run in both(memory))
+    again = START.model_copy(update={"phase": "greedy pair"})
+    more = START, raised("greedy long"), again
+    runs = tuple(raising(run, *more) for run in both(memory))
     _, found = row(memory, s4_48=both(memory, "4.48"), s5_0=runs)
     assert found.failure == START
-    assert "another phase raised: greedy long: ValueError: no start token" in found.notes
+    assert "raised in other phases, too: greedy pair: the same" in found.notes
+    assert "raised in other phases, too: greedy long: ValueError: no start token" in found.notes
 
 
 # the same failure everywhere
