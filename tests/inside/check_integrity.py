@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import feeding
 import probe_apart
 import probe_cell
 import probe_heap
@@ -68,12 +69,14 @@ def cell(folder, **changes):
         "timeout": 240,
         "capture": f"{root}/deep/a.json",
         "cell": {"model": "leaky", "stack": "s", "variant": variant},
-        "model": {
-            "source": str(folder),
-            "trust_remote_code": True,
-            "greedy": 0,
-            "prompts": {"short": {"ids": [1, 2, 3, 4]}},
-        },
+        "model": feeding.chosen(
+            {
+                "source": str(folder),
+                "trust_remote_code": True,
+                "greedy": 0,
+                "prompts": {"short": {"ids": [1, 2, 3, 4]}},
+            }
+        ),
         "store": {"root": root, "limit": 1 << 20, "wanted": []},
     }
     job.update(changes)
@@ -96,7 +99,11 @@ def integrity(defect, **config):
     return looked_at.signals["integrity"]
 
 
-NO_ROPE = {"what": "inv_freq", "reason": "no buffer of the model holds rotary frequencies"}
+NO_ROPE = {
+    "what": "inv_freq",
+    "reason": "no buffer of the model holds rotary frequencies",
+    "why": "plain",
+}
 
 
 def sources(signal):
