@@ -33,6 +33,7 @@ import transformers
 from safetensors.numpy import load_file, save_file
 
 import probe_files
+import probe_progress as progress
 
 FORMAT_VERSION = 2
 # History of FORMAT_VERSION:
@@ -118,6 +119,7 @@ PLAIN_MATRIX = 1.6
 
 def build(job: dict[str, Any], out_dir: str) -> dict[str, Any]:
     """Make the checkpoint of ``job["recipe"]`` in ``out_dir`` and return its summary."""
+    progress.begin("build")
     recipe, out = job["recipe"], Path(out_dir)
     model = _construct(recipe)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -149,16 +151,21 @@ def _unknown(what: str) -> str:
 
 
 def _write(model: torch.nn.Module, recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
+    size = sum(p.numel() * p.element_size() for p in model.parameters())
+    progress.tick("save the layout", allowance=progress.moving(size), moves=True)
     _save_skeleton(model, folder)
     file = folder / "model.safetensors"
     skeleton = load_file(file)
     kept = _constants(model, skeleton)
     transposed = _transposed(model)
-    tensors = {
-        name: _values(recipe, name, old, fan_in=_fan_in(old.shape, name in transposed))
-        for name, old in skeleton.items()
-        if name not in kept
-    }
+    tensors = {}
+    for i, (name, old) in enumerate(skeleton.items(), 1):
+        if name not in kept:
+            progress.tick(name, i, len(skeleton), allowance=progress.moving(10 * old.nbytes))
+            fan_in = _fan_in(old.shape, name in transposed)
+            tensors[name] = _values(recipe, name, old, fan_in=fan_in)
+    size = sum(old.nbytes for old in skeleton.values())
+    progress.tick("save and check", allowance=progress.moving(3 * size), moves=True)
     save_file(tensors | {name: skeleton[name] for name in kept}, file, metadata={"format": "pt"})
     files = {path.name: _hash(path) for path in sorted(folder.iterdir())}
     summary = _summary(recipe, tensors, kept) | {"files": files} | _check(recipe, folder)
@@ -356,7 +363,8 @@ def _greedy(model: torch.nn.Module, seed: int) -> list[int]:
     """Return greedy tokens by full forwards: no cache and no generate, which may be at fault."""
     inputs = _inputs(model, seed)
     name = "decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"
-    for _ in range(N_GREEDY):
+    for i in range(N_GREEDY):
+        progress.tick("greedy", i + 1, N_GREEDY)
         token = model(**inputs, use_cache=False).logits[:, -1].argmax(-1, keepdim=True)
         inputs[name] = torch.cat([inputs[name], token], dim=1)
     chosen: list[int] = inputs[name][0, -N_GREEDY:].tolist()

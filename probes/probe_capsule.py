@@ -20,6 +20,7 @@ import transformers
 import probe_files
 import probe_forks as forks
 import probe_heap
+import probe_progress as progress
 from probe_tensor import Keeper
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ def run(job: dict[str, Any]) -> None:
     probe_heap.fill_unwritten(job["run"], "cpu")
     keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
     found: dict[str, Any] = {"format": "samebits-capsule-trial"}
+    progress.begin("script")
+    size = sum(progress.size_of_files(str(p)) for p in Path(job["script"]).parent.rglob(""))
+    progress.tick("load and run", allowance=progress.moving(3 * size), moves=True)
     with _watched_loading() as loading:
         try:
             found["ref"] = keeper.ref(runpy.run_path(job["script"], run_name="trial")["measure"]())

@@ -1,22 +1,31 @@
 """What does one cell compute: everything that is observed of one model on one stack.
 
 Expects a job: cell, run (``a`` or ``b``), model (source, prompts, greedy), store (root, limit,
-wanted hashes) and the capture's path. Writes ``capture.json`` there, whole or not at all, in
-the format of samebits/capture.py. An exception of the model is a fact of the capture.
+wanted hashes), slots (how many jobs share this machine), budget and the capture's path. Writes the
+capture there, whole or not at all, in the format of samebits/capture.py. An exception of the model is
+a fact of the capture; only one before or in the load ends the cell.
+
+Phases come in the order of their worth: what makes verdicts, then what explains. Before each one the
+capture is written with the status ``unfinished``, so that a run that is ended leaves what it observed
+by then. What must see a model that no prompt has touched is set aside before the first prompt, in forked
+children that wait for their turn (probe_apart.Apart).
 """
 
 from __future__ import annotations
 
 import random
 import time
-from contextlib import contextmanager
+import traceback
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
+import probe_apart
 import probe_attention
 import probe_code
 import probe_decode
@@ -31,6 +40,8 @@ import probe_integrity
 import probe_invariants
 import probe_layers
 import probe_load
+import probe_memory
+import probe_progress as progress
 import probe_rope
 import probe_tokenizer
 import probe_usage
@@ -43,7 +54,7 @@ from probe_state import hashes
 from probe_tensor import Keeper, NotHashable, dtype_name, tensor_hash
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from probe_inputs import Inputs
 
@@ -55,6 +66,10 @@ OTHER_UNWATCHED = (
     "watching changes what the model computes, or every forward does"
 )
 ONE_OUTPUT = "of what a forward gives only the logits, or the first tensor, are compared"
+_USAGE_FORWARDS = 60
+"""What the questions around a model take, in plain forwards."""
+_FIRST_TOKEN_FORWARDS = 10
+"""What one token costs that is decoded and watched."""
 _SEEDS = {"a": 31, "b": 32}
 """Run -> what seeds every generator; neither is the seed of a load."""
 
@@ -64,9 +79,8 @@ def run(job: dict[str, Any]) -> None:
     torch.set_num_threads(int(job["threads"]))
     heap = probe_heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
     draw_otherwise(job["run"])
-    cell = Cell(job)
-    outcome = cell.observe()
-    write_capture(Path(job["capture"]), job, outcome | {"heap": heap, "forks": forks.TAKEN})
+    cell = Cell(job, heap)
+    write_capture(Path(job["capture"]), job, cell.observe())
 
 
 def draw_otherwise(run: str) -> None:
@@ -81,8 +95,10 @@ def draw_otherwise(run: str) -> None:
     torch.manual_seed(seed)
 
 
-def write_capture(path: Path, job: dict[str, Any], outcome: dict[str, Any]) -> None:
-    """Write a capture aside, flush it and rename it into place."""
+def write_capture(
+    path: Path, job: dict[str, Any], outcome: dict[str, Any], *, lasting: bool = True
+) -> None:
+    """Write a capture aside and rename it into place; one that lasts is flushed to the disk before."""
     capture = {
         "format": "samebits-capture",
         "format_version": FORMAT_VERSION,
@@ -90,13 +106,30 @@ def write_capture(path: Path, job: dict[str, Any], outcome: dict[str, Any]) -> N
         "run": job["run"],
         **outcome,
     }
-    probe_files.write_sealed(path, capture)
+    probe_files.write_sealed(path, capture, lasting=lasting)
+
+
+class Aside(NamedTuple):
+    """A child that holds the model as it was loaded, and a folder for what it saves."""
+
+    child: probe_apart.Apart
+    folder: TemporaryDirectory[str]
+
+    def answer(self, said: str) -> Any:
+        """Return what the child observes."""
+        with self.folder:
+            return self.child.answer(said)
+
+    def forget(self) -> None:
+        """End the child; nothing is asked of it."""
+        with self.folder:
+            self.child.forget()
 
 
 class Cell:
     """One model on one stack, loaded once and observed signal by signal."""
 
-    def __init__(self, job: dict[str, Any]) -> None:
+    def __init__(self, job: dict[str, Any], heap: str = "") -> None:
         self.job = job
         variant = job["cell"]["variant"]
         self.source = probe_load.Source.of(job["model"], variant)
@@ -104,20 +137,52 @@ class Cell:
         self.keeper = Keeper(store["root"], store["limit"], store["wanted"])
         self.signals: dict[str, Any] = {}
         self.skips: list[dict[str, str]] = []
+        self.failures: list[dict[str, Any]] = []
         self.seconds: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
         self.effect = "not checked"
+        self.slots = int(job.get("slots", 1))
+        self._heap = heap
+        self._started = time.perf_counter()
+        self._aside: dict[str, Aside] = {}
 
     def observe(self) -> dict[str, Any]:
         """Return what the capture says, whether the model worked or not."""
+        progress.begin("load")
         try:
-            self._observe()
+            self._load()
         except Unknown as reason:
             return self._outcome("absent", absent=str(reason))
         except PhaseFailed as failed:
             return self._outcome("failed", failure=failed.failure)
+        for name, do in self._phases().items():
+            with self._timed(name):
+                do()
         return self._outcome("complete")
 
-    def _observe(self) -> None:
+    def _phases(self) -> dict[str, Callable[[], None]]:
+        """Return what is done behind the load, in the order of its worth."""
+        return {
+            "weights": torch.no_grad()(self._state),
+            "forward": torch.no_grad()(self._forwards),
+            "greedy": torch.no_grad()(self._greedy),
+            "tokenizer": self._tokenizer,
+            "integrity": self._integrity,
+            "evidence": torch.no_grad()(self._eager),
+            "first token": torch.no_grad()(self._first_token),
+            "usage": self._usage,
+            "invariants": torch.no_grad()(self._invariants),
+        }
+
+    def _begin(self, phase: str) -> None:
+        """Say that a phase begins, and leave what was observed before it: it may be the last."""
+        progress.begin(phase)
+        unfinished = {"phase": phase, "reason": "the run was still going on"}
+        outcome = self._outcome("unfinished", unfinished=unfinished)
+        with suppress(OSError):  # the whole capture will say so
+            write_capture(Path(self.job["capture"]), self.job, outcome, lasting=False)
+
+    def _load(self) -> None:
         try:
             with self._timed("load"):
                 self.loaded = probe_load.load(self.source)
@@ -125,34 +190,49 @@ class Cell:
             self._own_code()
         self.signals["load"] = self.loaded.facts
         self.signals["config"] = probe_load.effective_config(self.loaded.model.config)
-        with self._timed("tokenizer"):
-            self._tokenizer()
-        with self._timed("weights"), torch.no_grad():
+
+    def _state(self) -> None:
+        """Observe what the load left, before any prompt may have changed it."""
+        self._begin("weights")
+        with self._going_on("weights"):
             self._weights()
+        with self._going_on("buffers", "inv_freq"):
             self._buffers()
+        with self._going_on():
             self._settle_twin()
-        with self._timed("integrity"):
-            self._integrity()
-        with self._timed("usage"):
-            self._usage()
-        with self._timed("forward"), torch.no_grad():
-            self._forwards()
-        with self._timed("greedy"), torch.no_grad():
-            self._greedy()
-        with self._timed("invariants"), torch.no_grad():
-            self._invariants()
-        with self._timed("evidence"), torch.no_grad():
-            self._eager()
-        with self._timed("first token"), torch.no_grad():
-            self._first_token()
+        with self._going_on():
+            self._set_aside()
+
+    @contextmanager
+    def _going_on(self, *signals: str) -> Iterator[None]:
+        """Keep what is raised from all that follows: it is told, and so is what is missing for it."""
+        try:
+            yield
+        except PhaseFailed as failed:
+            failure = failed.failure
+        except Exception as error:  # noqa: BLE001  a defect of a probe is reported like any failure
+            traceback.print_exc()
+            failure = describe("probe", error)
+        else:
+            return
+        self.failures.append(failure)
+        first = failure["message"].strip().partition("\n")[0]
+        reason = f"failed in phase {failure['phase']}: {failure['type']}: {first}"
+        for what in signals:
+            self._skip(what, reason)
 
     def _outcome(self, status: str, **more: Any) -> dict[str, Any]:
         return {
             "status": status,
+            "failures": self.failures,
+            "heap": self._heap,
             "probe_effect": self.effect,
+            "forks": forks.TAKEN,
             "skips": self.skips,
             "signals": self.signals,
             "seconds": self.seconds,
+            "counts": self.counts,
+            "slots": self.slots,
             **more,
         }
 
@@ -164,16 +244,17 @@ class Cell:
             with self._timed("code"):
                 self.signals["code"] = probe_code.of_source(self.source)
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._skip("code", without_folders(f"{type(error).__name__}: {error}"))
+            self._broken("code", error)
 
     def _tokenizer(self) -> None:
         """Look at the tokenizer, if there is one; run b would say the same."""
         if self.job["run"] != "a" or self.loaded.tokenizer is None:
             return
+        self._begin("tokenizer")
         try:
             found = probe_tokenizer.facts(self.source, self.job["model"]["prompts"])
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._skip("tokenizer", without_folders(f"{type(error).__name__}: {error}"))
+            self._broken("tokenizer", error)
         else:
             self.signals["tokenizer"] = found
 
@@ -222,8 +303,8 @@ class Cell:
     def twin(self) -> probe_fresh.Fresh | None:
         """What a fresh model from the same config holds; None with a reason."""
         model = self.loaded.model
-        if reason := self._too_large():
-            self._skip("fresh model", reason)
+        if reason := self._too_large() or self._no_room(1):
+            self._skip("fresh model", reason, "cost")
             return None
         try:
             return probe_fresh.Fresh(probe_load.fresh_twin(model, self.loaded.config, self.source))
@@ -235,31 +316,85 @@ class Cell:
         """Let the fresh model go, but for what is asked about later on."""
         if self.twin is None:
             return
-        asked = self.job["run"] == "a"
+        asked = self.job["run"] == "a" and {"weights", "buffers"} <= self.signals.keys()
         names = probe_integrity.asked(self.loaded.model, self.signals) if asked else ()
         self.twin.settle(names)
         probe_load.give_back(self.loaded.model)
 
     def _too_large(self) -> str:
         """Return why no second model is made beside the first; '' if one is."""
-        size = sum(p.numel() * p.element_size() for p in self.loaded.model.parameters())
+        size = probe_load.n_bytes(self.loaded.model)
         too_large = size > _TWIN_LIMIT
         return f"it would need another {size / 2**30:.1f} GiB" if too_large else ""
 
+    def _no_room(self, times: float) -> str:
+        """Return why there is no memory for so many times the model; '' if there is."""
+        needs = int(times * probe_load.n_bytes(self.loaded.model))
+        reason = probe_memory.shortage(needs, self.slots)
+        return f"{reason}: {probe_memory.remedy(self.slots)}" if reason else ""
+
+    def _no_time(self, n_forwards: float, more: float = 0.0) -> str:
+        """Return why so many forwards, and ``more`` seconds, are not in the budget; '' if they are."""
+        budget = float(self.job.get("budget", float("inf")))
+        used, one = time.perf_counter() - self._started, progress.board().longest
+        needs = n_forwards * one + more
+        if used + needs <= budget:
+            return ""
+        return (
+            f"it takes about {needs:.0f} s (forwards of up to {one:.2g} s each), and {used:.0f} s of "
+            f"the budget of {budget:.0f} s are used: raise budget: in matrix.yaml to have it"
+        )
+
     @cached_property
     def reloaded(self) -> dict[str, str]:
-        """Hashes by name after another load under another seed."""
+        """Hashes by name after another load under another seed; none if there is no room for one."""
+        if reason := self._no_room(2):
+            self._skip("second load", reason, "cost")
+            return {}
         model, _ = probe_load.from_pretrained(
-            type(self.loaded.model), self.source, probe_integrity.SEED
+            type(self.loaded.model), self.source, probe_integrity.SEED, "load with another seed"
         )
         return hashes(model)
 
-    def _integrity(self) -> None:
-        """Look into the load once, in a process of its own; run b would say the same."""
+    def _set_aside(self) -> None:
+        """Keep the model as no prompt has touched it, for those that ask about the load.
+
+        Where no child can be made it is looked into now, by what leaves no mark on it.
+        """
         if self.job["run"] != "a":
             return
+        asked: dict[str, Callable[[Path, str], Any]] = {}
+        known = self._known()
+        if known is not None:
+            asked["integrity"] = lambda saved, said: probe_integrity.integrity(known, saved, said)
+        if self._tries_usage():
+            asked["usage"] = lambda saved, said: probe_usage.usage(self.loaded, saved, float(said))
+        if reason := probe_apart.refusal(self.source.device):
+            if known is not None:
+                self.signals["integrity"] = probe_integrity.integrity(known, Path(), reason)
+            if "usage" in asked:
+                self._skip("usage", reason)
+            return
         folder = Path(self.job["capture"]).parent
-        known = probe_integrity.Known(
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, function in asked.items():
+            saved = TemporaryDirectory(prefix=f".{name}-", dir=folder)
+            self._aside[name] = Aside(_waiting(function, Path(saved.name)), saved)
+
+    def _tries_usage(self) -> bool:
+        """Return True if what users do is asked for, and the model is not too large for it."""
+        size = probe_load.n_bytes(self.loaded.model)
+        if self.job["model"].get("usage") and size > probe_usage.MOST_BYTES:
+            reason = f"thirty forwards and a save of {size / 2**30:.1f} GiB would take too long"
+            self._skip("usage", reason, "cost")
+            return False
+        return bool(self.job["model"].get("usage"))
+
+    def _known(self) -> probe_integrity.Known | None:
+        if not {"weights", "buffers"} <= self.signals.keys():
+            self._skip("integrity", "weights and buffers were not observed")
+            return None
+        return probe_integrity.Known(
             self.loaded,
             self.source,
             self.job["run"],
@@ -268,24 +403,34 @@ class Cell:
             lambda: self.reloaded,
             self._first_inputs,
         )
-        try:
-            self.signals["integrity"] = probe_integrity.apart(
-                known, folder, self._too_large(), float(self.job["timeout"]) / 4
-            )
-        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._skip("integrity", without_folders(f"{type(error).__name__}: {error}"))
+
+    def _integrity(self) -> None:
+        """Look into the load once, in a process of its own; run b would say the same."""
+        if "integrity" not in self._aside:
+            return
+        self._begin("integrity")
+        no_second = self._too_large() or self._no_room(2.5)
+        if no_second:
+            self._skip("integrity: second load", no_second, "cost")
+        self._ask("integrity", no_second)
 
     def _usage(self) -> None:
-        """Do once what users do around the model, before any prompt left something behind."""
-        if self.job["run"] != "a" or not self.job["model"].get("usage"):
+        """Do once what users do around the model, as no prompt has touched it."""
+        if "usage" not in self._aside:
             return
-        folder = Path(self.job["capture"]).parent
+        if reason := self._no_room(1) or self._no_time(_USAGE_FORWARDS):
+            self._skip("usage", reason, "cost")
+            self._aside.pop("usage").forget()
+            return
+        self._begin("usage")
+        left = float(self.job.get("budget", float("inf"))) - time.perf_counter() + self._started
+        self._ask("usage", str(left))
+
+    def _ask(self, name: str, said: str) -> None:
         try:
-            self.signals["usage"] = probe_usage.apart(
-                self.loaded, folder, float(self.job["timeout"]) / 4
-            )
+            self.signals[name] = self._aside.pop(name).answer(said)
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._skip("usage", without_folders(f"{type(error).__name__}: {error}"))
+            self._broken(name, error)
 
     def _first_inputs(self) -> Inputs | None:
         """Return the first prompt that applies."""
@@ -296,7 +441,9 @@ class Cell:
         draw_otherwise(self.job["run"])
         dtypes: dict[str, int] = self.signals["load"]["activation_dtypes"]
         for name in self.job["model"]["prompts"]:
-            with phase(f"forward {name}"):
+            what = f"forward {name}"
+            self._begin(what)
+            with self._going_on(what), phase(what):
                 try:
                     inputs = self._inputs(name)
                     facts[name] = self._forward(name, inputs, dtypes)
@@ -326,9 +473,11 @@ class Cell:
         with (
             refusals(self.loaded.model.forward, inputs.kwargs),
             probe_layers.recorded(self.loaded.model) as outputs,
+            progress.forward(inputs.kwargs, "layers watched", times=2),
         ):
             watched = probe_layers.logits_of(self.loaded.model(**inputs.kwargs))
-        result = self.loaded.model(**inputs.kwargs)
+        with progress.forward(inputs.kwargs, "plain", plain=True):
+            result = self.loaded.model(**inputs.kwargs)
         logits = probe_layers.logits_of(result)
         for other in _others(result, logits):
             if all(skip["what"] != f"output {other}" for skip in self.skips):
@@ -360,10 +509,11 @@ class Cell:
                 self._evidence.of(name),
                 probe_attention.Watch(model, self._evidence.keep) as watch,
                 self._code_that_runs(),
+                progress.forward(inputs.kwargs, "attention watched", times=10),
             ):
                 result = model(**inputs.kwargs)
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._skip(f"attention.kernel {name}", f"{type(error).__name__}: {error}")
+            self._broken(f"attention.kernel {name}", error)
             return
         signal["calls"][name] = watch.calls
         logits = probe_layers.logits_of(result)
@@ -390,13 +540,22 @@ class Cell:
         try:
             code["executed"] = executed.functions()
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._skip("code: executed", without_folders(f"{type(error).__name__}: {error}"))
+            self._broken("code: executed", error)
 
     def _eager(self) -> None:
         """Run the prompts with attention forced to eager; last, as it loads another model."""
         if "evidence" not in self.signals:
             return
-        self._evidence.eager(self.source, self._prompts())
+        self._begin("evidence")
+        evidence = self._evidence
+        prompts = {n: i for n, i in self._prompts().items() if n in self.signals["forward"]}
+        resolved = getattr(self.loaded.model.config, "_attn_implementation", None)
+        reason = "" if resolved == "eager" else self._no_room(2)
+        if reason := reason or self._no_time(len(prompts), self.seconds["load"]):
+            self._skip("evidence: eager", reason, "cost")
+            evidence.skip("eager", reason)
+            return
+        evidence.eager(self.source, prompts)
 
     def _attention_facts(self) -> dict[str, Any]:
         resolved = getattr(self.loaded.model.config, "_attn_implementation", None)
@@ -414,7 +573,9 @@ class Cell:
             return self._skip("greedy", f"{type(model).__name__} does not generate")
         facts = self.signals["greedy"] = {}
         for name in self.job["model"]["prompts"]:
-            with phase(f"greedy {name}"):
+            what = f"greedy {name}"
+            self._begin(what)
+            with self._going_on(what), phase(what):
                 try:
                     inputs = self._inputs(name)
                     facts.update(self._generate(name, inputs, steps))
@@ -428,10 +589,16 @@ class Cell:
         """Watch how one token of each prompt is decoded; last, as generate() may leave a state."""
         if self.job["run"] != "a" or not self.signals.get("greedy"):
             return
+        if reason := self._no_time(_FIRST_TOKEN_FORWARDS * len(self.signals["greedy"])):
+            self._skip("first token", reason, "cost")
+            return
+        self._begin("first token")
+        decoded = self.signals["greedy"].keys()
+        prompts = {n: i for n, i in self._prompts().items() if {n, f"{n}[0]"} & decoded}
         try:
-            seen = probe_decode.first_token(self.loaded.model, self._prompts())
+            seen = probe_decode.first_token(self.loaded.model, prompts)
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._skip("first token", without_folders(f"{type(error).__name__}: {error}"))
+            self._broken("first token", error)
         else:
             self.signals["first_token"] = seen
 
@@ -449,7 +616,10 @@ class Cell:
 
     def _generate(self, name: str, inputs: Inputs, steps: int) -> dict[str, Any]:
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
-        with refusals(self.loaded.model.forward, inputs.kwargs, whole=False):
+        with (
+            refusals(self.loaded.model.forward, inputs.kwargs, whole=False),
+            progress.forwards(steps, kwargs),
+        ):
             output = self.loaded.model.generate(
                 **kwargs, max_new_tokens=steps, **probe_decode.GREEDY_LOGITS
             )
@@ -483,32 +653,51 @@ class Cell:
         options = self.job["model"].get("invariants")
         if options is None or self.job["run"] != "a":
             return
+        size, dtype = probe_load.n_bytes(self.loaded.model), getattr(torch, self.source.dtype)
+        n, times = probe_invariants.cost(size, dtype, options)
+        reason = probe_invariants.too_large(size, options)
+        reason = reason or self._no_room(times) or self._no_time(n, self.seconds["load"])
+        if reason:
+            self._skip("invariants", reason, "cost")
+            return
+        self._begin("invariants")
         try:
             model = self._as_loaded()
             self.signals["invariants"] = probe_invariants.invariants(
                 model, self.loaded.head, model.config, options
             )
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._skip("invariants", f"{type(error).__name__}: {error}")
+            self._broken("invariants", error)
 
     def _as_loaded(self) -> Any:
         """Return the model as no prompt has seen it: a rope may still be scaled by an earlier one."""
         if reason := self._too_large():
-            self._skip("invariants: model loaded anew", reason)
+            self._skip("invariants: model loaded anew", reason, "cost")
             return self.loaded.model
         model, _ = probe_load.from_pretrained(type(self.loaded.model), self.source, seed=0)
         return model
 
+    def _broken(self, what: str, error: Exception) -> None:
+        """Say that the probe itself failed."""
+        self._skip(what, without_folders(f"{type(error).__name__}: {error}"), "instrument")
+
     def _skip(self, what: str, reason: str, why: str = "plain") -> None:
-        self.skips.append({"what": what, "reason": reason, "why": why})
+        told = {"what": what, "reason": reason}
+        self.skips.append(told if why == "plain" else told | {"why": why})
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
+        started, forwards = time.perf_counter(), progress.board().forwards
         try:
             yield
         finally:
             self.seconds[name] = round(time.perf_counter() - started, 4)
+            if n := progress.board().forwards - forwards:
+                self.counts[name] = n
+
+
+def _waiting(function: Callable[[Path, str], Any], saved: Path) -> probe_apart.Apart:
+    return probe_apart.Apart(lambda said: function(saved, said))
 
 
 def _others(result: Any, logits: torch.Tensor | None) -> list[str]:

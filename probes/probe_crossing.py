@@ -32,6 +32,7 @@ import probe_files
 import probe_heap
 import probe_layers
 import probe_load
+import probe_progress as progress
 from probe_choice import DoesNotApply
 from probe_failure import PhaseFailed, Unknown, phase, without_folders
 from probe_refusal import refusals
@@ -75,6 +76,7 @@ def perform(job: dict[str, Any]) -> None:
 
 def save(job: dict[str, Any]) -> None:
     """Save the model as this stack does, and say what came of it."""
+    progress.begin("save")
     out = Path(job["out"])
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
@@ -92,7 +94,7 @@ def save(job: dict[str, Any]) -> None:
 def _saved(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Fill ``folder`` and return the outcome."""
     source = _source(job)
-    if (size := _size_of_files(source.where)) > job["limit"]:
+    if (size := progress.size_of_files(source.where)) > job["limit"]:
         return _too_large(size, job["limit"])
     try:
         loaded = probe_load.load_model(source)
@@ -103,6 +105,7 @@ def _saved(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     parameters = loaded.model.parameters()
     if (size := sum(p.numel() * p.element_size() for p in parameters)) > job["limit"]:
         return _too_large(size, job["limit"])
+    progress.tick("save", allowance=progress.moving(size), moves=True)
     try:
         with phase("save"):
             loaded.model.save_pretrained(folder)
@@ -115,12 +118,6 @@ def _saved(job: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _too_large(size: int, limit: int) -> dict[str, Any]:
     msg = f"the model has {size / 2**30:.1f} GiB, and up to {limit / 2**30:g} GiB are saved"
     return {"outcome": "skipped", "reason": msg}
-
-
-def _size_of_files(where: str) -> int:
-    """Return the bytes of a folder's weights; 0 for a hub id."""
-    kinds = (".safetensors", ".bin")
-    return sum(p.stat().st_size for p in Path(where).glob("*") if p.suffix in kinds)
 
 
 def _restore_code(where: str, folder: Path) -> list[str]:
@@ -156,6 +153,7 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str:
+    progress.tick(path.name, allowance=progress.moving(path.stat().st_size), moves=True)
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
@@ -200,6 +198,7 @@ def load(job: dict[str, Any]) -> None:
     result = Path(job["result"])
     result.parent.mkdir(parents=True, exist_ok=True)
     found: list[dict[str, Any]] = []
+    progress.begin("load the original")
     try:
         source = _source(job)
         feed = probe_feed.Feed(job["model"], getattr(torch, source.dtype), source.device)
@@ -214,6 +213,7 @@ def load(job: dict[str, Any]) -> None:
         return
     _write_result(result, job, found)
     for saver, folder in job["savers"].items():
+        progress.begin(f"load what {saver} saved")
         said = crossing(original, folder)
         found.append({"saver": saver, "loader": job["stack"], **said})
         _write_result(result, job, found)
@@ -287,7 +287,11 @@ def _hashes(model: torch.nn.Module) -> tuple[dict[str, str], set[str]]:
         *model.named_parameters(remove_duplicate=False),
         *model.named_buffers(remove_duplicate=False),
     ]
-    told = {name: _hash(tensor) for name, tensor in tensors}
+    told = {}
+    for i, (name, tensor) in enumerate(tensors, 1):
+        size = tensor.numel() * tensor.element_size()
+        progress.tick(name, i, len(tensors), allowance=progress.moving(size))
+        told[name] = _hash(tensor)
     hashes = {name: digest for name, digest in told.items() if digest is not None}
     return hashes, told.keys() - hashes.keys()
 
@@ -303,7 +307,10 @@ def _logits(model: Any, feed: Feed) -> tuple[torch.Tensor | None, str]:
     """Return the logits of the one prompt, or why there are none."""
     try:
         inputs = feed.crossing()
-        with refusals(model.forward, inputs.kwargs):
+        with (
+            refusals(model.forward, inputs.kwargs),
+            progress.forward(inputs.kwargs, "forward", plain=True),
+        ):
             result = model(**inputs.kwargs)
     except DoesNotApply as reason:
         return None, str(reason)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import probe_attention
 import probe_executed
+import probe_progress as progress
 
 if TYPE_CHECKING:
     import torch
@@ -30,7 +31,11 @@ def first_token(model: torch.nn.Module, prompts: dict[str, Inputs]) -> dict[str,
 
     generate() may leave a state in the model: whatever else is asked of it comes before.
     """
-    return {name: _watched(model, made) for name, made in prompts.items()}
+    found = {}
+    for name, made in prompts.items():
+        with progress.forwards(_TOKENS, made.kwargs, name, times=10):
+            found[name] = _watched(model, made)
+    return found
 
 
 def _watched(model: Any, inputs: Inputs) -> dict[str, Any]:

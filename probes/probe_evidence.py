@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import probe_load
+import probe_progress as progress
 from probe_failure import without_folders
 from probe_tensor import NotHashable
 
@@ -93,9 +94,10 @@ class Evidence:
             return self.skip("eager", f"another {size / 2**30:.1f} GiB would have to be loaded")
         try:
             forced = source._replace(attention="eager")
-            other, _ = probe_load.from_pretrained(type(model), forced, seed=0)
+            other, _ = probe_load.from_pretrained(type(model), forced, 0, "load with eager")
             for name, inputs in prompts.items():
-                logits = getattr(other(**inputs.kwargs), "logits", None)
+                with progress.forward(inputs.kwargs, f"forward {name}", times=4):
+                    logits = getattr(other(**inputs.kwargs), "logits", None)
                 if logits is not None and name in self.signal["prompts"]:
                     ref = self._keeper.ref(logits, keep=False)
                     self.signal["prompts"][name]["eager_logits"] = ref

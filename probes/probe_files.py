@@ -47,9 +47,9 @@ def write_json(path: Path, value: Any) -> None:
         file.write(_packed(value))
 
 
-def write_sealed(path: Path, value: dict[str, Any]) -> None:
+def write_sealed(path: Path, value: dict[str, Any], *, lasting: bool = True) -> None:
     """Write what was found, as samebits is to read it: the same with a seal."""
-    with replacing(path, lasting=True) as file:
+    with replacing(path, lasting=lasting) as file:
         file.write(sealed(value))
 
 

@@ -26,6 +26,7 @@ import probe_forks as forks
 import probe_graft_state
 import probe_heap
 import probe_load
+import probe_progress as progress
 from probe_apart import Lost, apart, refusal
 from probe_failure import PhaseFailed, Unknown, describe, phase
 from probe_graft_bench import Bench, Output
@@ -111,7 +112,6 @@ class Patient(Bench):
         if reason := refusal(self.source.device):
             return {"mismatch": reason}
         self.load()
-        self._limit = float(self.job["timeout"]) / 4
         self._deadline = time.monotonic() + float(self.asked["seconds"])
         self._twins: dict[str, Any] = {}
         self._donor = probe_files.read_sealed(Path(self.asked["donor"]))
@@ -120,7 +120,7 @@ class Patient(Bench):
         state = probe_graft_state.survey(
             model, _hashed, [pair[1] for pair in self.asked["weights"]]
         )
-        seen = apart(lambda: self._look(model), self._limit)
+        seen = apart(lambda: self._look(model))
         if seen["mismatch"]:
             return {"mismatch": seen["mismatch"]}
         if seen["standing"]["same"] == seen["standing"]["of"]:
@@ -154,7 +154,7 @@ class Patient(Bench):
             return suspects.found
         try:
             twin = self._loaded_with({}, {})
-            wrong = apart(lambda: self.mismatch(self.outputs(twin)), self._limit)
+            wrong = apart(lambda: self.mismatch(self.outputs(twin)))
         except Exception as reason:  # noqa: BLE001  what cannot be loaded twice is a result
             wrong = _first_line(reason)
         if not wrong:
@@ -169,7 +169,7 @@ class Patient(Bench):
         plain = self.outputs(model)
         if wrong := self.mismatch(plain):
             return {"mismatch": wrong}
-        seen = apart(lambda: self._watched(model), self._limit)
+        seen = apart(lambda: self._watched(model))
         return {**seen, "standing": self._standing(plain)}
 
     def _seen_otherwise(self, state: Fact) -> Fact:
@@ -182,7 +182,7 @@ class Patient(Bench):
             return {}
         try:
             twin = self._model_with({"attn_implementation": theirs}, {})
-            seen: Fact = apart(lambda: self._watched(twin), self._limit)["seen"]
+            seen: Fact = apart(lambda: self._watched(twin))["seen"]
         except Exception:  # noqa: BLE001
             return {}  # that it cannot be put on that kernel is said where it is tried
         return seen
@@ -198,9 +198,10 @@ class Patient(Bench):
             raise Spent
         chosen = [suspect for name, suspect in self._known.items() if name in names]
         told: Fact = {"suspects": [suspect.name for suspect in chosen]}
+        progress.tick("set", len(self.tried), int(self.asked["budget"]))
         try:
             model = self._model(chosen)
-            told |= apart(lambda: self._operated(model, chosen), self._limit)
+            told |= apart(lambda: self._operated(model, chosen))
         except Exception as reason:  # noqa: BLE001  what does not run with the set put in is a result
             told |= {"same": 0, "of": len(self.asked["compared"]), "error": _first_line(reason)}
             told |= {"lost": True} if isinstance(reason, Lost) else {}

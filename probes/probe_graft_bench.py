@@ -11,6 +11,7 @@ import probe_decode
 import probe_feed
 import probe_layers
 import probe_load
+import probe_progress as progress
 from probe_ladder import forcing
 from probe_tensor import Keeper, tensor_hash
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from probe_inputs import Inputs
 
 Fact = dict[str, Any]
+
+_DEAR = 20
+"""What a forward costs of which all places are watched, in plain ones of a small model."""
 
 
 class Output(NamedTuple):
@@ -43,7 +47,9 @@ class Bench:
 
     def load(self) -> None:
         """Load the model and run what comes before the prompt, as the cell's own run did."""
+        progress.begin("load")
         self.loaded = probe_load.load(self.source)
+        progress.begin("graft")
         self.inputs = self.before(self.loaded.model)
 
     def before(self, model: Any) -> Inputs:
@@ -57,7 +63,8 @@ class Bench:
             chosen = inputs if wanted else chosen
             if wanted and not decodes:
                 break
-            with suppress(Exception):  # behind a prompt that failed the cell's own run went on
+            # behind a prompt that failed the cell's own run went on
+            with suppress(Exception), progress.forward(inputs.kwargs, f"forward {name}"):
                 model(**inputs.kwargs)
         assert chosen is not None, "the host names a prompt that the cell has run"
         return chosen
@@ -72,7 +79,10 @@ class Bench:
         return [self._output(name, tensor) for name, tensor in found]
 
     def _forward(self, model: Any) -> list[tuple[str, torch.Tensor]]:
-        with probe_layers.recorded(model) as layers:
+        with (
+            probe_layers.recorded(model) as layers,
+            progress.forward(self.inputs.kwargs, times=_DEAR),
+        ):
             result = model(**self.inputs.kwargs)
         logits = probe_layers.logits_of(result)
         return [*layers, *([] if logits is None else [("logits", logits)])]
@@ -80,13 +90,15 @@ class Bench:
     def _decoded(self, model: Any, more: Fact) -> list[tuple[str, torch.Tensor]]:
         kwargs = {k: v for k, v in self.inputs.kwargs.items() if k != "decoder_input_ids"}
         ids = list(self.asked["forced"].values())
-        output = model.generate(
-            **kwargs,
-            **more,
-            max_new_tokens=max(map(len, ids)),
-            **probe_decode.GREEDY_LOGITS,
-            logits_processor=forcing(ids),
-        )
+        steps = max(map(len, ids))
+        with progress.forwards(steps, kwargs, times=_DEAR):
+            output = model.generate(
+                **kwargs,
+                **more,
+                max_new_tokens=steps,
+                **probe_decode.GREEDY_LOGITS,
+                logits_processor=forcing(ids),
+            )
         return [
             (f"{row} step {step}", output.logits[step][index])
             for index, (row, tokens) in enumerate(self.asked["forced"].items())

@@ -5,24 +5,22 @@ Elements that hold the heap's byte after the first load and the poison after the
 never written. Elements that differ in another way are asked for once more: a third load, under
 the second's seed and over the first's memory, tells what is drawn from what is read.
 
-All of it happens in a process of its own (probe_apart). What comes back has the form of
-samebits/provenance.py's IntegritySignal.
+All of it happens in a process of its own (probe_apart) that holds the model as no prompt has touched
+it. What comes back has the form of samebits/provenance.py's IntegritySignal.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-import probe_apart
 import probe_forks as forks
 import probe_heap
 import probe_load
+import probe_progress as progress
 from probe_checkpoint import Checkpoint, NoCheckpoint
 from probe_failure import without_folders
 from probe_fresh import against
@@ -32,6 +30,7 @@ from probe_tensor import NotHashable, dtype_name, raw_bytes, tensor_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from probe_fresh import Fresh
     from probe_inputs import Inputs
@@ -61,30 +60,13 @@ class Known(NamedTuple):
     """What to feed for a comparison of logits."""
 
 
-def apart(known: Known, folder: Path, no_second: str, limit: float) -> Facts:
-    """Return the integrity signal, observed in a forked child within ``limit`` seconds.
-
-    Without a child the first load alone is looked at, which leaves no marks either. ``folder``
-    holds the saved model while it lasts.
-
-    Raises:
-        NoAnswer: the child raised, died or took too long.
-
-    """
-    no_second = no_second or probe_apart.refusal(known.source.device)
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".integrity-", dir=folder) as saved:
-        if no_second:
-            return integrity(known, Path(saved), no_second)
-        found: Facts = probe_apart.apart(lambda: integrity(known, Path(saved), ""), limit)
-        return found
-
-
 def integrity(known: Known, folder: Path, no_second: str) -> Facts:
     """Return the integrity signal; ``folder`` takes the saved model.
 
-    ``no_second`` is why no second model may be made beside the first; '' if one may.
+    ``no_second`` is why no second model may be made beside the first; '' if one may, and then this is a
+    process of its own, as poisoned loads and saves leave marks.
     """
+    progress.begin("integrity")
     started = time.perf_counter()
     second: Any = None
     poison = f"not tried: {no_second}"
@@ -108,7 +90,11 @@ def _judged(known: Known, second: Any, no_second: str) -> Facts:
     """Return what the first two loads show of every tensor; holds none of them afterwards."""
     first = everything(known.loaded.model)
     judge = Judge(known, everything(second) if second is not None else None, no_second)
-    tensors = {name: judge.facts(name, state, first) for name, state in first.items()}
+    tensors: Facts = {}
+    for i, (name, state) in enumerate(first.items(), 1):
+        size = state.tensor.numel() * state.tensor.element_size()
+        progress.tick(name, i, len(first), allowance=progress.moving(2 * size))
+        tensors[name] = judge.facts(name, state, first)
     return {
         "tensors": tensors,
         "silent": [name for name in tensors if judge.is_silent(name, tensors)],
@@ -131,7 +117,9 @@ def asked(model: torch.nn.Module, signals: Facts) -> list[str]:
 def _poisoned_load(known: Known) -> tuple[Any, str]:
     with probe_heap.poisoned(known.run, known.source.device) as poison:
         model_class = type(known.loaded.model)
-        model, _ = probe_load.from_pretrained(model_class, known.source, SEED)
+        model, _ = probe_load.from_pretrained(
+            model_class, known.source, SEED, "load over poisoned memory"
+        )
     return model, poison
 
 
@@ -143,7 +131,8 @@ def _round_trip(known: Known, second: Any, folder: Path, tensors: Facts, no_seco
     absent = {*known.signals["load"]["missing_keys"], *chance}
 
     def load() -> Any:
-        return probe_load.from_pretrained(type(known.loaded.model), known.source, SEED)[0]
+        kind = type(known.loaded.model)
+        return probe_load.from_pretrained(kind, known.source, SEED, "load once more")[0]
 
     return round_trip(second, known.source, folder, known.inputs, absent, unwritten, load)
 
@@ -155,6 +144,7 @@ def _default_dtypes(known: Known, stored: dict[str, int]) -> dict[str, int] | No
     if floats <= {"float32"} and asked in {None, "float32"}:
         return None
     arguments = known.source.arguments()
+    progress.loading(known.source.where, "load without a dtype")
     model = type(known.loaded.model).from_pretrained(known.source.where, **arguments)
     return dict(Counter(dtype_name(parameter.dtype) for parameter in model.parameters()))
 

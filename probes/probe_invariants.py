@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import torch
 
 import probe_forks as forks
+import probe_progress as progress
 import probe_promote
 import probe_relations_greedy as greedy
 import probe_relations_prefix as prefix
@@ -25,7 +26,7 @@ import probe_steady
 from probe_failure import without_folders
 from probe_relations_cases import RELATIONS, Case, Relation, Span, lengths, longest
 from probe_relations_distance import broken, distance, gaps, pooled, precision, same_bytes
-from probe_relations_ways import Subject, Walk, Way
+from probe_relations_ways import COPY_LIMIT, Subject, Walk, Way
 from probe_tensor import dtype_name
 
 if TYPE_CHECKING:
@@ -36,10 +37,36 @@ _SAMPLE_LENGTH = 64
 _REPEATED = 40
 """Tokens of the prompt on which it is tried whether a model can be judged at all."""
 _REASON_LENGTH = 200
+_FORWARDS, _PROMOTED, _SWEPT = 350, 3.0, 8.0
+"""Forwards of a decoder; what float64 makes of them, in plain ones; and with every shape tried."""
 Facts = dict[str, Any]
 T = TypeVar("T")
 
 OF_TOKENS = (prefix.RELATION, *greedy.RELATIONS)
+
+
+def cost(size: int, dtype: torch.dtype, job_options: dict[str, Any]) -> tuple[float, float]:
+    """Return what the relations take at most: in plain forwards, and in bytes of the model's own.
+
+    ``size`` are the bytes of its parameters. Beside the model that is loaded for it, 4.x making it
+    twice, there is a copy of its state; of one that is small a copy in float64 with a copy of its
+    state, too.
+    """
+    copies = 2 * torch.float64.itemsize / dtype.itemsize if size <= COPY_LIMIT else 0.0
+    forwards = _FORWARDS * (_PROMOTED if copies else 1.0)
+    if job_options.get("sweep"):
+        forwards *= _SWEPT
+    return forwards + 2 * int(job_options.get("samples") or 0), 3.0 + copies
+
+
+def too_large(size: int, job_options: dict[str, Any]) -> str:
+    """Return why the relations are not tried on a model of so many bytes; '' if they are."""
+    if size <= COPY_LIMIT or job_options.get("large"):
+        return ""
+    return (
+        f"of {size / 2**30:.1f} GiB no copy in float64 is made, without which no relation can be called "
+        "broken: write invariants: true at the model to try them all the same"
+    )
 
 
 def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) -> Facts:
@@ -64,12 +91,16 @@ def _tried(subject: Subject, job_options: dict[str, Any]) -> Facts:
 
 def _found(subject: Subject, job_options: dict[str, Any]) -> Facts:
     judge = Judge(subject)
-    for relation in RELATIONS:
+    count = len(RELATIONS) + len(OF_TOKENS)
+    for i, relation in enumerate(RELATIONS, 1):
+        progress.tick(relation.name, i, count)
         with judge.refusing(relation.name):
             judge.relation(relation, sweep=bool(job_options.get("sweep")))
-    for of_tokens in OF_TOKENS:
+    for i, of_tokens in enumerate(OF_TOKENS, 1 + len(RELATIONS)):
+        progress.tick(of_tokens.name, i, count)
         with judge.refusing(of_tokens.name):
             judge.of_tokens(of_tokens)
+    progress.tick("precision")
     found, no_precision = _precision(subject)
     return {
         "relations": judge.relations,
@@ -444,6 +475,7 @@ def averages(subject: Subject, samples: int) -> Facts:
     n = min(_SAMPLE_LENGTH, longest(subject))
     sums: dict[str, float] = {}
     for sample in range(samples):
+        progress.tick("samples", sample + 1, samples)
         full = Way((subject.prompt(f"sample {sample}", n),), cached=False)
         case = Case("", full, full._replace(cached=True, cuts=(n - 1,)), ((0, n - 1, n),))
         for name, value in _maxima(subject, case).items():

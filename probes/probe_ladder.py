@@ -28,6 +28,8 @@ import probe_forks as forks
 import probe_heap
 import probe_layers
 import probe_load
+import probe_memory
+import probe_progress as progress
 import probe_promote
 import probe_steady
 from probe_failure import PhaseFailed, Unknown, describe, without_folders
@@ -42,6 +44,8 @@ FORMAT_VERSION = 2
 _COPY_LIMIT = 4 << 30
 """Bytes of a promoted copy above which none is made, and the ladder says so."""
 _REASON_LENGTH = 300
+_DEAR = 10
+"""What a forward in float64, every operation seen by Python, may cost in plain ones."""
 _WATCHED_STEPS = 3
 """Steps of a decode that are watched, beside its last: its prompt's and two through the cache."""
 _MOST_CHOICES = 512
@@ -87,17 +91,28 @@ class Ladder:
         variant, model = job["cell"]["variant"], job["model"]
         self.source = probe_load.Source.of(model, variant)
         self.keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
+        progress.begin("load")
         self.loaded = probe_load.load(self.source)
 
     def climb(self) -> Facts:
-        """Return what every rung gave; the cell's own comes last, as it may leave a state behind."""
+        """Return what every rung gave; the cell's own comes last, as it may leave a state behind.
+
+        Raises:
+            PhaseFailed: there is no memory for a copy in float64.
+
+        """
+        probe_memory.require(self._largest_copy(), int(self.job.get("slots", 1)))
+        progress.begin("float64")
         rungs = {"float64": self._promoted(torch.float64)}
         if self.source.dtype != "float32":
+            progress.begin("float32")
             rungs["float32"] = self._promoted(torch.float32)
         refused = rungs["float64"]["refused"]
         # where rounding is as large as the numbers, everything is within it
         if refused and probe_steady.CHAOTIC not in refused.values():
+            progress.begin("noise")
             rungs["noise"] = self._noise()
+        progress.begin(f"own {self.source.dtype}")
         rungs["own"] = self._rung(self.loaded.model, nullcontext())
         return rungs
 
@@ -113,6 +128,12 @@ class Ladder:
             chaotic = dtype == torch.float64 and self._chaotic(twin)
         return _nothing(probe_steady.CHAOTIC) if chaotic else found
 
+    def _largest_copy(self) -> int:
+        """Return the bytes of the largest copy that is made: in float64, unless that is too large."""
+        n = sum(p.numel() for p in self.loaded.model.parameters())
+        sizes = (n * dtype.itemsize for dtype in (torch.float64, torch.float32))
+        return next((size for size in sizes if size <= _COPY_LIMIT), 0)
+
     def _chaotic(self, twin: Any) -> bool:
         """Try it on the first prompt; last, as it may leave a state behind."""
         first = next(iter(self._prompts(torch.float64)), None)
@@ -120,7 +141,8 @@ class Ladder:
             return False
 
         def forward() -> torch.Tensor | None:
-            return probe_layers.logits_of(twin(**first[1].kwargs))
+            with progress.forward(first[1].kwargs, "chaos", times=_DEAR):
+                return probe_layers.logits_of(twin(**first[1].kwargs))
 
         try:
             return probe_steady.chaotic(twin, forward)
@@ -159,7 +181,7 @@ class Ladder:
         with torch.no_grad(), mode:
             for name, inputs in prompts:
                 with _fact(found["refused"], f"forward {name}"), watch:
-                    found["forward"][name] = self._forward(model, inputs, watch, twice=twice)
+                    found["forward"][name] = self._forward(model, name, inputs, watch, twice=twice)
             for name, inputs in prompts:
                 seen = None if dtype is None else watch  # the own dtype has no leaks
                 with _fact(found["refused"], f"decode {name}"):
@@ -178,10 +200,15 @@ class Ladder:
                 kwargs = {k: v.to(dtype) if v.is_floating_point() else v for k, v in kwargs.items()}
             yield name, inputs._replace(kwargs=kwargs)
 
-    def _forward(self, model: Any, inputs: Inputs, watch: Watch, *, twice: bool) -> Facts:
+    def _forward(
+        self, model: Any, name: str, inputs: Inputs, watch: Watch, *, twice: bool
+    ) -> Facts:
         watch.choices = []
         kwargs = _doubled(inputs.kwargs) if twice else inputs.kwargs
-        with probe_layers.recorded(model) as outputs:
+        with (
+            probe_layers.recorded(model) as outputs,
+            progress.forward(kwargs, f"forward {name}", times=_DEAR, plain=True),
+        ):
             result = model(**kwargs)
         choices, watch.choices = watch.choices, None
         logits = probe_layers.logits_of(result)
@@ -226,7 +253,10 @@ class Ladder:
         if not all(ids):
             return {}
         steps = max(map(len, ids))
-        with _at_steps(watch, steps) as begin:
+        with (
+            _at_steps(watch, steps) as begin,
+            progress.forwards(steps, kwargs, f"decode {name}", times=_DEAR),
+        ):
             output = model.generate(
                 **(_doubled(kwargs) if twice else kwargs),
                 max_new_tokens=steps,

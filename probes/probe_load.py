@@ -21,6 +21,7 @@ import transformers
 
 import probe_forks as forks
 import probe_heap
+import probe_progress as progress
 from probe_checkpoint import refuse_code, refuse_outside
 from probe_choice import DECODER, signature_of
 from probe_failure import Unknown, phase, without_folders
@@ -98,6 +99,7 @@ def load(source: Source, seed: int = 0) -> Loaded:
 
     """
     loaded = load_model(source, seed)
+    progress.tick("tokenizer")
     with phase("tokenizer"):
         return loaded._replace(tokenizer=load_tokenizer(source))
 
@@ -110,12 +112,15 @@ def load_model(source: Source, seed: int = 0) -> Loaded:
         PhaseFailed: config or load raised.
 
     """
+    progress.loading(source.where)
     config = load_config(source)
     pristine = copy.deepcopy(config)
     started = time.perf_counter()
+    progress.loading(source.where)
     with phase("load"), _messages() as messages, _unsupported_is_unknown():
         model_class = _model_class(config, source)
         model, info = from_pretrained(model_class, source, seed)
+    progress.loaded(model)
     facts = {
         "model_class": type(model).__name__,
         **forks.loading_info(info),
@@ -145,8 +150,14 @@ def load_config(source: Source) -> Any:
         return transformers.AutoConfig.from_pretrained(source.where, **source.arguments())
 
 
-def from_pretrained(model_class: Any, source: Source, seed: int) -> tuple[Any, dict[str, Any]]:
-    """Return a loaded model in evaluation mode and transformers' loading info."""
+def from_pretrained(
+    model_class: Any, source: Source, seed: int, what: str = "load"
+) -> tuple[Any, dict[str, Any]]:
+    """Return a loaded model in evaluation mode and transformers' loading info.
+
+    ``what`` names the load where the progress of a job is told.
+    """
+    progress.loading(source.where, what)
     arguments = source.arguments() | {forks.dtype_keyword(): getattr(torch, source.dtype)}
     if source.attention != "default":
         arguments["attn_implementation"] = source.attention
@@ -156,9 +167,14 @@ def from_pretrained(model_class: Any, source: Source, seed: int) -> tuple[Any, d
     return model.to(source.device).eval(), info
 
 
+def n_bytes(model: Any) -> int:
+    """Return the bytes of a model's parameters."""
+    return sum(p.numel() * p.element_size() for p in model.parameters())
+
+
 def give_back(model: Any) -> None:
     """Hand back what making a large model has freed: 4.x makes it twice."""
-    if sum(p.numel() * p.element_size() for p in model.parameters()) > _LARGE:
+    if n_bytes(model) > _LARGE:
         probe_heap.give_back()
 
 
@@ -180,6 +196,7 @@ def loaded_with(
         else:
             setattr(owner, name, value)
     torch.manual_seed(0)
+    progress.loading(source.where, "load with other options")
     model = type(loaded.model).from_pretrained(source.where, config=config, **(arguments | options))
     return model.to(source.device).eval()
 
@@ -187,6 +204,7 @@ def loaded_with(
 def fresh_twin(model: Any, config: Any, source: Source) -> dict[str, torch.Tensor]:
     """Return the parameters and buffers of the same class made from the config alone."""
     torch.manual_seed(1)
+    progress.tick("fresh model", allowance=progress.moving(n_bytes(model)))
     arguments: dict[str, Any] = {forks.dtype_keyword(): getattr(torch, source.dtype)}
     if source.attention != "default":
         arguments["attn_implementation"] = source.attention

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import probe_forks as forks
+import probe_progress as progress
 from probe_relations_cases import lengths
 from probe_relations_tokens import Decoded, Pair, TokenRelation, Trial
 from probe_relations_ways import Ids, Subject, Way
@@ -98,7 +99,8 @@ def generated(subject: Subject, prompt: Ids, n_steps: int, cache: Any = None) ->
         settings.cache_implementation = None  # generate() refuses a cache beside the name of one
         ids = given.get("decoder_input_ids", given.get("input_ids"))
         given |= forks.behind_cache(subject.model, cache, ids)
-    with subject.arithmetic():
+    dear = 20 if subject.float64 else 4
+    with subject.arithmetic(), progress.forwards(n_steps, given, times=dear):
         output = subject.model.generate(**given, generation_config=settings)
     subject.settle()
     count = len(output.logits)

@@ -18,6 +18,7 @@ import torch
 
 import probe_forks as forks
 import probe_layers
+import probe_progress as progress
 import probe_promote
 from probe_inputs import seeded_ids, text_config
 from probe_relations_state import Snapshot
@@ -29,7 +30,7 @@ Ids = tuple[int, ...]
 
 _ENCODER_LENGTH = 29
 """Not a length of any decoder input here, so that the two token axes stay distinct."""
-_COPY_LIMIT = 1 << 30
+COPY_LIMIT = 1 << 30
 """Bytes of parameters above which no copy of a model is made."""
 _MEMORY_LIMIT = 512 << 20
 """Bytes of results kept, so that two relations that walk the same way share it."""
@@ -78,7 +79,7 @@ class Subject:
         self.text = text_config(config)
         self.float64 = float64
         self._own = self._dtype_of(model)
-        self.small = sum(p.numel() * p.element_size() for p in model.parameters()) <= _COPY_LIMIT
+        self.small = sum(p.numel() * p.element_size() for p in model.parameters()) <= COPY_LIMIT
         self.model = probe_promote.promoted_copy(model) if float64 else model
         self._snapshot = Snapshot(self.model, parameters=self.small)
         self._recorder = probe_layers.Recorder(self.model)
@@ -165,7 +166,8 @@ class Subject:
         with self.arithmetic():
             if self.encoder_decoder:
                 kwargs |= self._encoded(way)
-            with self._recorder.recording() as outputs:
+            dear = 20 if self.float64 else 4
+            with self._recorder.recording() as outputs, progress.forward(kwargs, times=dear):
                 result = self.model(**kwargs)
         logits = probe_layers.logits_of(result)
         assert logits is not None
@@ -227,7 +229,8 @@ class Subject:
         pad = [0] * n_pads
         ids = torch.tensor([row + pad for row in rows], device=self._device)
         mask = torch.tensor([[1] * len(row) + pad for row in rows], device=self._device)
-        return self.model.get_encoder()(input_ids=ids, attention_mask=mask), mask
+        with progress.forward({"input_ids": ids}, times=20):
+            return self.model.get_encoder()(input_ids=ids, attention_mask=mask), mask
 
     def generation_inputs(self, way: Way) -> dict[str, Any]:
         """Return what generate() is given for ``way``: ids and mask, or the encoder's."""

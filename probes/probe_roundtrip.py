@@ -13,6 +13,7 @@ import torch
 import probe_forks as forks
 import probe_layers
 import probe_load
+import probe_progress as progress
 import probe_steady
 from probe_failure import without_folders
 from probe_state import everything, hashes, let_go
@@ -47,6 +48,8 @@ def round_trip(
     the original once more as ``model`` was: what differs there, too, saving has not lost.
     """
     before = Before(model)
+    size = probe_load.n_bytes(model)
+    progress.tick("save", allowance=progress.moving(size), moves=True)
     try:
         model.save_pretrained(folder)
     except Exception as error:  # noqa: BLE001  a model that cannot be saved is a fact
@@ -57,7 +60,7 @@ def round_trip(
     probe_load.give_back(model)
     try:
         saved = source._replace(where=str(folder), revision=None)
-        again, info = probe_load.from_pretrained(type(model), saved, SEED)
+        again, info = probe_load.from_pretrained(type(model), saved, SEED, "load what was saved")
     except Exception as error:  # noqa: BLE001  a model that cannot be loaded again is one, too
         return {"outcome": "load failed", "reason": _said(error)}
     tensors = before.lost(again, info, chance)
@@ -160,7 +163,7 @@ def _logits_again(one: Computed, load: Callable[[], Any], fed: Inputs) -> tuple[
 
 def _output(model: Any, kwargs: Facts) -> torch.Tensor | None:
     torch.manual_seed(SEED)
-    with torch.no_grad():
+    with torch.no_grad(), progress.forward(kwargs, "forward"):
         result = model(**kwargs)
     return probe_layers.logits_of(result)
 

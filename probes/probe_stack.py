@@ -3,9 +3,14 @@
 Expects one JSON object a line on standard input: ``{"id": …, "kind": "cell" | "build" | "save" |
 "load", "log": path, "timeout": seconds, …}``. Answers on standard output, one JSON object a line:
 first ``{"ready": machine facts}``, then ``{"id": …, "exit": code or null, "signal": number or
-null, "timed_out": bool, "seconds": …, "cpu": …, "own_cpu": …, "said": …}`` as each job ends. End
-of input ends the process and its children. What a job computes lies in the files that the job
-names, never in the answer.
+null, "timed_out": bool, "seconds": …, "cpu": …, "own_cpu": …, "said": …, "phase": …, "step": …,
+"stalled": …, "meanwhile": …}`` as each job ends, and every ten seconds, while there are jobs, ``{"running": [{"id": …,
+"phase": …, "what": …, "step": …, "of": …, "quiet": seconds}]}``: a process of which nothing is heard
+hangs itself. End of input ends the process and its children. What a job computes lies in the files
+that the job names, never in the answer.
+
+A job may take as long as it makes progress (probe_progress): ``timeout`` is for how long it may make
+none.
 
 A child is a session of its own, what it prints goes to ``log``, of which the end is kept, and
 everything that it started ends with it; a segfault, a hang or a monkey-patch in it touches nothing
@@ -41,6 +46,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import probe_network
 import probe_processes
+import probe_progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +59,9 @@ LOG_KEPT = 1 << 18
 SAID_LIMIT = 4096
 """Bytes of what a child says of its own end."""
 _TICK = 0.5
-"""Seconds between two looks at children whose pipes something else holds open, or closed early."""
+"""Seconds between two looks at children: at how far they are, and whether they are there."""
+_HEARTBEAT = 10.0
+"""Seconds between two lines that say what is running."""
 
 
 def perform(job: Job) -> None:
@@ -103,9 +111,11 @@ def perform(job: Job) -> None:
 
 
 class Child:
-    """A job on its way: its process, what comes from it, and its deadline."""
+    """A job on its way: its process, what comes from it, and how far it is."""
 
-    def __init__(self, job: Job, pid: int, end: int, output: int, log: Log) -> None:
+    def __init__(
+        self, job: Job, pid: int, end: int, output: int, log: Log, board: probe_progress.Board
+    ) -> None:
         self.job = job
         self.pid = pid
         self.started = time.monotonic()
@@ -117,6 +127,7 @@ class Child:
         self._said = b""
         self._status: int | None = None
         self._cpu = 0.0
+        self._watcher = probe_progress.Watcher(board, 0)
 
     def read(self, pipe: int) -> bool:
         """Take what one of its pipes holds now; False if that is nothing."""
@@ -145,18 +156,33 @@ class Child:
             self._status, self._cpu = status, used.ru_utime + used.ru_stime
 
     def is_overdue(self) -> bool:
-        """Return True if it took longer than it may."""
-        return time.monotonic() - self.started > float(self.job["timeout"])
+        """Return True if it made no progress for longer than it may."""
+        return self._watcher.is_overdue()
+
+    def progress(self) -> dict[str, Any]:
+        """Return how far it is."""
+        step = self._watcher.look()
+        return {
+            "id": self.job["id"],
+            "phase": step.phase,
+            "what": step.what,
+            "step": step.step,
+            "of": step.of,
+            "quiet": round(self._watcher.quiet, 1),
+        }
 
     def finish(self, others: Iterable[int], *, timed_out: bool) -> dict[str, Any]:
         """End it and all that it started, and return the answer for its job."""
+        stalled = self._watcher.stalled() if timed_out else ""
+        meanwhile = self._watcher.meanwhile() if timed_out else ""
         _kill_group(self.pid)
         if self._status is None:
             self._wait(0)
         probe_processes.end_orphans({self.pid, *others})
         self._close()
         shutil.rmtree(_modules_folder(self.pid), ignore_errors=True)
-        status = self._status
+        status, step = self._status, self._watcher.look()
+        self._watcher.board.close()
         assert status is not None
         return {
             "id": self.job["id"],
@@ -167,6 +193,10 @@ class Child:
             "cpu": round(self._cpu, 4),
             "own_cpu": round(time.process_time(), 4),
             "said": self._said.decode("utf-8", "replace"),
+            "phase": step.phase,
+            "step": step.place,
+            "stalled": stalled,
+            "meanwhile": meanwhile,
         }
 
     def _close(self) -> None:
@@ -217,6 +247,7 @@ def fork(job: Job, inherited: Iterable[int] = ()) -> Child:
     end, said = os.pipe()
     output, printed = os.pipe()
     log = Log(job["log"])  # and its folder, which the job may expect to be there
+    board = probe_progress.Board(float(job["timeout"]))
     parent = os.getpid()
     sys.stdout.flush()
     gc.freeze()
@@ -226,16 +257,18 @@ def fork(job: Job, inherited: Iterable[int] = ()) -> Child:
         for pipe in (end, said, output, printed):
             os.close(pipe)
         log.close()
+        board.close()
         raise
     if pid:
         for pipe in (said, printed):
             os.close(pipe)
         for pipe in (end, output):
             os.set_blocking(pipe, False)
-        return Child(job, pid, end, output, log)
+        return Child(job, pid, end, output, log, board)
     code = 1
     try:
         gc.enable()
+        probe_progress.use(board)
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         for pipe in (end, output, *inherited):
@@ -353,22 +386,32 @@ def spawn(job: Job) -> dict[str, Any]:
     path = Path(job["log"]).with_suffix(".job.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(job), "utf-8")
-    started, timed_out, code = time.monotonic(), False, None
-    with Path(job["log"]).open("wb") as log:
-        command = [sys.executable, __file__, "--one", str(path)]
-        try:
-            code = subprocess.run(
-                command, stdout=log, stderr=log, timeout=job["timeout"], check=False
-            ).returncode
-        except subprocess.TimeoutExpired:
-            timed_out = True
-    seconds = round(time.monotonic() - started, 4)
+    where = path.with_suffix(".progress")
+    watcher = probe_progress.Watcher(probe_progress.Board.at(where, float(job["timeout"])), 0)
+    started, stalled = time.monotonic(), ""
+    command = [sys.executable, __file__, "--one", str(path), str(where)]
+    with (
+        Path(job["log"]).open("wb") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as one,
+    ):
+        while one.poll() is None and not stalled:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                one.wait(_TICK)
+            stalled = watcher.stalled() if watcher.is_overdue() else ""
+        if stalled:
+            one.kill()
+    step = watcher.look()
+    watcher.board.close()
+    where.unlink(missing_ok=True)
     return {
         "id": job["id"],
-        "exit": code,
+        "exit": None if stalled else one.returncode,
         "signal": None,
-        "timed_out": timed_out,
-        "seconds": seconds,
+        "timed_out": bool(stalled),
+        "seconds": round(time.monotonic() - started, 4),
+        "phase": step.phase,
+        "step": step.place,
+        "stalled": stalled,
     }
 
 
@@ -381,7 +424,7 @@ def answer(answers: IO[str], message: dict[str, Any]) -> None:
 def serve(answers: IO[str]) -> None:
     """Take jobs and answer them until standard input ends."""
     children: list[Child] = []
-    lines = _Lines(sys.stdin.fileno())
+    lines, told = _Lines(sys.stdin.fileno()), time.monotonic()
     try:
         while not lines.ended:
             pipes = [pipe for child in children for pipe in child.pipes]
@@ -397,6 +440,9 @@ def serve(answers: IO[str]) -> None:
                 learn_imports(_imports_file(child.job))
             for child in [child for child in children if child.is_overdue()]:
                 _finish(child, children, answers, timed_out=True)
+            if children and time.monotonic() - told >= _HEARTBEAT:
+                answer(answers, {"running": [child.progress() for child in children]})
+                told = time.monotonic()
     except BrokenPipeError:
         return  # the host is gone, and its end of standard input will say so, too
     finally:
@@ -423,11 +469,8 @@ def _patience(children: list[Child]) -> float | None:
     """Return how long nothing need be looked at if nothing is said."""
     if not children:
         return None
-    now = time.monotonic()
-    left = [child.started + float(child.job["timeout"]) - now for child in children]
     # a child that closed its pipes ends any moment, or is a daemon to be
-    tick = _TICK if all(len(child.pipes) == 2 for child in children) else 0.005
-    return max(0.005, min(*left, tick))
+    return _TICK if all(len(child.pipes) == 2 for child in children) else 0.005
 
 
 class _Lines:
@@ -484,6 +527,8 @@ def main(arguments: list[str]) -> None:
     """Serve, or run the one job whose file is named."""
     if arguments[:1] == ["--one"]:
         job = json.loads(Path(arguments[1]).read_text("utf-8"))
+        if arguments[2:]:
+            probe_progress.use(probe_progress.Board.at(Path(arguments[2])))
         if not probe_network.needed(job):
             probe_network.refuse()
         perform(job)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+import probe_progress as progress
 from probe_tensor import NotHashable, tensor_hash
 
 if TYPE_CHECKING:
@@ -46,9 +47,12 @@ def let_go(model: torch.nn.Module) -> None:
 
 def hashes(model: torch.nn.Module) -> dict[str, str]:
     """Return the hash of every tensor that has bytes."""
-    states = everything(model).items()
-    found = ((name, _hash(state.tensor)) for name, state in states)
-    return {name: digest for name, digest in found if digest is not None}
+    found = {}
+    for name, state in everything(model).items():
+        progress.beat()
+        if (digest := _hash(state.tensor)) is not None:
+            found[name] = digest
+    return found
 
 
 def _hash(tensor: torch.Tensor) -> str | None:

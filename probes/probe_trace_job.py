@@ -25,6 +25,8 @@ import probe_files
 import probe_heap
 import probe_layers
 import probe_load
+import probe_memory
+import probe_progress as progress
 import probe_promote
 from probe_failure import PhaseFailed, Unknown, describe, phase
 from probe_tensor import Keeper, NotHashable
@@ -43,6 +45,8 @@ FORMAT_VERSION = 2
 
 Fact = dict[str, Any]
 
+_DEAR = 50
+"""What a forward costs of which every operation is hashed, in plain ones of a small model."""
 _CALLERS = 6
 """Functions around an operation whose source is told."""
 
@@ -91,9 +95,14 @@ class Traced:
 
     def facts(self) -> Fact:
         """Run the prompt twice and return the trace."""
+        progress.begin("load")
         self.loaded = probe_load.load(self.source)
+        progress.begin("trace")
         if not self._promoted:
             return self._traced()
+        copied = 8 * sum(p.numel() for p in self.loaded.model.parameters())
+        probe_memory.require(copied, int(self.job.get("slots", 1)))
+        progress.tick("float64", allowance=progress.moving(copied))
         with phase("promote"):
             twin = probe_promote.promoted_copy(self.loaded.model)
         self.loaded = self.loaded._replace(model=twin)
@@ -141,7 +150,8 @@ class Traced:
             chosen = inputs if wanted else chosen
             if wanted and not decode:
                 break
-            with suppress(Exception):  # behind a prompt that failed the cell's own run went on
+            # behind a prompt that failed the cell's own run went on
+            with suppress(Exception), progress.forward(inputs.kwargs, f"forward {name}"):
                 self.loaded.model(**inputs.kwargs)
         assert chosen is not None, "the host names a prompt that the cell has run"
         return chosen
@@ -158,7 +168,10 @@ class Traced:
     def _run(self, inputs: Inputs, trace: Trace | None) -> list[torch.Tensor]:
         if self.job["trace"]["what"] == "decode":
             return self._decode(inputs, trace)
-        result = self.loaded.model(**inputs.kwargs)
+        with progress.forward(
+            inputs.kwargs, "plain" if trace is None else "traced", times=_DEAR, plain=trace is None
+        ):
+            result = self.loaded.model(**inputs.kwargs)
         logits = probe_layers.logits_of(result)
         if trace is not None:
             trace.mark("logits", logits)
@@ -172,7 +185,9 @@ class Traced:
         rows = next(iter(kwargs.values())).shape[0]
         ids = [forced[name if rows == 1 else f"{name}[{row}]"] for row in range(rows)]
         forcing = _Forced(ids, self.job["trace"]["steps"], trace)
-        with suppress(_Enough):
+        steps = self.job["trace"]["steps"]
+        told = "plain decode" if trace is None else "traced decode"
+        with suppress(_Enough), progress.forwards(steps, kwargs, told, times=_DEAR):
             self.loaded.model.generate(
                 **kwargs,
                 # as many as the cell asked for: the size of a cache may depend on it

@@ -2,20 +2,18 @@
 
 Attention maps asked for, sequences packed into one row, cache layers looked into, arguments of
 generate(), a save, gradient checkpointing: each is done once on the model as it was loaded, and
-what came of it is noted. All of it happens in a process of its own (probe_apart). What comes back
-has the form of samebits/usage.py's UsageSignal.
+what came of it is noted. All of it happens in a process of its own (probe_apart) that holds the model as
+no prompt has touched it. What comes back has the form of samebits/usage.py's UsageSignal.
 """
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-import probe_apart
+import probe_progress as progress
 import probe_usage_forward as forward
 import probe_usage_generate as generate
 import probe_usage_save as save
@@ -23,10 +21,13 @@ from probe_usage_subject import NoMeaning, Subject, said
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import probe_load
 
 Facts = dict[str, Any]
+_FORWARDS, _POSITIONS = 16, 16
+"""Of one question at most: eight tokens of two strategies, and a dozen tokens of a prompt."""
 MOST_BYTES = 1 << 30
 """Bytes of parameters above which nothing is tried: some thirty forwards, and a save."""
 
@@ -54,37 +55,22 @@ QUESTIONS = (
 """In the order asked: what saving and checkpointing leave on a model is nobody's any more."""
 
 
-def apart(loaded: probe_load.Loaded, folder: Path, limit: float) -> Facts:
-    """Return the usage signal, observed in a forked child within ``limit`` seconds.
-
-    ``folder`` holds the saved model while it lasts.
-
-    Raises:
-        NoAnswer: no child can be made, or it raised, died or took too long.
-
-    """
-    size = sum(p.numel() * p.element_size() for p in loaded.model.parameters())
-    if size > MOST_BYTES:
-        msg = f"a model of {size / 2**30:.1f} GiB would take too long"
-        raise probe_apart.NoAnswer(msg)
-    if reason := probe_apart.refusal(str(loaded.model.device)):
-        raise probe_apart.NoAnswer(reason)
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".usage-", dir=folder) as saved:
-        found: Facts = probe_apart.apart(lambda: usage(loaded, Path(saved), limit / 2), limit)
-    return found
-
-
 def usage(loaded: probe_load.Loaded, folder: Path, limit: float) -> Facts:
-    """Return the usage signal; what would begin after ``limit`` seconds is left out, and said."""
+    """Return the usage signal; what would begin after ``limit`` seconds is left out, and said.
+
+    ``folder`` holds the saved model while it lasts. What is done here leaves marks on the model.
+    """
+    progress.begin("usage")
     started = time.perf_counter()
     subject = Subject(loaded.model, loaded.head, folder)
     no_text = subject.refuses_text()
     facts: Facts = {"skips": {}}
-    for question in QUESTIONS:
+    for i, question in enumerate(QUESTIONS, 1):
+        forwards = _FORWARDS * progress.FACTOR * progress.expected(_POSITIONS)
+        progress.tick(question.name, i, len(QUESTIONS), allowance=forwards)
         reason = no_text if question.of_text else ""
         if time.perf_counter() - started > limit:
-            reason = f"no time was left after {limit:g} s"
+            reason = "no time was left: raise budget: in matrix.yaml"
         if not reason:
             reason = _asked(question, subject, facts)
         if reason:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+import probe_progress as progress
 from probe_fresh import against
 from probe_heap import holds_pattern
 from probe_tensor import Keeper, NotHashable, dtype_name, is_plain, raw_bytes, same_bytes
@@ -33,6 +34,7 @@ class Origin(NamedTuple):
 
 def _key(tensor: torch.Tensor) -> bytes:
     """Return what identifies the bytes of a tensor whatever its shape."""
+    progress.beat()  # some tensors are looked for in every part of a checkpoint
     digest = hashlib.sha256(dtype_name(tensor.dtype).encode())
     digest.update(raw_bytes(tensor))
     return digest.digest()
@@ -296,7 +298,10 @@ def weights(
     state = named_state(model)
     tensors: dict[str, Any] = {}
     open_questions = []
-    for name, (kind, tensor, aliases) in _own_names_first(state, checkpoint):
+    ordered = list(_own_names_first(state, checkpoint))
+    for i, (name, (kind, tensor, aliases)) in enumerate(ordered, 1):
+        size = tensor.numel() * tensor.element_size()
+        progress.tick(name, i, len(ordered), allowance=progress.moving(2 * size))
         try:
             origin = tracer.trace(name, tensor) if tracer and is_plain(tensor) else None
             ref = keeper.ref(tensor, keep=origin is None)

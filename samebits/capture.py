@@ -72,7 +72,7 @@ class Failure(Record):
     @property
     def may_be_the_machine(self) -> bool:
         """True if running the same again may end otherwise: no result, memory, files."""
-        if self.phase in {"process", "probe"} or "allocate" in self.message:
+        if self.phase in {"process", "probe", "memory"} or "allocate" in self.message:
             return True
         return self.type.endswith(("MemoryError", "OSError", "OutOfMemoryError"))
 
@@ -330,3 +330,12 @@ class Capture(Record):
     signals: Signals = Signals()
     seconds: dict[str, float] = Field(default_factory=dict)
     """Phase -> seconds."""
+    counts: dict[str, int] = Field(default_factory=dict)
+    """Phase -> forwards of a model, those inside ``generate()`` included."""
+    slots: int = 1
+    """Jobs that could run at a time, each with its part of the memory."""
+
+    @property
+    def raised(self) -> Failure | None:
+        """The exception of the load, or else the first of a phase behind it."""
+        return self.failure or next(iter(self.failures), None)

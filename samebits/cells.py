@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import time
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from samebits.capture import Capture, Failure
+from samebits.capture import Capture, Failure, Skip, Unfinished
 from samebits.errors import CaptureError
 from samebits.fingerprint import digest_of
 from samebits.jobs import common_job, follows_from
@@ -23,7 +24,7 @@ from samebits.probing import Ended, StackProcess, tail
 from samebits.unwritten import believed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from samebits.checkpoints import Checkpoint
     from samebits.matrix import ModelSpec
@@ -76,8 +77,10 @@ class CellRunner:
         ``wanted`` are hashes whose values a second look is to keep; it always runs anew.
         """
         folder = self._folder(cell, model, checkpoint, stack)
-        if not wanted and checkpoint.pinned and (kept := self._kept(folder)) is not None:
-            return believed(*kept)
+        if not wanted and checkpoint.pinned:
+            kept = self._kept(folder, process.n_slots)
+            if kept is not None:
+                return believed(*kept)
         _remove_strays(folder)
         jobs = [self._job(cell, model, checkpoint, folder, run, list(wanted)) for run in RUNS]
         ended = await asyncio.gather(*(process.run(job, started) for job in jobs))
@@ -117,6 +120,7 @@ class CellRunner:
                 "greedy": model.greedy,
                 "invariants": self._invariants(model),
                 "usage": _tries_usage(cell, model),
+                "budget": model.budget,
                 "probes": self._probes,
                 "machine": self._machine,
             }
@@ -127,13 +131,14 @@ class CellRunner:
         """Return how the relations inside the cell are tried; None if they are not."""
         if not model.invariants:
             return None
-        return {"sweep": self._sweep, "samples": model.samples}
+        return {"sweep": self._sweep, "samples": model.samples, "large": model.insists}
 
-    def _kept(self, folder: Path) -> tuple[Capture, Capture] | None:
+    def _kept(self, folder: Path, n_slots: int) -> tuple[Capture, Capture] | None:
         """Return the captures of an earlier run if both are whole and the model itself answered.
 
-        An exception of the model is an answer. A run that left nothing, and an exception that
-        speaks of memory or files, may have been the machine's doing: those run again.
+        An exception of the model is an answer. A run that left nothing or did not finish, and an
+        exception that speaks of memory or files, may have been the machine's doing: those run again.
+        So does one that left something out for its price, where a job may take more memory now.
         """
         if self._fresh:
             return None
@@ -141,7 +146,10 @@ class CellRunner:
             first, second = (self._capture(folder / f"{run}.json") for run in RUNS)
         except CaptureError:
             return None
-        return (first, second) if _is_answer(first) and _is_answer(second) else None
+        kept = first, second
+        if any(c.slots > n_slots and any(s.why == "cost" for s in c.skips) for c in kept):
+            return None
+        return kept if all(map(_is_answer, kept)) else None
 
     def _job(
         self,
@@ -180,9 +188,13 @@ class CellRunner:
             if (found.cell, found.run) == (cell, job["run"]):
                 if not _is_answer(found):
                     self._ledger.unsettle(f"{cell} failed as a machine may", str(cell))
+                if found.status == "unfinished":
+                    return _ended_early(found, job, ended)
                 return found
             reason = f"it left the capture of {found.cell}, run {found.run}"
         self._ledger.unsettle(f"{cell} left nothing", str(cell))
+        if ended.stopped:
+            return _ended_early(_nothing(cell, job), job, ended)
         log = tail(Path(job["log"]))
         failure = Failure(phase="process", type="no result", message=reason, traceback=log)
         return Capture(cell=cell, run=job["run"], status="failed", failure=failure)
@@ -196,6 +208,45 @@ def _tries_usage(cell: CellId, model: ModelSpec) -> bool:
     """Return True for the first of the model's variants on the CPU: no other would say more."""
     first = next((v for v in model.variants if v.device == "cpu"), None)
     return model.usage and cell.variant == first
+
+
+def _nothing(cell: CellId, job: dict[str, Any]) -> Capture:
+    """Return the capture of a run that ended before it had observed anything."""
+    return Capture(cell=cell, run=job["run"], status="unfinished")
+
+
+def _ended_early(capture: Capture, job: dict[str, Any], ended: Ended) -> Capture:
+    """Return what a run had observed before it ended, with how it ended, and what is missing for it.
+
+    What the process did to itself is a failure of the phase; a clock, and want of memory, are none.
+    """
+    phase = ended.phase or (capture.unfinished.phase if capture.unfinished else "start")
+    reason = ended.why or "the probe ended before it wrote it"
+    told = Unfinished(phase=phase, reason=reason, step=ended.step)
+    failures = capture.failures
+    if ended.crashed or not ended.why:
+        log = tail(Path(job["log"]))
+        crash = Failure(phase=phase, type="no result", message=reason, traceback=log)
+        failures = (*failures, crash)
+    missing = _missing(capture, job, f"the run ended before: {reason} in phase {phase}")
+    skips = (*capture.skips, *missing)
+    return capture.model_copy(
+        update={"unfinished": told, "failures": failures, "skips": skips},
+    )
+
+
+def _missing(capture: Capture, job: dict[str, Any], reason: str) -> Iterator[Skip]:
+    """Yield a skip for every signal that makes a verdict, and every prompt, that is not there."""
+    signals = capture.signals
+    for name in ("weights", "buffers", "inv_freq"):
+        if getattr(signals, name) is None:
+            yield Skip(what=name, reason=reason, why="unfinished")
+    told = {skip.what for skip in capture.skips}
+    for name, found in (("forward", signals.forward), ("greedy", signals.greedy)):
+        observed = {row.partition("[")[0] for row in found or {}}
+        for prompt in job["model"]["prompts"]:
+            if prompt not in observed and not told & {name, f"{name} {prompt}", f"prompt {prompt}"}:
+                yield Skip(what=f"{name} {prompt}", reason=reason, why="unfinished")
 
 
 def _publish(job: dict[str, Any]) -> Path:
@@ -216,16 +267,19 @@ def _publish(job: dict[str, Any]) -> Path:
 def _remove_strays(folder: Path) -> None:
     """Remove what runs left that were killed."""
     oldest = time.time() - _STRAY
-    for path in (*folder.glob("[ab].*.*"), *folder.glob(".[ab].*.tmp")):
+    strays = ("[ab].*.*", ".[ab].*.tmp", ".integrity-*", ".usage-*")
+    for path in (path for stray in strays for path in folder.glob(stray)):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < oldest:
-                path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _is_answer(capture: Capture) -> bool:
     """Return True if the same run again would leave the same."""
-    failure = capture.failure
-    return capture.status != "failed" if failure is None else not failure.may_be_the_machine
+    if capture.status == "unfinished" or (capture.status == "failed" and not capture.failure):
+        return False
+    failures = (*filter(None, (capture.failure,)), *capture.failures)
+    return not any(failure.may_be_the_machine for failure in failures)
 
 
 def failed(cell: CellId, phase: str, message: str, log: str = "") -> tuple[Capture, Capture]:

@@ -1,7 +1,8 @@
 """The command line: ``matrix`` runs and reports, ``probe`` runs only.
 
-Exit codes: 0, every comparison is identical, rounding, absent or expected; 1, anything else;
-2, a mistake in matrix.yaml or on the command line.
+Exit codes: 0, every comparison is identical, rounding, absent or expected; 1, something fails;
+2, a mistake in matrix.yaml or on the command line; 3, nothing fails, and something was not finished
+or not observed.
 """
 
 from __future__ import annotations
@@ -264,8 +265,9 @@ _MATRIX_HELP = """\
 Run every model of matrix.yaml on every stack, compare, and write the report.
 
 Filters take names or shell patterns, separated by commas; one that matches nothing is an error.
-Exit code: 0 all comparisons identical, rounding, absent or expected; 1 anything else;
-2 a mistake in matrix.yaml or on the command line.
+Exit code: 0 all comparisons identical, rounding, absent or expected; 1 something fails;
+2 a mistake in matrix.yaml or on the command line; 3 incomplete: nothing fails, and something was
+not finished or not observed.
 """
 
 

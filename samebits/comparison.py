@@ -155,6 +155,9 @@ class CellResult(Record):
     graft: Graft | None = None
     """Which pieces of the reference give it the reference's bytes; None: nothing was swapped."""
     failure: Failure | None = None
+    shared_failures: tuple[Failure, ...] = ()
+    """Exceptions of phases that the reference raises as well, so that they make no verdict of this
+    cell; of the reference itself, those that every release raises with this model."""
     absent: str | None = None
     unstable: tuple[str, ...] = ()
     """Names of what differed between the cell's own two runs."""
@@ -171,3 +174,8 @@ class CellResult(Record):
     """The command that runs just this cell and its reference."""
     capsule: Capsule | None = None
     """A folder that shows it without samebits, or why there is none; None: it was not asked for."""
+
+    @property
+    def compared(self) -> Verdict:
+        """The verdict on what was compared: the rest where there is one, else the judged one."""
+        return self.judged if self.rest is None else self.rest

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from samebits.yamltext import Keys, Yaml
 
 
+_WITHOUT_SIGNALS = frozenset({"failed", "not observed"})
+"""Verdicts of an entry that are of a cell as a whole, whatever signals it names."""
+
+
 def load(path: Path) -> Matrix:
     """Read a matrix file. Raises MatrixError, which holds every problem of the file."""
     return parse(yamltext.read(path), path)
@@ -227,7 +231,7 @@ class _Reading:
         if self._checked.is_whole("models", "defaults"):
             variants = self._variants(rule.model)
             yield from self._unmatched_in((*keys, "variant"), rule.variant, variants)
-        if isinstance(rule, ExpectedEntry) and rule.verdict != "failed":
+        if isinstance(rule, ExpectedEntry) and rule.verdict not in _WITHOUT_SIGNALS:
             yield from self._unmatched_in((*keys, "signal"), rule.signal, SIGNALS)
 
     def _unmatched_in(
@@ -313,10 +317,12 @@ def _model(name: str, entry: ModelEntry, defaults: DefaultsEntry) -> ModelSpec:
         prompts={name: _prompt(prompt) for name, prompt in prompts.items()},
         greedy=defaults.greedy if entry.greedy is None else entry.greedy,
         invariants=defaults.invariants if entry.invariants is None else entry.invariants,
+        insists=bool(entry.invariants or entry.samples),
         crossings=defaults.crossings if entry.crossings is None else entry.crossings,
         usage=defaults.usage if entry.usage is None else entry.usage,
         samples=defaults.samples if entry.samples is None else entry.samples,
         timeout=entry.timeout or defaults.timeout,
+        budget=entry.budget or defaults.budget,
     )
 
 

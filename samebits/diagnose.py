@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare import changes, compare, disagreements, never_written
+from samebits.compare import changes, compare
+from samebits.comparing.outcome import ran_forward
+from samebits.comparing.pair import ended, reason
+from samebits.comparing.phases import explains, lack, signals_of
 from samebits.comparison import CellResult, SignalComparison, TokenSplit
-from samebits.diagnosing.amounts import figure, some
+from samebits.diagnosing.alone import alone, failed, in_every, is_same, said
+from samebits.diagnosing.amounts import figure
 from samebits.diagnosing.ending import exit_code
 from samebits.diagnosing.expected import apply_expected
 from samebits.diagnosing.first import first_difference, token_splits
@@ -15,10 +19,11 @@ from samebits.diagnosing.notes import notes
 from samebits.words import EXPLANATORY, Signal, Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from samebits.capture import Capture, Failure
     from samebits.compare import TensorSource
+    from samebits.diagnosing.alone import Alone
     from samebits.finding import Step
     from samebits.words import CellId
 
@@ -28,6 +33,7 @@ __all__ = [
     "choose_reference",
     "exit_code",
     "result",
+    "same_everywhere",
 ]
 
 Runs = tuple["Capture", ...]
@@ -40,11 +46,27 @@ ENOUGH: frozenset[Signal] = frozenset({"weights", "hidden_states", "logits"})
 def choose_reference(cells: Mapping[CellId, Runs], stack: str) -> CellId | None:
     """Return the cell that the others are compared with, of one model in one variant.
 
-    ``cells`` are in the order of the stacks, oldest first. It is the cell of ``stack``, the
-    matrix's reference, or else the oldest, that is complete and agrees with itself.
+    ``cells`` are in the order of the stacks, oldest first. Sound cells come before those of which a
+    phase raised, and those with a forward before those without; one that did not finish is the last
+    resort. Of equals it is the cell of ``stack``, the matrix's reference, or else the oldest.
     """
-    sound = [cell for cell, runs in cells.items() if _own_verdict(cell, runs) is None]
-    return next((cell for cell in sound if cell.stack == stack), sound[0] if sound else None)
+    ranked = {cell: _rank(alone(runs)) for cell, runs in cells.items()}
+    fit = [cell for cell, rank in ranked.items() if rank is not None]
+    return min(fit, key=lambda cell: (ranked[cell], cell.stack != stack), default=None)
+
+
+def _rank(found: Alone) -> tuple[bool, bool, bool] | None:
+    """Return how fit a cell is as a reference, the least the best; None if it is not."""
+    if found.verdict is not None:
+        return None
+    if found.unfinished is not None and not found.has_weights:
+        return None
+    return found.unfinished is not None, not found.has_forward, bool(found.failures)
+
+
+def same_everywhere(cells: Mapping[CellId, Runs]) -> tuple[Failure, ...]:
+    """Return the exceptions that every cell of a row raised that loaded: they are the model's."""
+    return in_every({cell: alone(runs) for cell, runs in cells.items()})
 
 
 def result(
@@ -53,77 +75,90 @@ def result(
     reference: Runs | None,
     values: TensorSource,
     *,
+    everywhere: tuple[Failure, ...] = (),
     reproduce: str = "",
 ) -> CellResult:
     """Return the verdict on a cell, with all that was found on the way to it.
 
     ``reference`` are the runs of the reference cell, which may be this one; None: there is none.
+    ``everywhere`` are the exceptions that every release raises with this model.
     """
-    own = _own_verdict(cell, runs, values)
-    if own is not None:
-        own = own.model_copy(update={"reference": reference[0].cell if reference else None})
-        own = own.model_copy(update={"steps": _steps_of_unstable(own, runs, reference, values)})
-        return own.model_copy(update={"reproduce": reproduce})
-    if reference is None:
-        headline = "there is no complete and stable cell to compare with"
-        found = _plain(cell, Verdict.FAILED, headline)
-    elif reference[0].cell == cell:
-        found = _plain(cell, Verdict.REFERENCE, "the other stacks are compared with this one")
-    else:
-        return _compared(reference[0], runs[0], values, reproduce)
-    told = {"notes": notes(runs[0]), "skips": runs[0].skips, "reproduce": reproduce}
-    return found.model_copy(update=told)
+    own = alone(runs, values)
+    against = alone(reference) if reference else None
+    found = _judged(cell, own, against, values, everywhere)
+    capture = own.capture
+    about = notes(capture, found.signals) if capture is not None else ()
+    update = {
+        "notes": tuple(dict.fromkeys((*_notes(own, runs, found), *about))),
+        "skips": capture.skips if capture is not None else (),
+        "reproduce": reproduce,
+    }
+    return found.model_copy(update=update)
 
 
-def _steps_of_unstable(
-    found: CellResult, runs: Runs, reference: Runs | None, values: TensorSource
-) -> tuple[Step, ...]:
-    """Return the hunt of a cell that contradicts itself: its first run against the reference's."""
-    if found.verdict != Verdict.UNSTABLE or reference is None or reference[0].cell == found.cell:
-        return ()
-    return steps(reference[0], runs[0], compare(reference[0], runs[0], values), values)
-
-
-def _own_verdict(cell: CellId, runs: Runs, values: TensorSource | None = None) -> CellResult | None:
-    """Return the verdict that a cell has by itself; None if it is complete and stable."""
-    statuses = {run.status for run in runs}
-    failure = next((run.failure for run in runs if run.failure), None)
-    if statuses == {"failed"}:
-        found = _plain(cell, Verdict.FAILED, _failed(failure))
-    elif len(runs) < 2:
-        found = _plain(cell, Verdict.FAILED, "a run left no capture, so nothing is known of it")
-    elif statuses == {"absent"}:
-        absent = next((run.absent for run in runs if run.absent), None)
-        found = _plain(cell, Verdict.ABSENT, absent or "this version does not know the model")
-        found = found.model_copy(update={"absent": absent})
-    else:
-        names = _unstable_names(runs, values)
-        if not names:
-            return None
-        headline = f"the cell does not agree with itself: {some(names)}"
-        found = _plain(cell, Verdict.UNSTABLE, headline).model_copy(update={"unstable": names})
-    told = notes(runs[0]) if runs and runs[0].status == "complete" else ()
-    skips = runs[0].skips if runs else ()
-    return found.model_copy(update={"failure": failure, "notes": told, "skips": skips})
-
-
-def _unstable_names(runs: Runs, values: TensorSource | None) -> tuple[str, ...]:
-    """Return what differs between the first run and the others, and what nothing ever wrote."""
-    names = [name for other in runs[1:] for name in disagreements(runs[0], other, values)]
-    unwritten = [f"{name} (never written)" for run in runs for name in never_written(run)]
-    named = {name.removesuffix(" (never written)"): name for name in (*names, *unwritten)}
-    return tuple(named.values())
-
-
-def _compared(
-    reference: Capture, candidate: Capture, values: TensorSource, reproduce: str
+def _judged(
+    cell: CellId,
+    own: Alone,
+    against: Alone | None,
+    values: TensorSource,
+    everywhere: tuple[Failure, ...],
 ) -> CellResult:
+    if own.verdict is not None:
+        return _by_itself(cell, own, own.verdict, against, values)
+    assert own.capture is not None
+    if against is None or against.capture is None or against.capture.cell == cell:
+        is_reference = against is not None and against.capture is not None
+        return _uncompared(cell, own, everywhere, is_reference=is_reference)
+    if not own.loaded and own.unfinished is not None:
+        return _not_finished(_plain(cell, Verdict.NOT_FINISHED, ""), own, None)
+    return _compared(against, own, own.capture, values)
+
+
+def _by_itself(
+    cell: CellId, own: Alone, verdict: Verdict, against: Alone | None, values: TensorSource
+) -> CellResult:
+    """Return the verdict that a cell has without a comparison, with the hunt of an unstable one."""
+    found = _plain(cell, verdict, own.headline)
+    reference = against.capture if against is not None else None
+    hunted: tuple[Step, ...] = ()
+    if verdict is Verdict.UNSTABLE and reference is not None and reference.cell != cell:
+        assert own.capture is not None
+        hunted = steps(reference, own.capture, compare(reference, own.capture, values), values)
+    update = {
+        "reference": reference.cell if reference is not None else None,
+        "failure": own.failure,
+        "absent": own.absent,
+        "unstable": own.unstable,
+        "steps": hunted,
+    }
+    return found.model_copy(update=update)
+
+
+def _uncompared(
+    cell: CellId, own: Alone, everywhere: tuple[Failure, ...], *, is_reference: bool
+) -> CellResult:
+    """Return the verdict on the reference cell itself, or on a cell that has none."""
+    rest = Verdict.REFERENCE if is_reference else None
+    if own.failures:
+        return _failed(_plain(cell, Verdict.FAILED, ""), own, own.failures, everywhere, rest)
+    if own.unfinished is not None:
+        return _not_finished(_plain(cell, Verdict.NOT_FINISHED, ""), own, rest)
+    if is_reference:
+        headline = "the other stacks are compared with this one"
+        return _plain(cell, Verdict.REFERENCE, headline)
+    return _plain(cell, Verdict.FAILED, "there is no complete and stable cell to compare with")
+
+
+def _compared(against: Alone, own: Alone, candidate: Capture, values: TensorSource) -> CellResult:
+    reference = against.capture
+    assert reference is not None
     signals = compare(reference, candidate, values)
     verdict, headline = _verdict(signals)
     first = first_difference(reference, candidate, signals)
     splits = _splits(reference, candidate, signals)
-    same = verdict is Verdict.IDENTICAL
-    return CellResult(
+    raised = tuple(f for f in own.failures if not any(is_same(f, g) for g in against.failures))
+    shared = tuple(_bare(failure) for failure in own.failures if failure not in raised)
+    found = CellResult(
         cell=candidate.cell,
         reference=reference.cell,
         verdict=verdict,
@@ -134,28 +169,132 @@ def _compared(
         changes=changes(reference, candidate),
         first=first,
         splits=splits,
-        skips=candidate.skips,
-        notes=notes(candidate, signals),
-        steps=steps(reference, candidate, signals, values) if not same else (),
-        reproduce=reproduce,
+        steps=() if verdict is Verdict.IDENTICAL else steps(reference, candidate, signals, values),
+        shared_failures=shared,
     )
+    if verdict is Verdict.IDENTICAL and _is_unfed(signals, own, against):
+        found = _not_observed(found, reference, candidate)
+    rest = None if _is_thin(signals) else found.judged
+    if raised:
+        return _failed(found, own, raised, (), rest)
+    return _not_finished(found, own, rest) if own.unfinished is not None else found
 
 
 def _verdict(signals: tuple[SignalComparison, ...]) -> tuple[Verdict, str]:
-    """Return the verdict on two sound runs and a line that says it, in this order of rules.
+    """Return the verdict on what two runs observed and a line that says it, in this order of rules.
 
     Which kind of difference it is, the precision ladder says later (samebits/thirdlook.py).
     """
     bearing = [signal for signal in signals if signal.signal not in EXPLANATORY]
     if any(signal.outcome == "differs" for signal in bearing):
         return Verdict.DIFFERS, "it differs"
-    held = [s for s in bearing if s.outcome == "not compared" and not s.excused]
+    held = _held(signals)
     if held:
         return Verdict.FAILED, f"{held[0].signal} could not be compared: {held[0].note}"
     same = [signal.signal for signal in bearing if signal.outcome == "identical"]
     if not ENOUGH & set(same):
         return Verdict.FAILED, "neither weights nor hidden_states nor logits could be compared"
     return Verdict.IDENTICAL, f"the same bytes: {', '.join(same)}"
+
+
+def _held(signals: tuple[SignalComparison, ...]) -> list[SignalComparison]:
+    """Return the signals that could not be compared for no recorded reason."""
+    bearing = (signal for signal in signals if signal.signal not in EXPLANATORY)
+    return [s for s in bearing if s.outcome == "not compared" and not s.excused]
+
+
+def _is_thin(signals: tuple[SignalComparison, ...]) -> bool:
+    """Return True if too little was compared to say anything, each time for a recorded reason."""
+    compared = {s.signal for s in signals if s.outcome == "identical"}
+    differ = any(signal.outcome == "differs" for signal in signals)
+    return not differ and not ENOUGH & compared and not _held(signals)
+
+
+def _is_unfed(signals: tuple[SignalComparison, ...], own: Alone, against: Alone) -> bool:
+    """Return True if no forward was compared, and neither an exception nor an early end is why."""
+    if ran_forward(signals) or own.unfinished is not None or against.unfinished is not None:
+        return False
+    return not any("logits" in signals_of(f.phase) for f in (*own.failures, *against.failures))
+
+
+def _not_observed(found: CellResult, reference: Capture, candidate: Capture) -> CellResult:
+    """Return the result of a cell of which no forward was compared, with what was."""
+    why = reason(candidate, "logits") or f"{reason(reference, 'logits')}, in the reference"
+    headline = f"{_same_words(found.signals)}; no forward: {why}"
+    update = {
+        "verdict": Verdict.NOT_OBSERVED,
+        "judged": Verdict.NOT_OBSERVED,
+        "rest": found.judged,
+        "headline": headline,
+    }
+    return found.model_copy(update=update)
+
+
+def _same_words(signals: tuple[SignalComparison, ...]) -> str:
+    """Return what is the same, such as ``weights and buffers identical``."""
+    names = [s.signal for s in signals if s.outcome == "identical" and s.signal not in EXPLANATORY]
+    return f"{' and '.join(filter(None, [', '.join(names[:-1]), names[-1]]))} identical"
+
+
+def _failed(
+    found: CellResult,
+    own: Alone,
+    raised: tuple[Failure, ...],
+    everywhere: tuple[Failure, ...],
+    rest: Verdict | None,
+) -> CellResult:
+    """Return the result of a cell of which a phase raised, with the verdict on the other phases."""
+    news = [f for f in raised if not any(is_same(f, g) for g in everywhere)]
+    failure = news[0] if news else raised[0]
+    headline = failed(failure) if news else f"{EVERYWHERE}: {said(failure)}"
+    update: dict[str, object] = {
+        "verdict": Verdict.FAILED,
+        "judged": Verdict.FAILED,
+        "rest": rest,
+        "headline": headline,
+        "failure": failure,
+        "unfinished": own.unfinished,
+    }
+    if everywhere and rest is Verdict.REFERENCE:
+        update["shared_failures"] = everywhere
+    return found.model_copy(update=update)
+
+
+EVERYWHERE = "fails in the same way in every release"
+
+
+def _not_finished(found: CellResult, own: Alone, rest: Verdict | None) -> CellResult:
+    """Return the result of a cell that did not finish, with the verdict on what was compared."""
+    update = {
+        "verdict": Verdict.NOT_FINISHED,
+        "judged": Verdict.NOT_FINISHED,
+        "rest": rest,
+        "headline": f"not finished: {ended(own.unfinished)}",
+        "unfinished": own.unfinished,
+    }
+    return found.model_copy(update=update)
+
+
+def _notes(own: Alone, runs: Runs, found: CellResult) -> Iterator[str]:
+    """Yield what is to be known of the runs themselves: what ended early, what else raised."""
+    for run in runs:
+        how = ended(run.unfinished)
+        compared = own.capture is not None and run.run == own.capture.run
+        if run.status == "unfinished" and lack(run) is None:
+            yield f"run {run.run} did not finish, behind all that bears on the verdict: {how}"
+        elif run.status == "unfinished" and not compared:
+            yield f"run {run.run} did not finish ({how}); the other run is compared"
+        for failure in run.failures:
+            if explains(failure.phase):
+                yield f"phase {failure.phase} raised, which makes no verdict: {said(failure)}"
+    for failure in own.failures:
+        if failure != found.failure and not any(is_same(failure, f) for f in found.shared_failures):
+            yield f"another phase raised: {said(failure)}"
+
+
+def _bare(failure: Failure) -> Failure:
+    """Return an exception without its traceback, which the reference has."""
+    return failure.model_copy(update={"traceback": "", "frames": (), "symbols": ()})
 
 
 def _splits(
@@ -171,9 +310,3 @@ def _plain(cell: CellId, verdict: Verdict, headline: str) -> CellResult:
     return CellResult(
         cell=cell, reference=None, verdict=verdict, judged=verdict, figure="", headline=headline
     )
-
-
-def _failed(failure: Failure | None) -> str:
-    if failure is None:
-        return "it failed and did not say how"
-    return f"failed in phase {failure.phase}: {failure.type}: {failure.in_short}".rstrip(": ")

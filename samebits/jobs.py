@@ -24,6 +24,7 @@ def common_job(kind: str, cell: CellId, model: ModelSpec, checkpoint: Checkpoint
         "cell": cell.model_dump(mode="json"),
         "threads": THREADS,
         "timeout": model.timeout,
+        "budget": model.budget,
         "model": {
             "source": checkpoint.source,
             "revision": checkpoint.revision,

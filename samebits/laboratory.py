@@ -21,6 +21,8 @@ from samebits.capsules.maker import Machine, Maker, Wanted
 from samebits.capsules.running import Place, without_folders
 from samebits.cells import CellRunner
 from samebits.checkpoints import Checkpoint, Checkpoints, builder_of
+from samebits.comparing.pair import ended
+from samebits.comparing.phases import best_first
 from samebits.crossings import UNUSED, Crosser, Party, Subject, remove, rows_to_cross
 from samebits.document import Spent
 from samebits.environment import probe_environment
@@ -73,7 +75,7 @@ Known = Callable[["PlannedRow", "dict[CellId, tuple[Path, Path]]"], "KnownRow | 
 
 
 class Observed(Mapping["CellId", Runs]):
-    """The captures of every cell, some of which are read when they are asked for."""
+    """The captures of every cell, the one that is compared first; some are read when needed."""
 
     def __init__(self, found: dict[CellId, Late]) -> None:
         self._found = found
@@ -82,7 +84,8 @@ class Observed(Mapping["CellId", Runs]):
         found = self._found[cell]
         if callable(found):
             found = self._found[cell] = found()
-        return found
+        first, second = best_first(found)
+        return first, second
 
     def __iter__(self) -> Iterator[CellId]:
         return iter(self._found)
@@ -198,15 +201,18 @@ class Laboratory:
             for cell in row.cells
         }
 
-    async def look_again(self, wanted: Mapping[CellId, Iterable[str]]) -> None:
+    async def look_again(self, wanted: Mapping[CellId, Iterable[str]]) -> dict[CellId, Runs]:
         """Run cells once more for the values of tensors that turned out to differ."""
         if wanted:
             self._progress.note(
                 f"second look at {plural(len(wanted), 'cell')} for values that differ"
             )
         async with asyncio.TaskGroup() as group:
-            for cell, hashes in wanted.items():
-                group.create_task(self._captures(cell, tuple(hashes)))
+            tasks = {
+                cell: group.create_task(self._captures(cell, tuple(hashes)))
+                for cell, hashes in wanted.items()
+            }
+        return {cell: task.result() for cell, task in tasks.items()}
 
     async def climb(self, asked: Mapping[CellId, Iterable[Ask]]) -> dict[CellId, list[LadderFile]]:
         """Run cells on the precision ladder: one job for each thing that a cell is asked."""
@@ -416,7 +422,13 @@ class Laboratory:
             )
             log = self._root / "logs" / f"{stack.id}-{self._run}.log"
             self._processes[stack.id] = StackProcess(
-                stack.id, stack.python, self.environment, log, self._slots, self._starter
+                stack.id,
+                stack.python,
+                self.environment,
+                log,
+                self._slots,
+                self._starter,
+                self._n_slots,
             )
 
     def _modules(self, stack: Stack) -> Path:
@@ -546,9 +558,12 @@ def _remove_old(folder: Path, pattern: str) -> None:
 
 
 def outcome(runs: Sequence[Capture]) -> tuple[str, str]:
-    """Return how a cell ended, and why it failed in one line."""
-    failure = runs[0].failure
-    return runs[0].status, failure.in_short if failure else ""
+    """Return how a cell ended, and why it failed or did not finish in one line."""
+    run = runs[0]
+    if run.unfinished is not None:
+        return run.status, ended(run.unfinished)
+    raised = run.raised
+    return run.status, raised.in_short if raised is not None else ""
 
 
 def _no_builder(model: ModelSpec, stacks: Sequence[Stack]) -> str:

@@ -94,6 +94,8 @@ class ModelSpec(Record):
     """Number of tokens to generate; 0 for none."""
     invariants: bool = True
     """Whether to try the relations that must hold inside one cell."""
+    insists: bool = False
+    """True if the model's own entry asks for them, however large it is."""
     crossings: bool = True
     """Whether to save it in each stack and load that in every stack."""
     usage: bool = True
@@ -101,7 +103,9 @@ class ModelSpec(Record):
     samples: int = 0
     """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: float
-    """Seconds after which a cell is ended."""
+    """Seconds without progress after which a job is ended."""
+    budget: float = 600.0
+    """Seconds of a run of a cell beyond which nothing is begun that makes no verdict."""
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -131,7 +135,7 @@ class Expected(Record):
     stack: tuple[Pattern, ...]
     signal: tuple[Pattern, ...] = ("*",)
     """Signals that may differ; a difference in any other one is not covered."""
-    verdict: Literal["differs", "rounding", "diverged", "unstable", "failed"] = "differs"
+    verdict: Literal["differs", "diverged", "unstable", "failed", "not observed"] = "differs"
     reason: str
     reference: str = ""
     """An issue, a pull request, or a file of the release."""

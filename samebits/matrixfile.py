@@ -201,6 +201,22 @@ def _requirement(text: str) -> str:
     return text
 
 
+def _fails_a_run(value: object) -> object:
+    if value == "not finished":
+        msg = (
+            "that a cell does not finish is of the machine and no known difference: remove this entry, "
+            "and raise the model's timeout or give it more memory"
+        )
+        raise said(msg)
+    if value != "rounding":
+        return value
+    msg = (
+        "rounding passes without an entry, and whether a cell rounds depends on the CPU: remove "
+        "this entry, or write the verdict that makes the run fail: differs, diverged, unstable or failed"
+    )
+    raise said(msg)
+
+
 def _length(value: object) -> object:
     is_number = isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000
     if value == "past-window" or is_number:
@@ -323,6 +339,11 @@ Requirements = Annotated[str, AfterValidator(_requirement)]
 SignalPattern = Annotated[str, Field(json_schema_extra={"examples": ["*", *SIGNALS]})]
 Length = Annotated[
     Annotated[int, Field(ge=1, le=1_000_000)] | Literal["past-window"], BeforeValidator(_length)
+]
+
+ExpectedVerdict = Annotated[
+    Literal["differs", "diverged", "unstable", "failed", "not observed"],
+    BeforeValidator(_fails_a_run),
 ]
 
 Given = Annotated[T | None, BeforeValidator(_given), _NotNull()]
@@ -455,7 +476,8 @@ class DefaultsEntry(Form):
     greedy: Greedy = 12
     """Number of tokens to generate; 0 for none."""
     invariants: bool = True
-    """Whether to try the relations that must hold inside one cell, such as prefill + decode."""
+    """Whether to try the relations that must hold inside one cell, such as prefill + decode; of a model
+    above 1 GiB they are tried only if its own entry says so."""
     crossings: bool = True
     """Whether each stack saves the model and every stack loads that."""
     usage: bool = True
@@ -463,7 +485,9 @@ class DefaultsEntry(Form):
     samples: Samples = 0
     """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: Seconds = 120
-    """Seconds after which a cell is ended."""
+    """Seconds without progress after which a job is ended."""
+    budget: Seconds = 600
+    """Seconds of one run of a cell beyond which nothing is begun that makes no verdict."""
 
 
 _SHORT = "The capital of France is"
@@ -513,7 +537,9 @@ class ModelEntry(Form):
     samples: Given[Samples] = None
     """Prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: Given[Seconds] = None
-    """Seconds after which a cell is ended."""
+    """Seconds without progress after which a job is ended."""
+    budget: Given[Seconds] = None
+    """Seconds of one run of a cell beyond which nothing is begun that makes no verdict."""
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
@@ -551,8 +577,8 @@ class ExpectedEntry(Form):
     """Ids of stacks, or patterns such as "5.*"."""
     signal: Several[SignalPattern] = ["*"]
     """Signals that may differ; a difference in any other one is not covered."""
-    verdict: Literal["differs", "rounding", "diverged", "unstable", "failed"] = "differs"
-    """What is known to happen."""
+    verdict: ExpectedVerdict = "differs"
+    """What is known to happen: something that keeps a run from passing."""
     reason: WordsText
     """Why the difference is there."""
     reference: Given[WordsText] = None

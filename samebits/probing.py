@@ -3,6 +3,9 @@
 The processes run probes/probe_stack.py and are told their jobs line by line. Slots keep as
 many children (and imports) busy as there are cores; a cell has one thread, so that its bits
 do not depend on what runs beside it.
+
+A job has no limit on its time. The stack's process ends one that makes no progress, and says every
+ten seconds what runs; a stack's process of which nothing is heard is ended itself.
 """
 
 from __future__ import annotations
@@ -12,19 +15,23 @@ import contextlib
 import json
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
 from samebits.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator
 
 PROBES = Path(__file__).parent.parent / "probes"
-_GRACE = 30.0
-"""Seconds beyond a job's own timeout after which its stack process is held to hang."""
+_SILENCE = 120.0
+"""Seconds without a word after which a stack process that has jobs is held to hang. It says something
+every ten; but it also imports what its children did, which takes long from a cold disk."""
+_LISTEN = 5.0
+"""Seconds between two looks at how long a stack process has said nothing."""
 _LAST_WORDS = 5.0
 """Seconds that a stack process has for ending its children and itself."""
 _SLOWEST_START = 900.0
@@ -40,6 +47,7 @@ class Ended(Record):
     exit: int | None = None
     signal: int | None = None
     timed_out: bool = False
+    """True if it was ended because it made no progress."""
     seconds: float = 0.0
     cpu: float = 0.0
     """CPU seconds of the job's processes."""
@@ -47,21 +55,78 @@ class Ended(Record):
     """CPU seconds of the stack's process up to then: imports and forks."""
     said: str = ""
     """The exception that ended it, where one did."""
+    phase: str = ""
+    """What it was at when it ended, such as ``forward short``."""
+    step: str = ""
+    """How far the phase had come, such as ``31 of 350``; '' if it counts no steps."""
+    stalled: str = ""
+    """For how long it made no progress, where it was ended for that."""
     lost: str = ""
     """Why there is no answer at all: the stack's process died or never came up."""
 
+    meanwhile: str = ""
+    """What the CPU did then: what only is slow is told from what waits."""
+
     @property
     def reason(self) -> str:
-        """Why the job left nothing, in one line; '' if it ended as it should."""
+        """Why the job left nothing, and what it was at; '' if it ended as it should."""
+        if self.lost or not self.why or self.phase in {"", "start"}:
+            return self.why
+        return f"{self.why}, in phase {self.phase}" + (f" ({self.step})" if self.step else "")
+
+    @property
+    def why(self) -> str:
+        """The same without what it was at."""
         if self.lost:
             return self.lost
         if self.timed_out:
-            return f"ended after {self.seconds:.0f} s without a result (the model's timeout)"
+            said = "; ".join(filter(None, (self.meanwhile, "raise timeout: if it was at work")))
+            return f"{self.stalled or 'no progress'} ({said})"
         if self.signal is not None:
-            return f"killed by signal {self.signal} ({_signal_name(self.signal)})"
+            said = f"killed by signal {self.signal} ({self._signal})"
+            return said + (_MEMORY if self._signal == "SIGKILL" else "")
         if self.exit:
             return f"exited with {self.exit}" + (f": {self.said}" if self.said else "")
         return ""
+
+    @property
+    def stopped(self) -> bool:
+        """True if others ended it: for want of progress, or of memory."""
+        return not self.lost and (self.timed_out or self._signal in _SENT)
+
+    @property
+    def crashed(self) -> bool:
+        """True if it ended by what it did itself."""
+        by_itself = self.signal is not None or bool(self.exit)
+        return by_itself and not self.lost and not self.stopped
+
+    @property
+    def _signal(self) -> str:
+        return "" if self.signal is None else _signal_name(self.signal)
+
+
+_MEMORY = ", most likely because memory ran out (use --jobs 1, or more memory)"
+"""The kernel ends so what takes more than there is, and hardly anybody else does."""
+_SENT = {"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"}
+"""What others send to a process, and not what it does to itself."""
+
+
+class Running(Record):
+    """What a job is at, as its stack's process tells it."""
+
+    id: str
+    phase: str
+    what: str = ""
+    """What the step is about, such as the name of a tensor."""
+    step: int = 0
+    of: int = 0
+    """How many steps the phase has; 0 if it does not count them."""
+    quiet: float = 0.0
+    """Seconds since the last progress."""
+
+
+OnStep = Callable[[Mapping[str, Any], Running], None]
+"""Is told of each job that runs, every ten seconds, what it is at."""
 
 
 class Process(Protocol):
@@ -107,8 +172,12 @@ class StackProcess:
         log: Path,
         slots: asyncio.Semaphore,
         starter: Starter,
+        n_slots: int = 1,
     ) -> None:
         self.stack_id = stack_id
+        self.n_slots = n_slots
+        """Jobs that run at a time, over all stacks: what each may take of the memory."""
+        self.on_step: OnStep = lambda _job, _running: None
         self.machine: dict[str, Any] | None = None
         self.spent: dict[str, tuple[int, float]] = {}
         """Kind of job -> number of them and CPU seconds; ``imports`` for the process itself."""
@@ -119,8 +188,10 @@ class StackProcess:
         self._starter = starter
         self._process: Process | None = None
         self._starting = asyncio.Lock()
-        self._waiting: dict[str, asyncio.Future[Ended]] = {}
+        self._waiting: dict[str, _Waiting] = {}
         self._reader: asyncio.Task[None] | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._has_spoken = False
         self._failed = ""
         self._closed = False
         self._count = 0
@@ -157,8 +228,15 @@ class StackProcess:
         self._count += 1
         log = self._log.with_name(f"{self._log.stem}-alone{self._count}{self._log.suffix}")
         own = StackProcess(
-            self.stack_id, self._python, self._environment, log, self._slots, self._starter
+            self.stack_id,
+            self._python,
+            self._environment,
+            log,
+            self._slots,
+            self._starter,
+            self.n_slots,
         )
+        own.on_step = self.on_step
         try:
             return await own._attempt(job)
         finally:
@@ -171,15 +249,10 @@ class StackProcess:
         self._count += 1
         identity = f"{self.stack_id}#{self._count}"
         future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
-        self._waiting[identity] = future
+        self._waiting[identity] = _Waiting(job, future)
         try:
-            async with asyncio.timeout(float(job["timeout"]) + _GRACE):
-                await process.write(json.dumps({**job, "id": identity}))
-                return await future
-        except TimeoutError:
-            if self._process is process:  # and not one that was started since
-                await self._end(_SILENT)
-            return Ended(timed_out=True, lost=_SILENT)
+            await process.write(json.dumps({**job, "id": identity, "slots": self.n_slots}))
+            return await future
         except OSError as error:
             return Ended(lost=f"the stack's process is gone: {error}")
         finally:
@@ -193,11 +266,13 @@ class StackProcess:
     async def _end(self, reason: str) -> None:
         """End the process; a later job starts it again."""
         process, reader, self._reader = self._process, self._reader, None
+        listener, self._listener = self._listener, None
         self._lose(reason)
-        if reader is not None:
-            reader.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await reader
+        for task in (reader, listener):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
         if process is not None:
             await process.end()
 
@@ -228,20 +303,53 @@ class StackProcess:
             return
         self._process = process
         self._reader = asyncio.create_task(self._read_answers(process))
+        self._listener = asyncio.create_task(self._listen(process))
+
+    async def _listen(self, process: Process) -> None:
+        """End a process that has jobs and says nothing.
+
+        Looks are counted, and not what a clock says between them: this program may have been busy, or
+        the machine asleep, while the process spoke.
+        """
+        silent = 0
+        while self._process is process:
+            self._has_spoken = False
+            await asyncio.sleep(_LISTEN)
+            silent = silent + 1 if self._waiting and not self._has_spoken else 0
+            if silent * _LISTEN >= _SILENCE and self._process is process:
+                await self._end(_SILENT)
 
     async def _read_answers(self, process: Process) -> None:
         async for answer in _messages(process):
-            future = self._waiting.get(str(answer.pop("id", "")))
-            if future is not None and not future.done():
-                future.set_result(_ended(answer))
+            self._has_spoken = True
+            if isinstance(running := answer.get("running"), list):
+                self._tell(running)
+            waiting = self._waiting.get(str(answer.pop("id", "")))
+            if waiting is not None and not waiting.future.done():
+                waiting.future.set_result(_ended(answer))
         self._lose(f"the stack's process died:\n{process.log_tail()}")
         await process.end()
 
+    def _tell(self, running: list[Any]) -> None:
+        """Hand on what runs; what is none of it harms nothing."""
+        for said in running:
+            with contextlib.suppress(ValidationError):
+                told = Running.model_validate(said)
+                if told.id in self._waiting:
+                    self.on_step(self._waiting[told.id].job, told)
+
     def _lose(self, reason: str) -> None:
         self._process = None
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_result(Ended(lost=reason))
+        for waiting in self._waiting.values():
+            if not waiting.future.done():
+                waiting.future.set_result(Ended(lost=reason))
+
+
+class _Waiting(NamedTuple):
+    """A job that was sent, and who waits for its end."""
+
+    job: Mapping[str, Any]
+    future: asyncio.Future[Ended]
 
 
 async def _facts(process: Process) -> dict[str, Any] | None:

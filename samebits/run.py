@@ -29,7 +29,7 @@ from samebits.record import Record
 from samebits.reports.names import capsule_path
 from samebits.stacks import StackBuilder
 from samebits.store import Store
-from samebits.thirdlook import third_look
+from samebits.thirdlook import third_look, unmeasured
 from samebits.tracing.question import causes_of, with_cause
 from samebits.words import Verdict
 
@@ -218,12 +218,18 @@ async def _compared(
     new = [row for row in planned.rows if kept.known(row) is None]
     results = _results(order, new, runs, store)
     missing = _missing_values(results, runs, store)
-    await laboratory.look_again(missing)
+    again = await laboratory.look_again(missing)
+    gone: set[CellId] = set()
     if missing:
         results = _results(order, new, runs, store)
-        for cell in _missing_values(results, runs, store):
+        gone = set(_missing_values(results, runs, store))
+        for cell in gone:
             laboratory.ledger.unsettle(f"{cell} has values that were not stored", str(cell))
     results = await third_look(results, runs, store, laboratory.climb)
+    results = [unmeasured(found, again, gone) for found in results]
+    for found in results:
+        if found.unfinished is not None or any(r.status == "unfinished" for r in runs[found.cell]):
+            laboratory.ledger.unsettle(f"{found.cell} did not finish", str(found.cell))
     by_cell = {result.cell: result for result in results}
     return [kept.known(row) or _new_row(row, by_cell, runs, store) for row in planned.rows]
 
@@ -313,6 +319,7 @@ def _results(
     found = []
     for row in rows:
         reference = _reference(row, runs)
+        everywhere = diagnose.same_everywhere({cell: runs[cell] for cell in row.cells})
         for cell in row.cells:
             command = reproduce(
                 cell,
@@ -321,7 +328,11 @@ def _results(
                 str(DEFAULT_MATRIX),
             )
             against = runs[reference] if reference else None
-            found.append(diagnose.result(cell, runs[cell], against, store, reproduce=command))
+            found.append(
+                diagnose.result(
+                    cell, runs[cell], against, store, everywhere=everywhere, reproduce=command
+                )
+            )
     return found
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from samebits.diagnosing.ending import INCOMPLETE
+from samebits.diagnosing.everywhere import is_everywhere
 from samebits.reports.figures import plural
 from samebits.reports.findings import named
 from samebits.reports.invariants import broken_line
 from samebits.reports.names import CAPSULES
-from samebits.reports.outcomes import troubles
+from samebits.reports.outcomes import places, troubles, verdict_word
 from samebits.reports.overview import headline
 from samebits.reports.text import clip, visible
 
@@ -64,13 +66,15 @@ def _line(trouble: Trouble, report: Report) -> str:
     story, shared = trouble
     cell = shared.first
     codes = ", ".join(sorted(named(shared.cells, report)))
-    words = " ".join(filter(None, [cell.verdict, cell.figure, codes and f"({codes})"]))
-    return f"  {story.name} on {', '.join(shared.stacks)}: {words}"
+    verdict = cell.verdict if is_everywhere(cell) else verdict_word(cell)
+    words = " ".join(filter(None, [verdict, cell.figure, codes and f"({codes})"]))
+    return f"  {story.name} on {places(shared)}: {words}"
 
 
 def _reasons(report: Report) -> list[str]:
     if report.exit_code == 0:
         return ["The run passes."]
     reasons = plural(len(report.reasons), "reason")
-    start = f"The run does not pass (exit code {report.exit_code}, {reasons}):"
+    answer = "is incomplete" if report.exit_code == INCOMPLETE else "does not pass"
+    start = f"The run {answer} (exit code {report.exit_code}, {reasons}):"
     return [start, *(f"  - {reason}" for reason in report.reasons)]

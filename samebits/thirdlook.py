@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.capture import Unfinished
+from samebits.comparing.outcome import ran_forward
+from samebits.comparing.pair import ended
+from samebits.comparing.phases import lack
 from samebits.laddering.asking import asks
 from samebits.laddering.judge import ladder
 from samebits.laddering.rule import is_left_over
 from samebits.words import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
-    from samebits.capture import Capture
+    from samebits.capture import Capture, Failure
     from samebits.compare import TensorSource
     from samebits.comparison import CellResult
     from samebits.ladder import Kind, Ladder, LadderFile
@@ -48,7 +52,7 @@ async def third_look(
     pairs = {
         found.cell: (runs[found.reference][0], runs[found.cell][0])
         for found in results
-        if found.judged == Verdict.DIFFERS and found.reference is not None and found.signals
+        if differs(found) and found.reference is not None and found.signals
     }
     by_cell = {found.cell: found for found in results}
     asked = {
@@ -72,7 +76,28 @@ async def third_look(
         anew = said(cell, found)
         if anew.kind == "rounding":
             told[cell] = anew.model_copy(update={"notes": (TABLES, *anew.notes)})
-    return [with_ladder(r, told[r.cell]) if r.cell in told else r for r in results]
+        elif _gone(found):
+            files[cell] = found
+    return [
+        with_ladder(r, told[r.cell], gone=_gone(files.get(r.cell))) if r.cell in told else r
+        for r in results
+    ]
+
+
+def differs(found: CellResult) -> bool:
+    """Return True if a cell holds other bytes and what kind of difference it is was not decided."""
+    return Verdict.DIFFERS in (found.judged, found.rest)
+
+
+def _gone(files: Files | None) -> str:
+    """Return why the machine, and not the model, kept a cell from the ladder; '' if it did not."""
+    failures = (file.failure for file in files or ())
+    short = next((f for f in failures if f is not None and _is_the_machine(f)), None)
+    return f"{short.type}: {short.in_short}" if short is not None else ""
+
+
+def _is_the_machine(failure: Failure) -> bool:
+    return failure.may_be_the_machine or failure.phase in {"process", "memory"}
 
 
 TABLES = "the tables that the models compute when they are made were computed again in float64"
@@ -98,7 +123,61 @@ async def _climbed(
     }
 
 
-def with_ladder(found: CellResult, said: Ladder) -> CellResult:
-    """Return a result with the verdict that the ladder gives it."""
+def with_ladder(found: CellResult, said: Ladder, *, gone: str = "") -> CellResult:
+    """Return a result with the verdict that the ladder gives it, or gives what it observed.
+
+    ``gone`` is why the machine ended the ladder: then it says nothing of the kind of difference.
+    """
     verdict = VERDICTS[said.kind]
+    undecided = gone if verdict is Verdict.DIFFERS else ""
+    if found.judged is not Verdict.DIFFERS:
+        if undecided:
+            return found.model_copy(update={"notes": (*found.notes, f"{NOT_DECIDED}: {undecided}")})
+        return found.model_copy(update={"rest": verdict, "ladder": said})
+    if undecided:
+        return not_decided(found, PHASE, undecided)
+    if verdict is Verdict.ROUNDING and not ran_forward(found.signals):
+        unfed = {"rest": verdict, "ladder": said}
+        verdict = Verdict.NOT_OBSERVED
+        return found.model_copy(update={"verdict": verdict, "judged": verdict, **unfed})
     return found.model_copy(update={"verdict": verdict, "judged": verdict, "ladder": said})
+
+
+PHASE = "third look"
+NOT_DECIDED = "which kind of difference it is was not decided"
+
+
+def not_decided(found: CellResult, phase: str, why: str) -> CellResult:
+    """Return a cell that differs, without a verdict on the kind: the look at it did not finish."""
+    return found.model_copy(
+        update={
+            "verdict": Verdict.NOT_FINISHED,
+            "judged": Verdict.NOT_FINISHED,
+            "rest": Verdict.DIFFERS if found.judged is Verdict.DIFFERS else None,
+            "ladder": None,
+            "unfinished": Unfinished(phase=phase, reason=f"{NOT_DECIDED}: {why}"),
+            "headline": f"not finished: {NOT_DECIDED}: {why}",
+        }
+    )
+
+
+def unmeasured(
+    found: CellResult, again: Mapping[CellId, Sequence[Capture]], gone: Collection[CellId]
+) -> CellResult:
+    """Return a result whose second look did not finish as one that is not finished.
+
+    ``again`` are the runs of the second look, ``gone`` the cells of which values are still missing.
+    """
+    sides = [cell for cell in (found.reference, found.cell) if cell is not None and cell in gone]
+    lacks = [lack(run, twin) for cell in sides for run, twin in _twins(again.get(cell, ()))]
+    ended_early = next((where for where in lacks if where is not None), None)
+    undecided = found.judged is Verdict.DIFFERS or (
+        found.judged is Verdict.FAILED and found.failure is None
+    )
+    if ended_early is None or not undecided:
+        return found
+    return not_decided(found, "second look", ended(ended_early))
+
+
+def _twins(runs: Sequence[Capture]) -> list[tuple[Capture, Capture]]:
+    return list(zip(runs, reversed(runs), strict=True)) if len(runs) == 2 else []

@@ -1,7 +1,15 @@
 """A report with every verdict and every section; the gold files are written from it."""
 
 from samebits import trimming
-from samebits.capture import AttentionCall, AttentionSignal, Failure, Frame, SdpaCall, Skip
+from samebits.capture import (
+    AttentionCall,
+    AttentionSignal,
+    Failure,
+    Frame,
+    SdpaCall,
+    Skip,
+    Unfinished,
+)
 from samebits.comparison import (
     CellResult,
     Extreme,
@@ -51,6 +59,11 @@ def sample_report(text: str = "", message: str = "", token: str = "") -> Report:
         padded("whisper", message),
         delta_net("qwen3_next", "float32", text, message),
         delta_net("qwen3_next", "bfloat16", text, message),
+        unfinished("large", message),
+        unfed("esmfold", text),
+        raises_everywhere("t5-bare", message),
+        raises_and_diverges("t5-deep", token, message),
+        never_loads("vanished", message),
     )
     cells = [cell for row in rows for cell in row.cells]
     compared = [cell.verdict for cell in cells if cell.verdict != Verdict.REFERENCE]
@@ -605,6 +618,180 @@ def delta_net(model: str, dtype: str, text: str, message: str) -> Row:
     right = relations_of_delta_net(dtype, text, message, wrong=False)
     found = {"4.57": wrong, "5.0": wrong, "5.9": right, "5.23": right}
     return row(model, variant, cells, group="Gated delta net", invariants=found)
+
+
+def raised(phase: str, type: str, message: str) -> Failure:
+    return Failure(phase=phase, type=type, message=message, traceback=f"{type}: {message}")
+
+
+def unfinished(model: str, message: str) -> Row:
+    """A model whose runs end early on two stacks; on one of them what was compared diverged."""
+    variant = Variant(dtype="float32", attention="sdpa")
+
+    def ended(stack: str, rest: Verdict, **fields) -> CellResult:
+        how = Unfinished(
+            phase="greedy long", reason=f"no progress for 120 s{message}", step="forward 3 of 12"
+        )
+        headline = f"not finished: {how.reason} in phase {how.phase} ({how.step})"
+        more = {"rest": rest, "unfinished": how, "headline": headline}
+        return cell(model, variant, stack, Verdict.NOT_FINISHED, **more, **fields)
+
+    left_out = SignalComparison(
+        signal="greedy",
+        outcome="not compared",
+        n_items=0,
+        n_differ=0,
+        note="not observed here: the run ended before",
+        excused=True,
+    )
+    logits = SignalComparison(
+        signal="logits", outcome="differs", n_items=2, n_differ=1, items=(logits_item(""),)
+    )
+    what = "logits: prompt short: 1 of 4,096 elements, max abs 0.5"
+    cells = {
+        "4.48": cell(model, variant, "4.48", Verdict.REFERENCE),
+        "4.57": ended("4.57", Verdict.IDENTICAL, signals=compared(left_out)),
+        "5.0": ended(
+            "5.0",
+            Verdict.DIVERGED,
+            figure="logits 5.0e-01",
+            signals=compared(left_out, logits),
+            first=FirstDifference(signal="logits", item="short", what=what),
+        ),
+        "5.9": cell(model, variant, "5.9", Verdict.IDENTICAL, signals=compared()),
+        "5.23": cell(
+            model,
+            variant,
+            "5.23",
+            Verdict.IDENTICAL,
+            signals=compared(),
+            notes=(f"run a did not finish, behind all that bears on the verdict{message}",),
+        ),
+    }
+    return row(model, variant, cells, group="Decoders")
+
+
+def unfed(model: str, text: str) -> Row:
+    """A model that no forward could be fed."""
+    variant = Variant(dtype="float32", attention="eager")
+    why = f"its forward takes protein_embeddings, which samebits cannot make{text}"
+    signals = tuple(
+        found
+        if found.signal in ("weights", "buffers")
+        else SignalComparison(
+            signal=found.signal,
+            outcome="not compared",
+            n_items=0,
+            n_differ=0,
+            note=f"not observed on either side: {why}",
+            excused=True,
+        )
+        for found in compared()
+    )
+    cells = {
+        stack: cell(
+            model,
+            variant,
+            stack,
+            Verdict.NOT_OBSERVED,
+            rest=Verdict.IDENTICAL,
+            headline=f"weights and buffers identical; no forward: {why}",
+            signals=signals,
+            skips=(Skip(what="forward", reason=why, why="inputs"),),
+        )
+        for stack in STACKS[1:]
+    }
+    cells = {"4.48": cell(model, variant, "4.48", Verdict.REFERENCE), **cells}
+    return row(model, variant, cells, group="Proteins")
+
+
+def raises_everywhere(model: str, message: str) -> Row:
+    """A checkpoint that generate() refuses in every release, and whose forward is the same."""
+    variant = Variant(dtype="float32", attention="eager")
+    failure = raised("greedy short", "ValueError", f"decoder_start_token_id has to be set{message}")
+    said = f"greedy short: ValueError: {failure.message}"
+    left_out = SignalComparison(
+        signal="greedy",
+        outcome="not compared",
+        n_items=0,
+        n_differ=0,
+        note=f"raises the same exception in the reference: {said}",
+        excused=True,
+    )
+    shared = {"shared_failures": (failure.model_copy(update={"traceback": ""}),)}
+    first = cell(
+        model,
+        variant,
+        "4.48",
+        Verdict.FAILED,
+        rest=Verdict.REFERENCE,
+        reference=None,
+        headline=f"fails in the same way in every release: {said}",
+        failure=failure,
+        **shared,
+    )
+    cells = {
+        stack: cell(model, variant, stack, Verdict.IDENTICAL, signals=compared(left_out), **shared)
+        for stack in STACKS[1:]
+    }
+    found = row(model, variant, {"4.48": first, **cells}, group="Sequence to sequence")
+    return found.model_copy(update={"reference": "4.48"})
+
+
+def raises_and_diverges(model: str, token: str, message: str) -> Row:
+    """A model of which one phase raises on one stack, and whose forward diverges there, too."""
+    variant = Variant(dtype="float32", attention="eager")
+    what = "logits: prompt short: 1,234 of 4,096 elements, max abs 0.125 (1,048,576 ULP)"
+    signals = compared(
+        SignalComparison(
+            signal="logits", outcome="differs", n_items=2, n_differ=1, items=(logits_item(token),)
+        ),
+        SignalComparison(
+            signal="greedy",
+            outcome="not compared",
+            n_items=0,
+            n_differ=0,
+            note="not observed here: phase greedy short raised IndexError",
+            excused=True,
+        ),
+    )
+    cells = {
+        stack: cell(model, variant, stack, Verdict.IDENTICAL, signals=compared())
+        for stack in STACKS[1:]
+    }
+    cells["5.9"] = cell(
+        model,
+        variant,
+        "5.9",
+        Verdict.FAILED,
+        rest=Verdict.DIVERGED,
+        figure="logits 1.2e-01",
+        headline=f"failed in phase greedy short: IndexError: list index out of range{message}",
+        failure=raised("greedy short", "IndexError", f"list index out of range{message}"),
+        signals=signals,
+        first=FirstDifference(signal="logits", item="short", what=what),
+    )
+    cells = {"4.48": cell(model, variant, "4.48", Verdict.REFERENCE), **cells}
+    return row(model, variant, cells, group="Sequence to sequence")
+
+
+def never_loads(model: str, message: str) -> Row:
+    """A model that fails to load in the same way in every stack."""
+    variant = Variant(dtype="float32", attention="eager")
+    failure = raised("load", "ImportError", f"cannot import name 'gone'{message}")
+    cells = {
+        stack: cell(
+            model,
+            variant,
+            stack,
+            Verdict.FAILED,
+            reference=None,
+            headline=f"failed in phase load: ImportError: {failure.message}",
+            failure=failure,
+        )
+        for stack in STACKS
+    }
+    return row(model, variant, cells, group="Custom code")
 
 
 def relations_of_delta_net(dtype: str, text: str, message: str, *, wrong: bool) -> InvariantsSignal:

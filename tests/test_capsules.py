@@ -18,7 +18,7 @@ from samebits.capsules.choosing import MOST, chosen
 from samebits.capsules.issue import Issue, issue
 from samebits.capsules.running import Place, Ran
 from samebits.capsules.trials import Answers, Trial
-from samebits.capture import Failure
+from samebits.capture import Failure, Unfinished
 from samebits.comparison import CellResult
 from samebits.metrics import measure
 from samebits.reports.capsules import capsules_of
@@ -357,6 +357,16 @@ def test_no_more_than_some_are_made_unasked():
 def test_a_cell_without_another_side_gets_none():
     alone = standing("llama", Verdict.FAILED).model_copy(update={"reference": None})
     assert chosen([alone], "all").cells == ()
+
+
+def test_a_cell_that_did_not_finish_gets_none():
+    """Nor does one that failed and did not finish; the same that finished gets one."""
+    late = {"unfinished": Unfinished(phase="greedy long", reason="no progress for 120 s")}
+    raised = standing("t5", Verdict.FAILED)
+    assert [cell.model for cell in chosen([raised], "failing").cells] == ["t5"]
+    assert chosen([raised.model_copy(update=late)], "all").cells == ()
+    for verdict in (Verdict.NOT_FINISHED, Verdict.NOT_OBSERVED):
+        assert chosen([standing("llama", verdict)], "all").cells == ()
 
 
 # --- running -----------------------------------------------------------------------------

@@ -5,12 +5,14 @@ import json
 from pathlib import Path
 
 import pytest
-from builders import built_stack, capture, cell_id, model_spec
+from builders import Memory, built_stack, capture, cell_id, model_spec, sound_signals
 
-from samebits.capture import Failure
+from samebits.capture import Failure, Signals, Skip, Unfinished
 from samebits.cells import RUNS, VALUES_LIMIT, CellRunner, failed
 from samebits.checkpoints import Checkpoint
+from samebits.comparing.pair import reason
 from samebits.errors import CaptureError
+from samebits.feed import Inputs
 from samebits.matrix import Prompt
 from samebits.probing import Ended
 from samebits.seal import sealed
@@ -20,15 +22,26 @@ CELL = cell_id("4.48")
 STACK = built_stack("4.48")
 CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
 HUB = Checkpoint(model="llama", source="org/llama", said="hub org/llama")
-FINE, LOST = Ended(exit=0), Ended(signal=9)
+FINE, LOST, CRASHED = Ended(exit=0), Ended(signal=9), Ended(signal=11)
+STALLED = Ended(
+    signal=9,
+    timed_out=True,
+    phase="greedy short",
+    step="2 of 3",
+    stalled="no progress for 120 s",
+    meanwhile="it used no CPU: it waits for something",
+)
 
 
 class Process:
     """A stack process whose children leave ``status`` captures, or end without one."""
 
-    def __init__(self, status="complete", ends=FINE, log="", only=RUNS, failure=None):
+    def __init__(
+        self, status="complete", ends=FINE, log="", only=RUNS, failure=None, n_slots=1, **changed
+    ):
         self.status, self.ends, self.log, self.only = status, ends, log, only
-        self.failure = failure
+        self.changed = changed if failure is None else changed | {"failure": failure}
+        self.n_slots = n_slots
         self.jobs = []
 
     async def run(self, job, started):
@@ -41,8 +54,7 @@ class Process:
             Path(job["log"]).write_text(self.log, "utf-8")
         if self.status is not None and job["run"] in self.only:
             left = capture("4.48", run=job["run"], status=self.status)
-            if self.failure is not None:
-                left = left.model_copy(update={"failure": self.failure})
+            left = left.model_copy(update=self.changed)
             path.write_text(sealed(left.model_dump_json()), "utf-8")
         return self.ends
 
@@ -107,22 +119,24 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
     model = model_spec(
         hub="org/llama", revision="main", trust_remote_code=True, prompts=prompts, timeout=7.0
     )
-    checkpoint = HUB.model_copy(update={"revision": "main"})
+    inputs = Inputs(record="/work/inputs.json", root="/work", digest="c" * 64)
+    checkpoint = HUB.model_copy(update={"revision": "main", "inputs": inputs})
     bench.observe(process, model=model, checkpoint=checkpoint, wanted=["ab" * 32])
     first, second = process.jobs
     assert json.loads(json.dumps(first)) == first
     assert first["kind"] == "cell"
     assert first["cell"] == CELL.model_dump(mode="json")
     assert (first["run"], second["run"]) == RUNS
-    assert (first["timeout"], first["threads"]) == (7.0, 1)
+    assert (first["timeout"], first["budget"], first["threads"]) == (7.0, 600.0, 1)
     assert first["model"] == {
         "source": "org/llama",
         "revision": "main",
         "trust_remote_code": True,
         "greedy": 3,
-        "invariants": {"sweep": False, "samples": 0},
+        "invariants": {"sweep": False, "samples": 0, "large": False},
         "usage": True,
         "prompts": {"short": {"text": "a", "length": 3}, "pair": {"batch": [{"length": 2}]}},
+        "inputs": inputs.model_dump(),
     }
     assert first["store"] == {
         "root": str(bench.root),
@@ -257,6 +271,8 @@ OTHERS = {
     "steps": {"model": model_spec(greedy=4)},
     "relations": {"model": model_spec(invariants=False)},
     "samples": {"model": model_spec(samples=7)},
+    "relations of a large model": {"model": model_spec(insists=True)},
+    "budget": {"model": model_spec(budget=60.0)},
     "remote code": {"model": model_spec(trust_remote_code=True)},
     "probes": {"probes": "other"},
     "machine": {"machine": "other"},
@@ -283,12 +299,12 @@ def test_what_bits_do_not_follow_from_runs_nothing_again(bench):
 
 def test_a_run_that_left_nothing_failed_and_says_why(bench):
     log = "".join(f"line {n}\n" for n in range(40))
-    first, second = bench.observe(Process(None, LOST, log))
+    first, second = bench.observe(Process(None, CRASHED, log))
     for found in (first, second):
         assert found.status == "failed"
         assert found.cell == CELL
         assert found.failure.phase == "process"
-        assert found.failure.message == "killed by signal 9 (SIGKILL)"
+        assert found.failure.message == "killed by signal 11 (SIGSEGV)"
         assert found.failure.traceback.endswith("line 38\nline 39")
         assert "line 3\n" not in found.failure.traceback
     assert (first.run, second.run) == RUNS
@@ -300,10 +316,10 @@ def test_a_run_that_left_nothing_failed_and_says_why(bench):
     [
         (Ended(exit=0), "is not there: the probe ended before it wrote it"),
         (Ended(exit=1), "exited with 1"),
-        (Ended(timed_out=True, seconds=10.2), "ended after 10 s"),
+        (Ended(signal=11, phase="load"), "killed by signal 11 (SIGSEGV), in phase load"),
         (Ended(lost="the stack's process died:\nx"), "the stack's process died"),
     ],
-    ids=["silent", "exit", "timeout", "lost"],
+    ids=["silent", "exit", "signal", "lost"],
 )
 def test_every_way_to_leave_nothing_has_its_words(bench, ends, words):
     assert words in bench.observe(Process(None, ends))[0].failure.message
@@ -311,15 +327,112 @@ def test_every_way_to_leave_nothing_has_its_words(bench, ends, words):
 
 def test_a_capture_of_an_earlier_run_does_not_stand_in_for_one_that_is_missing(bench):
     bench.observe(Process())
-    captures = bench.observe(Process(None, LOST), fresh=True)
+    captures = bench.observe(Process(None, CRASHED), fresh=True)
     assert {c.status for c in captures} == {"failed"}
-    captures = bench.observe(Process(None, LOST))
+    captures = bench.observe(Process(None, CRASHED))
     assert {c.status for c in captures} == {"failed"}
 
 
 def test_a_capture_that_was_written_counts_however_its_process_ended(bench):
     first, _ = bench.observe(Process("complete", LOST))
     assert first.status == "complete"
+
+
+# runs that did not finish
+
+
+def unfinished(ends, **signals):
+    """Return a process whose runs are ended in greedy: what they observed by then is there."""
+    memory = Memory()
+    told = {name: sound_signals(memory)[name] for name in ("load", "weights", "buffers", "forward")}
+    at = Unfinished(phase="greedy short", reason="the run was still going on")
+    return Process("unfinished", ends, "the log", unfinished=at, signals=Signals(**told | signals))
+
+
+@pytest.mark.parametrize("ends", [STALLED, LOST, Ended(lost="the stack's process died")])
+def test_a_run_that_was_ended_keeps_what_it_observed(bench, ends):
+    first, second = bench.observe(unfinished(ends))
+    for found in (first, second):
+        assert found.status == "unfinished"
+        assert found.unfinished.phase == "greedy short"
+        assert found.unfinished.step == ends.step
+        assert found.unfinished.reason == ends.why
+        assert set(found.signals.forward) == {"short"}
+        assert found.failures == ()
+    assert bench.runs_again()
+
+
+def test_what_a_run_did_not_come_to_is_named(bench):
+    first, _ = bench.observe(unfinished(STALLED))
+    told = {skip.what: skip for skip in first.skips}
+    assert set(told) == {"inv_freq", "greedy short"}
+    assert {skip.why for skip in told.values()} == {"unfinished"}
+    assert told["greedy short"].reason == (
+        "the run ended before: no progress for 120 s (it used no CPU: it waits for something; raise "
+        "timeout: if it was at work) in phase greedy short"
+    )
+    assert reason(first, "greedy", "short").startswith("the run ended before")
+    assert reason(first, "greedy", "short[1]").startswith("the run ended before")
+
+
+def test_what_is_missing_for_another_reason_is_not_called_unfinished(bench):
+    told = (Skip(what="prompt short", reason="none"), Skip(what="inv_freq", reason="none"))
+    process = unfinished(STALLED, forward={}, inv_freq={})
+    process.changed["skips"] = told
+    first, _ = bench.observe(process)
+    assert first.skips == told
+
+
+@pytest.mark.parametrize("ends", [STALLED, LOST])
+def test_a_run_that_was_ended_before_it_left_anything_is_unfinished_too(bench, ends):
+    first, _ = bench.observe(Process(None, ends))
+    assert (first.status, first.failure) == ("unfinished", None)
+    assert first.unfinished.phase == ends.phase or "start"
+    assert {skip.what for skip in first.skips} >= {"weights", "forward short", "greedy short"}
+    assert bench.runs_again()
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        (CRASHED, "killed by signal 11 (SIGSEGV)"),
+        (Ended(exit=3, phase="forward short"), "exited with 3"),
+        (FINE, "the probe ended before it wrote it"),
+    ],
+)
+def test_a_process_that_ends_itself_fails_its_phase(bench, ends, words):
+    first, _ = bench.observe(unfinished(ends))
+    assert first.status == "unfinished"
+    (failure,) = first.failures
+    assert (failure.phase, failure.type) == (ends.phase or "greedy short", "no result")
+    assert failure.message == words
+    assert failure.traceback == "the log"
+    assert first.raised == failure
+
+
+def test_an_exception_behind_the_load_is_an_answer_unless_the_machine_may_have_raised_it(bench):
+    failure = Failure(phase="greedy short", type="ValueError", message="no", traceback="")
+    bench.observe(Process(failures=(failure,)))
+    assert not bench.runs_again()
+    memory = failure.model_copy(update={"type": "MemoryError"})
+    bench.observe(Process(failures=(failure, memory)), fresh=True)
+    assert bench.runs_again()
+
+
+@pytest.mark.parametrize(
+    ("skip", "n_slots", "again"),
+    [
+        (Skip(what="invariants", reason="no room", why="cost"), 1, True),
+        (Skip(what="invariants", reason="no room", why="cost"), 2, False),
+        (Skip(what="invariants", reason="none", why="plain"), 1, False),
+    ],
+    ids=["fewer jobs", "as many jobs", "no cost"],
+)
+def test_what_was_left_out_for_want_of_memory_is_tried_where_a_job_may_take_more(
+    bench, skip, n_slots, again
+):
+    bench.observe(Process(n_slots=2, slots=2, skips=(skip,)))
+    assert bench.runs_again(Process(n_slots=n_slots)) == again
 
 
 def test_a_cell_that_could_not_be_started_has_two_failed_captures():

@@ -1,4 +1,4 @@
-"""The command line: what is asked for, what is printed, and the exit codes 0, 1 and 2."""
+"""The command line: what is asked for, what is printed, and the exit codes 0, 1, 2 and 3."""
 
 import asyncio
 import gc
@@ -78,6 +78,19 @@ def test_1_if_anything_does_not(runner, folder, capsys):
     assert main("matrix") == 1
     assert "The run does not pass (exit code 1" in capsys.readouterr().out
     assert (folder / "reports" / "latest" / "report.md").is_file()
+
+
+def test_3_if_nothing_fails_and_something_was_not_finished(runner, folder, capsys):
+    runner.passes()
+    open_ = {"exit_code": 3, "reasons": ("1 cell not finished: no progress for 120 s",)}
+    runner.report = runner.report.model_copy(update=open_)
+    assert main("matrix") == 3
+    out = capsys.readouterr().out
+    assert "The run is incomplete (exit code 3, 1 reason):" in out
+    assert "does not pass" not in out
+    text = (folder / "reports" / "latest" / "report.md").read_text()
+    assert text.startswith("# samebits: matrix.yaml is incomplete\n")
+    assert "**The run is incomplete** (exit code 3): nothing that was compared fails" in text
 
 
 def test_2_for_a_mistake_in_the_matrix_without_a_traceback(folder, capsys):

@@ -4,6 +4,7 @@ The processes are real (probes/probe_stack.py and the command line), the jobs in
 tests/faulty/probe_stack.py does what each model's name says.
 """
 
+import json
 import os
 import random
 import signal
@@ -21,9 +22,7 @@ pytestmark = pytest.mark.processes
 SIDE_EFFECTS = ("changes-everything", "answers-for-others", "learns-nonsense", "leaves-a-daemon")
 REASONS = {
     "segfault": "killed by signal 11 (SIGSEGV)",
-    "killed-for-memory": "killed by signal 9 (SIGKILL)",
     "no-memory": "exited with 1: MemoryError",
-    "hang": "without a result (the model's timeout)",
     "os-exit": "the probe ended before it wrote it",
     "sys-exit": "exited with 1: SystemExit: enough of this",
     "prints": "exited with 7",
@@ -41,9 +40,29 @@ REASONS = {
     "connects": "this process has none",
     "tells-the-collector": "collecting: True, spared: True",
 }
+UNFINISHED = {
+    "hang": (
+        "start",
+        "",
+        "no progress for 1 s (it used no CPU: it waits for something; raise timeout:",
+    ),
+    "spins": ("forward short", "", "it computes; raise timeout: if it was at work)"),
+    "killed-for-memory": (
+        "start",
+        "",
+        "killed by signal 9 (SIGKILL), most likely because memory ran",
+    ),
+    "hangs-half-way": ("forward short", "plain, 2 of 3", "no progress for 1 s"),
+    "killed-half-way": (
+        "greedy short",
+        "",
+        "killed by signal 9 (SIGKILL), most likely because memory",
+    ),
+}
+"""Faults that are a clock's or the memory's: phase, step and reason."""
+TIMEOUTS = {name: 1 for name in ("slow-but-working", "one-long-step", *UNFINISHED)}
 LAST_LINES = {
     "segfault": "about to read at zero",
-    "hang": "now it hangs",
     "os-exit": "without a word",
     "sys-exit": "SystemExit: enough of this",
     "prints": "the last words",
@@ -67,12 +86,16 @@ def bench(host, tmp_path_factory):
         tmp_path_factory.mktemp("faults"),
         "healthy",
         *REASONS,
+        *UNFINISHED,
+        "crashes-half-way",
+        "slow-but-working",
+        "one-long-step",
         "learns-nonsense",
         "leaves-a-daemon",
         "tells-the-environment",
         "healthy-too",
         stacks=("5.0",),
-        timeouts={"hang": 1},
+        timeouts=TIMEOUTS,
         HF_TOKEN=TOKEN,
         AWS_SECRET_ACCESS_KEY="do not tell this",
     )
@@ -95,6 +118,25 @@ def test_the_run_itself_ends_as_it_should(bench):
 def test_a_fault_fails_its_cell_and_says_why(cells, name):
     assert cells[name]["verdict"] == "failed"
     assert REASONS[name] in cells[name]["failure"]["message"]
+
+
+@pytest.mark.parametrize("name", UNFINISHED)
+def test_what_a_clock_or_the_memory_ended_is_not_finished_and_names_its_phase(cells, name):
+    phase, step, words = UNFINISHED[name]
+    cell = cells[name]
+    assert cell["verdict"] == "not finished"
+    assert (cell["unfinished"]["phase"], cell["unfinished"]["step"]) == (phase, step)
+    assert words in cell["unfinished"]["reason"]
+
+
+@pytest.mark.parametrize("name", ["slow-but-working", "one-long-step"])
+def test_what_makes_progress_is_not_ended(cells, name):
+    assert cells[name]["verdict"] == "reference"
+
+
+def test_a_crash_behind_the_load_leaves_what_was_observed_and_fails(bench, cells):
+    assert "killed by signal 11 (SIGSEGV)" in json.dumps(cells["crashes-half-way"])
+    assert cells["crashes-half-way"]["verdict"] in ("failed", "not finished")
 
 
 @pytest.mark.parametrize("name", LAST_LINES)
@@ -182,7 +224,7 @@ def test_a_stack_s_process_that_is_stopped_is_replaced(host, tmp_path):
     cells = bench.cells()
     assert cells["stops-its-parent@5.0"]["failure"]["message"] in (
         "the stack's process stopped answering",
-        "ended after 1 s without a result (the model's timeout)",
+        "no progress for 1 s",
     )
     assert cells["healthy@5.0"]["verdict"] == cells["healthy-too@5.0"]["verdict"] == "reference"
     assert bench.all_end(), bench.processes()

@@ -10,7 +10,7 @@ from builders import Memory, built_stack, capture, forward, sound, values
 from fakes import Crossed, FakeProcess, choose_inputs, ended
 
 from samebits import keptrows, run
-from samebits.capture import Failure, Signals
+from samebits.capture import Failure, Signals, Unfinished
 from samebits.laboratory import Laboratory
 from samebits.ledger import Ledger
 from samebits.progress import Plain
@@ -58,6 +58,7 @@ class Place:
         self.read = []
         self.jobs = []
         self.failing = ()
+        self.late = ()
         self.logits = values(1, 6, 8)
         build = lambda spec: built_stack(spec.id, "llama", "gpt2", "opt", python=f"py{spec.id}")
         made = partial(Laboratory, starter=self.start, builder=build)
@@ -102,6 +103,9 @@ class Place:
         if f"{cell.model}@{cell.stack}" in self.failing:
             told = {"status": "failed", "failure": failure("forward"), "signals": Signals()}
             left = left.model_copy(update=told)
+        if f"{cell.model}@{cell.stack}" in self.late:
+            at = Unfinished(phase="greedy short", reason="no progress for 120 s")
+            left = left.model_copy(update={"status": "unfinished", "unfinished": at})
         path = Path(job["capture"])
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(sealed(left.model_dump_json()))
@@ -193,6 +197,17 @@ def test_an_expected_entry_takes_no_comparison(place):
     report = place.run()
     assert place.rows == []
     assert report.counts["expected"] == 1
+
+
+def test_a_row_with_a_cell_that_did_not_finish_is_compared_again_and_served_from_no_receipt(place):
+    place.late = ("gpt2@5.0",)
+    report = place.run()
+    verdicts = {f"{c.cell}": c.verdict for row in report.rows for c in row.cells}
+    assert verdicts["gpt2/float32-default@5.0"] == "not finished"
+    assert "gpt2/float32-default@5.0 did not finish" in place.ledger.unsettled
+    place.run()
+    assert place.rows == ["gpt2/float32-default"]
+    assert "gpt2/float32-default@5.0 did not finish" in place.ledger.unsettled
 
 
 @pytest.mark.parametrize("what", ["dies again", "lives"])

@@ -5,6 +5,8 @@ import re
 import tomllib
 from pathlib import Path
 
+from samebits.diagnosing.ending import INCOMPLETE
+
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "noxfile.py").read_text("utf-8")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -79,3 +81,11 @@ def test_no_logic_lives_here():
         assert not isinstance(node, (ast.While, ast.Try, ast.ClassDef))
         if isinstance(node, ast.FunctionDef):
             assert len(node.body) <= 6, node.name
+
+
+def test_a_mistake_and_an_incomplete_run_end_nox_with_their_own_codes():
+    """A session that calls error() ends nox with 1, whatever the code was."""
+    (codes,) = re.findall(
+        r"^    if code in (\(.*\)):\n        raise SystemExit\(code\)$", TEXT, re.MULTILINE
+    )
+    assert ast.literal_eval(codes) == (2, INCOMPLETE)

@@ -51,7 +51,7 @@ def test_a_job_is_answered():
     assert found.reason == ""
     assert starter.started == [("python", {"A": "1"}, LOG)]
     (job,) = starter.processes[0].jobs
-    assert job == JOB | {"id": "4.48#1"}
+    assert job == JOB | {"id": "4.48#1", "slots": 1}
 
 
 def test_a_process_is_started_when_it_is_first_needed_and_once():
@@ -81,20 +81,66 @@ def test_answers_find_their_jobs_in_any_order():
 
 def test_how_a_child_ended_is_told():
     async def scenario(process):
-        return [(await process.run(JOB)).reason for _ in range(4)]
+        return [await process.run(JOB) for _ in range(6)]
 
+    at = {"phase": "greedy long", "step": "3 of 12"}
+    quiet = {"stalled": "no progress for 120 s", "meanwhile": "it used no CPU: it waits"}
     does = after(
         lambda job: ended(job, exit=3),
         lambda job: ended(job, exit=None, signal=11),
         lambda job: ended(job, exit=None, signal=250),
-        lambda job: ended(job, exit=None, signal=9, timed_out=True, seconds=120.4),
+        lambda job: ended(job, exit=1, said="SystemExit: enough", phase="forward short"),
+        lambda job: ended(job, exit=None, signal=9, **at),
+        lambda job: ended(job, exit=None, signal=9, timed_out=True, **at, **quiet),
     )
-    reasons, _ = run(scenario, lambda: FakeProcess(does))
-    assert reasons == [
+    found, _ = run(scenario, lambda: FakeProcess(does))
+    assert [end.reason for end in found] == [
         "exited with 3",
         "killed by signal 11 (SIGSEGV)",
         "killed by signal 250 (unknown)",
-        "ended after 120 s without a result (the model's timeout)",
+        "exited with 1: SystemExit: enough, in phase forward short",
+        "killed by signal 9 (SIGKILL), most likely because memory ran out (use --jobs 1, or more "
+        "memory), in phase greedy long (3 of 12)",
+        "no progress for 120 s (it used no CPU: it waits; raise timeout: if it was at work), "
+        "in phase greedy long (3 of 12)",
+    ]
+    assert found[4].why.startswith("killed by signal 9 (SIGKILL), most likely")
+    assert [end.crashed for end in found] == [True, True, True, True, False, False]
+    assert [end.stopped for end in found] == [False, False, False, False, True, True]
+    assert not Ended(exit=0, phase="greedy long").reason
+
+
+def test_a_job_may_take_as_long_as_it_makes_progress():
+    """What is running is told again and again; who listens learns of each job what it is at."""
+
+    async def scenario(process):
+        process.on_step = lambda job, running: told.append((job["n"], running))
+        return await process.run({"timeout": 0.01, "n": 7})
+
+    async def slowly(job):
+        for step in range(3):
+            await asyncio.sleep(0.02)
+            running = {
+                "id": job["id"],
+                "phase": "forward long",
+                "step": step,
+                "of": 3,
+                "quiet": 0.5,
+            }
+            fake.say(
+                {"running": [running, {"id": "4.48#99", "phase": "none of ours"}, {"id": 3}, 4]}
+            )
+        return ended(job)
+
+    def made():
+        fake.does = slowly
+        return fake
+
+    told, fake = [], FakeProcess()
+    found, _ = run(scenario, made)
+    assert found.reason == ""
+    assert [(n, running.phase, running.step, running.of) for n, running in told] == [
+        (7, "forward long", step, 3) for step in range(3)
     ]
 
 
@@ -205,41 +251,71 @@ def test_an_interpreter_that_is_gone_fails_its_jobs_alone():
 
 
 @pytest.fixture
-def no_grace(monkeypatch):
-    monkeypatch.setattr(probing, "_GRACE", 0.01)
+def listening(monkeypatch):
+    monkeypatch.setattr(probing, "_LISTEN", 0.02)
+    monkeypatch.setattr(probing, "_SILENCE", 0.06)
 
 
 def mute():
     return FakeProcess(lambda job: None)
 
 
-@pytest.mark.usefixtures("no_grace")
+@pytest.mark.usefixtures("listening")
 def test_a_process_that_stops_answering_is_ended_and_its_job_runs_once_more():
     async def scenario(process):
-        return await process.run({"timeout": 0.01}), await process.run(JOB)
+        return await process.run(JOB), await process.run(JOB)
 
     (silent, again), starter = run(scenario, mute, mute)
-    assert silent.timed_out
     assert silent.reason == "the stack's process stopped answering"
     assert again.reason == ""
     assert [process.has_ended for process in starter.processes[:2]] == [True, True]
     assert len(starter.started) == 3
 
 
-@pytest.mark.usefixtures("no_grace")
+@pytest.mark.usefixtures("listening")
 def test_jobs_beside_one_that_hangs_run_again_at_once_and_end_nothing_later():
     async def scenario(process):
-        patient = asyncio.create_task(process.run({"timeout": 0.2}))
-        hung = await process.run({"timeout": 0.01})
+        patient = asyncio.create_task(process.run(JOB))
+        hung = await process.run(JOB)
         told = await asyncio.wait_for(asyncio.shield(patient), 0.1)
         again = await process.run(JOB)
-        await asyncio.sleep(0.25)  # beyond the patience of the first
+        await asyncio.sleep(0.25)  # beyond the patience with the first process
         return hung, told, again, await process.run(JOB)
 
     found, starter = run(scenario, mute)
     assert [end.reason for end in found] == [""] * 4
     assert len(starter.started) == 4
     assert len(starter.processes[3].jobs) == 2
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_process_that_speaks_is_left_alone_however_long_a_job_takes():
+    async def slowly(job):
+        for _ in range(10):
+            await asyncio.sleep(0.015)
+            fake.say({"running": []})
+        return ended(job)
+
+    def made():
+        fake.does = slowly
+        return fake
+
+    fake = FakeProcess()
+    found, starter = run(one, made)
+    assert found.reason == ""
+    assert len(starter.started) == 1
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_process_without_jobs_need_not_speak():
+    async def scenario(process):
+        await process.run(JOB)
+        await asyncio.sleep(0.2)
+        return await process.run(JOB)
+
+    found, starter = run(scenario)
+    assert found.reason == ""
+    assert len(starter.started) == 1
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"id": "4.48#1", "exit": "soon"}', "x" * 100])

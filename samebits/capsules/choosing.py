@@ -37,7 +37,8 @@ class Chosen(NamedTuple):
 def chosen(results: Iterable[CellResult], scope: Scope) -> Chosen:
     """Choose from results whose verdicts are the matrix file's.
 
-    A cell whose difference is fixed shows nothing, and one without a reference has no other side.
+    A cell whose difference is fixed shows nothing, one without a reference has no other side, and one
+    that did not finish would not finish again.
     """
     worst = sorted(
         (result for result in results if _wanted(result, scope)),
@@ -54,6 +55,6 @@ def chosen(results: Iterable[CellResult], scope: Scope) -> Chosen:
 def _wanted(result: CellResult, scope: Scope) -> bool:
     if scope == "none" or result.judged not in _STANDS_OUT:
         return False
-    if result.reference in {None, result.cell}:
+    if result.reference in {None, result.cell} or result.unfinished is not None:
         return False
     return scope == "all" or not result.verdict.passes

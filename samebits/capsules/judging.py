@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits import diagnose
 from samebits.capsules.asking import Unasked, feed
 from samebits.cells import CellRunner
+from samebits.comparing.phases import best_first
 from samebits.feeds import Feeder
 from samebits.ladders import Climber
 from samebits.matrix import Prompt
@@ -61,8 +62,8 @@ class Judge:
         choosers = [(side.stack, side.process) for side in sides]
         checkpoint = await self._feeder.choose(small, checkpoint, choosers)
         runs = {
-            side.cell: await self._runner.observe(
-                side.cell, small, checkpoint, side.stack, side.process
+            side.cell: best_first(
+                await self._runner.observe(side.cell, small, checkpoint, side.stack, side.process)
             )
             for side in sides
         }

@@ -39,7 +39,7 @@ def inputs(pair: Pair) -> SignalComparison:
     """Compare what was fed, prompt by prompt."""
     if _absent(pair):
         return _not_observed(pair, "inputs")
-    return signal_comparison("inputs", (i for p in pair.prompts for i in _inputs_of(pair, p)))
+    return _signal(pair, "inputs", [i for p in pair.prompts for i in _inputs_of(pair, p)])
 
 
 def hidden_states(pair: Pair) -> SignalComparison:

@@ -21,6 +21,11 @@ def differs(item: ItemComparison) -> bool:
     return not item.excused and (item.outcome == "differs" or item.outcome in ONE_SIDED)
 
 
+def ran_forward(signals: Iterable[SignalComparison]) -> bool:
+    """Return True if both sides ran a forward over one prompt at least."""
+    return any(signal.signal == "inputs" and signal.n_items for signal in signals)
+
+
 def signal_comparison(
     signal: Signal, items: Iterable[ItemComparison], *, show_all: bool = False, note: str = ""
 ) -> SignalComparison:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from samebits.comparing.phases import FORWARD, failure_behind, same, signals_of
 from samebits.comparison import ItemComparison
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from samebits.capture import Capture, ForwardFacts
+    from samebits.capture import Capture, ForwardFacts, Unfinished
     from samebits.tensor import TensorRef
     from samebits.words import Signal
 
@@ -49,17 +50,26 @@ class Pair:
         self, signal: Signal, prompt: str | None, *, reference: bool, candidate: bool
     ) -> tuple[str, bool]:
         """Return why something is not observed on the sides that are True, and if all say so."""
+        if reference and candidate and (both := self._raised_on_both(signal, prompt)):
+            return both, True
         sides = []
         if reference:
             sides.append(("in the reference", reason(self.reference, signal, prompt)))
         if candidate:
             sides.append(("here", reason(self.candidate, signal, prompt)))
+        reasons = {why for _, why in sides}
+        if len(sides) == 2 and len(reasons) == 1 and all(reasons):
+            return f"not observed on either side: {sides[0][1]}", True
         told = [f"not observed {where}: {why or 'no reason was recorded'}" for where, why in sides]
-        return "; ".join(told), all(why for _, why in sides)
+        return "; ".join(told), all(reasons)
 
-
-FORWARD: frozenset[Signal] = frozenset({"inputs", "hidden_states", "logits"})
-"""The signals that a forward carries."""
+    def _raised_on_both(self, signal: Signal, prompt: str | None) -> str:
+        """Return that both sides raised the same exception in place of a signal, '' if not."""
+        sides = (self.reference, self.candidate)
+        one, other = (failure_behind(side, signal, prompt) for side in sides)
+        if one is None or other is None or not same(one, other):
+            return ""
+        return f"raises the same exception in the reference: {other.type}: {other.in_short}"
 
 
 def reason(capture: Capture, signal: Signal, prompt: str | None = None) -> str:
@@ -67,12 +77,28 @@ def reason(capture: Capture, signal: Signal, prompt: str | None = None) -> str:
 
     A skip speaks of a signal (``greedy``), of all that a forward carries (``forward``), or of
     a prompt (``prompt long``); a signal's or forward's may name the prompt too (``logits long``).
+    What no forward is fed is not decoded either.
+    Else an exception of the phase, or the early end of the run, is the reason.
     """
     for skip in capture.skips:
         word, _, of = skip.what.replace(":", " ").partition(" ")
-        if _speaks_of(word, signal) and _names(of.strip(), signal, prompt):
+        speaks = _speaks_of(word, signal) or (skip.why == "inputs" and signal in signals_of(word))
+        if speaks and _names(of.strip(), signal, prompt):
             return skip.reason.strip()
+    if (failure := failure_behind(capture, signal, prompt)) is not None:
+        return f"phase {failure.phase} raised {failure.type}: {failure.in_short}"
+    if capture.status == "unfinished":
+        return f"the run ended before: {ended(capture.unfinished)}"
     return ""
+
+
+def ended(unfinished: Unfinished | None) -> str:
+    """Return how a run ended, such as ``no progress for 120 s in phase greedy long (step 3 of 12)``."""
+    if unfinished is None:
+        return "it left no reason"
+    step = f" ({unfinished.step})" if unfinished.step else ""
+    where = f" in phase {unfinished.phase}" if unfinished.phase else ""
+    return f"{unfinished.reason}{where}{step}"
 
 
 def _speaks_of(word: str, signal: Signal) -> bool:
@@ -85,7 +111,7 @@ def _speaks_of(word: str, signal: Signal) -> bool:
 
 def _names(of: str, signal: Signal, prompt: str | None) -> bool:
     if prompt is not None:
-        return of in ("", prompt)
+        return of in ("", prompt, prompt.partition("[")[0])  # a batch's rows are its prompt's
     # Of weights and buffers a longer skip speaks of a detail, such as "weights: origin".
     return not of or signal in FORWARD or signal == "greedy"
 

@@ -5,22 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.comparing.forwards import real_rows
+from samebits.comparing.phases import failure_behind, lack, prompt_of, signals_of
 from samebits.metrics import measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.capture import Capture, ForwardFacts
+    from samebits.capture import Capture, Failure, ForwardFacts
     from samebits.comparing.pair import TensorSource
     from samebits.tensor import TensorRef
+    from samebits.words import Signal
 
 PAD_ROWS = " (pad rows)"
 
 
 class Seen(NamedTuple):
-    """Something observed: what must be equal, and where padding lies in it."""
+    """Something observed: what must be equal, of which prompt, and where padding lies in it."""
 
     identity: object
+    signal: Signal
+    prompt: str | None = None
     ref: TensorRef | None = None
     padded: ForwardFacts | None = None
     """The forward, if dimension 1 of ``ref`` is the axis of its padding."""
@@ -30,19 +34,65 @@ def disagreements(a: Capture, b: Capture, values: TensorSource | None = None) ->
     """Return the names of all that differs between two runs of one cell.
 
     A name begins with its signal, such as ``buffers model.mask``. Padding counts too: what
-    is unstable there reads memory that nothing wrote. With ``values`` it is told apart, as
-    ``logits long (pad rows)``.
+    is unstable there reads memory that nothing wrote. With ``values`` it is named apart, as
+    ``logits long (pad rows)``. What a run lacks for a reason of its own (it ended early, a phase
+    raised, something was left out) is no disagreement; that a phase raised in one run alone is.
     """
-    if a.status != b.status:
+    if {a.status, b.status} - {"complete", "unfinished"} and a.status != b.status:
         return (f"status: {a.status} in run {a.run}, {b.status} in run {b.run}",)
-    mine, theirs = dict(_observed(a)), dict(_observed(b))
-    nothing = Seen("not observed")
-    pairs = {name: (mine.get(name, nothing), theirs.get(name, nothing)) for name in mine | theirs}
-    return tuple(
-        name + (PAD_ROWS if _only_padding(one, other, values) else "")
-        for name, (one, other) in pairs.items()
-        if one.identity != other.identity
+    first, second = dict(_observed(a)), dict(_observed(b))
+    ended = {run.run for run in (a, b) if lack(run) is not None}
+    names = []
+    for name in first | second:
+        one, other = first.get(name), second.get(name)
+        if one is None or other is None:
+            seen, run = (one, b) if other is None else (other, a)
+            assert seen is not None
+            if run.run not in ended and not _lacks_for_a_reason(run, seen):
+                names.append(name)
+        elif one.identity != other.identity:
+            names.append(name + (PAD_ROWS if _only_padding(one, other, values) else ""))
+    raised = () if ended else (*_raised_once(a, b), *_raised_once(b, a))
+    return (*names, *raised)
+
+
+def _lacks_for_a_reason(run: Capture, seen: Seen) -> bool:
+    """Return True if what ``run`` did not observe says nothing of the model.
+
+    A question that has no meaning for the model (a plain skip) has none in either run.
+    """
+    if failure_behind(run, seen.signal, seen.prompt) is not None:
+        return True
+    return any(
+        skip.why != "plain"
+        and (skip.what == f"prompt {seen.prompt}" or _speaks_of(skip.what, seen))
+        for skip in run.skips
     )
+
+
+def _speaks_of(what: str, seen: Seen) -> bool:
+    of = what.replace(":", " ").partition(" ")[2].strip()
+    return seen.signal in signals_of(what) and of in ("", seen.prompt)
+
+
+def _raised_once(run: Capture, twin: Capture) -> Iterator[str]:
+    """Yield the phases that raised in ``run`` and went well in the other run."""
+    for failure in run.failures:
+        signals = signals_of(failure.phase)
+        if failure.may_be_the_machine or not signals or not _went_well(failure, twin):
+            continue
+        word, _, prompt = failure.phase.removeprefix("trace ").partition(" ")
+        signal = {"forward": "logits"}.get(word, word)
+        yield f"{signal} {prompt or 'all'} (raised {failure.type} in run {run.run} alone)"
+
+
+def _went_well(failure: Failure, twin: Capture) -> bool:
+    """Return True if the phase did not raise in ``twin``, and was not left out there."""
+    prompt = failure.phase.removeprefix("trace ").partition(" ")[2] or None
+    if any(f.phase == failure.phase for f in twin.failures):
+        return False
+    asked = [Seen("", signal, prompt) for signal in signals_of(failure.phase)]
+    return not any(_lacks_for_a_reason(twin, seen) for seen in asked)
 
 
 def never_written(capture: Capture) -> tuple[str, ...]:
@@ -58,28 +108,30 @@ def _observed(capture: Capture) -> Iterator[tuple[str, Seen]]:
     signals = capture.signals
     if signals.weights is not None:
         for name, weight in signals.weights.tensors.items():
-            yield f"weights {name}", Seen(weight.ref.hash)
+            yield f"weights {name}", Seen(weight.ref.hash, "weights")
     for name, buffer in (signals.buffers or {}).items():
-        yield f"buffers {name}", Seen(buffer.ref.hash)
+        yield f"buffers {name}", Seen(buffer.ref.hash, "buffers")
     for name, found in (signals.inv_freq or {}).items():
-        yield f"inv_freq {name}", Seen((found.ref.hash, repr(found.attention_scaling)))
+        yield f"inv_freq {name}", Seen((found.ref.hash, repr(found.attention_scaling)), "inv_freq")
     for prompt, forward in (signals.forward or {}).items():
         yield from _forward(prompt, forward)
-    for prompt, greedy in (signals.greedy or {}).items():
+    for row, greedy in (signals.greedy or {}).items():
+        prompt = prompt_of(row, signals.forward or {})
         logits = greedy.logits.hash if greedy.logits is not None else None
-        yield f"decode {prompt}", Seen((repr(greedy.top2), logits))
-        yield f"greedy {prompt}", Seen(greedy.ids)
+        yield f"decode {row}", Seen((repr(greedy.top2), logits), "decode", prompt)
+        yield f"greedy {row}", Seen(greedy.ids, "greedy", prompt)
 
 
 def _forward(prompt: str, forward: ForwardFacts) -> Iterator[tuple[str, Seen]]:
     for key, ref in forward.inputs.items():
-        yield f"inputs {prompt} · {key}", Seen(ref.hash)
+        yield f"inputs {prompt} · {key}", Seen(ref.hash, "inputs", prompt)
     for index, layer in enumerate(forward.hidden_states):
-        seen = Seen(layer.ref.hash, layer.ref, forward if layer.padded else None)
+        padded = forward if layer.padded else None
+        seen = Seen(layer.ref.hash, "hidden_states", prompt, layer.ref, padded)
         yield f"hidden_states {prompt} · layer {index} ({layer.name})", seen
     if forward.logits is not None:
-        ref = forward.logits
-        yield f"logits {prompt}", Seen(ref.hash, ref, forward if forward.logits_padded else None)
+        ref, padded = forward.logits, forward if forward.logits_padded else None
+        yield f"logits {prompt}", Seen(ref.hash, "logits", prompt, ref, padded)
 
 
 def _only_padding(one: Seen, other: Seen, values: TensorSource | None) -> bool:

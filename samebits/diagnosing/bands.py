@@ -69,9 +69,9 @@ class _Kinds:
 
     def of(self, result: CellResult) -> _Kind:
         """Return the kind of a cell."""
-        if result.judged in _AS_REFERENCE:
+        if _standing(result) in _AS_REFERENCE:
             return _Kind(_letter(0))
-        if result.judged is Verdict.ABSENT:
+        if result.judged in (Verdict.ABSENT, Verdict.NOT_FINISHED):
             return _Kind(result.judged.value)
         if result.judged not in _DIFFERENT:
             return _Kind(result.judged.value, _VERSION.sub("", result.headline))
@@ -83,7 +83,7 @@ class _Kinds:
 
     def moved(self, one: CellResult, other: CellResult) -> tuple[Signal, ...]:
         """Return the signals that keep two cells from being the same; none if one has no bits."""
-        if not {one.judged, other.judged} <= _AS_REFERENCE | _DIFFERENT:
+        if not {_standing(one), _standing(other)} <= _AS_REFERENCE | _DIFFERENT:
             return ()
         return self._differing(one, other)
 
@@ -94,6 +94,11 @@ class _Kinds:
             for told in compare(*sides, self._values)
             if told.signal not in EXPLANATORY and not (told.outcome == "identical" or told.excused)
         )
+
+
+def _standing(result: CellResult) -> Verdict:
+    """Return the verdict of a cell; a reference is one whatever it raises."""
+    return Verdict.REFERENCE if result.rest is Verdict.REFERENCE else result.judged
 
 
 def _letter(number: int) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from samebits.diagnosing.failing import differing_signals, failing_signals
 from samebits.document import ExpectedReport
-from samebits.words import EXPLANATORY, Verdict
+from samebits.words import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -17,33 +18,35 @@ if TYPE_CHECKING:
     from samebits.matrix import Expected
     from samebits.words import CellId
 
-Kind = Literal["differs", "rounding", "diverged", "unstable", "failed"]
+Kind = Literal["differs", "diverged", "unstable", "failed", "not observed"]
 Item = tuple[Literal["model", "stack"], str]
 
 KINDS: dict[Kind, frozenset[Verdict]] = {
-    "differs": frozenset({Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED}),
-    "rounding": frozenset({Verdict.ROUNDING}),
+    "differs": frozenset({Verdict.DIFFERS, Verdict.DIVERGED}),
     "diverged": frozenset({Verdict.DIVERGED}),
     "unstable": frozenset({Verdict.UNSTABLE}),
     "failed": frozenset({Verdict.FAILED}),
+    "not observed": frozenset({Verdict.NOT_OBSERVED}),
 }
 """What an entry's ``verdict`` covers.
 
-``differs`` covers a difference of any kind. ``rounding`` expects no more than rounding: the cell
-would pass without it, and one that comes to diverge is not covered.
+``differs`` covers every difference that fails a run. No kind covers rounding: it passes without an
+entry, and whether a cell rounds or is identical depends on the CPU. Nor does one cover that a cell
+did not finish: that is of the machine, and the next run may finish.
 """
 
-DIFFERENCES: frozenset[Kind] = frozenset({"differs", "rounding", "diverged"})
+DIFFERENCES: frozenset[Kind] = frozenset({"differs", "diverged"})
 """Kinds that say something of a cell beside its reference, and not of the cell alone."""
 
+_OPEN = frozenset({Verdict.NOT_FINISHED, Verdict.NOT_OBSERVED})
 UNTELLING: dict[Kind, frozenset[Verdict]] = {
-    "differs": frozenset({Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE}),
-    "rounding": frozenset(
-        {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.DIFFERS, Verdict.DIVERGED}
+    "differs": _OPEN | {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE},
+    "diverged": _OPEN | {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.DIFFERS},
+    "unstable": _OPEN | {Verdict.FAILED},
+    "failed": _OPEN | {Verdict.UNSTABLE},
+    "not observed": frozenset(
+        {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.NOT_FINISHED}
     ),
-    "diverged": frozenset({Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.DIFFERS}),
-    "unstable": frozenset({Verdict.FAILED}),
-    "failed": frozenset({Verdict.UNSTABLE}),
 }
 """Verdicts that do not tell whether an expected difference is gone.
 
@@ -71,7 +74,8 @@ def apply_expected(
     covered = {result.cell: _covering(result, entries) for result in results}
     reports = tuple(entry.report(covered) for entry in entries)
     fixed = {cell for entry in entries for cell in entry.fixed_cells()}
-    return tuple(_applied(result, covered[result.cell], fixed) for result in results), reports
+    applied = (_applied(r, covered[r.cell], fixed, _of_failure(r, entries)) for r in results)
+    return tuple(applied), reports
 
 
 def _compared_elsewhere(
@@ -121,11 +125,15 @@ class _Entry:
 
     def occurs_in(self, result: CellResult) -> bool:
         """Return True if the cell shows the difference, be it among others."""
-        if not self._speaks_of(result.cell) or result.judged not in KINDS[self.rule.verdict]:
+        return any(self.covers(result, part) for part in _parts(result))
+
+    def covers(self, result: CellResult, part: _Part) -> bool:
+        """Return True if the entry is about this part of what a cell shows."""
+        if not self._speaks_of(result.cell) or part.verdict not in KINDS[self.rule.verdict]:
             return False
         if self._is_untold(result.cell):
             return False
-        signals = _at_issue(result)
+        signals = part.signals or part.shown
         return not signals or any(_matches(signal, self.rule.signal) for signal in signals)
 
     def fixed_cells(self) -> list[CellId]:
@@ -157,8 +165,13 @@ class _Entry:
             any(result.judged != Verdict.ABSENT for result in ran)
             and planned <= {result.cell for result in ran}
             and not any(self.occurs_in(result) or result.judged in untelling for result in ran)
+            and not any(self._is_shared(result) for result in ran)
             and not any(self._is_untold(result.cell) for result in ran)
         )
+
+    def _is_shared(self, result: CellResult) -> bool:
+        """Return True if the cell fails as its reference does, which no verdict of it says."""
+        return self.rule.verdict == "failed" and bool(result.shared_failures)
 
     def _is_untold(self, cell: CellId) -> bool:
         """Return True if the entry is about another comparison than the one that was made."""
@@ -177,32 +190,76 @@ def _is_of(item: Item, cell: CellId) -> bool:
     return fnmatchcase(cell.model if item[0] == "model" else cell.stack, item[1])
 
 
-def _covering(result: CellResult, entries: Iterable[_Entry]) -> list[_Entry]:
-    """Return the entries that cover a cell together; none if they leave a signal over."""
-    found = [entry for entry in entries if entry.occurs_in(result)]
-    patterns = tuple(pattern for entry in found for pattern in entry.rule.signal)
-    return found if all(_matches(signal, patterns) for signal in _at_issue(result)) else []
+class _Part(NamedTuple):
+    """Something that a cell shows and that an entry has to cover by itself."""
+
+    verdict: Verdict
+    signals: list[str]
+    """The signals that the entries have to name together."""
+    shown: list[str]
+    """The signals of which an entry has to name one, where none has to be named."""
 
 
-def _at_issue(result: CellResult) -> list[str]:
-    """Return the signals that an entry has to name to cover the cell."""
+def _parts(result: CellResult) -> list[_Part]:
+    """Return what a cell shows: its verdict, and what the phases observed that did not raise.
+
+    That a cell did not finish is covered by no entry, so only the rest of it is a part.
+    """
     if result.judged == Verdict.UNSTABLE:
-        names = (name.partition(" ")[0] for name in result.unstable)
-        return list(dict.fromkeys(name.rstrip(":") for name in names if name != "status:"))
-    return [
-        signal.signal
-        for signal in result.signals
-        if signal.outcome == "differs" and signal.signal not in EXPLANATORY
-    ]
+        return [_Part(result.judged, _unstable_signals(result), [])]
+    differing = [found.signal for found in differing_signals(result)]
+    failing: list[str] = [found.signal for found in failing_signals(result)]
+    if result.rest is None:
+        return [_Part(result.judged, failing, list(differing))]
+    parts = [_Part(result.judged, [], [])] if result.judged != Verdict.NOT_FINISHED else []
+    if result.rest.passes:
+        return parts
+    return [*parts, _Part(result.rest, failing, list(differing))]
 
 
-def _applied(result: CellResult, entries: list[_Entry], fixed: set[CellId]) -> CellResult:
-    if entries:
-        reasons = tuple(dict.fromkeys(entry.rule.reason for entry in entries))
+def _unstable_signals(result: CellResult) -> list[str]:
+    names = (name.partition(" ")[0] for name in result.unstable)
+    return list(dict.fromkeys(name.rstrip(":") for name in names if name != "status:"))
+
+
+def _covering(result: CellResult, entries: Iterable[_Entry]) -> list[_Entry]:
+    """Return the entries that cover a cell together; none if they leave a part or a signal over."""
+    entries = list(entries)
+    found: dict[_Entry, None] = {}
+    for part in _parts(result):
+        covering = _of_part(result, part, entries)
+        if not covering:
+            return []
+        found.update(dict.fromkeys(covering))
+    return list(found)
+
+
+def _of_part(result: CellResult, part: _Part, entries: Iterable[_Entry]) -> list[_Entry]:
+    """Return the entries that cover one part together; none if they leave a signal over."""
+    found = [entry for entry in entries if entry.covers(result, part)]
+    patterns = tuple(pattern for entry in found for pattern in entry.rule.signal)
+    return found if all(_matches(signal, patterns) for signal in part.signals) else []
+
+
+def _applied(
+    result: CellResult, entries: list[_Entry], fixed: set[CellId], failure: list[_Entry]
+) -> CellResult:
+    """Return a result as expected or fixed, if it is; ``failure`` are entries for its failure alone."""
+    reasons = tuple(dict.fromkeys(entry.rule.reason for entry in entries or failure))
+    if entries and result.judged != Verdict.NOT_FINISHED:
         return result.model_copy(update={"verdict": Verdict.EXPECTED, "expected": reasons})
+    if entries or failure:
+        return result.model_copy(update={"expected": reasons})
     if result.cell in fixed and result.judged == Verdict.IDENTICAL:
         return result.model_copy(update={"verdict": Verdict.FIXED})
     return result
+
+
+def _of_failure(result: CellResult, entries: Iterable[_Entry]) -> list[_Entry]:
+    """Return the entries that cover the failure of a cell whose rest they do not cover."""
+    if result.judged != Verdict.FAILED or result.rest is None:
+        return []
+    return _of_part(result, _parts(result)[0], entries)
 
 
 @cache

@@ -41,8 +41,8 @@ class Case:
 
     @property
     def failure(self) -> Failure | None:
-        """The exception of the cell."""
-        return self.capture.failure
+        """The exception of the cell: of its load, or of the first phase that raised."""
+        return self.capture.raised
 
     @property
     def is_own_code(self) -> bool:

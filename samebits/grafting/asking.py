@@ -323,7 +323,8 @@ async def grafts_of(
 
 
 def _may_be_asked(result: CellResult) -> bool:
-    return result.judged in _ASKED and result.reference not in {None, result.cell}
+    finished = result.unfinished is None
+    return finished and result.compared in _ASKED and result.reference not in {None, result.cell}
 
 
 def with_graft(result: CellResult, graft: Graft | str | None) -> CellResult:

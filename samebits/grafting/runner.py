@@ -165,7 +165,6 @@ class Grafter:
     ) -> dict[str, Any]:
         return {
             **common_job("graft", party.cell, subject.model, subject.checkpoint),
-            "timeout": max(subject.model.timeout, 2 * SECONDS),
             "log": str(path.with_suffix(".log")),
             "store": {"root": str(self._root), "limit": VALUES_LIMIT},
             "graft": {**asked, "result": str(path)},

@@ -68,6 +68,8 @@ def _missing(files: Files | None) -> str:
     for where, file in zip(("the reference", "this cell"), files, strict=True):
         if file.failure is not None:
             said = file.failure.message.partition("\n")[0]
+            if file.failure.type == "not asked":
+                return f"{where} was not asked on the ladder: {said}"
             return f"{where} failed on the ladder: {file.failure.type}: {said}"
     return ""
 

@@ -252,7 +252,10 @@ def _rows(
 def _decodes(climb: Climb) -> Iterator[Tensor]:
     own = climb.rungs("own")
     rows = own[0].decode if own[0] is not None else {}
+    sides = (climb.pair.reference.signals.greedy, climb.pair.candidate.signals.greedy)
     for row in rows:
+        if any(side is not None and row not in side for side in sides) or None in sides:
+            continue  # a side whose own run did not decode it has nothing that could differ
         refs = {name: _decode_refs(climb, row, name) for name in _RUNGS}
         yield Tensor(row, "decode", _decode_refs(climb, row, "own"), refs, None)
 

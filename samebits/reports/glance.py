@@ -6,6 +6,8 @@ from collections import Counter
 from itertools import product
 from typing import TYPE_CHECKING
 
+from samebits.diagnosing.ending import OPEN
+from samebits.diagnosing.everywhere import is_everywhere
 from samebits.reports.blocks import heading, link, page, table, titled
 from samebits.reports.figures import count, plural
 from samebits.reports.findings import named
@@ -26,6 +28,8 @@ COLUMNS = {
     Verdict.DIFFERS: "undecided",
     Verdict.UNSTABLE: "unstable",
     Verdict.FAILED: "failed",
+    Verdict.NOT_FINISHED: "not finished",
+    Verdict.NOT_OBSERVED: "not observed",
     Verdict.ABSENT: "absent",
 }
 """Verdicts as judged, before matrix.yaml's ``expected``, and their columns."""
@@ -53,14 +57,15 @@ def glance(report: Report) -> Markdown:
 
 _LEGEND = Markdown(
     "Cells by what they do beside the reference, whether matrix.yaml expects it or not; "
-    "cells that are the reference are left out."
+    "cells that are the reference are left out, and what every release fails at in the same way."
 )
 
 
 def _cells(report: Report, stack: str) -> Iterator[CellResult]:
     for row in report.rows:
         for cell in row.cells:
-            if cell.cell.stack == stack and cell.judged != Verdict.REFERENCE:
+            left_out = cell.judged == Verdict.REFERENCE or is_everywhere(cell)
+            if cell.cell.stack == stack and not left_out:
                 yield cell
 
 
@@ -105,6 +110,8 @@ def _step(report: Report, before: str | None, stack: str) -> dict[str, list[Mark
             what = f"{COLUMNS[verdict]} otherwise" if changed else COLUMNS[verdict]
             found.setdefault(what, []).append(_named(model, sorted(known)))
     for model, cells in now.items():
+        if any(cell.judged in OPEN for cell in cells):
+            continue  # what is not known may go on
         if _worst(past.get(model, [])) in SERIOUS and _worst(cells) not in SERIOUS:
             found.setdefault("no longer", []).append(_named(model, []))
     return found
@@ -115,7 +122,8 @@ def _by_model(report: Report, stack: str | None) -> dict[str, list[CellResult]]:
     models: dict[str, list[CellResult]] = {}
     for row in report.rows:
         for cell in row.cells:
-            if cell.cell.stack == stack and cell.judged != Verdict.ABSENT:
+            left_out = cell.judged == Verdict.ABSENT or is_everywhere(cell)
+            if cell.cell.stack == stack and not left_out:
                 models.setdefault(row.model, []).append(cell)
     return models
 

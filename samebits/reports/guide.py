@@ -16,7 +16,12 @@ VERDICTS = {
     "stands with it (*undecided*, at a glance)",
     "unstable": "the cell does not agree with itself: a second run or load gives other bits, or it "
     "reads memory that nothing ever wrote",
-    "failed": "it did not load or run; the phase and the exception are given",
+    "failed": "it did not load, or a phase raised; the phase and the exception are given, and what the "
+    "other phases observed is compared, with its own verdict as the *rest*",
+    "not finished": "a run ended before it had observed all: its time or memory was short, or a look at "
+    "what differs ended early; what was observed before is compared, and its verdict is the *rest*",
+    "not observed": "no forward was compared, as samebits cannot feed the model or its forward refuses "
+    "what it is fed; what was compared is said with it",
     "absent": "this release does not know this architecture or feature",
     "expected": "the difference is one that the matrix file names",
     "fixed": "the matrix file names a difference that is gone: the run fails until the entry is removed",
@@ -34,6 +39,7 @@ WORDS = {
     "swapping only x restores the bits": "the reference's x was put into this release, which then gave "
     "the reference's bytes; *only*: no smaller set does",
     "finding": "`SB301`: a defect that a rule knows by name; docs/findings has a page for each",
+    "rest": "the verdict on what was compared of a cell of which a phase failed or a run did not finish",
     "capsule": "a folder under repro/ that shows one difference without samebits",
 }
 

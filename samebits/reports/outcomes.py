@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from samebits.diagnosing.everywhere import is_everywhere
 from samebits.reports.blocks import slug
 from samebits.reports.figures import rounded_ulp
 from samebits.words import Verdict
@@ -22,13 +23,17 @@ SEVERITY = (
     Verdict.UNSTABLE,
     Verdict.DIVERGED,
     Verdict.DIFFERS,
+    Verdict.NOT_FINISHED,
+    Verdict.NOT_OBSERVED,
     Verdict.FIXED,
 )
-"""The verdicts that fail a run, those that leave the least to use first."""
+"""The verdicts that keep a run from passing, those that leave the least to use first."""
 
 _OUTCOME = {
     "verdict",
     "judged",
+    "rest",
+    "unfinished",
     "figure",
     "signals",
     "first",
@@ -36,6 +41,10 @@ _OUTCOME = {
     "unstable",
     "expected",
 }
+
+
+EVERY = "every release"
+"""Stands for the stacks of a failure that is the model's."""
 
 
 class Shared(NamedTuple):
@@ -105,8 +114,15 @@ class Trouble(NamedTuple):
 
 def verdict_word(cell: CellResult) -> str:
     """Return the verdict; of an expected difference also its kind, once the ladder has told it."""
-    told = cell.verdict == Verdict.EXPECTED and cell.judged in (Verdict.ROUNDING, Verdict.DIVERGED)
-    return f"{cell.verdict}, {cell.judged}" if told else cell.verdict
+    if cell.verdict == Verdict.EXPECTED and cell.judged in (Verdict.ROUNDING, Verdict.DIVERGED):
+        return f"{cell.verdict}, {cell.judged}"
+    if cell.rest is Verdict.REFERENCE:
+        return f"{cell.verdict}, reference"
+    return f"{cell.verdict}, rest {cell.rest}" if cell.rest in _WORTH_SAYING else cell.verdict
+
+
+_WORTH_SAYING = frozenset({Verdict.ROUNDING, Verdict.DIVERGED, Verdict.DIFFERS})
+"""Verdicts on the rest of a cell that stand beside its own."""
 
 
 def row_name(row: Row) -> str:
@@ -117,6 +133,16 @@ def row_name(row: Row) -> str:
 def holds(cell: CellResult) -> bool:
     """Return True if the cell holds the reference's bits, or is the reference."""
     return cell.judged in (Verdict.REFERENCE, Verdict.IDENTICAL)
+
+
+def is_reference(cell: CellResult) -> bool:
+    """Return True if the others of its row are compared with the cell, be it sound or not."""
+    return Verdict.REFERENCE in (cell.judged, cell.rest)
+
+
+def places(shared: Shared) -> str:
+    """Return the stacks of some cells that share a verdict, or that every release does the same."""
+    return EVERY if is_everywhere(shared.first) else ", ".join(shared.stacks)
 
 
 def is_quiet(row: Row) -> bool:
@@ -151,16 +177,42 @@ def anchors(rows: Iterable[Row]) -> dict[str, str]:
 
 def told(cell: CellResult) -> str:
     """Return the most telling line about a cell."""
-    if cell.failure:
-        return f"{cell.failure.phase}: {cell.failure.type}: {cell.failure.message}"
+    if cell.failure and not is_everywhere(cell):
+        failure = f"{cell.failure.phase}: {cell.failure.type}: {cell.failure.message}"
+        return "; ".join(filter(None, [failure, rest(cell)]))
+    if cell.rest is not None:
+        return "; ".join(filter(None, [cell.headline, rest(cell)]))
     return rounded_ulp(cell.first.what if cell.first else cell.headline)
+
+
+def rest(cell: CellResult) -> str:
+    """Return what came of the part that was compared, '' where the verdict says it."""
+    if cell.judged is Verdict.NOT_FINISHED and cell.rest is None:
+        return "nothing of it was compared"
+    if cell.rest is None or cell.judged is Verdict.NOT_OBSERVED:
+        return ""
+    words = _REST.get(cell.rest, f"what was compared: {cell.rest}")
+    where = f" ({rounded_ulp(cell.first.what)})" if cell.first else ""
+    return f"{words}{where}" if words else ""
+
+
+_REST = {
+    Verdict.REFERENCE: "",
+    Verdict.IDENTICAL: "what was compared is identical",
+    Verdict.ROUNDING: "what was compared differs by rounding alone",
+    Verdict.DIVERGED: "what was compared diverged",
+    Verdict.DIFFERS: "what was compared differs",
+    Verdict.NOT_OBSERVED: "no forward was compared",
+    Verdict.FAILED: "what is left could not be compared",
+}
+"""What is said of the part of a cell that was compared, by its verdict."""
 
 
 def _plot(cell: CellResult) -> Hashable:
     """Return what a cell contributes to its row's story: no figure, which each dtype has its own."""
     where = cell.first.signal if cell.first else ""
     failure = (cell.failure.phase, cell.failure.type) if cell.failure else None
-    return cell.cell.stack, cell.verdict, cell.judged, cell.expected, where, failure
+    return cell.cell.stack, cell.verdict, cell.judged, cell.rest, cell.expected, where, failure
 
 
 def sharing(cells: Iterable[CellResult], key: Callable[[CellResult], Hashable]) -> list[Shared]:

@@ -8,6 +8,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from samebits.diagnosing.ending import INCOMPLETE, PASS
+from samebits.diagnosing.everywhere import is_everywhere
 from samebits.reports.blocks import bullets, heading, link, page, table, titled
 from samebits.reports.figures import count, duration, plural
 from samebits.reports.findings import named
@@ -15,6 +17,8 @@ from samebits.reports.names import page_path
 from samebits.reports.outcomes import (
     anchors,
     holds,
+    is_reference,
+    places,
     row_name,
     since,
     stories,
@@ -44,6 +48,8 @@ COUNTED = {
     Verdict.DIVERGED: ("is a new divergence", "are new divergences"),
     Verdict.UNSTABLE: ("is unstable", "are unstable"),
     Verdict.FAILED: ("failed", "failed"),
+    Verdict.NOT_FINISHED: ("is not finished", "are not finished"),
+    Verdict.NOT_OBSERVED: ("is not observed", "are not observed"),
 }
 """What is said of the cells that are neither reference nor identical: of one, of several."""
 
@@ -77,19 +83,32 @@ NOT_BUILT = Markdown("not built")
 
 def title(report: Report) -> Markdown:
     """Return the heading, which already answers whether the run passes."""
-    answer = "passes" if report.exit_code == 0 else "does not pass"
-    return heading(1, f"samebits: {report.matrix} {answer}")
+    return heading(1, f"samebits: {report.matrix} {ANSWERS.get(report.exit_code, DOES_NOT)}")
+
+
+ANSWERS = {PASS: "passes", INCOMPLETE: "is incomplete"}
+DOES_NOT = "does not pass"
+"""What is said of a run, by its exit code."""
 
 
 def headline(report: Report) -> str:
     """Return the run in one sentence of plain words."""
     cells = [cell for row in report.rows for cell in row.cells]
-    compared = [cell for cell in cells if cell.verdict != Verdict.REFERENCE]
+    compared = [cell for cell in cells if not is_reference(cell)]
     same = sum(map(holds, compared))
     hold = f"{count(same)} of {plural(len(compared), 'cell')} {'holds' if 1 in (same, len(compared)) else 'hold'}"
-    counts = Counter(cell.verdict for cell in compared)
+    counts: Counter[Verdict] = Counter(cell.verdict for cell in cells)
     parts = [f"{_extent(report)}: {hold} the same bits as the reference"]
-    return "; ".join([*parts, *_counted(counts, report.matrix)]) + "."
+    parts += [*_counted(counts, report.matrix), *_observed(cells)]
+    return "; ".join(parts) + "."
+
+
+def _observed(cells: list[CellResult]) -> Iterable[str]:
+    """Yield what was compared of the cells that are not observed, if it is one thing."""
+    open_cells = [cell for cell in cells if cell.verdict == Verdict.NOT_OBSERVED]
+    headlines = list(dict.fromkeys(cell.headline for cell in open_cells))
+    if len(headlines) == 1:
+        yield f"of what is not observed: {headlines[0]}"
 
 
 def _extent(report: Report) -> str:
@@ -114,11 +133,7 @@ def _counted(counts: Counter[Verdict], matrix: str) -> list[str]:
 
 def opening(report: Report) -> Markdown:
     """Return the headline, whether the run passes, and the reasons if it does not."""
-    answer = (
-        Markdown("**The run passes.**")
-        if report.exit_code == 0
-        else fill("**The run does not pass** (exit code {}):", str(report.exit_code))
-    )
+    answer = _answer(report.exit_code)
     return page(
         [
             prose(headline(report)),
@@ -133,6 +148,18 @@ def opening(report: Report) -> Markdown:
             ),
         ]
     )
+
+
+def _answer(code: int) -> Markdown:
+    if code == PASS:
+        return Markdown("**The run passes.**")
+    if code == INCOMPLETE:
+        return fill(
+            "**The run is incomplete** (exit code {}): nothing that was compared fails, and not "
+            "everything was compared:",
+            str(code),
+        )
+    return fill("**The run does not pass** (exit code {}):", str(code))
 
 
 def _reference(report: Report) -> Markdown:
@@ -176,17 +203,19 @@ def _counts(report: Report) -> Markdown:
 def _kind(trouble: Trouble) -> str:
     """Return the verdict, and for a difference the signal that shows it first."""
     cell = trouble.shared.first
-    return f"{cell.verdict}, first in {cell.first.signal}" if cell.first else cell.verdict
+    differs = cell.first is not None and cell.rest is None
+    return f"{cell.verdict}, first in {cell.first.signal}" if differs and cell.first else cell.verdict
 
 
 def _trouble(trouble: Trouble, report: Report) -> list[str]:
     story, shared = trouble
     cell = shared.first
+    timeless = cell.verdict == Verdict.FIXED or is_everywhere(cell)
     return [
         link(story.name, story.anchor),
-        Markdown(f"**{cell.verdict}**"),
-        "" if cell.verdict == Verdict.FIXED else since(story.rows[0], shared.stacks),
-        ", ".join(shared.stacks),
+        fill("**{}**", cell.verdict if is_everywhere(cell) else verdict_word(cell)),
+        "" if timeless else since(story.rows[0], shared.stacks),
+        places(shared),
         ", ".join(sorted(named(shared.cells, report))),
         _what(cell),
     ]
@@ -195,7 +224,7 @@ def _trouble(trouble: Trouble, report: Report) -> list[str]:
 def _what(cell: CellResult) -> str:
     """Return the most telling line about a cell, short: that it is about the first is known here."""
     text = " ".join(told(cell).split())
-    if cell.failure:
+    if cell.failure or cell.rest is not None:
         return clip(text, WIDEST_WHAT)
     for words, shorter in SHORTER:
         text = words.sub(shorter, text)
@@ -267,6 +296,7 @@ def _word(cell: CellResult | None, stack: StackReport) -> Markdown:
     """Return verdict and figure; a verdict that fails the run is set in bold."""
     if cell is None:
         return NOT_BUILT if stack.failure else LEFT_OUT
-    word = verdict_word(cell) if cell.verdict.passes else f"**{cell.verdict}**"
+    rest = verdict_word(cell).removeprefix(cell.verdict)
+    word = verdict_word(cell) if cell.verdict.passes else f"**{cell.verdict}**{rest}"
     figure = "" if cell.verdict in (Verdict.REFERENCE, Verdict.IDENTICAL) else cell.figure
     return fill("{} {}", Markdown(word), prose(figure, limit=40)) if figure else Markdown(word)

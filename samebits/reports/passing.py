@@ -29,6 +29,7 @@ KINDS = (
     Verdict.UNSTABLE,
     Verdict.DIVERGED,
     Verdict.DIFFERS,
+    Verdict.NOT_OBSERVED,
     Verdict.ROUNDING,
     Verdict.IDENTICAL,
 )
@@ -94,6 +95,7 @@ def _key(cell: CellResult) -> tuple[object, ...]:
     first = (cell.first.signal, cell.first.item) if cell.first else cell.headline
     return (
         cell.judged,
+        cell.rest,
         cell.expected,
         failure,
         first,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.diagnosing.everywhere import is_everywhere
 from samebits.reports.blocks import (
     bullets,
     codes,
@@ -21,7 +22,7 @@ from samebits.reports.figures import rounded_ulp
 from samebits.reports.grafts import grafts_of
 from samebits.reports.hunt import hunt
 from samebits.reports.ladder import ladder_of
-from samebits.reports.outcomes import outcome, sharing, verdict_word
+from samebits.reports.outcomes import EVERY, outcome, rest, sharing, verdict_word
 from samebits.reports.tensors import signal_table, split_table, tensor_tables
 from samebits.reports.text import EMPTY, Markdown, clip, code, fill, join, prose
 
@@ -49,8 +50,9 @@ def timeline(row: Row) -> Markdown:
     """Return the verdict of every stack in one line, stacks of one verdict together."""
     groups: list[tuple[str, list[str]]] = []
     for cell in row.cells:
-        if not groups or groups[-1][0] != cell.verdict:
-            groups.append((cell.verdict, []))
+        word = cell.verdict if cell.rest is None else verdict_word(cell)
+        if not groups or groups[-1][0] != word:
+            groups.append((word, []))
         groups[-1][1].append(cell.cell.stack)
     return join((fill("{} {}", ", ".join(stacks), word) for word, stacks in groups), " → ")
 
@@ -89,6 +91,7 @@ def _outcome(
             _first_difference(cell),
             expectation(shared.cells, expected),
             _failure(shared, story),
+            _rest(cell),
             _unstable(cell),
             _per_stack(shared, story, causes_of),
             _per_stack(shared, story, grafts_of),
@@ -108,7 +111,8 @@ def _outcome(
 def _outcome_heading(shared: Shared, story: Story, level: int) -> Markdown:
     cell = shared.first
     words = " ".join(filter(None, [verdict_word(cell), cell.figure]))
-    return heading(level, fill("{}: {}", story.where(shared.cells), words))
+    where = EVERY if is_everywhere(cell) else story.where(shared.cells)
+    return heading(level, fill("{}: {}", where, words))
 
 
 def _per_stack(shared: Shared, story: Story, block: Callable[[CellResult], Markdown]) -> Markdown:
@@ -126,7 +130,7 @@ def _per_stack(shared: Shared, story: Story, block: Callable[[CellResult], Markd
 def _headlines(shared: Shared, story: Story) -> Markdown:
     """Return the headlines, unless they say what stands below them: the first difference, the error."""
     first = shared.first.first
-    if shared.first.failure is not None:
+    if shared.first.failure is not None and not is_everywhere(shared.first):
         return EMPTY
     if first is not None and all(cell.headline == first.what for cell in shared.cells):
         return EMPTY
@@ -137,6 +141,12 @@ def _headlines(shared: Shared, story: Story) -> Markdown:
         fill("{}: {}", story.where(group.cells), rounded_ulp(group.first.headline))
         for group in groups
     )
+
+
+def _rest(cell: CellResult) -> Markdown:
+    """Return what came of the part of a cell that was compared."""
+    said = rest(cell)
+    return fill("Rest: {}.", said) if said else EMPTY
 
 
 def _first_difference(cell: CellResult) -> Markdown:

@@ -11,7 +11,7 @@ from samebits.reports.causes import cause_in_short
 from samebits.reports.figures import count
 from samebits.reports.grafts import graft_in_short
 from samebits.reports.names import page_path
-from samebits.reports.outcomes import QUIET, sharing, stories, told
+from samebits.reports.outcomes import QUIET, places, sharing, stories, told, verdict_word
 from samebits.reports.rows import expectation, in_full, timeline
 from samebits.reports.tensors import growth_line
 from samebits.reports.text import EMPTY, Markdown, clip, code, fill, join
@@ -110,13 +110,14 @@ def _place(cell: CellResult) -> Hashable:
         (cell.failure.phase, cell.failure.type, cell.failure.message) if cell.failure else None
     )
     first = (cell.first.signal, cell.first.item) if cell.first else cell.headline
-    return cell.cell.variant, cell.verdict, first, failure
+    return cell.cell.variant, cell.verdict, cell.rest, first, failure
 
 
 def _place_line(shared: Shared, story: Story) -> Markdown:
     cell = shared.first
     figures = ", ".join(dict.fromkeys(cell.figure for cell in shared.cells if cell.figure))
-    words = fill("{} ({})", cell.verdict, figures) if figures else cell.verdict
+    word = verdict_word(cell)
+    words = fill("{} ({})", word, figures) if figures else word
     said = fill("{} {}: {}", _where(shared, story), words, clip(told(cell), 300))
     if start := cause_in_short(cell):
         said = fill("{}; it starts with {}", said, start)
@@ -127,7 +128,7 @@ def _place_line(shared: Shared, story: Story) -> Markdown:
 
 
 def _where(shared: Shared, story: Story) -> Markdown:
-    stacks = ", ".join(shared.stacks)
+    stacks = places(shared)
     several = len(story.rows) > 1
     return fill("**{}**", f"{shared.first.cell.variant} on {stacks}" if several else stacks)
 

@@ -53,7 +53,8 @@ def questions(result: CellResult, reference: Capture) -> list[Question]:
 
 
 def _may_be_traced(result: CellResult) -> bool:
-    return result.judged in _TRACED and result.reference not in {None, result.cell}
+    finished = result.unfinished is None
+    return finished and result.compared in _TRACED and result.reference not in {None, result.cell}
 
 
 def _prompts(result: CellResult, known: Container[str]) -> Iterator[str]:
@@ -194,5 +195,5 @@ def _asked(result: CellResult, reference: Capture, candidate: Capture) -> Asked 
         reference.cell,
         found,
         same_weights(result, reference, candidate),
-        result.judged in {Verdict.DIFFERS, Verdict.DIVERGED},
+        result.compared in {Verdict.DIFFERS, Verdict.DIVERGED},
     )

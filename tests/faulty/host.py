@@ -22,7 +22,8 @@ from samebits import cli, probing, run
 from samebits.laboratory import Laboratory
 
 probing.PROBES = HERE
-probing._GRACE = probing._LAST_WORDS = 1.0
+probing._LAST_WORDS = 1.0
+probing._LISTEN, probing._SILENCE = 0.5, 3.0
 KNOWN = ("llama",)
 
 

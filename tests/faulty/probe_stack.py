@@ -24,6 +24,7 @@ PROBES = Path(__file__).parents[2] / "probes"
 sys.path[:0] = [str(PROBES), str(Path(__file__).parent)]
 import clock
 import probe_files
+import probe_progress
 import probe_stack
 
 FACTS = {
@@ -71,6 +72,55 @@ def hang(job):
     daemon()
     print("now it hangs", flush=True)
     time.sleep(600)
+
+
+@fault
+def spins(job):
+    probe_progress.begin("forward short")
+    while True:
+        pass
+
+
+@fault
+def hangs_half_way(job):
+    """Leave what was observed before the forward, in run a alone."""
+    if job["run"] == "b":
+        return leave(job)
+    leave(job, status="unfinished", signals=("load", "config", "weights", "buffers", "inv_freq"))
+    probe_progress.begin("forward short")
+    probe_progress.tick("plain", 2, 3)
+    time.sleep(600)
+
+
+@fault
+def killed_half_way(job):
+    leave(job, status="unfinished", signals=("load", "config", "weights", "buffers", "inv_freq"))
+    probe_progress.begin("greedy short")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@fault
+def crashes_half_way(job):
+    leave(job, status="unfinished", signals=("load", "config", "weights", "buffers", "inv_freq"))
+    probe_progress.begin("forward short")
+    ctypes.string_at(0)
+
+
+@fault
+def slow_but_working(job):
+    """Take three times as long as may pass without progress."""
+    for step in range(8):
+        probe_progress.tick("forward", step + 1, 8)
+        time.sleep(0.4)
+    leave(job)
+
+
+@fault
+def one_long_step(job):
+    """Take longer than that in a step of which it is known before."""
+    probe_progress.tick("load", allowance=30)
+    time.sleep(2.5)
+    leave(job)
 
 
 def daemon():
@@ -268,8 +318,8 @@ def fill(out, files):
         shutil.rmtree(aside)
 
 
-def leave(job):
-    """Leave the capture that is told for this cell, values first."""
+def leave(job, status="complete", signals=None):
+    """Leave the capture that is told for this cell, values first; or what it has of some signals."""
     cell = job["cell"]
     told = TEMPLATES / f"{cell['model']}-{cell['stack']}-{job['run']}.json"
     if not told.exists():
@@ -279,7 +329,11 @@ def leave(job):
         if not path.exists():
             write_bytes(path, source.read_bytes())
     time.sleep(STEP)
-    write(job["capture"], json.loads(told.read_text()) | {"cell": cell})
+    left = json.loads(told.read_text()) | {"cell": cell, "status": status}
+    if signals is not None:
+        left["signals"] = {name: left["signals"][name] for name in signals}
+        left["unfinished"] = {"phase": "none", "reason": "the run was still going on"}
+    write(job["capture"], left)
 
 
 def write(path, value):
@@ -298,5 +352,6 @@ def write_bytes(path, content):
 clock.set_back_again_and_again(TEMPLATES)
 probe_stack.perform = perform
 probe_stack._import_everything = lambda: FACTS
+probe_stack._HEARTBEAT = 0.2
 if __name__ == "__main__":
     probe_stack.main(sys.argv[1:])

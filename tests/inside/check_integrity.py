@@ -99,11 +99,7 @@ def integrity(defect, **config):
     return looked_at.signals["integrity"]
 
 
-NO_ROPE = {
-    "what": "inv_freq",
-    "reason": "no buffer of the model holds rotary frequencies",
-    "why": "plain",
-}
+NO_ROPE = {"what": "inv_freq", "reason": "no buffer of the model holds rotary frequencies"}
 
 
 def sources(signal):

@@ -1,0 +1,190 @@
+"""Nothing that a change of CPU can flip, identical to rounding, decides whether a run fails."""
+
+import itertools
+
+import pytest
+
+from samebits.comparison import CellResult, ItemComparison, SignalComparison
+from samebits.diagnosing.ending import exit_code
+from samebits.diagnosing.expected import apply_expected
+from samebits.diagnosing.failing import differing_signals, failing_signals
+from samebits.ladder import Constant, Ladder, LadderStep, SplitJudgement
+from samebits.matrix import Expected
+from samebits.words import SIGNALS, CellId, Variant, Verdict
+
+VARIANT = Variant(dtype="float32", attention="default")
+WHAT = {"hidden_states": "layer 1 (layers.0)", "logits": "logits", "decode": "decode"}
+
+
+def cell_id(stack="5.x", model="m"):
+    return CellId(model=model, variant=VARIANT, stack=stack)
+
+
+def signal(name, *items):
+    """A signal of which these items differ; 'same' if there is none."""
+    compared = tuple(ItemComparison(name=item, outcome="differs") for item in items)
+    outcome = "differs" if items else "identical"
+    return SignalComparison(
+        signal=name, outcome=outcome, n_items=2, n_differ=len(items), items=compared
+    )
+
+
+def step(name, prompt, kind, **more):
+    told = {"own": 1.0, "float32": 1.0, "float64": 1.0} | more
+    return LadderStep(prompt=prompt, what=WHAT[name], kind=kind, **told)
+
+
+def cell(kinds, *, stack="5.x", model="m", kind=None):
+    """A cell of which each signal is 'rounding', 'diverged', 'undecided' or 'same'.
+
+    The ladder and the verdict say of the cell what the worst of its signals is.
+    """
+    worst = next((k for k in ("diverged", "undecided", "rounding") if k in kinds.values()), None)
+    kind = kind or worst
+    items = {name: "short · layers.0" if name == "hidden_states" else "short" for name in kinds}
+    signals = [signal(n, *([items[n]] if k != "same" else [])) for n, k in kinds.items()]
+    steps = [step(n, "short", k) for n, k in kinds.items() if n in WHAT and k != "same"]
+    stored = {"rounding": "cast", "diverged": "changed", "undecided": "not known"}
+    constants = [
+        Constant(signal=n, name="short", kind=stored[k])
+        for n, k in kinds.items()
+        if n in ("weights", "buffers", "inv_freq") and k != "same"
+    ]
+    near = {"rounding": True, "diverged": False, "undecided": None}
+    splits = [
+        SplitJudgement(prompt="short", step=0, margin=0.1, drift=0.1, near_tie=near[k])
+        for n, k in kinds.items()
+        if n == "greedy" and k != "same"
+    ]
+    verdict = {
+        "diverged": Verdict.DIVERGED,
+        "undecided": Verdict.DIFFERS,
+        "rounding": Verdict.ROUNDING,
+        None: Verdict.IDENTICAL,
+    }[kind]
+    said = Ladder(
+        kind=kind or "same",
+        rule="slope",
+        reason="",
+        steps=tuple(steps),
+        constants=tuple(constants),
+        splits=tuple(splits),
+    )
+    return CellResult(
+        cell=cell_id(stack, model),
+        reference=cell_id("4.48", model),
+        verdict=verdict,
+        judged=verdict,
+        figure="",
+        headline="",
+        signals=tuple(signals),
+        ladder=said if kind else None,
+    )
+
+
+def names(signals):
+    return [found.signal for found in signals]
+
+
+def ended(cells, *rules):
+    """Return the exit code and what is fixed, of a run of these cells under these entries."""
+    results, reports = apply_expected(cells, rules, [found.cell for found in cells], "4.48")
+    code, _ = exit_code(results, reports, [])
+    return code, [report.fixed for report in reports]
+
+
+def expected(**more):
+    told = {"model": ("m",), "stack": ("5.x",), "reason": "known"} | more
+    return Expected(**told)
+
+
+@pytest.mark.parametrize("name", [s for s in SIGNALS if s in WHAT or s in ("weights", "greedy")])
+@pytest.mark.parametrize(
+    ("kind", "fails"), [("rounding", False), ("diverged", True), ("undecided", True)]
+)
+def test_a_signal_fails_unless_the_ladder_shows_that_it_rounds(name, kind, fails):
+    found = cell({"inputs": "same", name: kind})
+    assert names(differing_signals(found)) == [name]
+    assert names(failing_signals(found)) == [name] * fails
+
+
+def test_what_the_ladder_did_not_see_fails():
+    found = cell({"logits": "rounding"})
+    unseen = found.model_copy(update={"signals": (signal("logits", "short", "long"),)})
+    assert names(failing_signals(unseen)) == ["logits"]
+    assert names(failing_signals(found.model_copy(update={"ladder": None}))) == ["logits"]
+    inputs = cell({"inputs": "diverged", "logits": "rounding"})
+    assert names(failing_signals(inputs)) == ["inputs"]
+
+
+def test_one_prompt_that_diverges_is_enough():
+    found = cell({"decode": "rounding"})
+    both = found.ladder.model_copy(
+        update={"steps": (*found.ladder.steps, step("decode", "long", "diverged"))}
+    )
+    of_both = (signal("decode", "short", "long"),)
+    found = found.model_copy(update={"ladder": both, "signals": of_both})
+    assert names(failing_signals(found)) == ["decode"]
+
+
+def test_what_shows_in_float64_alone_is_no_difference_of_the_cell():
+    found = cell({"hidden_states": "rounding"})
+    hidden = step("hidden_states", "short", "undecided", own=0.0, float32=0.0, float64=6e-8)
+    zeros = step("hidden_states", "short", "undecided", own=0.0, float32=0.0, float64=0.0)
+    for more, failing in ((hidden, []), (zeros, ["hidden_states"])):
+        steps = (*found.ladder.steps, more)
+        said = found.ladder.model_copy(update={"steps": steps})
+        assert names(failing_signals(found.model_copy(update={"ladder": said}))) == failing
+
+
+def test_tokens_follow_from_logits_that_diverge():
+    assert names(failing_signals(cell({"decode": "diverged", "greedy": "diverged"}))) == ["decode"]
+    assert names(failing_signals(cell({"decode": "rounding", "greedy": "diverged"}))) == ["greedy"]
+
+
+OTHER_CPU = ("same", "rounding")
+FAILING = ("logits", "decode", "hidden_states")
+
+
+@pytest.mark.parametrize("diverged", FAILING)
+def test_entries_cover_a_diverged_cell_on_every_cpu(diverged):
+    """Beside the signal that diverges, every other one may round or not: the entry covers it."""
+    others = [name for name in (*FAILING, "greedy") if name != diverged]
+    codes = set()
+    for kinds in itertools.product(OTHER_CPU, repeat=len(others)):
+        told = {diverged: "diverged"} | dict(zip(others, kinds, strict=True))
+        ordered = {name: told[name] for name in SIGNALS if name in told}
+        found = cell(ordered)
+        codes.add(ended([found], expected(signal=(diverged,)))[0])
+        # an entry that names only what rounds there is fixed, whether it rounds on this CPU or not
+        wrong = expected(signal=tuple(others))
+        assert ended([found], wrong) == (1, [("m", "5.x")])
+    assert codes == {0}
+
+
+@pytest.mark.parametrize("kind", ["differs", "diverged"])
+def test_whether_an_entry_is_fixed_follows_from_no_rounding(kind):
+    ends = set()
+    for told in OTHER_CPU:
+        cells = [cell({"logits": told}, model="m"), cell({"logits": "diverged"}, model="n")]
+        code, fixed = ended(cells, expected(model=("m", "n"), verdict=kind))
+        ends.add((code, *fixed))
+        assert ended(cells[1:], expected(model=("n",), verdict=kind)) == (0, [()])
+    assert ends == {(1, ("m",))}
+
+
+def test_rounding_is_covered_by_no_entry():
+    results, (report,) = apply_expected(
+        [cell({"logits": "rounding"})], [expected()], [cell_id()], "4.48"
+    )
+    assert (results[0].verdict, report.cells) == (Verdict.ROUNDING, ())
+    assert report.fixed == ("m", "5.x")
+
+
+def test_a_choice_by_another_rule_is_covered_though_every_step_rounds():
+    """Experts that are chosen otherwise: the ladder's rule is `choice`, and no signal diverges."""
+    kinds = {"hidden_states": "rounding", "logits": "rounding", "decode": "rounding"}
+    for told in (kinds, kinds | {"decode": "same"}):
+        found = cell(told, kind="diverged")
+        assert ended([found], expected(signal=("hidden_states", "logits"))) == (0, [()])
+        assert ended([found])[0] == 1
