@@ -547,7 +547,8 @@ class Cell:
         if "evidence" not in self.signals:
             return
         self._begin("evidence")
-        evidence, prompts = self._evidence, self._prompts()
+        evidence = self._evidence
+        prompts = {n: i for n, i in self._prompts().items() if n in self.signals["forward"]}
         resolved = getattr(self.loaded.model.config, "_attn_implementation", None)
         reason = "" if resolved == "eager" else self._no_room(2)
         if reason := reason or self._no_time(len(prompts), self.seconds["load"]):
@@ -592,8 +593,10 @@ class Cell:
             self._skip("first token", reason, "cost")
             return
         self._begin("first token")
+        decoded = self.signals["greedy"].keys()
+        prompts = {n: i for n, i in self._prompts().items() if {n, f"{n}[0]"} & decoded}
         try:
-            seen = probe_decode.first_token(self.loaded.model, self._prompts())
+            seen = probe_decode.first_token(self.loaded.model, prompts)
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
             self._broken("first token", error)
         else:

@@ -21,6 +21,7 @@ import probe_choice as choice
 import probe_files
 import probe_inputs
 import probe_load
+import probe_progress as progress
 from probe_choice import DoesNotApply
 from probe_failure import PhaseFailed, Unknown, phase
 from probe_tensor import Keeper
@@ -40,6 +41,7 @@ _CROSSING_LONGEST = 64
 def run(job: Fact) -> None:
     """Choose what a model is fed, and write the record."""
     torch.set_num_threads(int(job["threads"]))
+    progress.begin("inputs")
     try:
         with phase("inputs"):
             found = Chooser(job).facts()

@@ -12,6 +12,7 @@ from samebits.cells import RUNS, VALUES_LIMIT, CellRunner, failed
 from samebits.checkpoints import Checkpoint
 from samebits.comparing.pair import reason
 from samebits.errors import CaptureError
+from samebits.feed import Inputs
 from samebits.matrix import Prompt
 from samebits.probing import Ended
 from samebits.seal import sealed
@@ -118,7 +119,8 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
     model = model_spec(
         hub="org/llama", revision="main", trust_remote_code=True, prompts=prompts, timeout=7.0
     )
-    checkpoint = HUB.model_copy(update={"revision": "main"})
+    inputs = Inputs(record="/work/inputs.json", root="/work", digest="c" * 64)
+    checkpoint = HUB.model_copy(update={"revision": "main", "inputs": inputs})
     bench.observe(process, model=model, checkpoint=checkpoint, wanted=["ab" * 32])
     first, second = process.jobs
     assert json.loads(json.dumps(first)) == first
@@ -134,6 +136,7 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "invariants": {"sweep": False, "samples": 0, "large": False},
         "usage": True,
         "prompts": {"short": {"text": "a", "length": 3}, "pair": {"batch": [{"length": 2}]}},
+        "inputs": inputs.model_dump(),
     }
     assert first["store"] == {
         "root": str(bench.root),

@@ -52,9 +52,7 @@ def test_where_watching_the_layers_changes_the_logits_the_plain_ones_count():
     plain = model(torch.ones(1, 3, 4)).logits
     assert facts["logits"]["hash"] == tensor_hash(plain)
     assert (facts["hidden_states"], dtypes) == ([], {})
-    assert skips == [
-        {"what": "hidden_states short", "reason": probe_cell.OTHER_UNWATCHED, "why": "plain"}
-    ]
+    assert skips == [{"what": "hidden_states short", "reason": probe_cell.OTHER_UNWATCHED}]
 
 
 def test_what_a_forward_gives_beside_the_logits_is_named_as_not_compared():
@@ -65,7 +63,7 @@ def test_what_a_forward_gives_beside_the_logits_is_named_as_not_compared():
 
     facts, skips, _ = forward(Span())
     assert facts["logits"]["hash"] == tensor_hash(torch.ones(1, 3, 4))
-    assert skips == [{"what": "output end_logits", "reason": probe_cell.ONE_OUTPUT, "why": "plain"}]
+    assert skips == [{"what": "output end_logits", "reason": probe_cell.ONE_OUTPUT}]
 
 
 def drawn(run):

@@ -4,9 +4,8 @@ import json
 import tempfile
 from pathlib import Path
 
+import feeding
 import probe_feed
-import probe_feed_job
-import probe_files
 import torch
 import transformers
 from probe_choice import DoesNotApply, NotFed
@@ -65,20 +64,9 @@ def choose(model_type, config, architecture=None, prompts=PROMPTS, files=()):
 
 
 def chosen(folder, prompts=PROMPTS):
-    root = Path(tempfile.mkdtemp())
-    job = {
-        "name": "m",
-        "stack": "here",
-        "threads": 1,
-        "result": str(root / "record.json"),
-        "store": {"root": str(root)},
-        "model": {"source": str(folder), "trust_remote_code": True, "prompts": prompts},
-    }
-    probe_feed_job.run(job)
-    record = probe_files.read_sealed(root / "record.json")
-    assert record.get("failure") is None, record["failure"]["traceback"]
-    model = {"inputs": {"record": job["result"], "root": str(root), "reason": ""}}
-    return record, probe_feed.Feed(model, torch.float32, "cpu")
+    model = {"source": str(folder), "trust_remote_code": True, "prompts": prompts}
+    model = feeding.chosen(model)
+    return feeding.record_of(model), probe_feed.Feed(model, torch.float32, "cpu")
 
 
 def fed(record, name="short"):

@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import feeding
 import probe_apart
 import probe_cell
 import probe_heap
@@ -69,12 +70,14 @@ def cell(folder, **changes):
         "timeout": 240,
         "capture": f"{root}/deep/a.json",
         "cell": {"model": "leaky", "stack": "s", "variant": variant},
-        "model": {
-            "source": str(folder),
-            "trust_remote_code": True,
-            "greedy": 0,
-            "prompts": {"short": {"ids": [1, 2, 3, 4]}},
-        },
+        "model": feeding.chosen(
+            {
+                "source": str(folder),
+                "trust_remote_code": True,
+                "greedy": 0,
+                "prompts": {"short": {"ids": [1, 2, 3, 4]}},
+            }
+        ),
         "store": {"root": root, "limit": 1 << 20, "wanted": []},
     }
     job.update(changes)

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import feeding
 import probe_cell
 import probe_load
 import probe_state
@@ -69,12 +70,14 @@ def test_a_cell_holds_two_models_at_once_and_no_third():
             "stack": "s",
             "variant": {"dtype": "float32", "attention": "default", "device": "cpu"},
         },
-        "model": {
-            "source": str(folder / "model"),
-            "trust_remote_code": False,
-            "greedy": 0,
-            "prompts": {"short": {"ids": [1, 2, 3, 4]}},
-        },
+        "model": feeding.chosen(
+            {
+                "source": str(folder / "model"),
+                "trust_remote_code": False,
+                "greedy": 0,
+                "prompts": {"short": {"ids": [1, 2, 3, 4]}},
+            }
+        ),
         "store": {"root": str(folder), "limit": MIB, "wanted": []},
     }
     # what a first load imports is no model

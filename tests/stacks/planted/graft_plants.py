@@ -10,7 +10,9 @@ from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
+sys.path.insert(0, str(Path(__file__).parents[2] / "inside"))
 
+import feeding
 import probe_graft
 import torch
 import transformers
@@ -139,7 +141,9 @@ def job(defect, role, donor=None, n=0):
         },
         "threads": 1,
         "timeout": 240,
-        "model": {"source": str(FOLDER / source), "trust_remote_code": False, "prompts": PROMPTS},
+        "model": feeding.chosen(
+            {"source": str(FOLDER / source), "trust_remote_code": False, "prompts": PROMPTS}
+        ),
         "store": {"root": str(FOLDER), "limit": 1 << 20},
         "graft": asked,
     }

@@ -1,0 +1,29 @@
+"""Lets this stack choose what a model is fed, as the host does before the model's cells run."""
+
+import tempfile
+from pathlib import Path
+
+import probe_feed_job
+import probe_files
+
+
+def chosen(model):
+    """Return a job's ``model`` with where its inputs are."""
+    root = Path(tempfile.mkdtemp())
+    job = {
+        "name": "m",
+        "stack": "here",
+        "threads": 1,
+        "result": str(root / "record.json"),
+        "store": {"root": str(root)},
+        "model": model,
+    }
+    probe_feed_job.run(job)
+    record = probe_files.read_sealed(root / "record.json")
+    assert record.get("failure") is None, record["failure"]["traceback"]
+    return model | {"inputs": {"record": job["result"], "root": str(root), "reason": ""}}
+
+
+def record_of(model):
+    """Return what was chosen."""
+    return probe_files.read_sealed(Path(model["inputs"]["record"]))
