@@ -62,12 +62,18 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
     progress = partial(choose, spoken=spoken)
     report, beside = _run_to_the_end(run_matrix(order, environ, progress, ledger))
     redaction = Redaction(environ)
-    report = redaction.record(report)
-    beside = {path: redaction.file(path, content) for path, content in beside.items()}
     if reports is None:
-        failed = [stack.failure for stack in report.stacks if stack.failure]
+        failed = [redaction.text(stack.failure) for stack in report.stacks if stack.failure]
         return (1, failed) if failed else (0, [])
-    written = write(report, reports, beside)
+    writing = progress(0)
+    writing.begin("writing the report", 0, "")
+    try:
+        report = redaction.record(report)
+        beside = {path: redaction.file(path, content) for path, content in beside.items()}
+        written = write(report, reports, beside)
+    finally:
+        writing.end("writing the report")
+        writing.close()
     said = Answer(report.exit_code, list(map(spoken.text, summary(report, written.markdown))))
     if not order.fresh and not order.upgrade:
         given = [name for name, value in vars(options).items() if value]
@@ -265,6 +271,8 @@ _MATRIX_HELP = """\
 Run every model of matrix.yaml on every stack, compare, and write the report.
 
 Filters take names or shell patterns, separated by commas; one that matches nothing is an error.
+The report replaces that of the run before in the same folder; the lines "To reproduce" of a report
+name a folder of their own, reports/reproduce/MODEL@STACK.
 Exit code: 0 all comparisons identical, rounding, absent or expected; 1 something fails;
 2 a mistake in matrix.yaml or on the command line; 3 incomplete: nothing fails, and something was
 not finished or not observed.

@@ -36,7 +36,7 @@ PHASE_OF = {
 }
 """Kind of job -> the phase of a run in which most jobs of the kind run."""
 
-BY_CELLS = ("comparing", "report")
+BY_CELLS = ("comparing", "findings")
 """Phases of the host itself, which take longer the more cells are new."""
 
 _ENOUGH = 10.0

@@ -142,7 +142,7 @@ class Laboratory:
         self.environment: dict[str, str] = {}
         self.progress = progress
         self.phases = Phases(progress)
-        self._n_new = 0
+        self._n_new = self._n_read = 0
         self._outcomes: dict[str, dict[CellId, tuple[str, str]]] = {}
         self._fresh = fresh
         self._root = root
@@ -194,7 +194,6 @@ class Laboratory:
         async with asyncio.TaskGroup() as group:
             rows = [group.create_task(self._observe_row(row, known)) for row in self._plan.rows]
         await self._remember_machine()
-        self.phases.end("checkpoints")
         self.phases.end("cells")
         return Observed({cell: runs for row in rows for cell, runs in row.result().items()})
 
@@ -545,6 +544,9 @@ class Laboratory:
             raise
         finally:
             self.progress.advance("checkpoints")
+            self._n_read += 1
+            if self._n_read == len(self._plan.models):
+                self.phases.end("checkpoints")
         if not found.pinned:
             self.ledger.unsettle(f"{found.said} may be another model tomorrow")
         found = await self._feeder.choose(model, found, self._choosers(model))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shlex
 from fnmatch import fnmatchcase
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from samebits.errors import SelectionError, nearest, shown
@@ -105,8 +106,15 @@ def plan(matrix: Matrix, selection: Selection) -> Plan:
     return Plan(rows=tuple(rows), stacks=stacks)
 
 
+REPRODUCED = "reports/reproduce"
+"""Folder beside the matrix for the reports of commands that run one cell again."""
+
+
 def reproduce(cell: CellId, reference: str | None, matrix_path: str, default_path: str) -> str:
-    """Return the command that runs one cell, and its reference, again."""
+    """Return the command that runs one cell, and its reference, again.
+
+    Its report goes to a folder of its own, as a pasted line must not replace the report it is from.
+    """
     variant = cell.variant
     stacks = dict.fromkeys(stack for stack in (reference, cell.stack) if stack)
     words = ["nox", "-s", "matrix", "--"]
@@ -115,7 +123,8 @@ def reproduce(cell: CellId, reference: str | None, matrix_path: str, default_pat
     words += ["--models", cell.model, "--dtypes", variant.dtype, "--attention", variant.attention]
     if variant.device != "cpu":
         words += ["--devices", variant.device]
-    return shlex.join([*words, "--stacks", ",".join(stacks)])
+    reports = PurePath(matrix_path).parent / REPRODUCED / f"{cell.model}@{cell.stack}"
+    return shlex.join([*words, "--stacks", ",".join(stacks), "--reports", str(reports)])
 
 
 def shown_path(path: Path) -> str:

@@ -53,7 +53,10 @@ class Progress(Protocol):
         """Say what is being done with a stack: ``resolving``, ``building``, ``ready``, ``failed``."""
 
     def begin(self, phase: str, total: int, what: str) -> None:
-        """Say that a phase of ``total`` jobs has begun, and what is done in it."""
+        """Say that a phase of ``total`` jobs has begun, and what is done in it.
+
+        '' for one that is hardly ever long enough for a line.
+        """
 
     def expect(self, estimate: Estimate) -> None:
         """Take what the run will take, by the costs of earlier ones."""
@@ -126,6 +129,8 @@ class Phase:
     total: int
     started: float
     done: int = 0
+    last: float = 0.0
+    """When the last job ended."""
 
 
 @dataclass
@@ -184,6 +189,7 @@ class Tally:
         """Count a job of a phase as ended."""
         if (found := self.open.get(phase)) is not None:
             found.done += 1
+            found.last = self.clock()
 
     def done(self, cell: str, outcome: str) -> None:
         """Count a cell as ended; one whose stack failed, or that has captures, never started."""
@@ -222,19 +228,28 @@ class Tally:
                 return self._expected(phase)
             began = max(began, self.first_cell)
         took = self.clock() - began
-        if phase == "cells" and self._share:
-            return took / self._share - took
-        n = self.n_ran if phase == "cells" else found.done
-        if n:
-            return took / n * max(found.total - found.done, 0)
+        done, soon = self._shares(found) if phase == "cells" else (0.0, 0.0)
+        if not done:
+            n = self.n_ran if phase == "cells" else found.done
+            left = max(found.total - found.done, 0)
+            done, soon = n / (n + left or 1), (n + 1) / (n + left or 1)
+        if done:
+            # as when the last job ended, less the time since; but what runs takes until now at least
+            later = (found.last - began) / done - took
+            return max(later, took / min(soon, 1.0) - took, 0.0)
         expected = self._expected(phase)
         return None if expected is None else max(expected - took, 0.0)
 
-    @property
-    def _share(self) -> float:
-        """The part of the cells' expected cost that is behind the run; 0 if nothing tells it."""
-        whole = sum(self._weights("cells").values()) - self.weight_left_out
-        return min(1.0, self.weight_done / whole) if whole > 0.0 else 0.0
+    def _shares(self, cells: Phase) -> tuple[float, float]:
+        """Return how much of the cells' expected cost is done, and with those that run; 0: unknown."""
+        weights = self._weights("cells")
+        whole = sum(weights.values()) - self.weight_left_out
+        if whole <= 0.0 or not self.n_ran:
+            return 0.0, 0.0
+        if cells.done >= cells.total:
+            return 1.0, 1.0
+        soon = self.weight_done + sum(weights.get(job, 0.0) for job in self.running)
+        return min(1.0, self.weight_done / whole), min(1.0, soon / whole)
 
     def _expected(self, phase: str) -> float | None:
         return None if self.estimate is None else self.estimate.phases.get(phase)
@@ -258,10 +273,12 @@ class Tally:
     @property
     def _slower(self) -> float:
         """How the cells' pace compares with the estimate: what follows is likely to be the same."""
-        expected = (self._expected("cells") or 0.0) * self._share
-        if self.first_cell is None or self._share < _ENOUGH or expected <= 0.0:
+        cells = self.open.get("cells")
+        share = 1.0 if cells is None else self._shares(cells)[0]
+        expected = (self._expected("cells") or 0.0) * share
+        if self.first_cell is None or share < _ENOUGH or expected <= 0.0:
             return 1.0
-        took = self.taken.get("cells", self.clock() - self.first_cell)
+        took = self.taken["cells"] if cells is None else cells.last - self.first_cell
         return min(10.0, max(0.1, took / expected))
 
     def where(self) -> str:
@@ -289,7 +306,7 @@ class Tally:
     def ending(self) -> str:
         """Return ``about 4 min left``; '' if nothing tells it."""
         remaining = self.remaining
-        if remaining is None:
+        if remaining is None or remaining[0] < 1.0:  # what runs takes longer than was likely
             return ""
         seconds, whole = remaining
         return f"about {duration(seconds)} left{'' if whole else ' in this phase'}"
@@ -369,11 +386,13 @@ class Plain:
     def begin(self, phase: str, total: int, what: str) -> None:
         """Write what begins."""
         with self._lock:
-            if not self._tally.open:
-                self._fold(phase)
+            first = not self._tally.open
             self._tally.begin(phase, total)
-            self._line(f"{phase}: {what}")
-            self._last = self._tally.clock()
+            if what:
+                if first:
+                    self._fold(phase)
+                self._line(f"{phase}: {what}")
+                self._last = self._tally.clock()
 
     def expect(self, estimate: Estimate) -> None:
         """Write nothing: the lines that follow say how long it will take."""
@@ -463,6 +482,8 @@ class GitHub(Plain):
     the last lines and the exit code say it.
     """
 
+    _is_folded = False
+
     def failure(self, text: str) -> None:
         """Write the line as a warning, which also stands on the page of the workflow's run."""
         with self._lock:
@@ -470,10 +491,13 @@ class GitHub(Plain):
             self._write(f"::warning title=samebits::{said}")
 
     def _fold(self, title: str) -> None:
+        self._is_folded = True
         self._write(f"::group::{self._spoken.text(title)}")
 
     def _unfold(self) -> None:
-        self._write("::endgroup::")
+        if self._is_folded:
+            self._is_folded = False
+            self._write("::endgroup::")
 
     def _line(self, text: str) -> None:
         # what a model's exception says must not be taken for a command of the log
@@ -509,7 +533,8 @@ class Terminal:
         """Show the phase, and leave a line above that says what is done in it."""
         with self._lock:
             self._tally.begin(phase, total)
-        self.note(f"{phase}: {what}")
+        if what:
+            self.note(f"{phase}: {what}")
 
     def expect(self, estimate: Estimate) -> None:
         """Take it for the time that is left."""

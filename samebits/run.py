@@ -132,7 +132,7 @@ async def run_matrix(
         rows = await _compared(order, planned, laboratory, runs, store, kept)
         rows = await _explained(order, planned, matrix, laboratory, runs, rows, store)
         said = f"{plural(len(rows), 'row')} searched for known defects and judged"
-        with laboratory.phases("report", len(rows), said) as ended:
+        with laboratory.phases("findings", len(rows), said) as ended:
             found = []
             for row, about in zip(planned.rows, rows, strict=True):
                 found.append(_settled(row, about, runs, crossings, kept))

@@ -18,7 +18,7 @@ def of(**seconds):
 KNOWN = Costs(
     last=LAST,
     new=4,
-    phases={"comparing": 8.0, "report": 4.0, "capsules": 60.0, "cells": 50.0},
+    phases={"comparing": 8.0, "findings": 4.0, "capsules": 60.0, "cells": 50.0},
     stretch=1.5,
     of={
         "llama/float32-sdpa@4.48": of(cell=10.0),
@@ -39,7 +39,7 @@ def test_the_jobs_of_the_cells_are_shared_by_the_slots():
         "causes": 2.0 / 2 * 1.5,
         "grafts": 4.0 / 2 * 1.5,
         "comparing": 4.0,  # two of the four cells that this took 8 s for
-        "report": 2.0,
+        "findings": 2.0,
         "capsules": 30.0,
     }
     assert found.weights == {"llama/float32-sdpa@5.x": 20.0, "gpt2/float32-sdpa@4.48": 4.0}

@@ -137,7 +137,8 @@ def cell(stack="5.x", **variant):
 )
 def test_reproduce(cell, reference, path, command):
     start = "nox -s matrix -- --models llama --dtypes float32 --attention default "
-    assert reproduce(cell, reference, path, "matrix.yaml") == start + command
+    end = f" --reports reports/reproduce/llama@{cell.stack}"
+    assert reproduce(cell, reference, path, "matrix.yaml") == start + command + end
 
 
 def test_reproduce_quotes_what_a_shell_would_act_on():

@@ -455,3 +455,17 @@ def test_an_interrupted_run_closes_its_fold():
     progress.begin("cells", 1, "1 cell of 1 model, each run twice")
     progress.close()
     assert stream.getvalue().splitlines()[-2:] == ["::endgroup::", "0 of 1 cell in 0.0 s"]
+
+
+def test_a_phase_that_is_short_as_a_rule_is_told_only_when_it_is_not():
+    clock = Clock()
+    stream = Stream()
+    progress = GitHub(stream, 0, clock)
+    for seconds in (5, 29):
+        progress.begin("writing the report", 0, "")
+        pass_time(progress, clock, seconds)
+        progress.end("writing the report")
+    assert stream.getvalue().splitlines() == [
+        "[25 s] writing the report",
+        "writing the report: done in 30 s",
+    ]
