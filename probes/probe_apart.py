@@ -82,7 +82,7 @@ class Apart:
         if stalled:
             os.kill(self._pid, signal.SIGKILL)
         status = self._close()
-        progress.beat()
+        progress.resume()
         if stalled:
             raise Lost(stalled)
         if status and not text:

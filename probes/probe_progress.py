@@ -221,9 +221,14 @@ def board() -> Board:
 
 def one_deeper() -> None:
     """Say that this process is a child of the one that wrote so far."""
-    global _depth, _last  # noqa: PLW0603  one for each process, as said above
+    global _depth  # noqa: PLW0603  one for each process, as said above
     _depth += 1
-    _last = _board.read()  # it may have been made long before it was asked
+    _put(_board.read())  # and not what was the step when this process was made
+
+
+def resume() -> None:
+    """Say that this process goes on with its step, after one that it waited for."""
+    _put(_last)
 
 
 def depth() -> int:
@@ -381,7 +386,7 @@ class Watcher:
         # a process that polls now and then computes nothing
         if cpu < self.quiet / 20:
             return "it used no CPU: it waits for something"
-        return f"it used {cpu:.0f} s of CPU: it computes"
+        return f"it used {cpu:.1f} s of CPU: it computes"
 
     def place(self) -> str:
         """Return in words what it is at: ``phase greedy long (3 of 12)``."""

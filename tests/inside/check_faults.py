@@ -156,7 +156,7 @@ def test_what_runs_apart_ends_with_what_waits_for_it():
 
         pid = os.fork()
         if pid == 0:
-            apart(hang, 600)
+            apart(hang)
             os._exit(0)
         while not told.exists():
             time.sleep(0.01)

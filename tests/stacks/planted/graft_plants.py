@@ -166,7 +166,7 @@ def as_it_runs(role, asked):
         bench.load()
         return [output.whole for output in bench.outputs(bench.loaded.model)]
 
-    asked["graft"]["expected"] = apart(hashes, 120)
+    asked["graft"]["expected"] = apart(hashes)
     return asked
 
 
@@ -188,7 +188,7 @@ def damage(order, choose):
 checkpoint()
 torch.set_num_threads(1)
 for name in sys.argv[3:] or ORDERS:
-    apart(partial(perform, name), 120)
+    apart(partial(perform, name))
 if not sys.argv[3:]:
-    apart(partial(damage, "damaged weight", lambda told: told["state"]["weights"][WEIGHT]), 120)
-    apart(partial(damage, "damaged logits", lambda told: told["outputs"][-1]["ref"]), 120)
+    apart(partial(damage, "damaged weight", lambda told: told["state"]["weights"][WEIGHT]))
+    apart(partial(damage, "damaged logits", lambda told: told["outputs"][-1]["ref"]))
