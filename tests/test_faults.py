@@ -93,6 +93,7 @@ def bench(host, tmp_path_factory):
         "learns-nonsense",
         "leaves-a-daemon",
         "tells-the-environment",
+        "cannot-be-read",
         "healthy-too",
         stacks=("5.0",),
         timeouts=TIMEOUTS,
@@ -142,6 +143,12 @@ def test_a_crash_behind_the_load_leaves_what_was_observed_and_fails(bench, cells
 @pytest.mark.parametrize("name", LAST_LINES)
 def test_the_last_lines_of_the_log_are_told(cells, name):
     assert LAST_LINES[name] in cells[name]["failure"]["traceback"]
+
+
+def test_a_model_whose_signature_no_process_survives_to_read_still_runs_its_cells(cells, bench):
+    assert cells["cannot-be-read"]["verdict"] == "reference"
+    (log,) = (bench.folder / ".samebits" / "inputs" / "cannot-be-read").rglob("*.log")
+    assert not list(log.parent.glob("*.json"))
 
 
 @pytest.mark.parametrize("name", ["healthy", "healthy-too", "learns-nonsense", "leaves-a-daemon"])

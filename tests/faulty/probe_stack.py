@@ -283,7 +283,18 @@ def perform(job):
     if job["kind"] == "ladder":
         write(job["ladder"]["result"], {"format": "samebits-ladder", "cell": job["cell"]})
         return
+    if job["kind"] == "inputs":
+        choose(job)
+        return
     {"build": build, "save": save, "load": load}.get(job["kind"], lambda job: None)(job)
+
+
+def choose(job):
+    said = {"model": job["name"], "stack": job["stack"]}
+    if job["name"] == "cannot-be-read":
+        ctypes.string_at(0)
+    said["prompts"] = {name: {"reason": "no model"} for name in job["model"]["prompts"]}
+    write(job["result"], said)
 
 
 def build(job):
