@@ -219,7 +219,9 @@ def _is_unfed(signals: tuple[SignalComparison, ...], own: Alone, against: Alone)
 
 def _not_observed(found: CellResult, reference: Capture, candidate: Capture) -> CellResult:
     """Return the result of a cell of which no forward was compared, with what was."""
-    why = reason(candidate, "logits") or f"{reason(reference, 'logits')}, in the reference"
+    why = _unfed(candidate) or reason(candidate, "logits")
+    if not why:
+        why = f"{_unfed(reference) or reason(reference, 'logits')}, in the reference"
     headline = f"{_same_words(found.signals)}; no forward: {why}"
     update = {
         "verdict": Verdict.NOT_OBSERVED,
@@ -228,6 +230,12 @@ def _not_observed(found: CellResult, reference: Capture, candidate: Capture) -> 
         "headline": headline,
     }
     return found.model_copy(update=update)
+
+
+def _unfed(capture: Capture) -> str:
+    """Return why a run was fed nothing, '' if that is not why it lacks a forward."""
+    fed = (skip for skip in capture.skips if skip.why == "inputs")
+    return next((s.reason for s in fed if "logits" in signals_of(s.what)), "")
 
 
 def _same_words(signals: tuple[SignalComparison, ...]) -> str:
