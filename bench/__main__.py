@@ -56,9 +56,7 @@ class Bench:
         self.folder = folder
         self.quick = quick
         self.matrix = (
-            zoo_cut(4, ["float32"], 2)
-            if quick
-            else zoo_cut(40, ["float32", "bfloat16"], 4)
+            zoo_cut(4, ["float32"], 2) if quick else zoo_cut(40, ["float32", "bfloat16"], 4)
         )
         self.place = Place(folder / "whole", self.matrix)
         self.log = folder / "bench.log"
