@@ -1,7 +1,7 @@
 """Which CPU computes decides which cells round; nothing that decides whether a run passes.
 
 The same cells of the zoo run under settings that make torch, MKL and oneDNN take the kernels of other
-CPUs. Only identical and rounding may trade places.
+CPUs. Only identical and rounding may trade places, as three rows of the zoo did between two machines.
 """
 
 import platform
@@ -16,8 +16,8 @@ from tests.stacks.conftest import NEW, OLD, ROOT
 BOTH, ONE = ["float32", "bfloat16"], ["float32"]
 MODELS = {
     "llama": ONE,  # rounding
-    "gptj": BOTH,  # its float32 row moved between two machines; diverged in bfloat16
-    "gpt2-scaled": ONE,  # so did its rows; diverged in the newest release
+    "gptj": BOTH,  # rounding, by where its weights are in memory, too; diverged in bfloat16
+    "gpt2-scaled": ONE,  # diverged
     "gpt_bigcode": BOTH,  # diverged in the forward, while decode rounds or is identical
     "gemma2": ONE,  # diverged
     "mixtral": BOTH,  # rounding, and routing that rounding tips
@@ -95,7 +95,7 @@ def failing(report):
 
 
 def bits(report):
-    """Return the hashes of what differs, by cell and signal: of both sides."""
+    """Return the hashes of both sides of what the report shows, by cell, signal and item."""
     return {
         (name, signal.signal, item.name): (item.reference.hash, item.candidate.hash)
         for name, cell in cells(report).items()
@@ -105,27 +105,19 @@ def bits(report):
     }
 
 
-def test_each_setting_moves_bits(reports):
+def test_settings_move_bits(reports):
     """The proof would be empty if the kernels were the same."""
     before = bits(reports["this CPU"])
     moved = {}
     for name in SETTINGS:
         now = bits(reports[name])
-        moved[name] = sum(now[key] != before[key] for key in now.keys() & before.keys())
+        both = now.keys() & before.keys()
+        moved[name] = sum(now[key] != before[key] for key in both) / len(both)
     assert moved["this CPU"] == 0
-    assert moved["without vector instructions"] > 100
-    assert moved["MKL's kernels of an old CPU"] > 10
-
-
-def test_some_cells_trade_rounding_for_identity(reports):
-    """What the settings are for: cells whose verdict depends on the CPU are among these."""
-    passing = (Verdict.IDENTICAL, Verdict.ROUNDING)
-    judged = [
-        {n: c.judged for n, c in cells(reports[name]).items() if c.judged in passing}
-        for name in SETTINGS
-    ]
-    assert all(names.keys() == judged[0].keys() for names in judged)
-    assert any(names != judged[0] for names in judged[1:])
+    assert moved["without vector instructions"] > 0.1
+    assert moved["MKL's kernels of an old CPU"] > 0.1
+    plain = bits(reports["without vector instructions"])
+    assert plain != bits(reports["AVX2"])  # whatever this CPU has
 
 
 def test_the_same_cells_fail_under_every_setting(reports):
@@ -139,7 +131,7 @@ def test_the_run_passes_under_every_setting(reports):
     ends = {name: (reports[name].exit_code, reports[name].reasons) for name in SETTINGS}
     assert ends == dict.fromkeys(SETTINGS, (0, ()))
     fixed = {name: [e.fixed for e in reports[name].expected if e.fixed] for name in SETTINGS}
-    assert fixed == dict.fromkeys(SETTINGS, [])
+    assert fixed == {name: [] for name in SETTINGS}
 
 
 def test_each_entry_covers_the_same_cells_under_every_setting(reports):
