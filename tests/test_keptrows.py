@@ -91,9 +91,11 @@ class Place:
             out.mkdir(parents=True)
             (out / "model.safetensors").write_text(json.dumps(job["recipe"], sort_keys=True))
             (out / "checkpoint.json").write_text(sealed('{"n_parameters": 12}'))
-        if job["kind"] == "cell":
-            self.observe(job)
-        return ended(job)
+        if job["kind"] != "cell":
+            return ended(job)
+        self.observe(job)
+        late = f"{job['cell']['model']}@{job['cell']['stack']}" in self.late
+        return ended(job) | ({"timed_out": True, "stalled": "no progress for 120 s"} if late else {})
 
     def observe(self, job):
         cell = CellId.model_validate(job["cell"])

@@ -250,7 +250,7 @@ def fails(message):
     """Return what a stack does with a model that does not load there."""
 
     def does(job):
-        if job["kind"] == "build":
+        if job["kind"] in {"build", "inputs"}:
             return probe(job)
         cell = CellId.model_validate(job["cell"])
         failure = Failure(phase="load", type="KeyError", message=message, traceback="")
