@@ -91,11 +91,15 @@ class Place:
             out.mkdir(parents=True)
             (out / "model.safetensors").write_text(json.dumps(job["recipe"], sort_keys=True))
             (out / "checkpoint.json").write_text(sealed('{"n_parameters": 12}'))
-        if job["kind"] != "cell":
-            return ended(job)
-        self.observe(job)
-        late = f"{job['cell']['model']}@{job['cell']['stack']}" in self.late
-        return ended(job) | ({"timed_out": True, "stalled": "no progress for 120 s"} if late else {})
+        if job["kind"] == "cell":
+            self.observe(job)
+            if self._is_late(job):
+                return ended(job, timed_out=True, stalled="no progress for 120 s")
+        return ended(job)
+
+    def _is_late(self, job):
+        cell = CellId.model_validate(job["cell"])
+        return f"{cell.model}@{cell.stack}" in self.late
 
     def observe(self, job):
         cell = CellId.model_validate(job["cell"])
@@ -105,7 +109,7 @@ class Place:
         if f"{cell.model}@{cell.stack}" in self.failing:
             told = {"status": "failed", "failure": failure("forward"), "signals": Signals()}
             left = left.model_copy(update=told)
-        if f"{cell.model}@{cell.stack}" in self.late:
+        if self._is_late(job):
             at = Unfinished(phase="greedy short", reason="no progress for 120 s")
             left = left.model_copy(update={"status": "unfinished", "unfinished": at})
         path = Path(job["capture"])
