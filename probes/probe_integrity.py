@@ -117,7 +117,9 @@ def asked(model: torch.nn.Module, signals: Facts) -> list[str]:
 def _poisoned_load(known: Known) -> tuple[Any, str]:
     with probe_heap.poisoned(known.run, known.source.device) as poison:
         model_class = type(known.loaded.model)
-        model, _ = probe_load.from_pretrained(model_class, known.source, SEED, "load over poisoned memory")
+        model, _ = probe_load.from_pretrained(
+            model_class, known.source, SEED, "load over poisoned memory"
+        )
     return model, poison
 
 
