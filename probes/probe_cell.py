@@ -200,8 +200,7 @@ class Cell:
             self._buffers()
         with self._going_on():
             self._settle_twin()
-        with self._going_on():
-            self._set_aside()
+        self._set_aside()
 
     @contextmanager
     def _going_on(self, *signals: str) -> Iterator[None]:
@@ -371,15 +370,17 @@ class Cell:
             asked["usage"] = lambda saved, said: probe_usage.usage(self.loaded, saved, float(said))
         if reason := probe_apart.refusal(self.source.device):
             if known is not None:
-                self.signals["integrity"] = probe_integrity.integrity(known, Path(), reason)
+                with self._our_own("integrity"):
+                    self.signals["integrity"] = probe_integrity.integrity(known, Path(), reason)
             if "usage" in asked:
                 self._skip("usage", reason)
             return
         folder = Path(self.job["capture"]).parent
         folder.mkdir(parents=True, exist_ok=True)
         for name, function in asked.items():
-            saved = TemporaryDirectory(prefix=f".{name}-", dir=folder)
-            self._aside[name] = Aside(_waiting(function, Path(saved.name)), saved)
+            with self._our_own(name):
+                saved = TemporaryDirectory(prefix=f".{name}-", dir=folder)
+                self._aside[name] = Aside(_waiting(function, Path(saved.name)), saved)
 
     def _tries_usage(self) -> bool:
         """Return True if what users do is asked for, and the model is not too large for it."""
@@ -427,10 +428,8 @@ class Cell:
         self._ask("usage", str(left))
 
     def _ask(self, name: str, said: str) -> None:
-        try:
+        with self._our_own(name):
             self.signals[name] = self._aside.pop(name).answer(said)
-        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._broken(name, error)
 
     def _first_inputs(self) -> Inputs | None:
         """Return the first prompt that applies."""
@@ -676,6 +675,14 @@ class Cell:
             return self.loaded.model
         model, _ = probe_load.from_pretrained(type(self.loaded.model), self.source, seed=0)
         return model
+
+    @contextmanager
+    def _our_own(self, what: str) -> Iterator[None]:
+        """Keep what an instrument of ours raises from the model."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._broken(what, error)
 
     def _broken(self, what: str, error: Exception) -> None:
         """Say that the probe itself failed."""

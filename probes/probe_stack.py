@@ -60,6 +60,8 @@ SAID_LIMIT = 4096
 """Bytes of what a child says of its own end."""
 _TICK = 0.5
 """Seconds between two looks at children: at how far they are, and whether they are there."""
+_IMPORTS = 900.0
+"""Seconds beyond a job's limit in which an interpreter of its own may import what the job needs."""
 _HEARTBEAT = 10.0
 """Seconds between two lines that say what is running."""
 
@@ -387,7 +389,9 @@ def spawn(job: Job) -> dict[str, Any]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(job), "utf-8")
     where = path.with_suffix(".progress")
-    watcher = probe_progress.Watcher(probe_progress.Board.at(where, float(job["timeout"])), 0)
+    board = probe_progress.Board.at(where, float(job["timeout"]))
+    board.write(board.read()._replace(allowance=_IMPORTS))
+    watcher = probe_progress.Watcher(board, 0)
     started, stalled = time.monotonic(), ""
     command = [sys.executable, __file__, "--one", str(path), str(where)]
     with (
@@ -401,7 +405,7 @@ def spawn(job: Job) -> dict[str, Any]:
         if stalled:
             one.kill()
     step = watcher.look()
-    watcher.board.close()
+    board.close()
     where.unlink(missing_ok=True)
     return {
         "id": job["id"],

@@ -387,7 +387,7 @@ def test_what_is_missing_for_another_reason_is_not_called_unfinished(bench):
 def test_a_run_that_was_ended_before_it_left_anything_is_unfinished_too(bench, ends):
     first, _ = bench.observe(Process(None, ends))
     assert (first.status, first.failure) == ("unfinished", None)
-    assert first.unfinished.phase == ends.phase or "start"
+    assert first.unfinished.phase == (ends.phase or "start")
     assert {skip.what for skip in first.skips} >= {"weights", "forward short", "greedy short"}
     assert bench.runs_again()
 

@@ -47,7 +47,7 @@ def test_defaults():
     (model,) = matrix.models
     assert model.build.architecture == "llama"
     assert [str(variant) for variant in model.variants] == ["float32-default"]
-    assert (model.greedy, model.timeout) == (12, 120)
+    assert (model.greedy, model.timeout, model.budget, model.insists) == (12, 120, 600, False)
     assert model.prompts["short"] == Prompt(text="The capital of France is", length=9)
     assert model.prompts["long"].length == "past-window"
     assert [item.length for item in model.prompts["padded"].batch] == [5, 13]
@@ -81,6 +81,7 @@ defaults:
   prompts: {one: two words, ids: {ids: [1, 2]}}
   greedy: 0
   timeout: 2.5
+  budget: 7.5
 models:
   hubbed: {hub: org/name, revision: main, trust_remote_code: true, dtypes: float16, greedy: 3}
   ours: {path: ckpt, prompts: {p: {length: past-window}}, attention: [org/kernel], devices: cpu}
@@ -108,6 +109,7 @@ expected:
     hubbed, ours, t5 = matrix.models
     assert (hubbed.hub, hubbed.revision, hubbed.trust_remote_code) == ("org/name", "main", True)
     assert (hubbed.dtypes, hubbed.greedy, hubbed.timeout) == (("float16",), 3, 2.5)
+    assert hubbed.budget == 7.5
     assert [str(v) for v in hubbed.variants] == ["float16-eager", "float16-eager-cuda1"]
     assert (ours.path, ours.attention, ours.greedy) == ("ckpt", ("org/kernel",), 0)
     assert ours.prompts == {"p": Prompt(length="past-window")}
@@ -117,7 +119,7 @@ expected:
     assert matrix.exclude[0].model == ("t5*",)
     first, second = matrix.expected
     assert (first.model, first.signal) == (("hubbed", "o*"), ("logits", "attention.*"))
-    assert (first.line, second.line) == (21, 27)
+    assert (first.line, second.line) == (22, 28)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +198,7 @@ MISTAKES = {
     "greedy is no number": (ONE_MODEL + "defaults: {greedy: '12'}\n", '2:20: greedy: write a whole number instead of the text "12"'),
     "greedy is negative": (ONE_MODEL + "defaults: {greedy: -1}\n", "2:20: greedy: the number -1 is out of range: write at least 0"),
     "timeout is nothing": (ONE_MODEL + "defaults: {timeout: 0}\n", "2:21: timeout: the number 0 is out of range: write more than 0"),
+    "budget is nothing": (ONE_MODEL + "defaults: {budget: 0}\n", "2:20: budget: the number 0 is out of range: write more than 0"),
     "timeout is endless": (ONE_MODEL + "defaults: {timeout: .inf}\n", "2:21: timeout: the number inf is not possible here"),
     "unknown reference": (ONE_MODEL + "reference: '4.7'\n", '2:12: reference: "4.7" is no stack: did you mean "4.57"?'),
     "no models": ("version: 1\n", "1:1: models is missing: write models: and under it a name and its source"),

@@ -94,15 +94,15 @@ def test_how_a_child_ended_is_told():
         lambda job: ended(job, exit=None, signal=9, timed_out=True, **at, **quiet),
     )
     found, _ = run(scenario, lambda: FakeProcess(does))
+    place = ", in phase greedy long (3 of 12)"
+    memory = ", most likely because memory ran out (use --jobs 1, or more memory)"
     assert [end.reason for end in found] == [
         "exited with 3",
         "killed by signal 11 (SIGSEGV)",
         "killed by signal 250 (unknown)",
         "exited with 1: SystemExit: enough, in phase forward short",
-        "killed by signal 9 (SIGKILL), most likely because memory ran out (use --jobs 1, or more "
-        "memory), in phase greedy long (3 of 12)",
-        "no progress for 120 s (it used no CPU: it waits; raise timeout: if it was at work), "
-        "in phase greedy long (3 of 12)",
+        f"killed by signal 9 (SIGKILL){memory}{place}",
+        f"no progress for 120 s (it used no CPU: it waits; raise timeout: if it was at work){place}",
     ]
     assert found[4].why.startswith("killed by signal 9 (SIGKILL), most likely")
     assert [end.crashed for end in found] == [True, True, True, True, False, False]

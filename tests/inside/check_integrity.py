@@ -440,7 +440,7 @@ def spin():
 def test_what_dies_apart_is_no_failure_here():
     for function, said in (
         (lambda: os._exit(3), "it ended with exit code 3"),
-        (lambda: os.abort(), "it was killed by signal 6"),
+        (os.abort, "it was killed by signal 6"),
         (lambda: os.kill(os.getpid(), 9), "it was killed by signal 9, most likely because memory"),
         (lambda: 1 / 0, "ZeroDivisionError: division by zero"),
         (lambda: time.sleep(60), "no progress for 1 s in phase start; it used no CPU: it waits"),

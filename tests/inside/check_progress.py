@@ -10,6 +10,7 @@ import probe_apart
 import probe_cell
 import probe_memory
 import probe_progress as progress
+import probe_stack
 import torch
 from probe_failure import PhaseFailed
 
@@ -133,6 +134,33 @@ def test_what_is_written_to_a_disk_is_progress_while_something_is_loaded():
     finally:
         (Path(folder) / "file").unlink()
         Path(folder).rmdir()
+
+
+def spawned(script, timeout=2.0):
+    """Run a job in an interpreter of its own, as where there is no fork."""
+    folder = Path(tempfile.mkdtemp())
+    (folder / "script.py").write_text(script)
+    return probe_stack.spawn(
+        {
+            "id": "1",
+            "kind": "capsule",
+            "script": str(folder / "script.py"),
+            "run": "a",
+            "result": str(folder / "result.json"),
+            "log": str(folder / "log"),
+            "timeout": timeout,
+            "store": {"root": str(folder), "limit": 0},
+        }
+    )
+
+
+def test_without_fork_progress_is_read_from_a_file():
+    found = spawned("import torch\ndef measure():\n    return torch.ones(2)", 120.0)
+    assert (found["exit"], found["timed_out"], found["stalled"]) == (0, False, "")
+    found = spawned("import time\ndef measure():\n    time.sleep(60)")
+    assert (found["exit"], found["timed_out"]) == (None, True)
+    assert (found["phase"], found["step"]) == ("script", "load and run")
+    assert found["stalled"].startswith("no progress for ")
 
 
 # children that wait
@@ -293,7 +321,7 @@ def test_a_phase_that_raises_is_told_and_the_next_one_goes_on():
     with made._going_on("greedy long"):
         pass
     with made._going_on("buffers", "inv_freq"):
-        raise KeyError("x")
+        {}["x"]
     assert [f["phase"] for f in made.failures] == ["greedy short", "probe"]
     reason = "failed in phase probe: KeyError: 'x'"
     assert made.skips == [

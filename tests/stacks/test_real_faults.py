@@ -39,16 +39,21 @@ FAULTS = {
 
 REASONS = {
     "segfault": "killed by signal 11 (SIGSEGV)",
-    "hang": "without a result (the model's timeout)",
     "os-exit": "the probe ended before it wrote it",
     "sys-exit": "exited with 1: SystemExit: enough of this",
-    "memory": "killed by signal 9 (SIGKILL)",
-    "allocates": "can't allocate memory",
     "prints": "exited with 3",
     "connects": "this process has none",
     "asks": "this process has none",
+}
+
+
+UNFINISHED = {
+    "hang": "no progress for 8 s (it used no CPU: it waits for something",
+    "memory": "killed by signal 9 (SIGKILL), most likely because memory ran out",
+    "allocates": "can't allocate memory",
     "fills-the-disk": "File too large",
 }
+"""What is the clock's doing, or the machine's, and none of the release."""
 
 
 def model(planted, folder, code=""):
@@ -107,6 +112,13 @@ def test_a_model_that_does_harm_fails_alone_and_says_why(harmed, name):
     cell = harmed[name, NEW]
     assert cell.verdict == "failed"
     assert REASONS[name] in f"{cell.failure.type}: {cell.failure.message}", cell.failure
+
+
+@pytest.mark.parametrize("name", UNFINISHED)
+def test_what_a_clock_or_the_memory_ended_is_not_finished(harmed, name):
+    cell = harmed[name, NEW]
+    assert cell.verdict == "not finished"
+    assert UNFINISHED[name] in cell.unfinished.reason
 
 
 @pytest.mark.parametrize("name", ["healthy", "healthy-too"])
