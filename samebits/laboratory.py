@@ -389,8 +389,8 @@ class Laboratory:
         place = Place(self._environ)
         maker = Maker(work, self._store, self._probes, self._here, place, self._slots)
         said = f"{plural(len(results), 'difference')} made to run alone"
-        try:
-            with self.phases("capsules", len(results), said) as ended:
+        with self.phases("capsules", len(results), said) as ended:
+            try:
                 async with asyncio.TaskGroup() as group:
                     tasks = {
                         result.cell: group.create_task(
@@ -398,9 +398,9 @@ class Laboratory:
                         )
                         for result in results
                     }
-        finally:
-            place.close()
-            shutil.rmtree(work, ignore_errors=True)
+            finally:
+                place.close()
+                shutil.rmtree(work, ignore_errors=True)
         return {cell: task.result() for cell, task in tasks.items()}
 
     async def _keep_fed(self, capture: Capture) -> None:
