@@ -165,6 +165,7 @@ def _order(options: argparse.Namespace) -> Order:
         releases=options.releases,
         causes=options.causes,
         capsules=_scope(options),
+        reports=_reports(options),
         jobs=options.jobs,
         command=_typed(options),
     )

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 from samebits import cells, costs, failures, seal
 from samebits.capsules.asking import Unasked, Unproved
 from samebits.capsules.judging import Party as CapsuleParty
+from samebits.capsules.kept import KeptCapsules
 from samebits.capsules.maker import Machine, Maker, Wanted
-from samebits.capsules.running import Place, without_folders
+from samebits.capsules.running import Place, script_environment, without_folders
 from samebits.cells import CellRunner
 from samebits.checkpoints import Checkpoint, Checkpoints, builder_of
 from samebits.comparing.pair import ended as how_it_ended
@@ -42,6 +43,7 @@ from samebits.tracing.runner import Tracer
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Sequence
 
+    from samebits.capsules.kept import Made
     from samebits.capture import Capture
     from samebits.comparison import CellResult
     from samebits.costs import Finished
@@ -341,34 +343,74 @@ class Laboratory:
 
     async def capsules(
         self, results: Sequence[CellResult], runs: Mapping[CellId, tuple[Capture, ...]]
-    ) -> dict[CellId, dict[str, bytes] | str]:
-        """Return the files of a capsule for each of these cells, or why there is none."""
-        if not results:
-            return {}
-        work = self._root / "capsules" / str(os.getpid())
-        facts = self.machine or {}
-        place = Place(self._environ)
-        maker = Maker(
-            work,
-            self._store,
-            self._probes,
-            Machine(self._fingerprint, facts.get("platform", ""), facts.get("cpu_capability", "")),
-            place,
-            self._slots,
-        )
-        said = f"{plural(len(results), 'difference')} made to run alone"
+    ) -> dict[CellId, Made]:
+        """Return the files of a capsule for each of these cells, or why there is none.
+
+        One that an earlier run made of the same is returned as it is: its scripts do not run again.
+        """
+        kept = KeptCapsules(self._root, self.ledger, fresh=self._fresh)
+        places = {result.cell: await self._place_of(kept, result) for result in results}
+        found = {
+            cell: made
+            for cell, (path, captures) in places.items()
+            if (made := kept.find(path, captures)) is not None
+        }
+        new = [result for result in results if result.cell not in found]
+        if new:
+            keep = {cell: partial(kept.keep, *place) for cell, place in places.items()}
+            found |= await self._new_capsules(new, runs, keep)
+        return {result.cell: found[result.cell] for result in results}
+
+    async def _place_of(
+        self, kept: KeptCapsules, result: CellResult
+    ) -> tuple[Path | None, tuple[Path, ...]]:
+        """Return where the capsule of a cell is kept, if it is, and the captures that it is of."""
+        pair = [cell for cell in (result.reference, result.cell) if cell is not None]
+        if len(pair) < 2 or any(cell.stack not in self.stacks for cell in pair):
+            return None, ()
         try:
-            with self.phases("capsules", len(results), said) as ended:
+            checkpoint = await asyncio.shield(self._made[result.cell.model])
+        except BuildFailed:
+            return None, ()
+        model = self._matrix.model(result.cell.model)
+        captures = tuple(
+            path
+            for cell in pair
+            for path in self._runner.paths(cell, model, checkpoint, self.stacks[cell.stack])
+        )
+        environ = script_environment(self._environ, Path(), needs_hub=model.hub is not None)
+        sides = (self._party(pair[0]), self._party(pair[1]))
+        return kept.path(result, model, checkpoint, sides, self._here, environ), captures
+
+    @property
+    def _here(self) -> Machine:
+        facts = self.machine or {}
+        return Machine(
+            self._fingerprint, facts.get("platform", ""), facts.get("cpu_capability", "")
+        )
+
+    async def _new_capsules(
+        self,
+        results: Sequence[CellResult],
+        runs: Mapping[CellId, tuple[Capture, ...]],
+        keep: Mapping[CellId, Callable[[Made], None]],
+    ) -> dict[CellId, Made]:
+        work = self._root / "capsules" / str(os.getpid())
+        place = Place(self._environ)
+        maker = Maker(work, self._store, self._probes, self._here, place, self._slots)
+        said = f"{plural(len(results), 'difference')} made to run alone"
+        with self.phases("capsules", len(results), said) as ended:
+            try:
                 async with asyncio.TaskGroup() as group:
                     tasks = {
                         result.cell: group.create_task(
-                            _counted(self._capsule(maker, result, runs), ended)
+                            _counted(self._capsule(maker, result, runs, keep[result.cell]), ended)
                         )
                         for result in results
                     }
-        finally:
-            place.close()
-            shutil.rmtree(work, ignore_errors=True)
+            finally:
+                place.close()
+                shutil.rmtree(work, ignore_errors=True)
         return {cell: task.result() for cell, task in tasks.items()}
 
     async def _keep_fed(self, capture: Capture) -> None:
@@ -379,13 +421,18 @@ class Laboratory:
             await self._captures(capture.cell, tuple(gone))
 
     async def _capsule(
-        self, maker: Maker, result: CellResult, runs: Mapping[CellId, tuple[Capture, ...]]
-    ) -> dict[str, bytes] | str:
+        self,
+        maker: Maker,
+        result: CellResult,
+        runs: Mapping[CellId, tuple[Capture, ...]],
+        keep: Callable[[Made], None],
+    ) -> Made:
         cell, reference = result.cell, result.reference
         assert reference is not None
         missing = [of.stack for of in (reference, cell) if of.stack not in self.stacks]
         if missing:
             return f"stack {missing[0]} could not be built"
+        n_lost = self._n_lost
         await asyncio.gather(*(self._keep_fed(runs[of][0]) for of in (reference, cell)))
         try:
             checkpoint = await asyncio.shield(self._made[cell.model])
@@ -397,14 +444,23 @@ class Laboratory:
                 checkpoint,
                 (self._party(reference), self._party(cell)),
             )
-            return await maker.make(wanted)
+            made = await maker.make(wanted)
         except (Unasked, BuildFailed) as reason:
             if isinstance(reason, Unproved):
                 self.ledger.unsettle(f"the capsule of {cell} did not reproduce")
+            elif isinstance(reason, Unasked) and self._n_lost == n_lost:
+                keep(str(reason))
             return str(reason)
         except Exception as error:  # noqa: BLE001  a defect of ours must not cost the report
             self.ledger.unsettle(f"the capsule of {cell} could not be made")
             return without_folders(f"making it failed: {type(error).__name__}: {error}")
+        keep(made)
+        return made
+
+    @property
+    def _n_lost(self) -> int:
+        """Jobs of this run that left nothing: what follows from one may come out otherwise."""
+        return sum(process.n_lost for process in self._processes.values())
 
     def _party(self, cell: CellId) -> CapsuleParty:
         stack = self.stacks[cell.stack]

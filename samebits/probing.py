@@ -185,6 +185,8 @@ class StackProcess:
         """Kind of job -> number of them and CPU seconds; ``imports`` for the process itself."""
         self.costs: list[Spending] = []
         """Every job that ran, in the order in which they ended."""
+        self.n_lost = 0
+        """Jobs that ended otherwise than by themselves; another time they may not."""
         self._python = python
         self._environment = environment
         self._log = log
@@ -219,6 +221,7 @@ class StackProcess:
         kind = " ".join(str(job[key]) for key in ("kind", "run") if key in job)
         jobs, cpu = self.spent.get(kind, (0, 0.0))
         self.spent[kind] = (jobs + 1, cpu + ended.cpu)
+        self.n_lost += bool(ended.reason)
         self.costs.append(Spending(_cell_of(job), job.get("kind", ""), ended.seconds, ended.cpu))
         if ended.own_cpu:
             self.spent["imports"] = (1, ended.own_cpu)

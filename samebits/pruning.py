@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 UNUSED = 7 * 86_400
 """Seconds after which what no run has used is removed."""
 
-_FILES = ("traces", "ladders", "grafts", "rows", "receipts")
+_FILES = ("traces", "ladders", "grafts", "rows", "kept-capsules", "receipts")
 _PATCHED = re.compile(r".+-[0-9a-f]{12}")
 
 

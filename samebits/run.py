@@ -29,6 +29,7 @@ from samebits.laboratory import Laboratory, outcome
 from samebits.ledger import Ledger
 from samebits.plan import Selection, plan, reproduce, shown_path
 from samebits.record import Record
+from samebits.reports import owned
 from samebits.reports.figures import duration, plural
 from samebits.reports.names import capsule_path
 from samebits.stacks import StackBuilder
@@ -70,6 +71,8 @@ class Order(Record):
     """Trace where it starts for rounding and expected differences, too."""
     capsules: Scope = "none"
     """Which differences are made to run alone."""
+    reports: Path | None = None
+    """Folder of the report, in which no file of the user is replaced; None: there is no report."""
     jobs: int | None = None
     """Cells that run at a time; None: one for each core."""
     kernels: dict[str, str] = Field(default_factory=dict)
@@ -92,6 +95,7 @@ async def run_matrix(
     Raises:
         MatrixError: matrix.yaml has problems.
         SelectionError: the filters match nothing.
+        ReportsError: the report would replace a file that samebits did not write.
 
     """
     clock, finished = time.monotonic(), None
@@ -108,6 +112,8 @@ async def run_matrix(
         finally:
             asking.close()
     planned = plan(matrix, order.selection)
+    if order.reports is not None:
+        owned.check(order.reports, planned)
     store = Store(root)
     shown_progress = progress(len(planned.cells))
     shown_progress.note(_last_run(root))

@@ -97,13 +97,13 @@ def test_a_run_that_is_interrupted_while_scripts_run_waits_for_none(uv, tmp_path
     lab._fingerprint = "f"
     lab.phases = Phases(Plain(io.StringIO(), 0, lambda: 0.0))
 
-    async def capsule(place, result, runs):
+    async def capsule(place, result, runs, keep):
         return await asyncio.to_thread(place.run, folder, ("a.py",), needs_hub=False)
 
     lab._capsule = capsule
 
     async def interrupted():
-        task = asyncio.create_task(lab.capsules([Made()], {}))
+        task = asyncio.create_task(lab._new_capsules([Made()], {}, {"cell": None}))
         while not any(root.joinpath("capsule", "begun").exists() for root in places):
             await asyncio.sleep(0.01)
         assert len(left(tmp_path)) >= 3

@@ -562,7 +562,8 @@ def test_write_believes_no_list_that_leads_elsewhere(tmp_path, name):
     (folder / "link").symlink_to(tmp_path)
     digest = hashlib.sha256(b"mine").hexdigest()
     listed = str(mine) if name.startswith("/") else name
-    (folder / "report.json").write_text(json.dumps({"files": {listed: digest}}))
+    whole = json.loads((folder / "report.json").read_text())
+    (folder / "report.json").write_text(json.dumps(whole | {"files": {listed: digest}}))
     write.write(only_rows("gemma2"), folder, {})
     assert mine.read_text() == "mine"
     assert (folder / "models" / "gemma2.md").exists()

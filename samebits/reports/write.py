@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
@@ -10,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.aside import write_aside
-from samebits.reports import machine, markdown
+from samebits.reports import machine, markdown, owned
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -36,17 +35,22 @@ def write(report: Report, folder: Path, beside: Mapping[str, str | bytes]) -> Wr
     into place before everything is written aside, so an error leaves the report of the run before.
     What an earlier report left and this one does not have is removed, and nothing else is: its
     report.json, which is replaced last, says what that is.
+
+    Raises:
+        ReportsError: it would replace a file that samebits did not write.
+
     """
-    paths = folder / markdown.REPORT, folder / "report.json"
+    paths = folder / markdown.REPORT, folder / owned.DATA
     contents: dict[str, str | bytes] = {**beside, **markdown.render(report)}
     files = {_inside(folder, name): content for name, content in contents.items()}
+    owned.refuse(folder, [*contents, owned.DATA])
     # report.md is in every report, and its digest tells when it was written
     told = {n: _digest(content) for n, content in contents.items() if n != markdown.REPORT}
     files[paths[1]] = machine.render(report.model_copy(update={"files": told}))
     with _aside(files) as aside:
         for path in files.keys() - {paths[1]}:
             aside[path].replace(path)
-        _remove_what_was_left(folder, paths[1], files)
+        _remove_what_was_left(folder, files)
         aside[paths[1]].replace(paths[1])
     for parent in {path.parent for path in files}:
         _sync_folder(parent)
@@ -57,13 +61,13 @@ def _digest(content: str | bytes) -> str:
     return sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
-def _remove_what_was_left(folder: Path, report: Path, files: Collection[Path]) -> None:
+def _remove_what_was_left(folder: Path, files: Collection[Path]) -> None:
     """Remove what an earlier report wrote, unless it is written anew or has been edited since.
 
     A page that stays would read as if it were of this run.
     """
     whole = folder.resolve()
-    for name, digest in _earlier(report).items():
+    for name, digest in owned.earlier(folder).items():
         path = folder / name
         if path in files or not path.resolve().is_relative_to(whole):
             continue  # what a link leads to is not ours
@@ -73,15 +77,6 @@ def _remove_what_was_left(folder: Path, report: Path, files: Collection[Path]) -
         for parent in path.relative_to(folder).parents[:-1]:
             with suppress(OSError):  # something is left in it
                 (folder / parent).rmdir()
-
-
-def _earlier(report: Path) -> dict[str, str]:
-    """Return the files of the report of before, with their digests; none if it cannot be read."""
-    try:
-        files = json.loads(report.read_bytes())["files"]
-        return {name: str(digest) for name, digest in files.items()}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return {}
 
 
 def _inside(folder: Path, name: str) -> Path:

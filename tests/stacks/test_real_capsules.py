@@ -157,3 +157,24 @@ def test_what_the_scripts_do_not_see_is_not_written(run, cells):
     assert "5.x.py did not see what the run saw" in told.reason
     assert not (run[1] / "repro" / "environment@5.x").exists()
     assert told.reason.split(":")[0] in (run[1] / "report.md").read_text()
+
+
+def test_a_second_run_makes_only_the_one_that_did_not_reproduce(run, run_in, cells):
+    """What the scripts of the others saw is kept: neither uv nor a stack runs one of them again."""
+    report, written = run
+    again = run_in(written.parent, capsules="failing")
+    said = (written.parent / "progress.log").read_text().splitlines()
+    assert [line for line in said if line.startswith("capsules: ") and "made" in line] == [
+        f"capsules: {len(DEFECTS)} differences made to run alone",
+        "capsules: 1 difference made to run alone",
+    ]
+    for row in again.rows:
+        for cell in row.cells:
+            if cell.cell.stack == "5.x" and row.model != "environment":
+                assert cell.capsule == cells[row.model].capsule
+    files = {n: content for n, content in run_in.beside.items() if n.startswith("repro/")}
+    assert files
+    assert {n: (written / n).read_bytes() for n in files} == files
+    first = {spent.kind: spent.jobs for spent in report.spent}
+    second = {spent.kind: spent.jobs for spent in again.spent}
+    assert 0 < second["capsule"] < first["capsule"] / 2

@@ -1,0 +1,127 @@
+"""Which capsule did an earlier run make of a cell, and does everything that it follows from hold?
+
+To make a capsule takes two installations and a minute; most runs change nothing of what it is made
+of. So its files are kept under the digest of the cell's result, its checkpoint, both stacks, this
+machine and the source of samebits, with the identity of both cells' captures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from samebits import seal
+from samebits.aside import replace
+from samebits.environment import FOR_THE_HUB
+from samebits.fingerprint import digest_of
+from samebits.ledger import Identity, changed, identity
+from samebits.receipt import source_digest
+from samebits.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from samebits.capsules.judging import Party
+    from samebits.checkpoints import Checkpoint
+    from samebits.comparison import CellResult
+    from samebits.ledger import Ledger
+    from samebits.matrix import ModelSpec
+    from samebits.words import CellId
+
+Made = dict[str, bytes] | str
+"""The files of a capsule by their paths inside it, or why there is none."""
+
+_MACHINE = re.compile(r"MemoryError|OSError|OutOfMemory|allocate")
+"""Reasons of another day: what fails for want of memory or disk may not fail again."""
+
+
+class KeptCapsule(Record):
+    """What came of one capsule, as it lies in the folder of work."""
+
+    format: Literal["samebits-kept-capsule"] = "samebits-kept-capsule"
+    format_version: Literal[1] = 1
+    captures: dict[str, Identity | None] = Field(default_factory=dict)
+    """Captures of both cells, as the files were."""
+    reason: str = ""
+    """Why there is none."""
+    files: dict[str, str] = Field(default_factory=dict)
+    """Path inside the capsule -> content in base64."""
+
+
+class KeptCapsules:
+    """The capsules that earlier runs left under one folder."""
+
+    def __init__(self, root: Path, ledger: Ledger, *, fresh: bool = False) -> None:
+        self._root = root
+        self._ledger = ledger
+        self._fresh = fresh
+
+    def path(
+        self,
+        result: CellResult,
+        model: ModelSpec,
+        checkpoint: Checkpoint,
+        sides: tuple[Party, Party],
+        machine: tuple[str, ...],
+        environ: Mapping[str, str],
+    ) -> Path | None:
+        """Return where the capsule of a result is kept; None if it may be another one tomorrow.
+
+        ``environ`` is what its scripts see.
+        """
+        if not checkpoint.pinned:
+            return None
+        seen = {name: value for name, value in environ.items() if name not in FOR_THE_HUB}
+        follows_from: list[Any] = [
+            source_digest(),
+            machine,
+            seen,
+            result.model_dump(mode="json", exclude={"capsule", "reproduce"}),
+            model.model_dump(mode="json"),
+            checkpoint.model_dump(mode="json"),
+            [[str(side.cell), side.stack.lock_digest, side.python] for side in sides],
+        ]
+        name = f"{digest_of(follows_from)[:16]}.json"
+        return self._folder(result.cell) / name
+
+    def find(self, path: Path | None, captures: Iterable[Path]) -> Made | None:
+        """Return what an earlier run made, if it is whole and ``captures`` are as they were."""
+        if path is None or self._fresh:
+            return None
+        self._ledger.file(path)
+        try:
+            kept = KeptCapsule.model_validate(json.loads(seal.read(path)))
+            files = {name: b64decode(text, validate=True) for name, text in kept.files.items()}
+        except (OSError, ValueError, RecursionError, ValidationError):
+            return None
+        named = {str(capture.absolute()) for capture in captures}
+        if kept.captures.keys() != named or changed(kept.captures, {}) is not None:
+            return None
+        return files or kept.reason or None
+
+    def keep(self, path: Path | None, captures: Iterable[Path], made: Made) -> None:
+        """Leave what was made for the next run, unless its reason is one of the machine."""
+        if path is None or (isinstance(made, str) and _MACHINE.search(made)):
+            return
+        files = {} if isinstance(made, str) else made
+        kept = KeptCapsule(
+            captures={str(capture.absolute()): self._identity(capture) for capture in captures},
+            reason=made if isinstance(made, str) else "",
+            files={name: b64encode(content).decode() for name, content in files.items()},
+        )
+        with contextlib.suppress(OSError):  # a disk that is full costs no report: it is made again
+            replace(path, seal.sealed(kept.model_dump_json()), lasting=False)
+        self._ledger.file(path)
+
+    def _identity(self, capture: Path) -> Identity | None:
+        """Return what the capture was when the run read it, or is now if only its results were."""
+        return self._ledger.files.get(str(capture.absolute())) or identity(capture)
+
+    def _folder(self, cell: CellId) -> Path:
+        return self._root / "kept-capsules" / cell.model / str(cell.variant) / cell.stack
