@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from samebits.compare import changes, compare
 from samebits.comparing.outcome import ran_forward
 from samebits.comparing.pair import ended, reason
-from samebits.comparing.phases import explains, lack, signals_of
+from samebits.comparing.phases import explains, key, lack, signals_of
 from samebits.comparison import CellResult, SignalComparison, TokenSplit
 from samebits.diagnosing.alone import alone, failed, in_every, is_same, said
-from samebits.diagnosing.amounts import figure
+from samebits.diagnosing.amounts import figure, some
 from samebits.diagnosing.ending import exit_code
 from samebits.diagnosing.expected import apply_expected
 from samebits.diagnosing.first import first_difference, token_splits
@@ -110,7 +110,7 @@ def _judged(
         is_reference = against is not None and against.capture is not None
         return _uncompared(cell, own, everywhere, is_reference=is_reference)
     if not own.loaded and own.unfinished is not None:
-        return _not_finished(_plain(cell, Verdict.NOT_FINISHED, ""), own, None)
+        return _uncompared(cell, own, everywhere, is_reference=False)
     return _compared(against, own, own.capture, values)
 
 
@@ -219,7 +219,9 @@ def _is_unfed(signals: tuple[SignalComparison, ...], own: Alone, against: Alone)
 
 def _not_observed(found: CellResult, reference: Capture, candidate: Capture) -> CellResult:
     """Return the result of a cell of which no forward was compared, with what was."""
-    why = reason(candidate, "logits") or f"{reason(reference, 'logits')}, in the reference"
+    why = _unfed(candidate) or reason(candidate, "logits")
+    if not why:
+        why = f"{_unfed(reference) or reason(reference, 'logits')}, in the reference"
     headline = f"{_same_words(found.signals)}; no forward: {why}"
     update = {
         "verdict": Verdict.NOT_OBSERVED,
@@ -228,6 +230,12 @@ def _not_observed(found: CellResult, reference: Capture, candidate: Capture) -> 
         "headline": headline,
     }
     return found.model_copy(update=update)
+
+
+def _unfed(capture: Capture) -> str:
+    """Return why a run was fed nothing, '' if that is not why it lacks a forward."""
+    fed = (skip for skip in capture.skips if skip.why == "inputs")
+    return next((s.reason for s in fed if "logits" in signals_of(s.what)), "")
 
 
 def _same_words(signals: tuple[SignalComparison, ...]) -> str:
@@ -287,9 +295,16 @@ def _notes(own: Alone, runs: Runs, found: CellResult) -> Iterator[str]:
         for failure in run.failures:
             if explains(failure.phase):
                 yield f"phase {failure.phase} raised, which makes no verdict: {said(failure)}"
+    others: dict[tuple[str, ...], list[Failure]] = {}
     for failure in own.failures:
         if failure != found.failure and not any(is_same(failure, f) for f in found.shared_failures):
-            yield f"another phase raised: {said(failure)}"
+            others.setdefault(key(failure)[1:], []).append(failure)
+    shown = key(found.failure)[1:] if found.failure is not None else ()
+    for what, raised in others.items():
+        phases = some(failure.phase for failure in raised)
+        short = raised[0].in_short
+        told = "the same" if what == shown else f"{raised[0].type}: {short}"
+        yield f"raised in other phases, too: {phases}: {told}"
 
 
 def _bare(failure: Failure) -> Failure:

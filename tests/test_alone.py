@@ -164,7 +164,8 @@ def test_a_phase_that_raised_beside_a_run_that_ended_early_is_not_unstable(memor
     found = verdict(memory, raising(one, raised()), ended(other, greedy=None))
     assert (found.verdict, found.failure) == (Verdict.FAILED, raised())
     assert found.unfinished == LATE
-    found = verdict(memory, ended(raising(one, raised())), other)
+    later = LATE.model_copy(update={"phase": "greedy long"})
+    found = verdict(memory, ended(raising(one, raised()), later), other)
     assert found.verdict == Verdict.NOT_FINISHED
 
 
@@ -196,6 +197,41 @@ def test_what_explains_may_raise_without_a_verdict(memory):
     found = verdict(memory, raising(one, raised("usage"), greedy=one.signals.greedy), other)
     assert found.verdict == Verdict.IDENTICAL
     assert any("makes no verdict" in note for note in found.notes)
+
+
+def crashed(run, phase, **signals):
+    crash = raised(phase, "no result", "killed by signal 11 (SIGSEGV)")
+    return ended(run, LATE.model_copy(update={"phase": phase}), **signals).model_copy(
+        update={"failures": (crash,)}
+    )
+
+
+def test_a_crash_is_a_failure_of_its_phase_and_what_was_observed_is_compared(memory):
+    runs = [crashed(run, "greedy short", greedy=None) for run in both(memory)]
+    found = verdict(memory, *runs)
+    assert (found.verdict, found.rest) == (Verdict.FAILED, Verdict.IDENTICAL)
+    assert found.headline == (
+        "failed in phase greedy short: no result: killed by signal 11 (SIGSEGV)"
+    )
+    loads = [crashed(capture("5.0", run=run), "load") for run in "ab"]
+    found = verdict(memory, *loads)
+    assert (found.verdict, found.rest) == (Verdict.FAILED, None)
+
+
+@pytest.mark.parametrize(
+    ("phase", "name"), [("greedy short", "greedy short"), ("load", "status: phase load")]
+)
+def test_a_crash_of_one_run_alone_is_unstable(memory, phase, name):
+    one, other = both(memory)
+    left = crashed(one, phase, greedy=None) if phase != "load" else crashed(capture("5.0"), "load")
+    found = verdict(memory, left, other)
+    how = "(ended in run a alone: killed by signal 11 (SIGSEGV))"
+    assert (found.verdict, found.unstable) == (Verdict.UNSTABLE, (f"{name} {how}",))
+
+
+def test_a_crash_in_what_explains_makes_no_verdict(memory):
+    one, other = both(memory)
+    assert verdict(memory, crashed(one, "invariants"), other).verdict == Verdict.IDENTICAL
 
 
 # how two runs ended

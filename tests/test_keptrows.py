@@ -91,7 +91,13 @@ class Place:
             (out / "checkpoint.json").write_text(sealed('{"n_parameters": 12}'))
         if job["kind"] == "cell":
             self.observe(job)
+            if self._is_late(job):
+                return ended(job, timed_out=True, stalled="no progress for 120 s")
         return ended(job)
+
+    def _is_late(self, job):
+        cell = CellId.model_validate(job["cell"])
+        return f"{cell.model}@{cell.stack}" in self.late
 
     def observe(self, job):
         cell = CellId.model_validate(job["cell"])
@@ -101,7 +107,7 @@ class Place:
         if f"{cell.model}@{cell.stack}" in self.failing:
             told = {"status": "failed", "failure": failure("forward"), "signals": Signals()}
             left = left.model_copy(update=told)
-        if f"{cell.model}@{cell.stack}" in self.late:
+        if self._is_late(job):
             at = Unfinished(phase="greedy short", reason="no progress for 120 s")
             left = left.model_copy(update={"status": "unfinished", "unfinished": at})
         path = Path(job["capture"])

@@ -114,10 +114,13 @@ def test_the_rest_of_a_failed_cell_climbs_the_ladder(memory):
 
 
 def test_another_phase_that_raised_is_noted(memory):
-    runs = tuple(raising(run, START, raised("greedy long")) for run in both(memory))
+    again = START.model_copy(update={"phase": "greedy pair"})
+    more = START, raised("greedy long"), again
+    runs = tuple(raising(run, *more) for run in both(memory))
     _, found = row(memory, s4_48=both(memory, "4.48"), s5_0=runs)
     assert found.failure == START
-    assert "another phase raised: greedy long: ValueError: no start token" in found.notes
+    assert "raised in other phases, too: greedy pair: the same" in found.notes
+    assert "raised in other phases, too: greedy long: ValueError: no start token" in found.notes
 
 
 # the same failure everywhere
@@ -282,6 +285,19 @@ def test_weights_without_a_forward_are_not_observed(memory):
     code, reasons = exit_code([found], [], [])
     assert code == 3
     assert reasons == (f"1 cell not observed: {found.headline} (llama/float32-sdpa@5.0)",)
+
+
+def test_what_is_refused_is_named_before_what_does_not_apply(memory):
+    def skipped(runs, *skips):
+        return tuple(run.model_copy(update={"skips": (*skips, *run.skips)}) for run in runs)
+
+    plain = Skip(what="prompt long", reason="no window is set")
+    sides = {"s4_48": skipped(unfed(memory, "4.48"), plain), "s5_0": skipped(unfed(memory), plain)}
+    _, found = row(memory, **sides)
+    assert found.headline.endswith("; no forward: it takes protein_embeddings")
+    gone = {"forward": {}, "greedy": None, "skips": {"prompt long": "no window is set"}}
+    _, found = row(memory, s4_48=both(memory, "4.48", **gone), s5_0=both(memory, **gone))
+    assert found.headline.endswith("; no forward: no window is set")
 
 
 def test_weights_that_differ_are_that_difference(memory):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.comparing.forwards import real_rows
-from samebits.comparing.phases import failure_behind, lack, prompt_of, signals_of
+from samebits.comparing.phases import explains, failure_behind, lack, prompt_of, signals_of
 from samebits.metrics import measure
 
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ def disagreements(a: Capture, b: Capture, values: TensorSource | None = None) ->
                 names.append(name)
         elif one.identity != other.identity:
             names.append(name + (PAD_ROWS if _only_padding(one, other, values) else ""))
-    raised = () if ended else (*_raised_once(a, b), *_raised_once(b, a))
-    return (*names, *raised)
+    sides = ((a, b), (b, a))
+    raised = (name for run, twin in sides if not ended for name in _raised_once(run, twin))
+    crashed = (name for run, twin in sides for name in _crashed_once(run, twin))
+    return (*names, *raised, *crashed)
 
 
 def _lacks_for_a_reason(run: Capture, seen: Seen) -> bool:
@@ -81,9 +83,28 @@ def _raised_once(run: Capture, twin: Capture) -> Iterator[str]:
         signals = signals_of(failure.phase)
         if failure.may_be_the_machine or not signals or not _went_well(failure, twin):
             continue
-        word, _, prompt = failure.phase.removeprefix("trace ").partition(" ")
-        signal = {"forward": "logits"}.get(word, word)
-        yield f"{signal} {prompt or 'all'} (raised {failure.type} in run {run.run} alone)"
+        yield f"{_named(failure.phase)} (raised {failure.type} in run {run.run} alone)"
+
+
+def _crashed_once(run: Capture, twin: Capture) -> Iterator[str]:
+    """Yield the phase in which ``run`` ended by what it did itself, and which went well in the other.
+
+    A clock, or want of memory, leaves no exception.
+    """
+    phase = run.unfinished.phase if run.unfinished is not None else ""
+    crash = next((f for f in run.failures if f.phase == phase and not f.may_be_the_machine), None)
+    if crash is None or explains(phase):
+        return
+    if twin.status == "complete" and _went_well(crash, twin):
+        where = _named(phase) if signals_of(phase) else f"status: phase {phase}"
+        yield f"{where} (ended in run {run.run} alone: {crash.in_short})"
+
+
+def _named(phase: str) -> str:
+    """Return a phase by its signal and prompt, such as ``logits short``."""
+    word, _, prompt = phase.removeprefix("trace ").partition(" ")
+    signal = {"forward": "logits"}.get(word, word)
+    return f"{signal} {prompt or 'all'}"
 
 
 def _went_well(failure: Failure, twin: Capture) -> bool:
