@@ -93,15 +93,11 @@ class Ladder:
         self.keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
         progress.begin("load")
         self.loaded = probe_load.load(self.source)
+        # a copy in float64 that has no room would end the job, and all that it found
+        probe_memory.require(self._largest_copy(), int(job.get("slots", 1)))
 
     def climb(self) -> Facts:
-        """Return what every rung gave; the cell's own comes last, as it may leave a state behind.
-
-        Raises:
-            PhaseFailed: there is no memory for a copy in float64.
-
-        """
-        probe_memory.require(self._largest_copy(), int(self.job.get("slots", 1)))
+        """Return what every rung gave; the cell's own comes last, as it may leave a state behind."""
         progress.begin("float64")
         rungs = {"float64": self._promoted(torch.float64)}
         if self.source.dtype != "float32":
