@@ -23,6 +23,7 @@ import probe_relations_prefix as prefix
 import probe_relations_rope as rope
 import probe_relations_tokens as tokens
 import probe_steady
+from probe_choice import DoesNotApply
 from probe_failure import without_folders
 from probe_relations_cases import RELATIONS, Case, Relation, Span, lengths, longest
 from probe_relations_distance import broken, distance, gaps, pooled, precision, same_bytes
@@ -74,7 +75,10 @@ def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) 
     started = time.perf_counter()
     main = getattr(model, "main_input_name", "input_ids")
     if main in {"input_ids", "inputs_embeds"}:
-        found = _tried(Subject(model, head, config), job_options)
+        try:
+            found = _tried(Subject(model, head, config), job_options)
+        except DoesNotApply as reason:  # no token ids can be made
+            found = _nothing(str(reason))
     else:
         found = _nothing(f"the model takes {main}, not tokens")
     return found | {"seconds": round(time.perf_counter() - started, 4)}

@@ -607,3 +607,12 @@ def test_caches_of_all_releases_are_read():
     assert names(SimpleNamespace(layers=[layer]))[-1] == "layer 0 conv_states 0"
     both = SimpleNamespace(self_attention_cache=((t, t),), cross_attention_cache=((t, t),))
     assert names(both)[-1] == "cross-attention layer 0 values"
+
+
+def test_a_model_of_which_no_token_ids_can_be_made_says_so():
+    model = Tiny()
+    config = transformers.PretrainedConfig()
+    facts = invariants(model, "base", config, {})
+    assert {skip["reason"] for skip in facts["inapplicable"]} == {
+        "the config has no vocab_size to choose token ids from"
+    }
