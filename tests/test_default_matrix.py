@@ -102,4 +102,4 @@ def test_the_numbers_of_models_that_are_told_are_true(default, zoo):
     readme = (ROOT / "README.md").read_text("utf-8")
     assert f"zoo.yaml has {len(zoo.models)} models" in TEXT
     assert f"{len(zoo.models)} models" in readme
-    assert f"{len(default.models)} well-known models" in readme
+    assert f"holds {len(default.models)} models" in readme
