@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from samebits.costs import Spending
 from samebits.record import Record
+from samebits.redaction import without_folders
 from samebits.words import CellId
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ class StackProcess:
                 await self._end(_SILENT)
             return Ended(timed_out=True, lost=_SILENT)
         except OSError as error:
-            return Ended(lost=f"the stack's process is gone: {error}")
+            return Ended(lost=f"the stack's process is gone: {without_folders(str(error))}")
         finally:
             self._waiting.pop(identity, None)
 
@@ -219,7 +220,8 @@ class StackProcess:
         try:
             process = await self._starter(self._python, self._environment, self._log)
         except OSError as error:
-            self._failed = f"the stack's interpreter could not be started: {error}"
+            said = without_folders(str(error))
+            self._failed = f"the stack's interpreter could not be started: {said}"
             return
         try:
             async with asyncio.timeout(_SLOWEST_START):
@@ -232,7 +234,8 @@ class StackProcess:
         if self.machine is None:
             await process.end()
             if not self._failed:
-                self._failed = f"the stack could not import its packages:\n{process.log_tail()}"
+                log = without_folders(process.log_tail())
+                self._failed = f"the stack could not import its packages:\n{log}"
             return
         self._process = process
         self._reader = asyncio.create_task(self._read_answers(process))
@@ -242,7 +245,7 @@ class StackProcess:
             future = self._waiting.get(str(answer.pop("id", "")))
             if future is not None and not future.done():
                 future.set_result(_ended(answer))
-        self._lose(f"the stack's process died:\n{process.log_tail()}")
+        self._lose(f"the stack's process died:\n{without_folders(process.log_tail())}")
         await process.end()
 
     def _lose(self, reason: str) -> None:
@@ -282,7 +285,8 @@ async def _messages(process: Process) -> AsyncIterator[dict[str, Any]]:
 
 def _ended(answer: dict[str, Any]) -> Ended:
     try:
-        return Ended.model_validate(answer)
+        ended = Ended.model_validate(answer)
+        return ended.model_copy(update={"said": without_folders(ended.said)})
     except ValidationError:
         return Ended(exit=1, said="its stack's process gave an answer that is none")
 
@@ -341,14 +345,14 @@ async def start_process(python: str, environment: Mapping[str, str], log: Path) 
 
 
 def tail(log: Path, lines: int = 15) -> str:
-    """Return the last lines of a log; '' if there is none."""
+    """Return the last lines of a log, without this machine's folders; '' if there is none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - (1 << 14)))
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return ""
-    return "\n".join(text.splitlines()[-lines:])
+    return without_folders("\n".join(text.splitlines()[-lines:]))
 
 
 def _signal_name(number: int) -> str:
