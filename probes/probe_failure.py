@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import probe_symbols
 from probe_attention import package_path
+from probe_folders import without_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+__all__ = ["PhaseFailed", "Unknown", "describe", "phase", "without_folders"]
 
 
 class PhaseFailed(Exception):  # noqa: N818  carries a failure out of the phase it happened in
@@ -67,11 +70,6 @@ def _symbols(error: BaseException) -> list[dict[str, Any]]:
         return probe_symbols.symbols(error)
     except Exception:  # noqa: BLE001  looking up must not hide what is looked up
         return []
-
-
-def without_folders(text: str) -> str:
-    """Return ``text`` with absolute paths cut to their last two parts: reports are published."""
-    return re.sub(r"(?<![\w:/])/(?:[^\s/'\":,()]+/)+([^\s/'\":,()]+/[^\s/'\":,()]+)", r"…/\1", text)
 
 
 def _full_name(kind: type[BaseException]) -> str:

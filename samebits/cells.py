@@ -21,6 +21,7 @@ from samebits.fingerprint import digest_of
 from samebits.jobs import common_job, follows_from
 from samebits.ledger import Ledger
 from samebits.probing import Ended, StackProcess, tail
+from samebits.redaction import without_folders
 from samebits.unwritten import believed
 
 if TYPE_CHECKING:
@@ -286,6 +287,7 @@ def _is_answer(capture: Capture) -> bool:
 
 def failed(cell: CellId, phase: str, message: str, log: str = "") -> tuple[Capture, Capture]:
     """Return the captures of a cell that could not even be started."""
-    failure = Failure(phase=phase, type=NOT_STARTED, message=message, traceback=log)
+    said = without_folders(message)
+    failure = Failure(phase=phase, type=NOT_STARTED, message=said, traceback=without_folders(log))
     first, second = (Capture(cell=cell, run=run, status="failed", failure=failure) for run in RUNS)
     return first, second

@@ -19,7 +19,7 @@ from samebits.capsules.asking import Unasked, Unproved
 from samebits.capsules.judging import Party as CapsuleParty
 from samebits.capsules.kept import KeptCapsules
 from samebits.capsules.maker import Machine, Maker, Wanted
-from samebits.capsules.running import Place, script_environment, without_folders
+from samebits.capsules.running import Place, script_environment
 from samebits.cells import CellRunner
 from samebits.checkpoints import Checkpoint, Checkpoints, builder_of
 from samebits.comparing.pair import ended as how_it_ended
@@ -35,6 +35,7 @@ from samebits.ladders import Climber
 from samebits.ledger import Ledger
 from samebits.probing import PROBES, StackProcess, start_process, tail
 from samebits.progress import Phases
+from samebits.redaction import without_folders
 from samebits.reports.figures import duration, plural
 from samebits.stacks import Stack, StackBuilder, probes_digest
 from samebits.tracing import runner as tracing
@@ -551,7 +552,7 @@ class Laboratory:
         try:
             self.stacks[spec.id] = await asyncio.to_thread(self._build_stack, spec)
         except (StackError, OSError) as error:
-            self.failures[spec.id] = str(error)
+            self.failures[spec.id] = without_folders(str(error))
             self.ledger.unsettle(f"stack {spec.id} could not be built")
             self.progress.stack(spec.id, "failed")
             return

@@ -23,6 +23,7 @@ from pydantic import ValidationError
 
 from samebits.costs import Spending
 from samebits.record import Record
+from samebits.redaction import without_folders
 from samebits.words import CellId
 
 if TYPE_CHECKING:
@@ -262,7 +263,7 @@ class StackProcess:
             await process.write(json.dumps({**job, "id": identity, "slots": self.n_slots}))
             return await future
         except OSError as error:
-            return Ended(lost=f"the stack's process is gone: {error}")
+            return Ended(lost=f"the stack's process is gone: {without_folders(str(error))}")
         finally:
             self._waiting.pop(identity, None)
 
@@ -294,7 +295,8 @@ class StackProcess:
         try:
             process = await self._starter(self._python, self._environment, self._log)
         except OSError as error:
-            self._failed = f"the stack's interpreter could not be started: {error}"
+            said = without_folders(str(error))
+            self._failed = f"the stack's interpreter could not be started: {said}"
             return
         try:
             async with asyncio.timeout(_SLOWEST_START):
@@ -307,7 +309,8 @@ class StackProcess:
         if self.machine is None:
             await process.end()
             if not self._failed:
-                self._failed = f"the stack could not import its packages:\n{process.log_tail()}"
+                log = without_folders(process.log_tail())
+                self._failed = f"the stack could not import its packages:\n{log}"
             return
         self._process = process
         self._reader = asyncio.create_task(self._read_answers(process))
@@ -335,7 +338,7 @@ class StackProcess:
             waiting = self._waiting.get(str(answer.pop("id", "")))
             if waiting is not None and not waiting.future.done():
                 waiting.future.set_result(_ended(answer))
-        self._lose(f"the stack's process died:\n{process.log_tail()}")
+        self._lose(f"the stack's process died:\n{without_folders(process.log_tail())}")
         await process.end()
 
     def _tell(self, running: list[Any]) -> None:
@@ -390,7 +393,8 @@ async def _messages(process: Process) -> AsyncIterator[dict[str, Any]]:
 
 def _ended(answer: dict[str, Any]) -> Ended:
     try:
-        return Ended.model_validate(answer)
+        ended = Ended.model_validate(answer)
+        return ended.model_copy(update={"said": without_folders(ended.said)})
     except ValidationError:
         return Ended(exit=1, said="its stack's process gave an answer that is none")
 
@@ -449,14 +453,14 @@ async def start_process(python: str, environment: Mapping[str, str], log: Path) 
 
 
 def tail(log: Path, lines: int = 15) -> str:
-    """Return the last lines of a log; '' if there is none."""
+    """Return the last lines of a log, without this machine's folders; '' if there is none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - (1 << 14)))
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return ""
-    return "\n".join(text.splitlines()[-lines:])
+    return without_folders("\n".join(text.splitlines()[-lines:]))
 
 
 def _signal_name(number: int) -> str:

@@ -1,4 +1,4 @@
-"""What no report may say: the tokens and passwords of its user, and where their home is.
+"""What no report may say: the tokens and passwords of its user, and the folders of their machine.
 
 An exception of a model, a log or a package index can speak of either, and reports are published.
 """
@@ -25,6 +25,48 @@ _WORDS = ("/ISSUE.md", "/expected.json")
 _SHORTEST = 8
 """Characters of a secret; a shorter one would be found in many a harmless word."""
 
+_PART = r"[^\s/'\":,;()<>|\\\x00-\x1f]"
+_ABSOLUTE = re.compile(
+    rf"""
+    (?P<address> \b (?!file:) [A-Za-z][A-Za-z0-9+.-]* :// [^\s'"<>]* )
+    | (?P<quote> ['"] ) (?P<quoted> (?:/[^/'"\n]+){{2,}}/? ) (?P=quote)  # it may hold spaces
+    | (?: file:// | (?<![\w.~…/]) | (?<=\\[nrt]) | (?<=(?<![\w-])-[IL]) )
+      (?P<plain> (?:/{_PART}+){{2,}}/? )
+    | (?<!\w) (?P<windows> [A-Za-z]: (?:\\[^\s\\'":,;()<>|]+){{2,}} )
+    """,
+    re.VERBOSE,
+)
+_MAYBE_ABSOLUTE = re.compile(
+    # of JSON: what precedes the slash may be an escaped end of line, and a backslash is doubled
+    rf"""(?: (?<![\w.~…/\\]) | (?<=\\[nrtbf"\\]) | (?<=\\u[0-9a-f]{{4}}) | (?<=file://) | (?<=-[IL]) )
+    /{_PART}+/
+    | ["'] / [^/'"]+ / | [A-Za-z]:\\\\""",
+    re.VERBOSE,
+)
+_HOMES = {"home", "Users"}
+_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|transformers_modules|lib/python3\.\d+)/")
+
+
+def without_folders(text: str) -> str:
+    """Return ``text`` with the folders of absolute paths left out; addresses stay as they are.
+
+    Of a path in a library two parts stay: ``…/utils/__init__.py`` tells more than the file's name.
+    """
+    return _ABSOLUTE.sub(_cut, text)
+
+
+def _cut(found: re.Match[str]) -> str:
+    if found["address"] is not None:
+        return found["address"]
+    if found["windows"] is not None:
+        return f"…\\{found['windows'].rpartition(chr(92))[2]}"
+    quote, path = found["quote"] or "", found["quoted"] or found["plain"]
+    parts = path.strip("/").split("/")
+    if len(parts) == 2 and parts[0] in _HOMES:
+        return f"{quote}…{quote}"
+    kept = parts[-2:] if _LIBRARY.search(path) else parts[-1:]
+    return f"{quote}…/{'/'.join(kept)}{quote}"
+
 
 class Redaction:
     """Takes out of texts and records what one environment holds of secrets."""
@@ -44,25 +86,28 @@ class Redaction:
             return text
         return self._pattern.sub(lambda found: self._names[found[0]], text)
 
+    def published(self, text: str) -> str:
+        """Return ``text`` as a report may say it: without secrets, and without folders but ``~``."""
+        return without_folders(self.text(text))
+
     def file(self, path: str, content: str | bytes) -> str | bytes:
         """Return a file of the report with its text redacted; checkpoints and scripts as they ran."""
         if isinstance(content, str):
             return self.text(content)
         if not path.endswith(_WORDS):
             return content
-        return self.text(content.decode("utf-8", "surrogateescape")).encode(
+        return self.published(content.decode("utf-8", "surrogateescape")).encode(
             "utf-8", "surrogateescape"
         )
 
     def record(self, record: M) -> M:
         """Return the record with every text in it redacted, which is itself where none has to be."""
-        if self._pattern is None:
-            return record
         # a secret may be escaped in JSON, a text that holds none is the same in both
         written = record.model_dump_json(ensure_ascii=False)
         escaped = any(json.dumps(text, ensure_ascii=False)[1:-1] != text for text in self._names)
         # looking for each is many times as fast as the pattern, and hardly ever finds one
-        if not escaped and not any(text in written for text in self._names):
+        secret = escaped or any(text in written for text in self._names)
+        if not secret and _MAYBE_ABSOLUTE.search(written) is None:
             return record
         changed = self._value(record)
         assert isinstance(changed, type(record))
@@ -70,7 +115,7 @@ class Redaction:
 
     def _value(self, value: object) -> object:
         if type(value) is str:
-            return self.text(value)
+            return self.published(value)
         if isinstance(value, BaseModel):
             fields = {name: self._value(getattr(value, name)) for name in type(value).model_fields}
             return value.model_copy(update=fields)

@@ -1,11 +1,24 @@
 """No token, no password and no home of the user stands in what is published."""
 
+import inspect
+import sys
+from pathlib import Path
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_report import sample_report
 
-from samebits.redaction import Redaction
+from samebits import redaction
+from samebits.capsule import Capsule
+from samebits.capture import Failure, Skip
+from samebits.crossing import Crossing, CrossingsReport
+from samebits.redaction import Redaction, without_folders
+from samebits.reports.write import write
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "probes"))
+
+import probe_folders
 
 TOKEN = "hf_abcdefgh12345678"
 ENVIRON = {
@@ -89,3 +102,117 @@ def test_no_secret_gets_through_whatever_it_is(before, after, secret):
     redaction = Redaction({"A_TOKEN": secret, "HOME": "/home/jo"})
     if "/" not in secret and secret not in "(A_TOKEN)":
         assert secret not in redaction.text(f"{before}{secret}{after}").replace("(A_TOKEN)", "\0")
+
+
+# folders
+
+FOLDERS = [
+    ("error:/home/x/secret/a.py:3", "error:…/a.py:3"),
+    ("open('/home/joan doe/my x/file.bin')", "open('…/file.bin')"),
+    ('File "/home/x/secret/model.py", line 3', 'File "…/model.py", line 3'),
+    ("(/x/lib/python3.11/site-packages/transformers/utils/__init__.py)", "(…/utils/__init__.py)"),
+    ("file:///home/x/secret/z.py", "…/z.py"),
+    ("PATH=/a/b:/c/d", "PATH=…/b:…/d"),
+    ("in /home/joan or '/Users/joan'", "in … or '…'"),
+    ("/tmp/tmpabc/w.bin\n/tmp/other", "…/w.bin\n…/other"),
+    ("-I/home/x/include", "-I…/include"),
+    (r"a repr: '\n/home/x/secret/y'", r"a repr: '\n…/y'"),
+    (r"C:\Users\jo\x.py", r"…\x.py"),
+    # none of these is a folder of this machine
+    ("https://host/a/b/c", None),
+    ("s3://bucket/a/b", None),
+    ("n/a/b, ./x/y, ../x/y, ~/a/b, …/a/b, 1/2/3", None),
+    ("</s>/</a> and a / b / c", None),
+    ("models/x.md#a/b", None),
+]
+
+
+@pytest.mark.parametrize(("text", "cut"), FOLDERS)
+def test_an_absolute_path_is_cut(text, cut):
+    assert without_folders(text) == (cut or text)
+
+
+AROUND = ["", " ", "'", '"', "(", ":", "=", ",", "\n", "[", "<", "`", "|", "@", "b'", "\t", "\\n"]
+
+
+@pytest.mark.parametrize("before", [*AROUND, "file://", "-I", "x='"])
+@pytest.mark.parametrize("after", AROUND)
+def test_whatever_stands_around_it(before, after):
+    assert "joan" not in without_folders(f"{before}/home/joan/secret/x.py{after}")
+
+
+PIECES = ["/home/jo", "/a", "file://", "'", '"', "\\", "C:\\x", "\n", " -I", "https://h", "…", "~"]
+
+
+@settings(max_examples=500)
+@given(
+    st.text("/ab.:'\" \n~-\\ILC…()\x01\u2028", max_size=14)
+    | st.lists(st.sampled_from([*PIECES, ":", "/lib/python3.11/", "b c"]), max_size=6).map("".join)
+)
+def test_a_record_with_an_absolute_path_is_never_taken_for_one_without(text):
+    """The record is searched as JSON, where a line's end is two characters and a backslash, too."""
+    failure = Failure(phase="load", type="x", message=text, traceback="")
+    assert Redaction({}).record(failure).message == without_folders(text)
+
+
+def test_both_sides_cut_alike():
+    for text, _ in FOLDERS:
+        assert probe_folders.without_folders(text) == without_folders(text)
+    mine, theirs = (
+        inspect.getsource(module).partition("_PART = ")[2] for module in (redaction, probe_folders)
+    )
+    start = mine.index("_MAYBE_ABSOLUTE = ")
+    end = mine.index("_HOMES = ")
+    shared = (mine[:start] + mine[end:]).partition("\n\nclass Redaction")[0]
+    assert shared.strip() == theirs.strip()
+
+
+SECRETS = ("/home/x/secret/project/code.py", "/tmp/tmpx1/secret/w.bin", "/opt/secret/lib.so")
+
+
+def planted():
+    """The sample report with absolute paths wherever a message of a process can stand."""
+    report = sample_report()
+    text = "\n".join(f"said {path!r} and {path}:3" for path in SECRETS)
+    failure = Failure(phase="process", type="no result", message=text, traceback=text)
+
+    def cell(found):
+        return found.model_copy(
+            update={
+                "failure": failure,
+                "headline": f"failed in phase process: no result: {text}",
+                "notes": (text,),
+                "skips": (Skip(what="greedy", reason=text),),
+                "capsule": Capsule(reason=text),
+            }
+        )
+
+    rows = tuple(
+        row.model_copy(update={"cells": tuple(map(cell, row.cells))}) for row in report.rows
+    )
+    stacks = tuple(stack.model_copy(update={"failure": text}) for stack in report.stacks)
+    crossed = tuple(
+        Crossing(saver=saver, loader=loader, outcome=outcome, failure=failure, reason=text)
+        for saver in ("4.48", "5.x")
+        for loader, outcome in (("4.48", "load failed"), ("5.x", "not tried"))
+    )
+    crossings = CrossingsReport(model="llama", variant="float32-sdpa", crossings=crossed)
+    told = {"rows": rows, "stacks": stacks, "crossings": (crossings,), "reasons": (text,)}
+    return report.model_copy(update=told)
+
+
+def test_no_file_of_a_report_says_where_anything_lies_on_this_machine(tmp_path):
+    beside = {"repro/a@b/ISSUE.md": f"see {SECRETS[0]}".encode(), "locks/5.x.txt": "torch==1\n"}
+    for guarded in (False, True):
+        folder = tmp_path / str(guarded)
+        redaction = Redaction({"HOME": "/home/other"})
+        report = redaction.record(planted()) if guarded else planted()
+        files = {n: redaction.file(n, text) if guarded else text for n, text in beside.items()}
+        write(report, folder, files)
+        texts = {p: p.read_text("utf-8") for p in folder.rglob("*") if p.is_file()}
+        told = {
+            path.name
+            for path, text in texts.items()
+            if "secret" in text or "/home/x" in text or "/tmp/" in text or "/opt/" in text
+        }
+        assert told == set() if guarded else {"report.md", "report.json", "ISSUE.md"} <= told

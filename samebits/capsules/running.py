@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from typing import NamedTuple
 from uv import find_uv_bin
 
 from samebits.environment import PASSED_ON
+from samebits.redaction import without_folders
 from samebits.stacks import uv_environment
 
 _TIMEOUT = 900.0
@@ -47,11 +47,6 @@ class Ran(NamedTuple):
 
 Run = Callable[[list[str], Path, Mapping[str, str]], Ran]
 """Runs a command in a folder and an environment, and waits."""
-
-
-def without_folders(text: str) -> str:
-    """Return ``text`` with absolute paths cut to their last part: reports are published."""
-    return re.sub(r"(?<![\w:/])/(?:[^\s/'\":,()]+/)+([^\s/'\":,()]+)", r"…/\1", text)
 
 
 class Commands:

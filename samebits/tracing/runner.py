@@ -10,6 +10,7 @@ from samebits.fingerprint import digest_of
 from samebits.jobs import common_job, follows_from
 from samebits.ledger import Ledger
 from samebits.record import read_record
+from samebits.redaction import without_folders
 from samebits.trace import Trace
 from samebits.tracing import blame as blaming
 from samebits.tracing.replay import closer
@@ -105,7 +106,8 @@ class Tracer:
             longer = [question.to_its_end() for question in asked.questions]
             return with_beyond(first, await self._first(pair, longer, "float64"))
         except Exception as error:  # noqa: BLE001  an explanation that fails changes no verdict
-            return f"the traces could not be joined: {type(error).__name__}: {error}"
+            said = without_folders(f"{type(error).__name__}: {error}")
+            return f"the traces could not be joined: {said}"
 
     async def _first(self, pair: Pair, questions: Sequence[Question], rung: Rung) -> Found | str:
         reasons: dict[str, None] = {}
