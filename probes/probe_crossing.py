@@ -32,6 +32,7 @@ import probe_heap
 import probe_inputs
 import probe_layers
 import probe_load
+import probe_places
 from probe_failure import PhaseFailed, Unknown, phase, without_folders
 from probe_tensor import NotHashable, tensor_hash
 
@@ -269,6 +270,7 @@ def observe(source: Source, seed: int = 0) -> Observed:
     plain = probe_load.plain_config(loaded.model.config)
     config, nulls = _fields(plain), set(_nulls(plain))
     logits, why, failure = None, "", None
+    probe_places.align(loaded.model)  # a file places its tensors as its header is long
     try:
         with phase("forward"), torch.no_grad():
             logits, why = _logits(loaded, source)

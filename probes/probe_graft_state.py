@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from probe_graft_places import Unfit
+from probe_places import BOUNDARY, behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -19,8 +20,6 @@ Fact = dict[str, Any]
 
 _PLAIN = (bool, int, float, str, type(None))
 _OF_TORCH = frozenset(vars(torch.nn.Module()))
-_BOUNDARY = 64
-"""Bytes to which torch's CPU allocator aligns what it makes; what lies in a mapped file need not be."""
 
 
 def survey(model: Any, keep: Callable[[torch.Tensor], Fact], weights: Iterable[str]) -> Fact:
@@ -31,7 +30,7 @@ def survey(model: Any, keep: Callable[[torch.Tensor], Fact], weights: Iterable[s
     return {
         "weights": {name: keep(known[name]) for name in weights if name in known},
         "memory": {
-            name: [_behind(tensor), list(tensor.shape), list(tensor.stride())]
+            name: [behind(tensor), list(tensor.shape), list(tensor.stride())]
             for name, tensor in model.named_parameters()
             if not tensor.is_meta
         },
@@ -46,10 +45,6 @@ def implementation(model: Any, name: str) -> str | None:
     """Return which implementation a config has resolved to; None where it knows no such choice."""
     value = getattr(model.config, name, None)
     return value if isinstance(value, str) else None
-
-
-def _behind(tensor: torch.Tensor) -> int:
-    return int(tensor.data_ptr() % _BOUNDARY)
 
 
 def _attributes(model: Any, keep: Callable[[torch.Tensor], Fact]) -> Iterator[tuple[str, Any]]:
@@ -114,13 +109,13 @@ def put_memory(model: Any, places: dict[str, Any]) -> None:
         wanted = places.get(name)
         if wanted is None or wanted[1] != list(parameter.shape):
             continue
-        if wanted[0] == _behind(parameter) or not parameter.is_contiguous():
+        if wanted[0] == behind(parameter) or not parameter.is_contiguous():
             continue
         parameter.data = _laid(parameter.data, wanted[0])
 
 
-def _laid(tensor: torch.Tensor, behind: int) -> torch.Tensor:
+def _laid(tensor: torch.Tensor, offset: int) -> torch.Tensor:
     size = tensor.element_size()
-    room = torch.empty(tensor.numel() + 2 * _BOUNDARY // size, dtype=tensor.dtype)
-    skip = (behind - _behind(room)) % _BOUNDARY // size
+    room = torch.empty(tensor.numel() + 2 * BOUNDARY // size, dtype=tensor.dtype)
+    skip = (offset - behind(room)) % BOUNDARY // size
     return room[skip : skip + tensor.numel()].view(tensor.shape).copy_(tensor)

@@ -1,7 +1,9 @@
 """What does one cell compute on every rung of the precision ladder: own dtype, float32, float64.
 
 Expects the job of a cell with ``ladder``: result (a path), forced (row -> token ids), rounded
-(tensor -> dtype) and tables (compute them again in float64). Writes the file that samebits/ladder.py reads, whole or not at all.
+(tensor -> dtype), tables (compute them again in float64) and again (``forward short``: what to compute
+once more with all tensors aligned in memory; '' for nothing). Writes the file that samebits/ladder.py
+reads, whole or not at all.
 
 All prompts run, in the order of the cell's own run, on each rung's own copy of the model: what
 an earlier prompt leaves behind (a rope that stays stretched) belongs to the difference. Decoding
@@ -28,6 +30,7 @@ import probe_heap
 import probe_inputs
 import probe_layers
 import probe_load
+import probe_places
 import probe_promote
 import probe_steady
 from probe_failure import PhaseFailed, Unknown, describe, without_folders
@@ -36,7 +39,7 @@ from probe_tensor import Keeper
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _COPY_LIMIT = 4 << 30
 """Bytes of a promoted copy above which none is made, and the ladder says so."""
 _REASON_LENGTH = 300
@@ -53,9 +56,11 @@ def run(job: Facts) -> None:
     torch.set_num_threads(int(job["threads"]))
     probe_heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
     started = time.perf_counter()
-    found: Facts = {"rungs": {}, "failure": None}
+    found: Facts = {"rungs": {}, "aligned": None, "failure": None}
     try:
-        found["rungs"] = Ladder(job).climb()
+        ladder = Ladder(job)
+        found["rungs"] = ladder.climb()
+        found["aligned"] = ladder.aligned(found["rungs"]["own"])
     except Unknown as reason:
         found["failure"] = describe("load", LookupError(str(reason)))
     except PhaseFailed as failed:
@@ -98,6 +103,41 @@ class Ladder:
             rungs["noise"] = self._noise()
         rungs["own"] = self._rung(self.loaded.model, nullcontext())
         return rungs
+
+    def aligned(self, own: Facts) -> Facts | None:
+        """Return what one prompt gives with every tensor aligned in memory; None if it is not asked.
+
+        The prompt runs once more as it is before: what that changes follows from a state that
+        prompts leave, and not from places in memory. Where all tensors are aligned, the model's
+        own rung is the answer.
+        """
+        what = self.job["ladder"]["again"]
+        if not what:
+            return None
+        model = self.loaded.model
+        found: Facts = {"what": what, "off": probe_places.n_off(model), "refused": ""}
+        before = _rows_of(own, *what.split(" ", 1))
+        if not found["off"]:
+            return found | {"repeats": True, "refs": before}
+        try:
+            repeats = self._once(what) == before
+            probe_places.align(model)
+            return found | {"repeats": repeats, "refs": self._once(what)}
+        except Exception as error:  # noqa: BLE001  it ran before: a lack of memory, or a defect of ours
+            refused = f"{type(error).__name__}: {without_folders(str(error))}"[:_REASON_LENGTH]
+            return found | {"repeats": None, "refs": {}, "refused": refused}
+
+    def _once(self, what: str) -> Facts:
+        """Return the logits of ``forward short``, or of each row of ``decode short``."""
+        kind, prompt = what.split(" ", 1)
+        inputs = dict(self._prompts(None))[prompt]
+        with torch.no_grad():
+            if kind == "decode":
+                return self._decode(self.loaded.model, prompt, inputs, None, twice=False)
+            # as on the rung: a hook can choose the path
+            with probe_layers.recorded(self.loaded.model):
+                logits = probe_layers.logits_of(self.loaded.model(**inputs.kwargs))
+        return {} if logits is None else {prompt: self.keeper.ref(logits)}
 
     def _promoted(self, dtype: torch.dtype) -> Facts:
         """Return what a copy in ``dtype`` gives, with every float that the code asks for in it."""
@@ -250,6 +290,15 @@ class Ladder:
                 )
                 for i, row in enumerate(names)
             }
+
+
+def _rows_of(rung: Facts, kind: str, prompt: str) -> Facts:
+    """Return what a rung has of one prompt: its logits, or those of every row that is decoded."""
+    if kind == "decode":
+        rows = rung["decode"].items()
+        return {row: ref for row, ref in rows if row == prompt or row.startswith(f"{prompt}[")}
+    logits = rung["forward"].get(prompt, {}).get("logits")
+    return {} if logits is None else {prompt: logits}
 
 
 class _TooLarge(Exception):  # noqa: N818  "there is no room for a copy" is a result

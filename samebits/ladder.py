@@ -11,10 +11,11 @@ from samebits.record import Record
 from samebits.tensor import TensorRef
 from samebits.words import CellId, Signal
 
-FORMAT_VERSION: Literal[2] = 2
+FORMAT_VERSION: Literal[3] = 3
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
+# 3: what aligned tensors give.
 
 RungName = Literal["own", "float32", "noise", "float64"]
 """own: the variant's dtype. float32 and float64: every smaller float promoted to it. noise: the
@@ -78,14 +79,31 @@ class Rung(Record):
     seconds: float = 0.0
 
 
+class Aligned(Record):
+    """What one cell gives with every parameter and buffer aligned in memory, in its own dtype."""
+
+    what: str
+    """``forward short`` or ``decode short``."""
+    off: int
+    """Tensors that did not begin at a boundary of 64 bytes, and were copied to where they do."""
+    repeats: bool | None = None
+    """True if the prompt gives the same bits once more before anything is copied; None: refused."""
+    refs: dict[str, TensorRef] = Field(default_factory=dict)
+    """Prompt, or row that is decoded -> logits."""
+    refused: str = ""
+    """The exception, if there was one."""
+
+
 class LadderFile(Record):
     """What one cell leaves when it climbs the ladder."""
 
     format: Literal["samebits-ladder"] = "samebits-ladder"
-    format_version: Literal[2] = FORMAT_VERSION
+    format_version: Literal[3] = FORMAT_VERSION
     cell: CellId
     failure: Failure | None = None
     rungs: dict[RungName, Rung] = Field(default_factory=dict)
+    aligned: Aligned | None = None
+    """None where it was not asked."""
     forks: dict[str, str] = Field(default_factory=dict)
     seconds: float = 0.0
 
@@ -179,6 +197,20 @@ class AtRisk(Record):
     n_steps: int
 
 
+class Alignment(Record):
+    """Whether two sides differ by where their weights begin in memory alone."""
+
+    what: str
+    """``forward short`` or ``decode short``: of what it was tried."""
+    off: tuple[int, int]
+    """Tensors of the reference and the candidate that do not begin at a boundary of 64 bytes."""
+    same: bool | None
+    """True if both sides give the same bytes once these are copied to where they do; None where
+    that cannot be known."""
+    note: str = ""
+    """Why it cannot."""
+
+
 class Ladder(Record):
     """What the ladder says of a cell beside its reference."""
 
@@ -195,6 +227,8 @@ class Ladder(Record):
     flips: tuple[Flip, ...] = ()
     splits: tuple[SplitJudgement, ...] = ()
     at_risk: tuple[AtRisk, ...] = ()
+    alignment: Alignment | None = None
+    """None where neither side has a tensor that is not aligned, or it was not tried."""
     notes: tuple[str, ...] = ()
     """What a reader has to know: refusals, leaks, a run that did not come out as before."""
     seconds: tuple[float, float] = (0.0, 0.0)

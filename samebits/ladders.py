@@ -120,7 +120,9 @@ class Climber:
 
 
 def _values(file: LadderFile) -> Iterator[TensorRef]:
-    """Return every tensor of every rung."""
+    """Return every tensor of every rung, and of what aligned tensors give."""
+    if file.aligned is not None:
+        yield from file.aligned.refs.values()
     for rung in file.rungs.values():
         yield from rung.decode.values()
         for forward in rung.forward.values():

@@ -12,6 +12,7 @@ from builders import (
     forward,
     frequencies,
     layers,
+    sound,
     step_logits,
     values,
     weight,
@@ -24,7 +25,18 @@ from samebits.compare import compare
 from samebits.comparing.pair import Pair
 from samebits.diagnose import result
 from samebits.invariance import KEPT, SHRUNK
-from samebits.ladder import Choice, Errors, LadderFile, LadderStep, Rung, RungForward, RungLayer
+from samebits.ladder import (
+    Aligned,
+    Alignment,
+    Choice,
+    Errors,
+    LadderFile,
+    LadderStep,
+    Rung,
+    RungForward,
+    RungLayer,
+)
+from samebits.laddering.alignment import alignment, to_align
 from samebits.laddering.asking import asks
 from samebits.laddering.constants import cast_between
 from samebits.laddering.distance import Apart, between, own_errors
@@ -116,6 +128,144 @@ def test_what_goes_away_in_float64_is_rounding_and_the_slope_says_so(memory, pai
     assert (found.kind, found.rule) == ("rounding", "slope"), found.reason
     assert [step.what for step in found.steps] == ["layer 1 (model.layers.0)", "logits"]
     assert all(step.ratio < SHRUNK for step in found.steps)
+
+
+ALIGNED = "the weights begin at other alignments in memory"
+
+
+def aligned(ref, *, off=0, name="short", what="forward short", repeats=True, **more):
+    refs = {} if ref is None else {name: ref}
+    return Aligned(what=what, off=off, repeats=repeats, refs=refs, **more)
+
+
+def with_aligned(memory, pair, one, other, *, by=TINY):
+    """Return what is said of the pair where both sides left this of aligned tensors."""
+    files = tuple(
+        file(stack, own=Rung(), float64=rung(memory, by=far)).model_copy(update={"aligned": left})
+        for stack, far, left in (("4.48", 0.0, one), ("5.x", by, other))
+    )
+    return ladder(*pair, compare(*pair, memory), (), memory, files)
+
+
+def test_rounding_that_goes_away_with_aligned_tensors_says_so(memory, pair):
+    ref = pair[0].signals.forward["short"].logits
+    found = with_aligned(memory, pair, aligned(ref), aligned(ref, off=7))
+    assert found.kind == "rounding"
+    assert found.reason.endswith(
+        f"; {ALIGNED}: with every parameter copied to a multiple of 64 bytes both releases give "
+        "the same bytes in the forward over short"
+    )
+    assert found.alignment == Alignment(what="forward short", off=(0, 7), same=True)
+
+
+def test_other_bytes_of_aligned_tensors_name_no_alignment(memory, pair):
+    one, other = (side.signals.forward["short"].logits for side in pair)
+    found = with_aligned(memory, pair, aligned(one, off=3), aligned(other, off=3))
+    assert found.alignment == Alignment(what="forward short", off=(3, 3), same=False)
+    assert ALIGNED not in found.reason
+
+
+def test_a_zero_of_another_sign_is_another_byte(memory, pair):
+    one, other = (memory.put(np.array([0.0, zero], np.float32)) for zero in (0.0, -0.0))
+    found = with_aligned(memory, pair, aligned(one, off=3), aligned(other))
+    assert found.alignment.same is False
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({"repeats": False}, "here: the prompt gives other bits when it is fed once more"),
+        ({"repeats": None, "refused": "MemoryError: no"}, "here: MemoryError: no"),
+        ({"ref": None}, "one side has no logits of it"),
+    ],
+)
+def test_what_a_state_or_an_exception_may_have_changed_is_not_known(memory, pair, changes, note):
+    ref = pair[0].signals.forward["short"].logits
+    other = aligned(**({"ref": ref, "off": 7} | changes))
+    found = with_aligned(memory, pair, aligned(ref), other)
+    assert found.alignment == Alignment(what="forward short", off=(0, 7), same=None, note=note)
+    assert ALIGNED not in found.reason
+
+
+def test_where_nothing_was_moved_nothing_is_said(memory, pair):
+    ref = pair[0].signals.forward["short"].logits
+    assert with_aligned(memory, pair, aligned(ref), aligned(ref)).alignment is None
+    assert with_aligned(memory, pair, None, aligned(ref, off=3)).alignment is None
+
+
+def test_another_function_is_none_of_alignment(memory, pair):
+    ref = pair[0].signals.forward["short"].logits
+    found = with_aligned(memory, pair, aligned(ref), aligned(ref, off=7), by=1e-6)
+    assert found.kind == "diverged"
+    assert ALIGNED not in found.reason
+
+
+def test_rows_of_padding_play_no_part_in_what_aligned_tensors_give(memory):
+    logits = values(2, 3, 8, seed=5)
+    other = logits.copy()
+    other[0, 0] += 1
+    padded = forward(memory, ids=np.ones((2, 3)), logits=logits, real_rows=((1, 3), (0, 3)))
+    sides = [
+        sound(memory, stack, forward={"padded": padded}, greedy=None) for stack in ("4.48", "5.x")
+    ]
+    for changed, same in ((other, True), (logits + np.float32(1), False)):
+        left = [
+            aligned(memory.put(array), off=1, name="padded", what="forward padded")
+            for array in (logits, changed)
+        ]
+        files = tuple(file("5.x").model_copy(update={"aligned": one}) for one in left)
+        found = alignment(Climb(Pair(*sides, memory), files))
+        assert found.same is same
+
+
+def prompted(memory, stack, **logits):
+    """Return a capture of three prompts, the first of which is padded."""
+    lengths = {"padded": 2, "long": 9, "short": 4}
+    made = {}
+    for name, n in lengths.items():
+        rows = ((0, 1),) if name == "padded" else None
+        array = values(1, n, 8, seed=n) + np.float32(logits.get(name, 0.0))
+        made[name] = forward(memory, ids=np.ones((1, n)), logits=array, real_rows=rows)
+    return sound(memory, stack, forward=made, greedy=None)
+
+
+@pytest.mark.parametrize(
+    ("differing", "what"),
+    [
+        (("long",), "forward long"),
+        (("long", "short"), "forward short"),
+        (("padded", "long", "short"), "forward short"),
+        (("padded",), "forward padded"),
+        ((), ""),
+    ],
+)
+def test_the_shortest_prompt_that_differs_is_computed_again(memory, differing, what):
+    one = prompted(memory, "4.48")
+    other = prompted(memory, "5.x", **dict.fromkeys(differing, 1e-3))
+    assert to_align(one, compare(one, other, memory)) == what
+
+
+def test_a_decode_is_computed_again_only_where_no_forward_differs(memory):
+    def side(stack, logits, by):
+        steps = step_logits(3, 5, 7)
+        greedy = {"short": decoded(memory, 3, 5, 7, logits=steps + np.float32(by))}
+        made = {"short": forward(memory, logits=logits)}
+        return sound(memory, stack, forward=made, greedy=greedy)
+
+    one = side("4.48", LOGITS, 0.0)
+    for logits, what in ((LOGITS, "decode short"), (LOGITS + np.float32(1), "forward short")):
+        other = side("5.x", logits, 1e-4)
+        assert to_align(one, compare(one, other, memory)) == what
+    for both in asks(one, other, compare(one, other, memory), memory):
+        assert both.again == "forward short"
+
+
+def test_a_device_is_not_asked_to_align(memory):
+    one, other = prompted(memory, "4.48"), prompted(memory, "5.x", short=1e-3)
+    signals = compare(one, other, memory)
+    variant = one.cell.variant.model_copy(update={"device": "cuda"})
+    one = one.model_copy(update={"cell": one.cell.model_copy(update={"variant": variant})})
+    assert to_align(one, signals) == ""
 
 
 def test_what_stays_in_float64_is_diverged_however_small(memory, pair):

@@ -9,7 +9,7 @@ from builders import Memory, built_stack, cell_id, model_spec
 
 from samebits.capture import Failure
 from samebits.checkpoints import Checkpoint
-from samebits.ladder import LadderFile, Rung
+from samebits.ladder import Aligned, LadderFile, Rung
 from samebits.laddering.asking import Ask
 from samebits.ladders import Climber
 from samebits.matrix import Prompt
@@ -84,6 +84,7 @@ def test_the_same_again_runs_nothing(tmp_path):
         {"fresh": True},
         {"ask": Ask()},
         {"ask": ASK.model_copy(update={"tables": True})},
+        {"ask": ASK.model_copy(update={"again": "forward short"})},
         {"stack": built_stack("4.48", lock="other")},
         {"model": model_spec(prompts={"long": Prompt(length=40)})},
     ],
@@ -114,11 +115,14 @@ def test_want_of_memory_runs_again_and_an_exception_of_the_model_does_not(tmp_pa
         assert runs_again(root) is again
 
 
-def test_a_rung_whose_values_are_damaged_is_climbed_again(tmp_path):
+@pytest.mark.parametrize("where", ["rung", "aligned"])
+def test_a_rung_whose_values_are_damaged_is_climbed_again(tmp_path, where):
     """Size and time of a file do not tell; a rung that cannot be compared would change a verdict."""
     memory = Memory()
     ref = memory.put(np.arange(4.0)).model_copy(update={"stored": True})
-    left = LadderFile(cell=CELL, rungs={"float64": Rung(decode={"short": ref})})
+    rungs = {"float64": Rung(decode={"short": ref} if where == "rung" else {})}
+    aligned = Aligned(what="forward short", off=1, refs={"short": ref})
+    left = LadderFile(cell=CELL, rungs=rungs, aligned=aligned if where == "aligned" else None)
     path = Store(tmp_path).tensor_path(ref)
     path.parent.mkdir(parents=True)
     whole = memory.arrays[ref.hash].tobytes()

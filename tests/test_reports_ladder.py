@@ -4,7 +4,7 @@ import pytest
 from builders import cell_id
 
 from samebits.comparison import CellResult
-from samebits.ladder import AtRisk, Flip, Ladder, LadderStep, SplitJudgement
+from samebits.ladder import Alignment, AtRisk, Flip, Ladder, LadderStep, SplitJudgement
 from samebits.reports.ladder import RULES, ladder_of
 from samebits.reports.outcomes import verdict_word
 from samebits.words import Verdict
@@ -49,6 +49,23 @@ def test_a_float32_cell_has_one_float32_column():
     text = ladder_of(cell(ladder(steps=(step(own=7.9e-07),)), dtype="float32"))
     header = next(row for row in text.splitlines() if row.startswith("|"))
     assert header.replace("float64 / float32", "").count("float32") == 1
+
+
+@pytest.mark.parametrize(
+    ("same", "said"),
+    [
+        (True, "With them copied to where they are, both sides give the same bytes in the forward"),
+        (False, "With them copied to where they are, both sides give other bytes in the forward"),
+        (None, "Whether that matters is not known: here: OSError"),
+    ],
+)
+def test_what_aligned_tensors_give_is_said(same, said):
+    note = "here: OSError" if same is None else ""
+    found = Alignment(what="forward short", off=(1, 35), same=same, note=note)
+    text = ladder_of(cell(ladder(alignment=found)))
+    assert "Not aligned to 64 bytes in memory: 1 tensor of the reference and 35 here." in text
+    assert said in text
+    assert "Not aligned" not in ladder_of(cell(ladder()))
 
 
 def test_noise_has_a_column_only_where_it_decided():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from samebits.laddering.alignment import to_align
 from samebits.laddering.constants import constants
 from samebits.record import Record
 from samebits.tensor import NUMPY_DTYPES
@@ -27,6 +28,9 @@ class Ask(Record):
     """Row -> the tokens that generate() is made to choose: the reference's."""
     rounded: dict[str, str] = Field(default_factory=dict)
     """Tensor in memory -> the smaller dtype that the other side holds it in."""
+    again: str = ""
+    """What to compute once more with all tensors aligned in memory: ``forward short``, ``decode
+    short``; '' for nothing."""
     tables: bool = False
     """Compute a model's own tables again in float64: one that was rounded when the model was made
     leaves a part of a difference to code that evaluates its formula."""
@@ -47,9 +51,18 @@ def asks(
         return None
     forced = {row: facts.ids for row, facts in (reference.signals.greedy or {}).items()}
     casts = [found for found in constants(signals, values) if found.kind == "cast"]
+    again = to_align(reference, signals)
     return (
-        Ask(forced=forced, rounded=dict(_rounded(casts, reference, candidate, "candidate"))),
-        Ask(forced=forced, rounded=dict(_rounded(casts, candidate, reference, "reference"))),
+        Ask(
+            forced=forced,
+            rounded=dict(_rounded(casts, reference, candidate, "candidate")),
+            again=again,
+        ),
+        Ask(
+            forced=forced,
+            rounded=dict(_rounded(casts, candidate, reference, "reference")),
+            again=again,
+        ),
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.comparing.pair import Pair
 from samebits.ladder import Ladder
+from samebits.laddering.alignment import alignment, alignment_reason
 from samebits.laddering.constants import constants
 from samebits.laddering.flips import flips
 from samebits.laddering.rule import Found, judgement, worse
@@ -44,11 +45,15 @@ def ladder(
         not_again="; ".join(_not_again(climb)) if climb else "",
     )
     said = judgement(found)
+    aligned = alignment(climb) if climb else None
+    reason = said.reason
+    if said.kind == "rounding" and aligned is not None and aligned.same:
+        reason = f"{reason}; {alignment_reason(aligned)}"
     side, ratio = worse(found.steps, found.constants) if said.kind == "rounding" else (None, None)
     return Ladder(
         kind=said.kind,
         rule=said.rule,
-        reason=said.reason,
+        reason=reason,
         worse=side,
         worse_ratio=ratio,
         steps=found.steps,
@@ -56,6 +61,7 @@ def ladder(
         flips=found.flips,
         splits=found.splits,
         at_risk=at_risk(climb) if climb else (),
+        alignment=aligned,
         notes=tuple(_notes(climb)) if climb else (),
         seconds=(files[0].seconds, files[1].seconds) if files else (0.0, 0.0),
     )

@@ -51,6 +51,7 @@ def ladder_of(cell: CellResult) -> Markdown:
             fill("**{}**, decided by {}: {}.", *_said(ladder)),
             _worse(ladder),
             _steps(cell, ladder),
+            _alignment(ladder),
             _tokens(ladder),
             bullets(map(_flip, ladder.flips)),
             bullets(map(prose, ladder.notes)),
@@ -74,6 +75,23 @@ def _worse(ladder: Ladder) -> Markdown:
         SIDES[ladder.worse],
         f"{ladder.worse_ratio:.3g}",
     )
+
+
+def _alignment(ladder: Ladder) -> Markdown:
+    """Return what copying the tensors that are not aligned changed, unless the reason says it."""
+    found = ladder.alignment
+    if found is None:
+        return EMPTY
+    one, other = found.off
+    told = fill(
+        "Not aligned to 64 bytes in memory: {} of the reference and {} here. ",
+        plural(one, "tensor"),
+        count(other),
+    )
+    if found.same is None:
+        return fill("{}Whether that matters is not known: {}.", told, found.note)
+    came = "the same bytes" if found.same else "other bytes"
+    return fill("{}With them copied to where they are, both sides give {} in the {}.", told, came, found.what)
 
 
 def _steps(cell: CellResult, ladder: Ladder) -> Markdown:

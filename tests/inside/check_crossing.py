@@ -6,6 +6,7 @@ from pathlib import Path
 
 import probe_crossing
 import probe_heap
+import probe_load
 import torch
 from probe_crossing import Observed, Original
 from probe_load import Source
@@ -211,3 +212,17 @@ def test_code_that_was_not_saved_is_put_back():
         assert probe_crossing._restore_code(str(original), saved) == []
         (saved / "config.json").unlink()
         assert probe_crossing._restore_code(str(original), saved) == []
+
+
+def test_where_a_file_places_its_tensors_changes_no_crossing():
+    from check_integrity import checkpoint
+
+    found = []
+    for behind in (4, 24):
+        folder = str(checkpoint("rounds by place", behind=behind))
+        source = SOURCE._replace(where=folder, trust_remote_code=True)
+        found.append(probe_crossing.observe(source))
+        model = probe_load.load_model(source).model
+        assert model.proj.weight.data_ptr() % 32 == behind % 32
+    assert torch.equal(found[0].logits, found[1].logits)
+    assert found[0].hashes == found[1].hashes

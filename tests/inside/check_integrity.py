@@ -25,8 +25,11 @@ CODE = Path(__file__).parent / "modeling_leaky.py"
 N = 12
 
 
-def checkpoint(defect, stored=torch.float32, more=None, pickled=False, **config):
-    """Write a checkpoint of the custom model in modeling_leaky.py; ``more`` is stored as it is."""
+def checkpoint(defect, stored=torch.float32, more=None, pickled=False, behind=None, **config):
+    """Write a checkpoint of the custom model in modeling_leaky.py; ``more`` is stored as it is.
+
+    ``behind`` is how far behind a 64-byte boundary the first tensor of a safetensors file begins.
+    """
     folder = Path(tempfile.mkdtemp())
     shutil.copy(CODE, folder)
     written = {
@@ -56,7 +59,18 @@ def checkpoint(defect, stored=torch.float32, more=None, pickled=False, **config)
         torch.save(written, folder / "pytorch_model.bin")
     else:
         save_file(written, folder / "model.safetensors", metadata={"format": "pt"})
+        if behind is not None:
+            place(folder / "model.safetensors", behind)
     return folder
+
+
+def place(path, behind):
+    """Pad the header of a safetensors file, so that its tensors begin elsewhere."""
+    raw = path.read_bytes()
+    end = 8 + int.from_bytes(raw[:8], "little")
+    header = raw[8:end].rstrip() + b" " * 64
+    header = header[: len(header) - (8 + len(header) - behind) % 64]
+    path.write_bytes(len(header).to_bytes(8, "little") + header + raw[end:])
 
 
 def cell(folder, **changes):
@@ -328,6 +342,15 @@ def test_a_round_trip_that_loses_a_tensor_and_a_config_field():
     assert trip["tensors"] == ["proj.bias"]
     assert trip["config"] == ["note: 'not the default' → 'n'"]
     assert trip["logits"] == "differs"
+
+
+def test_a_kernel_that_rounds_by_the_place_of_weights_is_no_loss():
+    """The saved file's header is a multiple of 8 bytes long, so it begins elsewhere."""
+    for behind in (4, 0):
+        looked_at = cell(checkpoint("rounds by place", behind=behind))
+        assert looked_at.loaded.model.proj.weight.data_ptr() % 32 == behind
+        looked_at._integrity()
+        assert looked_at.signals["integrity"]["round_trip"]["outcome"] == "same bits"
 
 
 def test_what_is_drawn_anew_is_not_lost_by_saving():

@@ -227,3 +227,63 @@ def test_chaos_is_told_from_a_model_that_is_only_deep():
         with torch.no_grad():
             assert probe_steady.chaotic(model, model.forward) == chaotic, turns
     assert probe_steady.chaotic(torch.nn.Linear(2, 2), lambda: torch.ones(2)) is False
+
+
+class Placed(torch.nn.Module):
+    """A layer whose kernel would round by where its weight begins; a state moves every call."""
+
+    def __init__(self, behind, *, keeps_state=False):
+        super().__init__()
+        room = torch.ones(64)
+        skip = (behind - room.data_ptr() % 64) % 64 // 4
+        self.weight = torch.nn.Parameter(room[skip : skip + 16])
+        self.calls, self.keeps_state = 0, keeps_state
+
+    def forward(self, x):
+        self.calls += 1
+        moved = self.weight.data_ptr() % 64 + (self.calls if self.keeps_state else 0)
+        return SimpleNamespace(logits=(x * self.weight + moved)[None])
+
+
+def again(model, what="forward short"):
+    """Return what a cell leaves of aligned tensors, and of its own rung."""
+
+    class Cell(probe_ladder.Ladder):
+        def __init__(self):
+            self.job = {"ladder": {"again": what, "forced": {}}}
+            self.loaded = SimpleNamespace(model=model)
+            self.keeper = SimpleNamespace(ref=lambda tensor: tensor.tolist())
+
+        def _prompts(self, _dtype):
+            yield "short", SimpleNamespace(kwargs={"x": torch.arange(16.0)})
+
+    with torch.no_grad():
+        own = {"short": {"logits": model(torch.arange(16.0)).logits.tolist()}}
+    return Cell().aligned({"forward": own, "decode": {}}), own["short"]["logits"]
+
+
+def test_what_aligned_tensors_give():
+    moved, own = again(Placed(4))
+    kept, aligned = again(Placed(0))
+    assert own != aligned
+    assert moved["refs"] == kept["refs"] == {"short": aligned}
+    assert (moved["off"], moved["repeats"], moved["refused"]) == (1, True, "")
+    assert (kept["off"], kept["repeats"]) == (0, True)
+    assert again(Placed(4), what="")[0] is None
+
+
+def test_a_state_is_told_from_a_place_in_memory():
+    assert again(Placed(4, keeps_state=True))[0]["repeats"] is False
+
+
+def test_what_refuses_to_run_again_says_so():
+    class Once(Placed):
+        def forward(self, x):
+            if self.calls:
+                msg = "no room"
+                raise MemoryError(msg)
+            return super().forward(x)
+
+    found, _ = again(Once(4))
+    assert (found["repeats"], found["refs"]) == (None, {})
+    assert found["refused"] == "MemoryError: no room"

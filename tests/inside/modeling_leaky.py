@@ -142,6 +142,8 @@ class LeakyForCausalLM(PreTrainedModel):
 
     def forward(self, input_ids, attention_mask=None, **kwargs):
         factor = 1 + random.random() if self.config.defect == "draws in forward" else self.factor
+        if self.config.defect == "rounds by place":
+            factor += self.proj.weight.data_ptr() % 64 / 1024
         hidden = torch.tanh(self.proj(self.embed(input_ids)))
         return CausalLMOutput(logits=self.head(hidden) * factor)
 

@@ -56,15 +56,18 @@ def run_in(stacks):
     return run
 
 
-def write_safetensors(path, tensors):
-    """Write float32 arrays in the safetensors layout: length, JSON header, bytes."""
+def write_safetensors(path, tensors, behind=None):
+    """Write float32 arrays in the safetensors layout: length, JSON header, bytes.
+
+    ``behind`` is how far behind a 64-byte boundary the first of them begins.
+    """
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     for name, array in tensors.items():
         end = offset + array.nbytes
         header[name] = {"dtype": "F32", "shape": list(array.shape), "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-len(text) % 8 if behind is None else (behind - 8 - len(text)) % 64)
     data = b"".join(array.tobytes() for array in tensors.values())
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 

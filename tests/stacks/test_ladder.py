@@ -25,6 +25,13 @@ MODELS = {
 }
 """Model -> what 5.x does otherwise, and the dtype it is seen in."""
 
+PLACED = {
+    "unaligned": ("alignment", 36),
+    "aligned": ("alignment", 0),
+    "unaligned-reordered": ("reordered", 36),
+}
+"""Model -> what it does, and how far behind a boundary its file's tensors begin."""
+
 PROMPTS = """
   prompts:
     short: {length: 9}
@@ -33,7 +40,7 @@ PROMPTS = """
 N, LAYERS, VOCABULARY = 64, 2, 64
 
 
-def write_checkpoint(folder, defect):
+def write_checkpoint(folder, defect, behind=None):
     folder.mkdir()
     shutil.copy(Path(__file__).parent / "planted" / "modeling_ladder.py", folder)
     config = {
@@ -51,6 +58,9 @@ def write_checkpoint(folder, defect):
         "use_cache": False,
         "defect": defect,
     }
+    if behind is not None:
+        config["architectures"] = ["CopiedForCausalLM"]
+        config["auto_map"]["AutoModelForCausalLM"] = "modeling_ladder.CopiedForCausalLM"
     (folder / "config.json").write_text(json.dumps(config))
     generator = np.random.default_rng(5)
     places = np.arange(0, 16, 2) / 16
@@ -66,7 +76,7 @@ def write_checkpoint(folder, defect):
         row = generator.normal(0, 1, N).astype(np.float32)
         twin = row + generator.normal(0, 2e-8, N).astype(np.float32)
         tensors[f"layers.{i}.router.weight"] = np.stack([row, twin, -row, -twin])
-    write_safetensors(folder / "model.safetensors", tensors)
+    write_safetensors(folder / "model.safetensors", tensors, behind)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +88,9 @@ def report(tmp_path_factory, run_in):
         write_checkpoint(folder / name, defect)
         told = f"path: {folder / name}, dtypes: [{dtype}], trust_remote_code: true"
         lines.append(f"  {name}: {{{told}}}")
+    for name, (defect, behind) in PLACED.items():
+        write_checkpoint(folder / name, defect, behind)
+        lines.append(f"  {name}: {{path: {folder / name}, trust_remote_code: true}}")
     (folder / "matrix.yaml").write_text("\n".join(lines))
     return run_in(folder)
 
@@ -152,3 +165,27 @@ def test_more_than_noise_without_float64_stays_undecided_with_its_reason(cells):
     cell = cells["refuses-scale"]
     assert (cell.verdict, cell.ladder.rule) == ("differs", "nothing")
     assert "larger than the noise of both sides" in cell.ladder.reason
+
+
+NAMED = "the weights begin at other alignments in memory"
+
+
+def test_rounding_by_alignment_alone_is_named(cells):
+    cell = cells["unaligned"]
+    assert (cell.verdict, cell.ladder.rule) == ("rounding", "slope"), cell.ladder.reason
+    found = cell.ladder.alignment
+    assert (found.what, found.same) == ("forward short", True), found
+    assert found.off[0] == 0 < found.off[1]
+    assert NAMED in cell.ladder.reason
+
+
+def test_the_same_model_in_an_aligned_file_is_identical(cells):
+    assert cells["aligned"].verdict == "identical", cells["aligned"].headline
+
+
+def test_rounding_that_another_alignment_leaves_is_not_laid_to_it(cells):
+    cell = cells["unaligned-reordered"]
+    assert cell.verdict == "rounding", cell.ladder.reason
+    assert cell.ladder.alignment.same is False
+    assert cell.ladder.alignment.off[1] > 0
+    assert NAMED not in cell.ladder.reason

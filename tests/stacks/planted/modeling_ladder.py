@@ -87,6 +87,10 @@ class Layer(torch.nn.Module):
         if self.defect.startswith("refuses") and within.element_size() == 8:
             raise NotImplementedError("this kernel has no float64")
         x = x + torch.tanh(self.routed(within))
+        if self.defect == "alignment":
+            # as a kernel does that takes another path behind a 64-byte boundary
+            off = self.out.weight.data_ptr() % 64
+            return x + (summed(within, self.out.weight) if off else self.out(within))
         if self.planted in ("reordered", "refuses reordered"):
             return x + summed(within, self.out.weight)
         if self.defect in ("reordered", "refuses reordered", "refuses scale"):
@@ -144,3 +148,9 @@ class LadderForCausalLM(PreTrainedModel, GenerationMixin):
             if NEW and model.config.defect == "policy":
                 model.layers[1].norm.data = model.layers[1].norm.data.bfloat16()
         return loaded
+
+
+class CopiedForCausalLM(LadderForCausalLM):
+    """A class whose parameters 4.48 copies, as it does those of GPT-J; 5.x takes the file's memory."""
+
+    _supports_param_buffer_assignment = False
