@@ -26,9 +26,9 @@ MODELS = {
 """Model -> what 5.x does otherwise, and the dtype it is seen in."""
 
 PLACED = {
-    "off": ("alignment", 36),
+    "unaligned": ("alignment", 36),
     "aligned": ("alignment", 0),
-    "off-reordered": ("reordered", 36),
+    "unaligned-reordered": ("reordered", 36),
 }
 """Model -> what it does, and how far behind a boundary its file's tensors begin."""
 
@@ -171,7 +171,7 @@ NAMED = "the weights begin at other alignments in memory"
 
 
 def test_rounding_by_alignment_alone_is_named(cells):
-    cell = cells["off"]
+    cell = cells["unaligned"]
     assert (cell.verdict, cell.ladder.rule) == ("rounding", "slope"), cell.ladder.reason
     found = cell.ladder.alignment
     assert (found.what, found.same) == ("forward short", True), found
@@ -184,7 +184,7 @@ def test_the_same_model_in_an_aligned_file_is_identical(cells):
 
 
 def test_rounding_that_another_alignment_leaves_is_not_laid_to_it(cells):
-    cell = cells["off-reordered"]
+    cell = cells["unaligned-reordered"]
     assert cell.verdict == "rounding", cell.ladder.reason
     assert cell.ladder.alignment.same is False
     assert cell.ladder.alignment.off[1] > 0
