@@ -33,7 +33,7 @@ from samebits.fingerprint import digest_of_file, machine_fingerprint
 from samebits.grafting.runner import Grafter
 from samebits.ladders import Climber
 from samebits.ledger import Ledger
-from samebits.probing import PROBES, StackProcess, start_process, tail
+from samebits.probing import PROBES, StackProcess, cell_of, start_process, tail
 from samebits.progress import Phases
 from samebits.redaction import without_folders
 from samebits.reports.figures import duration, plural
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from samebits.laddering.asking import Ask
     from samebits.matrix import Matrix, ModelSpec, StackSpec
     from samebits.plan import Plan, PlannedRow
-    from samebits.probing import Starter
+    from samebits.probing import Running, Starter
     from samebits.progress import Progress
     from samebits.store import Store
     from samebits.trace import Cause
@@ -579,6 +579,16 @@ class Laboratory:
                 self._starter,
                 self._n_slots,
             )
+            self._processes[stack.id].on_step = self._step
+
+    def _step(self, job: Mapping[str, Any], running: Running) -> None:
+        """Show how far a job is; a cell is shown until both of its runs have ended."""
+        cell, kind = cell_of(job), str(job["kind"])
+        if kind != "cell":
+            name = f"{kind} of {cell or job.get('name', 'a checkpoint')}"
+            self.progress.step(name, running.phase, running.step, running.of)
+        elif running.phase:
+            self.progress.step(cell, running.phase, running.step, running.of)
 
     def _modules(self, stack: Stack) -> Path:
         """Return where this run's process of a stack copies remote code."""

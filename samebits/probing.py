@@ -129,7 +129,7 @@ class Running(Record):
 
 
 OnStep = Callable[[Mapping[str, Any], Running], None]
-"""Is told of each job that runs, every ten seconds, what it is at."""
+"""Gets the phase and step of each running job every ten seconds, and no phase when a job has ended."""
 
 
 class Process(Protocol):
@@ -223,7 +223,7 @@ class StackProcess:
         jobs, cpu = self.spent.get(kind, (0, 0.0))
         self.spent[kind] = (jobs + 1, cpu + ended.cpu)
         self.n_lost += bool(ended.reason)
-        self.costs.append(Spending(_cell_of(job), job.get("kind", ""), ended.seconds, ended.cpu))
+        self.costs.append(Spending(cell_of(job), job.get("kind", ""), ended.seconds, ended.cpu))
         if ended.own_cpu:
             self.spent["imports"] = (1, ended.own_cpu)
 
@@ -266,6 +266,7 @@ class StackProcess:
             return Ended(lost=f"the stack's process is gone: {without_folders(str(error))}")
         finally:
             self._waiting.pop(identity, None)
+            self.on_step(job, Running(id=identity, phase=""))
 
     async def close(self) -> None:
         """End the process, and the jobs that wait for it."""
@@ -363,7 +364,7 @@ class _Waiting(NamedTuple):
     future: asyncio.Future[Ended]
 
 
-def _cell_of(job: Mapping[str, Any]) -> str:
+def cell_of(job: Mapping[str, Any]) -> str:
     """Return the cell that a job is of, '' if it is of none."""
     if "cell" in job:
         return str(CellId.model_validate(job["cell"]))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from samebits.capsules.running import without_folders
 from samebits.cells import VALUES_LIMIT
 from samebits.metrics import measure
 from samebits.record import R, Record, read_record
+from samebits.redaction import without_folders
 from samebits.tensor import TensorRef, tensor_hash
 
 if TYPE_CHECKING:
