@@ -182,6 +182,8 @@ def test_damaged_values_are_removed_so_that_they_are_written_anew(tmp_path):
 
 def test_a_capture_of_another_cell_is_not_taken_for_it(tmp_path):
     class Process:
+        n_slots = 1
+
         async def run(self, job, started):
             left = capture("4.48", run="a", model="other")
             Path(job["capture"]).parent.mkdir(parents=True, exist_ok=True)
