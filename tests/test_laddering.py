@@ -225,7 +225,12 @@ def test_what_was_not_climbed_is_undecided_with_its_reason(memory, pair):
     found = ladder(*pair, signals, (), memory, (file("4.48"), failed))
     assert found.kind == "undecided"
     assert "this cell failed on the ladder: ValueError: no" in found.reason
-    short = {"phase": "memory", "type": "not asked", "message": "no room: --jobs 1", "traceback": ""}
+    short = {
+        "phase": "memory",
+        "type": "not asked",
+        "message": "no room: --jobs 1",
+        "traceback": "",
+    }
     left_out = failed.model_copy(update={"failure": Failure.model_validate(short)})
     found = ladder(*pair, signals, (), memory, (file("4.48"), left_out))
     assert found.kind == "undecided"
