@@ -20,7 +20,7 @@ from builders import (
 )
 from ml_dtypes import bfloat16
 
-from samebits.capture import Capture, Signals, Skip
+from samebits.capture import Capture, Failure, Signals, Skip
 from samebits.compare import compare
 from samebits.comparing.pair import Pair
 from samebits.diagnose import result
@@ -375,6 +375,16 @@ def test_what_was_not_climbed_is_undecided_with_its_reason(memory, pair):
     found = ladder(*pair, signals, (), memory, (file("4.48"), failed))
     assert found.kind == "undecided"
     assert "this cell failed on the ladder: ValueError: no" in found.reason
+    short = {
+        "phase": "memory",
+        "type": "not asked",
+        "message": "no room: --jobs 1",
+        "traceback": "",
+    }
+    left_out = failed.model_copy(update={"failure": Failure.model_validate(short)})
+    found = ladder(*pair, signals, (), memory, (file("4.48"), left_out))
+    assert found.kind == "undecided"
+    assert "this cell was not asked on the ladder: no room: --jobs 1" in found.reason
 
 
 def test_a_prompt_that_float64_did_not_see_keeps_the_rest_from_passing(memory, pair):

@@ -115,6 +115,12 @@ def test_want_of_memory_runs_again_and_an_exception_of_the_model_does_not(tmp_pa
         assert runs_again(root) is again
 
 
+def test_what_had_no_room_is_asked_again(tmp_path):
+    failure = Failure(phase="memory", type="not asked", message="no room", traceback="")
+    climb(tmp_path, Process(LadderFile(cell=CELL, failure=failure)))
+    assert runs_again(tmp_path)
+
+
 @pytest.mark.parametrize("where", ["rung", "aligned"])
 def test_a_rung_whose_values_are_damaged_is_climbed_again(tmp_path, where):
     """Size and time of a file do not tell; a rung that cannot be compared would change a verdict."""

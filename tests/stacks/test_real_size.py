@@ -19,9 +19,9 @@ LAYERS, HIDDEN, INNER, VOCABULARY = 24, 1024, 2048, 32_000
 MOST_FORWARDS = {"forward": 9, "greedy": 36, "integrity": 2, "first token": 6}
 """Three prompts: watched, plain and with attention watched; twelve tokens each; before and after a save;
 and the first token behind the cache."""
-MOST_MEMORY = 5.5
-"""Times the weights that all processes of both stacks hold at once, two jobs running side by side: each
-its model and, for a while, a second one, which 4.48 makes twice."""
+MOST_MEMORY = 5.0
+"""Times the weights that all processes of both stacks hold at once: two jobs, each with its model and, for
+a while, a second one; the rest is for what a forward takes. 2.5 were seen where the two did not meet."""
 
 
 def shapes():
@@ -86,7 +86,7 @@ class Memory:
         self._thread.join()
 
     def _look(self):
-        while not self._ended.wait(0.3):
+        while not self._ended.wait(1.0):
             self.most = max(self.most, sum(map(held, descendants(os.getpid()))))
 
 
@@ -152,7 +152,7 @@ def test_what_it_costs_is_bounded(observed):
         assert capture.counts.keys() <= MOST_FORWARDS.keys()
         assert all(n <= MOST_FORWARDS[phase] for phase, n in capture.counts.items())
     assert memory.most > size  # it was seen at all
-    assert memory.most / size < MOST_MEMORY
+    assert memory.most / size < MOST_MEMORY, memory.most / size
 
 
 def test_what_was_left_out_for_its_price_is_named_with_the_switch(observed):
