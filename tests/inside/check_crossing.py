@@ -9,6 +9,7 @@ import probe_heap
 import probe_load
 import torch
 from probe_crossing import Observed, Original
+from probe_inputs import Inputs
 from probe_load import Source
 
 SOURCE = Source("/original", None, False, "float32", "default", "cpu")
@@ -216,6 +217,13 @@ def test_code_that_was_not_saved_is_put_back():
         assert probe_crossing._restore_code(str(original), saved) == []
 
 
+class Fed:
+    """What every stack feeds a saved model, as the job that chooses inputs leaves it."""
+
+    def crossing(self):
+        return Inputs({"input_ids": torch.tensor([[1, 2, 3, 4, 5] * 8])}, None, None)
+
+
 def test_where_a_file_places_its_tensors_changes_no_crossing():
     from check_integrity import checkpoint
 
@@ -223,7 +231,7 @@ def test_where_a_file_places_its_tensors_changes_no_crossing():
     for behind in (4, 24):
         folder = str(checkpoint("rounds by place", behind=behind))
         source = SOURCE._replace(where=folder, trust_remote_code=True)
-        found.append(probe_crossing.observe(source))
+        found.append(probe_crossing.observe(source, Fed()))
         model = probe_load.load_model(source).model
         assert model.proj.weight.data_ptr() % 32 == behind % 32
     assert torch.equal(found[0].logits, found[1].logits)
