@@ -336,7 +336,7 @@ def test_the_positions_of_an_old_bert():
                 there = f"{prefix}embeddings.position_ids"
                 for table in (ORDER.clone(), ORDER.flip(1).clone()):
                     looked_at = cell(bert(table, head, prefix, pickled))
-                    looked_at._integrity()
+                    look(looked_at)
                     signal = looked_at.signals["integrity"]
                     held = dict(looked_at.loaded.model.named_buffers())[name]
                     # what the release makes of the file decides, and not what is known of it here
@@ -359,7 +359,7 @@ def test_a_kernel_that_rounds_by_the_place_of_weights_is_no_loss():
     for behind in (4, 0):
         looked_at = cell(checkpoint("rounds by place", behind=behind))
         assert looked_at.loaded.model.proj.weight.data_ptr() % 32 == behind
-        looked_at._integrity()
+        look(looked_at)
         assert looked_at.signals["integrity"]["round_trip"]["outcome"] == "same bits"
 
 
