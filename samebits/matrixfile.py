@@ -212,7 +212,8 @@ def _fails_a_run(value: object) -> object:
         return value
     msg = (
         "rounding passes without an entry, and whether a cell rounds depends on the CPU: remove "
-        "this entry, or write the verdict that makes the run fail: differs, diverged, unstable or failed"
+        "this entry, or write the verdict that makes the run fail: differs, diverged, unstable, failed "
+        'or "not observed"'
     )
     raise said(msg)
 

@@ -254,7 +254,7 @@ MISTAKES = {
     "expected without a model": (ONE_MODEL + "expected: [{stack: '5.x', reason: r}]\n", '2:12: model is missing: name the models, "*" for all'),
     "unknown verdict": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: fails}]\n", '2:61: verdict: "fails" is not known: did you mean "failed"?'),
     "verdict of a wrong kind": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: 1}]\n", '2:61: verdict: the number 1 is not known: choose from "differs", "diverged", "unstable", "failed", "not observed"'),
-    "a verdict that passes by itself": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: rounding}]\n", "2:61: verdict: rounding passes without an entry, and whether a cell rounds depends on the CPU: remove this entry, or write the verdict that makes the run fail: differs, diverged, unstable or failed"),
+    "a verdict that passes by itself": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: rounding}]\n", "2:61: verdict: rounding passes without an entry, and whether a cell rounds depends on the CPU: remove this entry, or write the verdict that makes the run fail: differs, diverged, unstable, failed or \"not observed\""),
     "a verdict of the machine": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: not finished}]\n", "2:61: verdict: that a cell does not finish is of the machine and no known difference: remove this entry, and raise the model's timeout or give it more memory"),
     "no list": (ONE_MODEL + "expected: {model: llama}\n", "2:1: expected: write a list instead of a mapping"),
     "not a mapping": ("- a\n", "1:1: the file is not a mapping: begin with models: and what to compare"),
