@@ -179,7 +179,7 @@ def html_of(markdown):
 
 def test_what_stands_in_their_place(cells):
     message = cells["raises"]["failure"]["message"]
-    assert "~/secret" in message
+    assert "…/secret" in message
     assert "(HF_TOKEN)" in message
 
 
