@@ -132,10 +132,13 @@ def test_a_segfault_stays_in_its_cell(cells):
     assert "SIGSEGV" in cell.failure.message
 
 
-def test_a_hang_ends_with_the_timeout(cells):
+def test_a_hang_is_not_finished_and_what_it_had_observed_is_compared(cells):
     cell = cells["hang", "5.x"]
-    assert cell.verdict == "failed"
-    assert "timeout" in cell.failure.message
+    assert cell.verdict == "not finished"
+    assert cell.unfinished.phase == "forward short"
+    assert "no progress" in cell.unfinished.reason
+    compared = {s.signal: s.outcome for s in cell.signals}
+    assert compared["weights"] == "identical"
 
 
 def test_pad_rows_make_no_verdict_but_a_note(cells):
