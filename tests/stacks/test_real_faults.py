@@ -240,7 +240,7 @@ BROKEN = {
     flipped: ("SafetensorError", "SafetensorError"),
     petabytes: ("SafetensorError", "SafetensorError"),
     longest_header: ("SafetensorError", "SafetensorError"),
-    absurd_config: ("allocate", ""),
+    absurd_config: ("", ""),
     no_json: ("JSONDecodeError", "JSONDecodeError"),
     no_mapping: ("config.json holds no mapping but a list",) * 2,
     no_text: ("UnicodeDecodeError", "UnicodeDecodeError"),
@@ -250,6 +250,9 @@ BROKEN = {
     evil_pickle: ("is a pickle that is not weights alone",) * 2,
 }
 """What is done to a healthy checkpoint, and what each release says then."""
+
+ALLOCATES = (absurd_config, OLD)
+"""Memory ends this one: up to 4.x the model is made before its tensors are compared."""
 
 
 def name_of(breaks):
@@ -282,12 +285,22 @@ def broken(run_in, folders, tmp_path_factory):
     return report_of(run_in, tmp_path_factory.mktemp("broken-run"), folders)
 
 
-@pytest.mark.parametrize("stack", [OLD, NEW])
-@pytest.mark.parametrize("breaks", BROKEN, ids=name_of)
+@pytest.mark.parametrize(
+    ("breaks", "stack"),
+    [(breaks, stack) for breaks in BROKEN for stack in (OLD, NEW) if (breaks, stack) != ALLOCATES],
+    ids=lambda given: given if isinstance(given, str) else name_of(given),
+)
 def test_a_broken_checkpoint_fails_its_cell_and_says_what_is_wrong(broken, breaks, stack):
     cell = broken[name_of(breaks), stack]
     assert cell.verdict == "failed", cell
     assert BROKEN[breaks][stack == NEW] in f"{cell.failure.type}: {cell.failure.message}"
+
+
+def test_a_model_that_no_memory_can_hold_is_not_finished(broken):
+    breaks, stack = ALLOCATES
+    cell = broken[name_of(breaks), stack]
+    assert cell.verdict == "not finished"
+    assert "can't allocate memory" in cell.unfinished.reason
 
 
 def test_a_pickle_is_loaded_for_its_weights_and_runs_nothing(broken, folders):
@@ -299,4 +312,5 @@ def test_checkpoints_of_one_name_run_their_own_code(broken):
     """Up to 5.2 transformers copies the code of both to one folder, named checkpoint-500."""
     assert broken["namesake-one", NEW].verdict == "identical"
     for stack in (OLD, NEW):
-        assert broken["namesake-two", stack].failure.message == "the code of two"
+        (failure,) = broken["namesake-two", stack].shared_failures
+        assert failure.message == "the code of two"
