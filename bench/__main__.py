@@ -269,7 +269,7 @@ class Bench:
         return found
 
     def _file_rate(self, path: Path) -> float:
-        from samebits.fingerprint import digest_of_file  # noqa: PLC0415  what is measured
+        from samebits.base.digests import digest_of_file  # noqa: PLC0415  what is measured
 
         started = time.perf_counter()
         digest_of_file(path)

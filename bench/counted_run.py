@@ -1,4 +1,4 @@
-"""``python -m bench.counted_run matrix …``: samebits over bench/counted/probe_stack.py."""
+"""``python -m bench.counted_run matrix …``: samebits over bench/counted/stack.py."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import os
 import sys
 from pathlib import Path
 
-from samebits import cli, probing
+from samebits import cli
+from samebits.stacks import probes
 
 
 def main(arguments: list[str]) -> int:
     """Run the command line; the stacks' processes count."""
-    probing.PROBES = Path(__file__).parent / "counted"
+    probes.STACK = Path(__file__).parent / "counted" / "stack.py"
     return cli.main(arguments, os.environ)
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from samebits.comparing.tensors import compare_tensors
-from samebits.store import Store
-from samebits.tensor import TensorRef, hasher
+from samebits.compare.tensors import compare_tensors
+from samebits.records.tensor import TensorRef, hasher
+from samebits.storage.store import Store
 
 
 def main(megabytes: int, folder: Path) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bench.took import run
-from samebits.reports.sharing import put_in
+from samebits.reports.json_refs import put_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,7 +70,7 @@ class Place:
         return put_in(json.loads(path.read_text("utf-8")))
 
     def counted(self) -> dict[str, tuple[int, float]]:
-        """Return kind of call -> number and CPU seconds, as bench/counted/probe_stack.py told."""
+        """Return kind of call -> number and CPU seconds, as bench/counted/stack.py told."""
         found: dict[str, tuple[int, float]] = {}
         for path in self.work.glob("counted/*.tsv"):
             for line in path.read_text("utf-8").splitlines():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "probes"))
 
 import torch
-from probe_tensor import tensor_hash
+from samebits_probe.model.tensor import tensor_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "probes"))
 
 import torch
 import transformers
-from probe_trace import Trace
+from samebits_probe.trace.trace import Trace
 
 REPEATS = 5
 

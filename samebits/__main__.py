@@ -3,7 +3,7 @@
 import os
 import sys
 
-from samebits.receipt import answer
+from samebits.storage.receipt import answer
 
 
 def main() -> None:

@@ -22,17 +22,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from samebits.errors import MachineError, SamebitsError
-from samebits.ledger import Ledger
-from samebits.plan import Selection, shown_path
-from samebits.progress import choose
-from samebits.pruning import prune
-from samebits.receipt import Answer, remember
-from samebits.redaction import Redaction
+from samebits.base.errors import MachineError, SamebitsError
+from samebits.base.filestate import Ledger
+from samebits.base.redaction import Redaction
+from samebits.matrix.plan import Selection, shown_path
+from samebits.pipeline.run import DEFAULT_MATRIX, WORK, Order, run_matrix
 from samebits.reports.write import write
-from samebits.run import DEFAULT_MATRIX, WORK, Order, run_matrix
-from samebits.spoken import NOBODY, Spoken
-from samebits.summary import summary
+from samebits.storage.prune import prune
+from samebits.storage.receipt import Answer, remember
+from samebits.terminal.progress import choose
+from samebits.terminal.summary import summary
+from samebits.text.terminal import NOBODY, Spoken
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence

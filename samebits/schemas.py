@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from samebits import seal
-from samebits.capsule import CapsuleFile
-from samebits.capture import Capture
-from samebits.crossing import CrossingsFile, SavedModel
-from samebits.document import Report
-from samebits.feed import InputsFile
-from samebits.graft import DonorFile, GraftFile
-from samebits.keptrows import KeptRow
-from samebits.ladder import LadderFile
-from samebits.matrixfile import MatrixFile
-from samebits.reports.sharing import REFERENCE, WHERE
-from samebits.trace import Trace
+from samebits.base import seal
+from samebits.matrix.form import MatrixFile
+from samebits.records.capsule import CapsuleFile
+from samebits.records.capture import Capture
+from samebits.records.crossing import CrossingsFile, SavedModel
+from samebits.records.graft import DonorFile, GraftFile
+from samebits.records.inputs import InputsFile
+from samebits.records.ladder import LadderFile
+from samebits.records.report import Report
+from samebits.records.trace import Trace
+from samebits.reports.json_refs import REFERENCE, WHERE
+from samebits.storage.rows import KeptRow
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

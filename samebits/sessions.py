@@ -28,15 +28,15 @@ def stack_ids(arguments: Sequence[str]) -> list[str]:
     dashes = arguments.index("--") if "--" in arguments else len(arguments)
     if not _may_probe(arguments[:dashes]):
         return []
-    from samebits import config  # noqa: PLC0415  half a second that no other session has to wait
-    from samebits.errors import SamebitsError  # noqa: PLC0415
-    from samebits.spoken import Spoken  # noqa: PLC0415
+    from samebits.base.errors import SamebitsError  # noqa: PLC0415
+    from samebits.matrix import load  # noqa: PLC0415  half a second that no other session has to wait
+    from samebits.text.terminal import Spoken  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     parser.add_argument("--matrix", type=Path, default=Path("matrix.yaml"))
     try:
         options, _ = parser.parse_known_args(list(arguments[dashes + 1 :]))
-        return [stack.id for stack in config.load(options.matrix).stacks]
+        return [stack.id for stack in load.load(options.matrix).stacks]
     except (SamebitsError, argparse.ArgumentError) as error:
         if _asks_for_probes(arguments[:dashes]):
             Spoken(os.environ).say(str(error), sys.stderr)

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from samebits.capture import (
+from samebits.base.digests import digest_of
+from samebits.matrix.spec import ModelSpec, Prompt, Recipe, StackSpec
+from samebits.records.capture import (
     AttentionCall,
     AttentionSignal,
     BufferFacts,
@@ -20,11 +22,9 @@ from samebits.capture import (
     WeightFacts,
     WeightsSignal,
 )
-from samebits.fingerprint import digest_of
-from samebits.matrix import ModelSpec, Prompt, Recipe, StackSpec
-from samebits.stacks import Stack
-from samebits.tensor import NUMPY_DTYPES, TensorRef, tensor_hash
-from samebits.words import CellId, Variant
+from samebits.records.ids import CellId, Variant
+from samebits.records.tensor import NUMPY_DTYPES, TensorRef, tensor_hash
+from samebits.stacks.build import Stack
 
 NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
 
@@ -150,7 +150,7 @@ def decoded(memory, *ids, top=None, logits=None, stored=True):
 
 
 LAYOUT = "float32[1, 4, 6, 16] strides [384, 96, 16, 1]"
-"""How probes/probe_attention.py describes a query; 0.25 is the default scale of 16 dimensions."""
+"""How probes/samebits_probe/model/attention.py describes a query; 0.25 is the default scale of 16 dimensions."""
 
 
 def call(layer, **sdpa):

@@ -6,7 +6,7 @@ import json
 from hashlib import sha256
 from pathlib import Path
 
-from samebits.seal import sealed
+from samebits.base.seal import sealed
 
 READY = {"ready": {"platform": "Linux", "cpu": "fake"}}
 
@@ -16,7 +16,7 @@ def ended(job, **changed):
 
 
 def choose_inputs(job, **changed):
-    """Do what probe_feed_job does for a model of token ids."""
+    """Do what jobs.inputs does for a model of token ids."""
     ids = {"hash": "1" * 64, "dtype": "int64", "shape": [1, 6]}
     said = {"model": job["name"], "stack": job["stack"], "model_class": "LlamaForCausalLM"}
     said["prompts"] = {name: {"tensors": {"input_ids": ids}} for name in job["model"]["prompts"]}
@@ -103,7 +103,7 @@ class FakeStarter:
 
 
 class Crossed:
-    """What probe_crossing leaves, as one test tells it; remembers the jobs."""
+    """What jobs.crossing leaves, as one test tells it; remembers the jobs."""
 
     def __init__(self, saves=None, loads=None, crashes=()):
         self.saves = saves or {}

@@ -1,4 +1,4 @@
-"""A folder with a matrix whose stacks are tests/faulty/probe_stack.py, and hosts that run it."""
+"""A folder with a matrix whose stacks are tests/faulty/stack.py, and hosts that run it."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from builders import Memory, forward, layers, sound, values
 
-from samebits.reports.sharing import put_in
+from samebits.reports.json_refs import put_in
 
 STACKS = ("4.48", "5.0")
 PROGRAM = Path(__file__).parent / "faulty" / "host.py"

@@ -1,7 +1,7 @@
 """A report with every verdict and every section; the gold files are written from it."""
 
-from samebits import trimming
-from samebits.capture import (
+from samebits.pipeline import trim
+from samebits.records.capture import (
     AttentionCall,
     AttentionSignal,
     Failure,
@@ -10,7 +10,7 @@ from samebits.capture import (
     Skip,
     Unfinished,
 )
-from samebits.comparison import (
+from samebits.records.comparison import (
     CellResult,
     Extreme,
     FactChange,
@@ -20,15 +20,8 @@ from samebits.comparison import (
     SignalComparison,
     TokenSplit,
 )
-from samebits.document import (
-    CheckpointReport,
-    ExpectedReport,
-    MachineReport,
-    Report,
-    Row,
-    StackReport,
-)
-from samebits.invariant import (
+from samebits.records.ids import EXPLANATORY, SIGNALS, CellId, Variant, Verdict
+from samebits.records.relations import (
     CacheTensor,
     Distance,
     GreedySplit,
@@ -40,8 +33,15 @@ from samebits.invariant import (
     SampleAverages,
     TopDifference,
 )
-from samebits.tensor import TensorRef
-from samebits.words import EXPLANATORY, SIGNALS, CellId, Variant, Verdict
+from samebits.records.report import (
+    CheckpointReport,
+    ExpectedReport,
+    MachineReport,
+    Report,
+    Row,
+    StackReport,
+)
+from samebits.records.tensor import TensorRef
 
 STACKS = ("4.48", "4.57", "5.0", "5.9", "5.23")
 
@@ -168,7 +168,7 @@ def cell(model: str, variant: Variant, stack: str, verdict: Verdict, **fields) -
 def row(model: str, variant: Variant, verdicts: dict[str, CellResult], **fields) -> Row:
     reference = next((s for s, c in verdicts.items() if c.verdict == Verdict.REFERENCE), None)
     if "attention" in fields:
-        fields["attention"], fields["calls"] = trimming.attention(fields["attention"])
+        fields["attention"], fields["calls"] = trim.attention(fields["attention"])
     return Row(
         model=model,
         variant=str(variant),

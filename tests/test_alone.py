@@ -3,11 +3,11 @@
 import pytest
 from builders import Memory, capture, cell_id, decoded, nudged, sound, sound_signals, values
 
-from samebits.capture import Failure, Skip, Unfinished
-from samebits.comparing.phases import best_first, key, lack, same
-from samebits.diagnose import result
-from samebits.diagnosing.alone import alone, same_failure
-from samebits.words import Verdict
+from samebits.compare.phases import best_first, key, lack, same
+from samebits.diagnose.alone import alone, same_failure
+from samebits.diagnose.verdict import result
+from samebits.records.capture import Failure, Skip, Unfinished
+from samebits.records.ids import Verdict
 
 LATE = Unfinished(phase="greedy short", reason="no progress for 120 s", step="forward 3 of 12")
 BEHIND = Unfinished(phase="invariants", reason="no progress for 120 s", step="forward 31 of 350")

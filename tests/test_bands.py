@@ -3,8 +3,8 @@
 import pytest
 from builders import Memory, capture, cell_id, decoded, sound, sound_signals, values
 
-from samebits.diagnose import result
-from samebits.diagnosing.bands import _letter, bands
+from samebits.diagnose.bands import _letter, bands
+from samebits.diagnose.verdict import result
 
 
 @pytest.fixture

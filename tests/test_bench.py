@@ -10,7 +10,7 @@ import yaml
 from bench import large, page
 from bench.place import Place, zoo_cut
 from bench.took import run
-from samebits import config
+from samebits.matrix import load
 
 WHOLE = {
     "models": 40,
@@ -115,7 +115,7 @@ def test_the_committed_document_is_that_of_the_committed_results():
 def test_the_zoo_cut_down_is_valid(tmp_path, n_models, dtypes, n_stacks):
     path = tmp_path / "matrix.yaml"
     path.write_text(yaml.safe_dump(zoo_cut(n_models, dtypes, n_stacks)))
-    matrix = config.load(path)
+    matrix = load.load(path)
     assert (len(matrix.models), len(matrix.stacks)) == (n_models, n_stacks)
     assert {model.dtypes for model in matrix.models} == {tuple(dtypes)}
     assert all(model.build is not None for model in matrix.models)

@@ -9,15 +9,15 @@ from builders import Memory, built_stack, cell_id, model_spec, sound, values
 from fakes import FakeProcess, ended
 from test_capsules import checkpoint, failed
 
-from samebits.capsule import CapsuleFile
+from samebits.base.seal import sealed
 from samebits.capsules.asking import Unasked, Unproved
 from samebits.capsules.judging import Party
 from samebits.capsules.maker import Machine, Maker, Wanted
 from samebits.capsules.running import Place, Ran
-from samebits.checkpoints import Checkpoint
-from samebits.probing import StackProcess
-from samebits.seal import sealed
-from samebits.store import Store
+from samebits.jobs.checkpoints import Checkpoint
+from samebits.records.capsule import CapsuleFile
+from samebits.stacks.process import StackProcess
+from samebits.storage.store import Store
 
 PACKAGES = {
     "4.48": {"torch": "2.13.0+cpu", "transformers": "4.48.3"},

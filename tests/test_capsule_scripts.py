@@ -11,10 +11,10 @@ import tomllib
 
 import pytest
 
-from samebits.capsule import Fed, Question, Seen, script_name
 from samebits.capsules.script import Installed, Subject, Told, header, script
-from samebits.tensor import TensorRef, tensor_hash
-from samebits.words import Variant
+from samebits.records.capsule import Fed, Question, Seen, script_name
+from samebits.records.ids import Variant
+from samebits.records.tensor import TensorRef, tensor_hash
 
 PACKAGES = {"numpy": "2.4.6", "torch": "2.13.0+cpu", "transformers": "4.48.3", "filelock": "3.1"}
 OLD = Installed("4.48", "3.11", PACKAGES)

@@ -19,28 +19,28 @@ from builders import (
 from markdown_it import MarkdownIt
 from sample_report import sample_report
 
-from samebits import diagnose
-from samebits.capsule import Capsule, CapsuleFile, Fed, Question, Seen, Side
 from samebits.capsules import files, shrinking, trials
 from samebits.capsules.asking import Unasked, asked, earlier
 from samebits.capsules.choosing import MOST, chosen
 from samebits.capsules.issue import Issue, issue
 from samebits.capsules.running import Place, Ran
 from samebits.capsules.trials import Answers, Trial
-from samebits.capture import Failure, Unfinished
-from samebits.comparison import CellResult
-from samebits.metrics import measure
-from samebits.reports.capsules import capsules_of
-from samebits.reports.names import capsule_path
-from samebits.summary import summary
-from samebits.tensor import TensorRef
-from samebits.trace import Cause
-from samebits.trace import Side as TracedSide
-from samebits.words import Verdict
+from samebits.compare.metrics import measure
+from samebits.diagnose import verdict as diagnose_verdict
+from samebits.records.capsule import Capsule, CapsuleFile, Fed, Question, Seen, Side
+from samebits.records.capture import Failure, Unfinished
+from samebits.records.comparison import CellResult
+from samebits.records.ids import Verdict
+from samebits.records.tensor import TensorRef
+from samebits.records.trace import Cause
+from samebits.records.trace import Side as TracedSide
+from samebits.reports.cell.capsule import capsules_of
+from samebits.terminal.summary import summary
+from samebits.text.names import capsule_path
 
 
 def compared(memory, one, other):
-    return diagnose.result(other.cell, (other, other), (one, one), memory)
+    return diagnose_verdict.result(other.cell, (other, other), (one, one), memory)
 
 
 def failed(phase):

@@ -8,10 +8,10 @@ import time
 import pytest
 from faulty_bench import all_end, processes_with
 
-from samebits import laboratory
 from samebits.capsules import running
 from samebits.capsules.running import Commands, Place
-from samebits.progress import Phases, Plain
+from samebits.pipeline import scheduler
+from samebits.terminal.progress import Phases, Plain
 
 pytestmark = pytest.mark.processes
 
@@ -89,9 +89,9 @@ def test_a_run_that_is_interrupted_while_scripts_run_waits_for_none(uv, tmp_path
     class Made:
         cell = "cell"
 
-    monkeypatch.setattr(laboratory, "Place", Kept)
-    monkeypatch.setattr(laboratory, "Maker", lambda *told: told[4])
-    lab = laboratory.Laboratory.__new__(laboratory.Laboratory)
+    monkeypatch.setattr(scheduler, "Place", Kept)
+    monkeypatch.setattr(scheduler, "Maker", lambda *told: told[4])
+    lab = scheduler.Laboratory.__new__(scheduler.Laboratory)
     lab._root, lab.machine, lab._environ = tmp_path, {}, environ
     lab._store = lab._probes = lab._slots = None
     lab._fingerprint = "f"

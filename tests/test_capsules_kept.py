@@ -6,15 +6,15 @@ import pytest
 from builders import built_stack
 from test_laboratory import Bench, recipe
 
-from samebits import laboratory
+from samebits.base.filestate import Ledger
 from samebits.capsules import kept as kept_module
 from samebits.capsules.asking import Unasked, Unproved
 from samebits.capsules.kept import KeptCapsules
-from samebits.capture import Failure
-from samebits.comparison import CellResult
-from samebits.ledger import Ledger
-from samebits.matrix import Prompt
-from samebits.words import Verdict
+from samebits.matrix.spec import Prompt
+from samebits.pipeline import scheduler
+from samebits.records.capture import Failure
+from samebits.records.comparison import CellResult
+from samebits.records.ids import Verdict
 
 FILES = {"4.48.py": b"print()", "checkpoint/model.safetensors": bytes(range(256))}
 
@@ -25,8 +25,8 @@ class Makers:
     def __init__(self, monkeypatch, gives=FILES):
         self.gives = gives
         self.made, self.places = [], 0
-        monkeypatch.setattr(laboratory, "Maker", lambda *told: self)
-        monkeypatch.setattr(laboratory, "Place", self.place)
+        monkeypatch.setattr(scheduler, "Maker", lambda *told: self)
+        monkeypatch.setattr(scheduler, "Place", self.place)
 
     def place(self, environ):
         self.places += 1

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from builders import Memory, built_stack, capture, cell_id, model_spec, sound_signals
 
-from samebits.capture import Failure, Signals, Skip, Unfinished
-from samebits.cells import RUNS, VALUES_LIMIT, CellRunner, failed
-from samebits.checkpoints import Checkpoint
-from samebits.comparing.pair import reason
-from samebits.errors import CaptureError
-from samebits.feed import Inputs
-from samebits.matrix import Prompt
-from samebits.probing import Ended
-from samebits.seal import sealed
-from samebits.store import Store
+from samebits.base.errors import CaptureError
+from samebits.base.seal import sealed
+from samebits.compare.pair import reason
+from samebits.jobs.cells import RUNS, VALUES_LIMIT, CellRunner, failed
+from samebits.jobs.checkpoints import Checkpoint
+from samebits.matrix.spec import Prompt
+from samebits.records.capture import Failure, Signals, Skip, Unfinished
+from samebits.records.inputs import Inputs
+from samebits.stacks.process import Ended
+from samebits.storage.store import Store
 
 CELL = cell_id("4.48")
 STACK = built_stack("4.48")

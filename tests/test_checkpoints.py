@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from builders import built_stack, model_spec
 
-from samebits.checkpoints import Checkpoint, Checkpoints, builder_of, read_facts
-from samebits.errors import PatchError
-from samebits.ledger import Ledger, changed
-from samebits.matrix import Recipe
-from samebits.seal import sealed
+from samebits.base.errors import PatchError
+from samebits.base.filestate import Ledger, changed
+from samebits.base.seal import sealed
+from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builder_of, read_facts
+from samebits.matrix.spec import Recipe
 
 OLD, NEW = built_stack("4.48", "gpt2", "llama"), built_stack("5.0", "gpt2", "llama", "qwen3")
 COMMIT = "0123456789" * 4
@@ -26,7 +26,7 @@ def shelf(tmp_path):
 
 
 def make(shelf, model, builder, weights=b"weights", facts=None):
-    """Leave what probes/probe_build.py leaves, and return its folder."""
+    """Leave what probes/samebits_probe/model/build.py leaves, and return its folder."""
     folder = shelf.folder(model, builder)
     folder.mkdir(parents=True)
     (folder / "model.safetensors").write_bytes(weights)

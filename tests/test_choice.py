@@ -7,7 +7,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "probes"))
 
-from probe_choice import (
+from samebits_probe.model.choice import (
     DoesNotApply,
     NotFed,
     Parameter,
@@ -16,7 +16,7 @@ from probe_choice import (
     signature_of,
     traits_of,
 )
-from probe_refusal import missing_input, refusals
+from samebits_probe.model.refusal import missing_input, refusals
 
 TEXT, IMAGE = {"vocab_size": 99}, {"image_size": 24}
 DUAL = {"text_config": TEXT, "vision_config": IMAGE}

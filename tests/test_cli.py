@@ -9,8 +9,8 @@ import pytest
 from sample_report import STACKS, sample_report
 
 from samebits import cli
-from samebits.errors import SelectionError, StackError
-from samebits.progress import choose
+from samebits.base.errors import SelectionError, StackError
+from samebits.terminal.progress import choose
 
 MATRIX = """\
 stacks: ["4.48", "5.x"]
@@ -29,7 +29,7 @@ def folder(tmp_path, monkeypatch):
 
 
 class Runner:
-    """Stands for samebits.run.run_matrix: remembers the order and returns a report, or raises."""
+    """Stands for samebits.pipeline.run.run_matrix: remembers the order and returns a report, or raises."""
 
     def __init__(self):
         self.report = sample_report()

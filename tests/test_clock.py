@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 from faulty_bench import Bench, Host
 
-from samebits import cells, laboratory, stacks
-from samebits.crossings import Crosser
-from samebits.fingerprint import digest_of_file
-from samebits.ledger import Ledger
-from samebits.pruning import prune
-from samebits.receipt import FOLDER, Answer, answer, remember
-from samebits.store import Store
+from samebits.base.digests import digest_of_file
+from samebits.base.filestate import Ledger
+from samebits.jobs import cells
+from samebits.jobs.crossings import Crosser
+from samebits.pipeline import scheduler
+from samebits.stacks import build
+from samebits.storage.prune import prune
+from samebits.storage.receipt import FOLDER, Answer, answer, remember
+from samebits.storage.store import Store
 
 ROOT = Path(__file__).parent.parent
 YEAR = 365 * 86_400
@@ -22,8 +24,8 @@ AGES = {
     ("cli", "run"),
     ("cells", "_remove_strays"),
     ("crossings", "close"),
-    ("laboratory", "_remove_old"),
-    ("stacks", "_remove_strays"),
+    ("scheduler", "_remove_old"),
+    ("build", "_remove_strays"),
 }
 """Functions that compare the age of a file with a week, or a day."""
 
@@ -41,7 +43,7 @@ def who_looks_at_the_clock(path):
 
 def test_only_the_ages_of_files_are_told_by_a_clock_that_can_be_set():
     """Timeouts and durations go by time.monotonic, and by asyncio's clock, which is the same."""
-    files = [*(ROOT / "samebits").rglob("*.py"), *(ROOT / "probes").glob("*.py")]
+    files = [*(ROOT / "samebits").rglob("*.py"), *(ROOT / "probes").rglob("*.py")]
     assert set().union(*map(who_looks_at_the_clock, files)) == AGES
 
 
@@ -70,8 +72,8 @@ def test_what_is_from_the_future_is_not_old(work):
     before = sorted(work.rglob("*"))
     assert prune(work, (), time.time()) == []
     cells._remove_strays(work / "captures/m/v/s/k")
-    stacks._remove_strays(work / "stacks")
-    laboratory._remove_old(work / "logs", f"*-{laboratory._ANY_RUN}.log")
+    build._remove_strays(work / "stacks")
+    scheduler._remove_old(work / "logs", f"*-{scheduler._ANY_RUN}.log")
     Crosser(work, Store(work), "p", "m").close()
     assert sorted(work.rglob("*")) == before
 

@@ -23,8 +23,8 @@ from builders import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samebits.compare import changes, compare, disagreements, never_written, wanted
-from samebits.words import EXPLANATORY, SIGNALS
+from samebits.compare.signals import changes, compare, disagreements, never_written, wanted
+from samebits.records.ids import EXPLANATORY, SIGNALS
 
 REAL = ((2, 6), (0, 6))
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from builders import Memory, buffer, frequencies, nudged, sound, values
 
-from samebits.compare import compare
+from samebits.compare.signals import compare
 
 H1, H2 = values(4, seed=1), values(4, seed=2)
 

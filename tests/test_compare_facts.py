@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from builders import LAYOUT, Memory, call, sound
 
-from samebits.comparing.facts import call_changes, changes, material_changes
-from samebits.tokenizing import Answer, TokenizerSignal
+from samebits.compare.facts import call_changes, changes, material_changes
+from samebits.records.tokenizer import Answer, TokenizerSignal
 
 MATH = ("aten::_scaled_dot_product_attention_math",)
 MASK = "bool[1, 1, 6, 6]"

@@ -6,9 +6,9 @@ from builders import Memory, buffer, sound, values, weight, weights_signal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samebits.compare import changes, compare
-from samebits.comparing.pieces import coverage, same_part
-from samebits.comparing.weights import constant
+from samebits.compare.signals import changes, compare
+from samebits.compare.slices import coverage, same_part
+from samebits.compare.weights import constant
 
 Q, K = values(4, 6, seed=1), values(2, 6, seed=2)
 E = values(8, 6, seed=3)

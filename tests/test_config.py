@@ -7,10 +7,9 @@ import yaml as pyyaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samebits import config, yamltext
-from samebits.errors import MatrixError
-from samebits.matrix import Matrix, Prompt, Rule, StackSpec
-from samebits.matrixfile import (
+from samebits.base.errors import MatrixError
+from samebits.matrix import load, yamltext
+from samebits.matrix.form import (
     BuildEntry,
     ExpectedEntry,
     MatrixFile,
@@ -18,6 +17,7 @@ from samebits.matrixfile import (
     PromptEntry,
     StackEntry,
 )
+from samebits.matrix.spec import Matrix, Prompt, Rule, StackSpec
 
 PATH = Path("matrix.yaml")
 ONE_MODEL = "models: {llama: {build: llama}}\n"
@@ -25,7 +25,7 @@ ONE_MODEL = "models: {llama: {build: llama}}\n"
 
 def read(text):
     content = text if isinstance(text, bytes) else text.encode()
-    return config.parse(yamltext.parse(content), PATH)
+    return load.parse(yamltext.parse(content), PATH)
 
 
 def problems(text):
@@ -99,7 +99,7 @@ expected:
 """,
         encoding="utf-8",
     )
-    matrix = config.load(path)
+    matrix = load.load(path)
     assert [stack.id for stack in matrix.stacks] == ["old", "5.x"]
     assert matrix.stack("old").torch == "2.6"
     assert matrix.stack("old").packages == ("accelerate",)
@@ -133,12 +133,12 @@ expected:
     ids=str,
 )
 def test_stacks_are_oldest_first(given, sorted_ids):
-    assert [spec.id for spec in config.oldest_first(map(stack, given))] == sorted_ids
+    assert [spec.id for spec in load.oldest_first(map(stack, given))] == sorted_ids
 
 
 def test_stacks_of_one_release_are_sorted_by_torch():
     new, old = stack("a", "5.2", "2.13.0"), stack("b", "5.2", "2.9.0")
-    assert config.oldest_first([new, old]) == (old, new)
+    assert load.oldest_first([new, old]) == (old, new)
 
 
 @pytest.mark.parametrize(
@@ -334,7 +334,7 @@ def test_bad_path(tmp_path, made, written, words):
     path = tmp_path / "matrix.yaml"
     path.write_text(f"models: {{m: {{path: {written}}}}}", encoding="utf-8")
     with pytest.raises(MatrixError, match="path: ") as caught:
-        config.load(path)
+        load.load(path)
     (line,) = caught.value.problems
     assert line.startswith(f"{path}:1:20: path: ")
     assert words in line
@@ -348,21 +348,21 @@ def test_a_path_in_the_home_folder(tmp_path, monkeypatch):
 
 def test_a_missing_file_and_a_folder(tmp_path):
     with pytest.raises(MatrixError, match="there is no such file"):
-        config.load(tmp_path / "matrix.yaml")
+        load.load(tmp_path / "matrix.yaml")
     with pytest.raises(MatrixError, match="this is a folder"):
-        config.load(tmp_path)
+        load.load(tmp_path)
 
 
 def test_a_path_that_a_terminal_would_act_on_is_escaped():
     with pytest.raises(MatrixError) as caught:
-        config.parse(yamltext.parse(b""), Path("\x1b[31m"))
+        load.parse(yamltext.parse(b""), Path("\x1b[31m"))
     assert caught.value.problems[0].startswith(r'"\x1b[31m":1:1: ')
 
 
 def outcome(content):
     """Return a Matrix or the problems; any other exception fails the test."""
     try:
-        return config.parse(yamltext.parse(content), PATH)
+        return load.parse(yamltext.parse(content), PATH)
     except MatrixError as error:
         found = error.problems
     assert found
@@ -456,7 +456,7 @@ def folder(tmp_path):
 def model_with(folder, patch):
     path = folder / "matrix.yaml"
     path.write_text(f"models:\n  m: {{path: ckpt, patch: {patch}}}\n", encoding="utf-8")
-    return config.load(path).models[0]
+    return load.load(path).models[0]
 
 
 def test_a_patch_or_several(folder):

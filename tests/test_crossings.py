@@ -8,13 +8,13 @@ import pytest
 from builders import built_stack, model_spec, stack_spec
 from fakes import Crossed, FakeProcess
 
-from samebits.checkpoints import Checkpoint
-from samebits.crossings import Crosser, Party, Subject, rows_to_cross
-from samebits.matrix import Matrix
-from samebits.plan import Selection, plan
-from samebits.probing import StackProcess
-from samebits.store import Store
-from samebits.words import Variant
+from samebits.jobs.checkpoints import Checkpoint
+from samebits.jobs.crossings import Crosser, Party, Subject, rows_to_cross
+from samebits.matrix.plan import Selection, plan
+from samebits.matrix.spec import Matrix
+from samebits.records.ids import Variant
+from samebits.stacks.process import StackProcess
+from samebits.storage.store import Store
 
 STACKS = ("4.48", "5.0")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from samebits.patching import patched_files
+from samebits.base.patches import patched_files
 
 CUSTOM = Path(__file__).parent / "custom"
 HEALTHY = CUSTOM / "healthy"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from samebits import config
-from samebits.plan import Selection, plan
+from samebits.matrix import load
+from samebits.matrix.plan import Selection, plan
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "matrix.yaml").read_text("utf-8")
@@ -15,7 +15,7 @@ FILES = ("matrix.yaml", "zoo.yaml")
 
 @pytest.fixture(scope="module")
 def matrices():
-    return {name: config.load(ROOT / name) for name in FILES}
+    return {name: load.load(ROOT / name) for name in FILES}
 
 
 @pytest.fixture

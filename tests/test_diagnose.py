@@ -24,13 +24,13 @@ from builders import (
     weights_signal,
 )
 
-from samebits.capture import Failure, FormulaFacts
-from samebits.diagnose import apply_expected, choose_reference, exit_code, result
-from samebits.document import ExpectedReport, StackReport
-from samebits.ladder import Ladder
-from samebits.matrix import Expected
-from samebits.thirdlook import with_ladder
-from samebits.words import Verdict
+from samebits.diagnose.verdict import apply_expected, choose_reference, exit_code, result
+from samebits.ladder.verdicts import with_ladder
+from samebits.matrix.spec import Expected
+from samebits.records.capture import Failure, FormulaFacts
+from samebits.records.ids import Verdict
+from samebits.records.ladder import Ladder
+from samebits.records.report import ExpectedReport, StackReport
 
 
 @pytest.fixture

@@ -2,7 +2,14 @@
 
 import pytest
 
-from samebits.environment import FIXED, FOR_THE_HUB, KERNELS, PASSED_ON, probe_environment, shown
+from samebits.stacks.environment import (
+    FIXED,
+    FOR_THE_HUB,
+    KERNELS,
+    PASSED_ON,
+    probe_environment,
+    shown,
+)
 
 SECRETS = ("HF_TOKEN", "HF_TOKEN_PATH", "HTTPS_PROXY", "http_proxy", "HF_ENDPOINT")
 

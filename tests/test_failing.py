@@ -4,13 +4,13 @@ import itertools
 
 import pytest
 
-from samebits.comparison import CellResult, ItemComparison, SignalComparison
-from samebits.diagnosing.ending import exit_code
-from samebits.diagnosing.expected import apply_expected
-from samebits.diagnosing.failing import differing_signals, failing_signals
-from samebits.ladder import Constant, Ladder, LadderStep, SplitJudgement
-from samebits.matrix import Expected
-from samebits.words import SIGNALS, CellId, Variant, Verdict
+from samebits.diagnose.exit_code import exit_code
+from samebits.diagnose.expected import apply_expected
+from samebits.diagnose.failing import differing_signals, failing_signals
+from samebits.matrix.spec import Expected
+from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
+from samebits.records.ids import SIGNALS, CellId, Variant, Verdict
+from samebits.records.ladder import Constant, Ladder, LadderStep, SplitJudgement
 
 VARIANT = Variant(dtype="float32", attention="default")
 WHAT = {"hidden_states": "layer 1 (layers.0)", "logits": "logits", "decode": "decode"}

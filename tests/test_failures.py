@@ -1,7 +1,7 @@
 """A failure that many cells of a model share is one line."""
 
-from samebits.failures import lines
-from samebits.words import CellId, Variant
+from samebits.records.ids import CellId, Variant
+from samebits.terminal.failures import lines
 
 TEXT = "load: KeyError: 'qwen3'"
 FAILED = ("failed", TEXT)

@@ -1,7 +1,7 @@
 """Whatever a model's code does to its process, its machine or samebits, one cell fails and says why.
 
-The processes are real (probes/probe_stack.py and the command line), the jobs in them are not:
-tests/faulty/probe_stack.py does what each model's name says.
+The processes are real (probes/stack.py and the command line), the jobs in them are not:
+tests/faulty/stack.py does what each model's name says.
 """
 
 import os
@@ -188,7 +188,7 @@ def test_nothing_of_the_terminal_is_set_by_a_message(bench):
 
 
 def test_probes_see_a_listed_environment(bench, cells):
-    from samebits.environment import FIXED, PASSED_ON
+    from samebits.stacks.environment import FIXED, PASSED_ON
 
     seen = set(cells["tells-the-environment"]["failure"]["message"].split()[4:])
     # Python itself sets LC_CTYPE where there is no locale

@@ -15,16 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_report import sample_report
 
-from samebits import cli, config, yamltext
-from samebits.cells import CellRunner
-from samebits.checkpoints import Checkpoint, Checkpoints
-from samebits.errors import CaptureError, MatrixError
-from samebits.ladder import LadderFile
-from samebits.record import read_record
-from samebits.seal import sealed
-from samebits.stacks import Stack
-from samebits.store import Store
-from samebits.tensor import TensorRef
+from samebits import cli
+from samebits.base.errors import CaptureError, MatrixError
+from samebits.base.seal import sealed
+from samebits.jobs.cells import CellRunner
+from samebits.jobs.checkpoints import Checkpoint, Checkpoints
+from samebits.matrix import load, yamltext
+from samebits.records.ladder import LadderFile
+from samebits.records.record import read_record
+from samebits.records.tensor import TensorRef
+from samebits.stacks.build import Stack
+from samebits.storage.store import Store
 
 HOSTILE = [
     "../../x",
@@ -49,7 +50,7 @@ HOSTILE = [
 def test_a_name_that_leads_astray_is_refused_in_plain_words(name):
     data = {"models": {name: {"build": "llama"}}}
     with pytest.raises(MatrixError) as caught:
-        config.parse(yamltext.parse(yaml.safe_dump(data).encode()), Path("matrix.yaml"))
+        load.parse(yamltext.parse(yaml.safe_dump(data).encode()), Path("matrix.yaml"))
     said = str(caught.value)
     assert "no name for a model" in said or "may not stand in YAML" in said
     assert said.isprintable()
@@ -60,7 +61,7 @@ def test_a_name_that_leads_astray_is_refused_in_plain_words(name):
 def test_a_number_that_could_be_written_nowhere_is_refused(number):
     text = f"models: {{m: {{build: {{architecture: llama, config: {{x: {number}}}}}}}}}"
     with pytest.raises(MatrixError, match="cannot be read as int"):
-        config.parse(yamltext.parse(text.encode()), Path("matrix.yaml"))
+        load.parse(yamltext.parse(text.encode()), Path("matrix.yaml"))
 
 
 def test_a_billion_laughs_are_none():
@@ -85,7 +86,7 @@ def test_what_is_accepted_has_a_place_below_its_folder(name, told, architecture)
     data = {"models": {name: {"build": {"architecture": architecture, "config": told}}}}
     content = yaml.safe_dump(data, allow_unicode=True).encode("utf-8", "replace")
     try:
-        matrix = config.parse(yamltext.parse(content), Path("matrix.yaml"))
+        matrix = load.parse(yamltext.parse(content), Path("matrix.yaml"))
     except MatrixError:
         return
     root, stack, model = Path("/work"), built_stack("4.48"), matrix.models[0]
@@ -188,7 +189,7 @@ def test_a_capture_of_another_cell_is_not_taken_for_it(tmp_path):
             left = capture("4.48", run="a", model="other")
             Path(job["capture"]).parent.mkdir(parents=True, exist_ok=True)
             Path(job["capture"]).write_text(sealed(left.model_dump_json()))
-            from samebits.probing import Ended
+            from samebits.stacks.process import Ended
 
             return Ended(exit=0)
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from builders import built_stack, cell_id, model_spec
 
-from samebits.checkpoints import Checkpoint
-from samebits.feed import InputsFile
-from samebits.feeds import NO_STACK, Feeder
-from samebits.jobs import common_job, follows_from
-from samebits.ledger import Ledger
-from samebits.matrix import Prompt
-from samebits.probing import Ended
-from samebits.seal import sealed
-from samebits.tensor import TensorRef, tensor_hash
+from samebits.base.filestate import Ledger
+from samebits.base.seal import sealed
+from samebits.jobs.checkpoints import Checkpoint
+from samebits.jobs.common import common_job, follows_from
+from samebits.jobs.inputs import NO_STACK, Feeder
+from samebits.matrix.spec import Prompt
+from samebits.records.inputs import InputsFile
+from samebits.records.tensor import TensorRef, tensor_hash
+from samebits.stacks.process import Ended
 
 CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
 HUB = Checkpoint(model="llama", source="org/llama", said="hub org/llama")

@@ -6,20 +6,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samebits.capture import Failure, FormulaFacts, Frame, LoadFacts, TokenFacts
-from samebits.compare import compare
-from samebits.crossing import Crossing
-from samebits.evidence import EvidenceSignal, PromptEvidence
-from samebits.finding import ROPE_TABLES, Step
+from samebits.compare.signals import compare
 from samebits.findings.case import Case
 from samebits.findings.registry import RULES, findings, texts
-from samebits.invariant import Distance, InvariantsSignal, Relation
-from samebits.ladder import Ladder
-from samebits.provenance import IntegritySignal, Provenance, RoundTrip
+from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, TokenFacts
+from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
+from samebits.records.crossing import Crossing
+from samebits.records.evidence import EvidenceSignal, PromptEvidence
+from samebits.records.finding import ROPE_TABLES, Step
+from samebits.records.ladder import Ladder
+from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
+from samebits.records.relations import Distance, InvariantsSignal, Relation
+from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
+from samebits.records.usage import UsageSignal
 from samebits.reports import rulebook
-from samebits.sourcecode import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
-from samebits.tokenizing import Answer, Encoded, TokenizerSignal
-from samebits.usage import UsageSignal
 from tests.builders import (
     Memory,
     attention,

@@ -7,13 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from samebits import fingerprint, seal
-from samebits.fingerprint import (
-    digest_of,
-    digest_of_file,
-    digest_of_folder,
-    machine_fingerprint,
-)
+from samebits.base import digests as base_digests
+from samebits.base import seal
+from samebits.base.digests import digest_of, digest_of_file, digest_of_folder, machine_fingerprint
 
 
 @pytest.fixture
@@ -38,7 +34,7 @@ def reads(monkeypatch):
         seen.append(path.name)
         return digest_of_file(path)
 
-    monkeypatch.setattr(fingerprint, "digest_of_file", read)
+    monkeypatch.setattr(base_digests, "digest_of_file", read)
     return seen
 
 
@@ -49,7 +45,7 @@ def test_a_value_is_its_json_whatever_the_order_of_keys():
 
 
 def test_a_file_is_its_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(fingerprint, "_CHUNK", 4)
+    monkeypatch.setattr(base_digests, "_CHUNK", 4)
     path = tmp_path / "a"
     for data in (b"", b"abc", b"abcd", b"abcdefghi"):
         path.write_bytes(data)
@@ -127,12 +123,12 @@ def test_folders_can_be_hashed_side_by_side(tmp_path, cache):
 def test_a_machine_is_known_by_its_processor(monkeypatch):
     before = machine_fingerprint()
     assert machine_fingerprint() == before
-    monkeypatch.setattr(fingerprint, "_cpu_lines", lambda: ["flags\t: sse2"])
+    monkeypatch.setattr(base_digests, "_cpu_lines", lambda: ["flags\t: sse2"])
     other = machine_fingerprint()
     assert other != before
-    monkeypatch.setattr(fingerprint, "_cpu_lines", lambda: ["flags\t: sse2 avx512f"])
+    monkeypatch.setattr(base_digests, "_cpu_lines", lambda: ["flags\t: sse2 avx512f"])
     assert machine_fingerprint() != other
-    monkeypatch.setattr(fingerprint.platform, "libc_ver", lambda: ("glibc", "9.99"))
+    monkeypatch.setattr(base_digests.platform, "libc_ver", lambda: ("glibc", "9.99"))
     assert machine_fingerprint() != other
 
 
@@ -145,15 +141,15 @@ def test_a_machine_with_the_kernels_of_another_one_is_another_machine():
 def test_what_changes_from_boot_to_boot_is_no_part_of_the_machine(monkeypatch, tmp_path):
     text = "processor\t: 0\nmodel name\t: X\ncpu MHz\t\t: {}\nflags\t\t: avx2\nbogomips\t: {}\n"
     path = tmp_path / "cpuinfo"
-    monkeypatch.setattr(fingerprint, "Path", lambda _: path)
+    monkeypatch.setattr(base_digests, "Path", lambda _: path)
     found = []
     for clock in (2000, 3100):
         path.write_text(text.format(clock, clock) * 2, "utf-8")
-        found.append(fingerprint._cpu_lines())
+        found.append(base_digests._cpu_lines())
     assert found[0] == found[1] == ["flags\t\t: avx2", "model name\t: X"]
 
 
 def test_without_proc_the_platform_names_the_processor(monkeypatch, tmp_path):
-    monkeypatch.setattr(fingerprint, "Path", lambda _: tmp_path / "missing")
-    monkeypatch.setattr(fingerprint.platform, "processor", lambda: "arm")
-    assert fingerprint._cpu_lines() == ["arm"]
+    monkeypatch.setattr(base_digests, "Path", lambda _: tmp_path / "missing")
+    monkeypatch.setattr(base_digests.platform, "processor", lambda: "arm")
+    assert base_digests._cpu_lines() == ["arm"]

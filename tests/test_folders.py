@@ -10,11 +10,11 @@ from test_crossings import run as cross
 from test_laboratory import STACKS, Bench, probe, recipe
 from test_ladders import Process, climb
 
-from samebits.cells import failed
-from samebits.errors import StackError
-from samebits.laddering.asking import Ask
-from samebits.probing import Ended, StackProcess, tail
-from samebits.tracing import runner as tracing
+from samebits.base.errors import StackError
+from samebits.jobs import trace as tracing
+from samebits.jobs.cells import failed
+from samebits.ladder.asking import Ask
+from samebits.stacks.process import Ended, StackProcess, tail
 
 PLANTED = (
     "Traceback (most recent call last):\n"

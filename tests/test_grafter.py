@@ -6,20 +6,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samebits import diagnose
-from samebits.capture import Failure
-from samebits.checkpoints import Checkpoint
-from samebits.graft import DonorFile, DonorOutput, Graft, GraftFile, GraftSuspect, Try, Untried
-from samebits.grafting.asking import Ask, Asked, asks, grafts_of, with_graft
-from samebits.grafting.runner import Grafter
-from samebits.probing import Ended
-from samebits.reports import grafts as shown
-from samebits.reports.grafts import graft_in_short
-from samebits.seal import sealed
-from samebits.store import Store
-from samebits.tensor import tensor_hash
-from samebits.tracing.runner import Party, Subject
-from samebits.words import Verdict
+from samebits.base.seal import sealed
+from samebits.diagnose import verdict as diagnose_verdict
+from samebits.grafts.questions import Ask, Asked, asks, grafts_of, with_graft
+from samebits.jobs.checkpoints import Checkpoint
+from samebits.jobs.graft import Grafter
+from samebits.jobs.trace import Party, Subject
+from samebits.records.capture import Failure
+from samebits.records.graft import (
+    DonorFile,
+    DonorOutput,
+    Graft,
+    GraftFile,
+    GraftSuspect,
+    Try,
+    Untried,
+)
+from samebits.records.ids import Verdict
+from samebits.records.tensor import tensor_hash
+from samebits.reports.cell import graft as shown
+from samebits.reports.cell.graft import graft_in_short
+from samebits.stacks.process import Ended
+from samebits.storage.store import Store
 from tests.builders import (
     Memory,
     built_stack,
@@ -47,7 +55,7 @@ def pair(memory, *, verdict=Verdict.DIVERGED, **changed):
     """Return the runs of a cell, its reference's, and its result, judged as told."""
     there = (sound(memory), sound(memory, run="b"))
     here = (sound(memory, "5.x", **changed), sound(memory, "5.x", run="b", **changed))
-    found = diagnose.result(here[0].cell, here, there, memory)
+    found = diagnose_verdict.result(here[0].cell, here, there, memory)
     return there[0], here[0], found.model_copy(update={"judged": verdict})
 
 
@@ -76,7 +84,7 @@ def test_the_forward_that_is_farthest_apart_is_asked_first():
     same = forward(memory, hidden=(), logits=logits)
     there = sound(memory, forward={"short": same, "long": same})
     here = sound(memory, "5.x", forward={"short": near, "long": far})
-    result = diagnose.result(here.cell, (here, here), (there, there), memory)
+    result = diagnose_verdict.result(here.cell, (here, here), (there, there), memory)
     result = result.model_copy(update={"judged": Verdict.DIVERGED})
     assert [ask.prompt for ask in asks(result, there, here, memory)] == ["long", "short"]
 
@@ -152,7 +160,7 @@ def test_a_cell_that_contradicts_itself_is_asked_prompt_by_prompt():
     here = [sound(memory, "5.x", run=run, forward=moved(memory)) for run in "ab"]
     other = {"short": forward(memory, logits=values(1, 6, 8, seed=7))}
     here[1] = sound(memory, "5.x", run="b", forward=other)
-    result = diagnose.result(here[0].cell, tuple(here), (there, there), memory)
+    result = diagnose_verdict.result(here[0].cell, tuple(here), (there, there), memory)
     assert result.judged is Verdict.UNSTABLE
     (ask,) = asks(result, there, here[0], memory)
     assert (ask.prompt, ask.what) == ("short", "forward")
@@ -169,7 +177,7 @@ def test_a_cell_that_contradicts_itself_is_asked_for_the_stored_tensors_that_dif
         drawn = weight(memory, values(8, 4, seed=seed), origin="reinitialised")
         tensors = {"embed": weight(memory, embed, "embed"), "head": drawn}
         here.append(sound(memory, "5.x", run=run, weights=weights_signal(tensors)))
-    result = diagnose.result(here[0].cell, tuple(here), (there, there), memory)
+    result = diagnose_verdict.result(here[0].cell, tuple(here), (there, there), memory)
     assert result.judged is Verdict.UNSTABLE
     (ask,) = asks(result, there, here[0], memory)
     assert ask.weights == (("embed", "head"),)
@@ -407,7 +415,7 @@ def told(**changed):
 
 
 def cell(graft):
-    return diagnose.result(CELL, (), None, Memory()).model_copy(update={"graft": graft})
+    return diagnose_verdict.result(CELL, (), None, Memory()).model_copy(update={"graft": graft})
 
 
 def test_a_cell_without_a_graft_shows_nothing():

@@ -7,12 +7,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samebits.graft import DonorFile, GraftFile, GraftSuspect, Try
-from samebits.grafting import judge
+from samebits.grafts import judge
+from samebits.records.graft import DonorFile, GraftFile, GraftSuspect, Try
 from tests.builders import cell_id
 
-PATH = Path(__file__).parents[1] / "probes" / "probe_graft_search.py"
-SPEC = importlib.util.spec_from_file_location("probe_graft_search", PATH)
+PATH = Path(__file__).parents[1] / "probes" / "samebits_probe" / "graft" / "search.py"
+SPEC = importlib.util.spec_from_file_location("graft_search", PATH)
 search = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(search)
 

@@ -19,11 +19,11 @@ from builders import (
     weights_signal,
 )
 
-from samebits.capture import AttentionCall, GreedyFacts
-from samebits.compare import compare
-from samebits.diagnosing.hunt import steps
-from samebits.evidence import AttentionTensors, EvidenceSignal, PromptEvidence, RotaryTable
-from samebits.sourcecode import CodeSignal, FunctionFact
+from samebits.compare.signals import compare
+from samebits.diagnose.hunt import steps
+from samebits.records.capture import AttentionCall, GreedyFacts
+from samebits.records.code import CodeSignal, FunctionFact
+from samebits.records.evidence import AttentionTensors, EvidenceSignal, PromptEvidence, RotaryTable
 
 BATCH, HEADS, POSITIONS, WIDTH = 1, 4, 6, 16
 QKV = {part: values(BATCH, HEADS, POSITIONS, WIDTH, seed=20 + i) for i, part in enumerate("qkv")}

@@ -8,7 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "probes"))
 
-from probe_idioms import idioms
+from samebits_probe.cell.idioms import idioms
 
 GUILTY = [
     ("truth of a cache", "if past_key_values and input_ids is not None:\n    pass"),

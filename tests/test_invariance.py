@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from samebits.invariance import KEPT, SHRUNK, Standing, standing
-from samebits.invariant import Distance, LayerDistance, Relation
-from samebits.words import DTYPES
+from samebits.compare.standing import KEPT, SHRUNK, Standing, standing
+from samebits.records.ids import DTYPES
+from samebits.records.relations import Distance, LayerDistance, Relation
 
 
 def distance(size):
@@ -111,7 +111,7 @@ def test_layers_tell_where_the_logits_agree(promoted, stands):
 
 
 def probes_rule():
-    path = Path(__file__).parent.parent / "probes" / "probe_relations_rule.py"
+    path = Path(__file__).parent.parent / "probes" / "samebits_probe" / "model" / "rounding.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

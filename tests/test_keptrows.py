@@ -9,14 +9,15 @@ import pytest
 from builders import Memory, built_stack, capture, forward, sound, values
 from fakes import Crossed, FakeProcess, choose_inputs, ended
 
-from samebits import keptrows, run
-from samebits.capture import Failure, Signals, Unfinished
-from samebits.laboratory import Laboratory
-from samebits.ledger import Ledger
-from samebits.progress import Plain
-from samebits.seal import opened, sealed
-from samebits.store import Store
-from samebits.words import CellId
+from samebits.base.filestate import Ledger
+from samebits.base.seal import opened, sealed
+from samebits.pipeline import run
+from samebits.pipeline.scheduler import Laboratory
+from samebits.records.capture import Failure, Signals, Unfinished
+from samebits.records.ids import CellId
+from samebits.storage import rows as storage_rows
+from samebits.storage.store import Store
+from samebits.terminal.progress import Plain
 
 STACKS = ("4.48", "5.0")
 MATRIX = """\
@@ -64,7 +65,7 @@ class Place:
         made = partial(Laboratory, starter=self.start, builder=build)
         monkeypatch.setattr(run, "Laboratory", made)
         self._count(
-            monkeypatch, run.diagnose, "result", lambda cell, *_: self.compared.append(cell)
+            monkeypatch, run.diagnose_verdict, "result", lambda cell, *_: self.compared.append(cell)
         )
         self._count(monkeypatch, Store, "read_capture", lambda _, path: self.read.append(path))
 
@@ -241,7 +242,7 @@ def test_a_kept_row_that_cannot_be_used_is_compared(place, monkeypatch, what):
     rows = sorted((place.folder / ".samebits" / "rows").rglob("*.json"))
     assert len(rows) == 3
     if what == "source":
-        monkeypatch.setattr(keptrows, "source_digest", lambda: "another")
+        monkeypatch.setattr(storage_rows, "source_digest", lambda: "another")
     for path in rows:
         text = path.read_text()
         if what == "torn":

@@ -9,16 +9,16 @@ import pytest
 from builders import built_stack, capture, model_spec, stack_spec
 from fakes import Crossed, FakeStarter, choose_inputs, ended
 
-from samebits import costs
-from samebits.capture import Capture, Failure
-from samebits.costs import Finished
-from samebits.errors import StackError
-from samebits.laboratory import Laboratory
-from samebits.matrix import Matrix, Recipe, Rule
-from samebits.plan import Selection, plan
-from samebits.seal import sealed
-from samebits.store import Store
-from samebits.words import CellId
+from samebits.base.errors import StackError
+from samebits.base.seal import sealed
+from samebits.matrix.plan import Selection, plan
+from samebits.matrix.spec import Matrix, Recipe, Rule
+from samebits.pipeline.scheduler import Laboratory
+from samebits.records.capture import Capture, Failure
+from samebits.records.ids import CellId
+from samebits.stacks import costs
+from samebits.stacks.costs import Finished
+from samebits.storage.store import Store
 
 STACKS = ("4.48", "4.57", "5.0")
 KNOWN = {"4.48": ("llama",), "4.57": ("llama", "gemma3"), "5.0": ("llama", "gemma3", "qwen3")}

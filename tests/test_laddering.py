@@ -20,12 +20,21 @@ from builders import (
 )
 from ml_dtypes import bfloat16
 
-from samebits.capture import Capture, Failure, Signals, Skip
-from samebits.compare import compare
-from samebits.comparing.pair import Pair
-from samebits.diagnose import result
-from samebits.invariance import KEPT, SHRUNK
-from samebits.ladder import (
+from samebits.compare.pair import Pair
+from samebits.compare.signals import compare
+from samebits.compare.standing import KEPT, SHRUNK
+from samebits.diagnose.verdict import result
+from samebits.ladder.alignment import alignment, to_align
+from samebits.ladder.asking import asks
+from samebits.ladder.constants import cast_between
+from samebits.ladder.distance import Apart, between, own_errors
+from samebits.ladder.flips import flips
+from samebits.ladder.judge import ladder
+from samebits.ladder.rule import CLEAR, Found, judgement, worse
+from samebits.ladder.steps import Climb, verdict
+from samebits.ladder.verdicts import third_look
+from samebits.records.capture import Capture, Failure, Signals, Skip
+from samebits.records.ladder import (
     Aligned,
     Alignment,
     Choice,
@@ -36,15 +45,6 @@ from samebits.ladder import (
     RungForward,
     RungLayer,
 )
-from samebits.laddering.alignment import alignment, to_align
-from samebits.laddering.asking import asks
-from samebits.laddering.constants import cast_between
-from samebits.laddering.distance import Apart, between, own_errors
-from samebits.laddering.flips import flips
-from samebits.laddering.judge import ladder
-from samebits.laddering.rule import CLEAR, Found, judgement, worse
-from samebits.laddering.steps import Climb, verdict
-from samebits.thirdlook import third_look
 
 WEIGHT = values(4, 4, seed=1)
 HIDDEN, LOGITS = values(1, 6, 4, seed=2), values(1, 6, 16, seed=3)

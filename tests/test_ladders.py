@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from builders import Memory, built_stack, cell_id, model_spec
 
-from samebits.capture import Failure
-from samebits.checkpoints import Checkpoint
-from samebits.ladder import Aligned, LadderFile, Rung
-from samebits.laddering.asking import Ask
-from samebits.ladders import Climber
-from samebits.matrix import Prompt
-from samebits.probing import Ended
-from samebits.seal import sealed
-from samebits.store import Store
+from samebits.base.seal import sealed
+from samebits.jobs.checkpoints import Checkpoint
+from samebits.jobs.ladder import Climber
+from samebits.ladder.asking import Ask
+from samebits.matrix.spec import Prompt
+from samebits.records.capture import Failure
+from samebits.records.ladder import Aligned, LadderFile, Rung
+from samebits.stacks.process import Ended
+from samebits.storage.store import Store
 
 CELL = cell_id("4.48")
 CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samebits.ledger import Ledger, changed
+from samebits.base.filestate import Ledger, changed
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samebits.mapped import give_back, mapped
+from samebits.base.mmap import give_back, mapped
 
 ROOT = Path(__file__).parent.parent
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samebits import decisions, metrics
-from samebits.metrics import measure, row_mask
-from samebits.tensor import NUMPY_DTYPES
+from samebits.compare import decisions, metrics
+from samebits.compare.metrics import measure, row_mask
+from samebits.records.tensor import NUMPY_DTYPES
 
 REALS = [name for name in NUMPY_DTYPES if not name.startswith("complex")]
 FLOATS = [name for name in REALS if "float" in name]

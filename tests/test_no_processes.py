@@ -8,8 +8,8 @@ import sys
 import pytest
 from no_processes import STARTERS
 
-from samebits.probing import start_process
-from samebits.stacks import Commands
+from samebits.stacks.build import Commands
+from samebits.stacks.process import start_process
 
 REFUSED = pytest.fail.Exception
 NOTHING = [sys.executable, "-c", ""]

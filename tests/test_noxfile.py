@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from samebits.diagnosing.ending import INCOMPLETE
+from samebits.diagnose.exit_code import INCOMPLETE
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "noxfile.py").read_text("utf-8")

@@ -8,10 +8,10 @@ from builders import cell_id
 from sample_report import sample_report
 
 from samebits import cli
-from samebits.plan import Plan, PlannedRow
-from samebits.reports import markdown, owned, write
+from samebits.matrix.plan import Plan, PlannedRow
+from samebits.pipeline.run import Order, run_matrix
+from samebits.reports import document, owned, write
 from samebits.reports.owned import ReportsError
-from samebits.run import Order, run_matrix
 
 MINE = "my own notes"
 
@@ -106,13 +106,13 @@ def test_another_end_of_line_makes_no_page_foreign(tmp_path):
 def test_every_page_of_a_report_is_known_by_its_first_lines(tmp_path):
     write.write(sample_report(), tmp_path, {})
     (tmp_path / "report.json").unlink()
-    pages = markdown.render(sample_report())
+    pages = document.render(sample_report())
     assert len(pages) > 3
     owned.refuse(tmp_path, pages)
 
 
 def test_what_appeared_meanwhile_is_not_replaced_either(tmp_path):
-    page = next(name for name in markdown.render(sample_report()) if name.startswith("models/"))
+    page = next(name for name in document.render(sample_report()) if name.startswith("models/"))
     path = put(tmp_path, page)
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(ReportsError):

@@ -15,13 +15,19 @@ from builders import (
 )
 from test_alone import BEHIND, LATE, both, ended, raised, raising
 
-from samebits.capture import Skip, Unfinished
-from samebits.diagnose import apply_expected, choose_reference, exit_code, result, same_everywhere
-from samebits.diagnosing.ending import fails
-from samebits.diagnosing.everywhere import everywhere
-from samebits.ladder import Ladder, LadderFile
-from samebits.matrix import Expected
-from samebits.thirdlook import third_look, unmeasured, with_ladder
+from samebits.diagnose.everywhere import everywhere
+from samebits.diagnose.exit_code import fails
+from samebits.diagnose.verdict import (
+    apply_expected,
+    choose_reference,
+    exit_code,
+    result,
+    same_everywhere,
+)
+from samebits.ladder.verdicts import third_look, unmeasured, with_ladder
+from samebits.matrix.spec import Expected
+from samebits.records.capture import Skip, Unfinished
+from samebits.records.ladder import Ladder, LadderFile
 
 START = raised("greedy short", message="no decoder_start_token_id, at 0x1f")
 UNFED = Skip(what="forward", reason="it takes protein_embeddings", why="inputs")

@@ -4,8 +4,8 @@ import difflib
 
 import pytest
 
-from samebits.errors import PatchError
-from samebits.patching import patched_files, write_patched
+from samebits.base.errors import PatchError
+from samebits.base.patches import patched_files, write_patched
 
 CODE = "".join(f"line {number}\n" for number in range(1, 21))
 

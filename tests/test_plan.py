@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samebits.errors import SelectionError
-from samebits.matrix import Matrix, ModelSpec, Prompt, Rule, StackSpec
-from samebits.plan import Selection, plan, reproduce
-from samebits.words import CellId, Variant
+from samebits.base.errors import SelectionError
+from samebits.matrix.plan import Selection, plan, reproduce
+from samebits.matrix.spec import Matrix, ModelSpec, Prompt, Rule, StackSpec
+from samebits.records.ids import CellId, Variant
 
 
 def model(name, dtypes=("float32",), attention=("default",), devices=("cpu",)):

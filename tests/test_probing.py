@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from fakes import READY, FakeProcess, FakeStarter, ended
 
-from samebits import probing
-from samebits.probing import Ended, StackProcess, start_process, tail
+from samebits.stacks import process as stacks_process
+from samebits.stacks.process import Ended, StackProcess, start_process, tail
 
 JOB = {"kind": "cell", "timeout": 10}
 LOG = Path("stack.log")
@@ -253,8 +253,8 @@ def test_an_interpreter_that_is_gone_fails_its_jobs_alone():
 
 @pytest.fixture
 def listening(monkeypatch):
-    monkeypatch.setattr(probing, "_LISTEN", 0.02)
-    monkeypatch.setattr(probing, "_SILENCE", 0.06)
+    monkeypatch.setattr(stacks_process, "_LISTEN", 0.02)
+    monkeypatch.setattr(stacks_process, "_SILENCE", 0.06)
 
 
 def mute():
@@ -338,7 +338,7 @@ def test_an_answer_that_is_none_harms_no_job_but_its_own(line):
 
 
 def test_a_process_that_never_gets_ready_is_given_up(monkeypatch):
-    monkeypatch.setattr(probing, "_SLOWEST_START", 0.01)
+    monkeypatch.setattr(stacks_process, "_SLOWEST_START", 0.01)
 
     def never():
         process = FakeProcess()
@@ -446,8 +446,8 @@ for line in sys.stdin:
 
 @pytest.mark.processes
 def test_a_real_process_is_spoken_to_line_by_line(tmp_path, monkeypatch):
-    (tmp_path / "probe_stack.py").write_text(FAKE_STACK, "utf-8")
-    monkeypatch.setattr(probing, "PROBES", tmp_path)
+    (tmp_path / "stack.py").write_text(FAKE_STACK, "utf-8")
+    monkeypatch.setattr(stacks_process, "PROBES", tmp_path)
     log = tmp_path / "logs" / "4.48.log"
 
     async def main():

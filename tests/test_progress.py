@@ -9,9 +9,9 @@ from threading import Thread
 import pytest
 from rich.console import Console
 
-from samebits.costs import Estimate
-from samebits.progress import GitHub, Phases, Plain, Tally, Terminal, Ticker, choose
-from samebits.words import CellId, Variant
+from samebits.records.ids import CellId, Variant
+from samebits.stacks.costs import Estimate
+from samebits.terminal.progress import GitHub, Phases, Plain, Tally, Terminal, Ticker, choose
 
 GOLD = Path(__file__).parent / "gold" / "progress"
 
@@ -281,8 +281,8 @@ def test_without_its_ticker_a_log_would_be_silent():
 
 
 def test_what_keeps_the_main_thread_busy_holds_up_no_line(monkeypatch):
-    monkeypatch.setattr("samebits.progress.TICK", 0.005)
-    monkeypatch.setattr("samebits.progress.QUIET", 0.02)
+    monkeypatch.setattr("samebits.terminal.progress.TICK", 0.005)
+    monkeypatch.setattr("samebits.terminal.progress.QUIET", 0.02)
     stream = Stream()
     progress = choose(1, stream, {})
     progress.begin("comparing", 1, "1 row, byte for byte")

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from samebits.pruning import UNUSED, prune
-from samebits.seal import sealed
+from samebits.base.seal import sealed
+from samebits.storage.prune import UNUSED, prune
 
 NOW = 2_000_000_000.0
 OLD, YOUNG = NOW - UNUSED - 60, NOW - UNUSED + 60

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from samebits import diagnose
-from samebits.trace import Cause, Side
-from samebits.tracing.question import causes_of, questions, with_cause
-from samebits.words import Verdict
+from samebits.diagnose import verdict as diagnose_verdict
+from samebits.records.ids import Verdict
+from samebits.records.trace import Cause, Side
+from samebits.trace.question import causes_of, questions, with_cause
 from tests.builders import (
     Memory,
     buffer,
@@ -23,7 +23,7 @@ def pair(memory, *, verdict=Verdict.DIVERGED, **changed):
     """Return the runs of a cell, its reference's, and its result, judged as told."""
     there = (sound(memory), sound(memory, run="b"))
     here = (sound(memory, "5.x", **changed), sound(memory, "5.x", run="b", **changed))
-    found = diagnose.result(here[0].cell, here, there, memory)
+    found = diagnose_verdict.result(here[0].cell, here, there, memory)
     return {there[0].cell: there, here[0].cell: here}, found.model_copy(update={"judged": verdict})
 
 

@@ -4,9 +4,10 @@ import pytest
 from builders import Memory, forward, layers, values, weight, weights_signal
 from test_compare import sound
 
-from samebits import diagnose, seal
-from samebits.fingerprint import digest_of_folder
-from samebits.words import Verdict
+from samebits.base import seal
+from samebits.base.digests import digest_of_folder
+from samebits.diagnose import verdict
+from samebits.records.ids import Verdict
 
 
 def captures(memory, *, hidden=0):
@@ -23,7 +24,7 @@ def captures(memory, *, hidden=0):
 def test_a_comparison_of_equal_captures_reads_no_tensor():
     memory = Memory()
     one, other = captures(memory)
-    found = diagnose.result(other[0].cell, other, one, memory)
+    found = verdict.result(other[0].cell, other, one, memory)
     assert found.verdict == Verdict.IDENTICAL
     assert memory.reads == 0
 
@@ -32,7 +33,7 @@ def test_only_what_differs_is_read():
     """The meta-test: the same count sees the two sides of the one layer that differs."""
     memory = Memory()
     one, other = captures(memory, hidden=3)
-    found = diagnose.result(other[0].cell, other, one, memory)
+    found = verdict.result(other[0].cell, other, one, memory)
     assert found.verdict == Verdict.DIFFERS
     assert memory.reads > 0
 

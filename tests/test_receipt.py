@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from sample_report import STACKS, sample_report
 
-from samebits import cli, receipt
-from samebits.receipt import answer
-from samebits.seal import opened, sealed
+from samebits import cli
+from samebits.base.seal import opened, sealed
+from samebits.storage import receipt
+from samebits.storage.receipt import answer
 
 ROOT = Path(__file__).parent.parent
 MATRIX = 'stacks: ["4.48", "5.x"]\nmodels: {llama: {build: llama}}\n'

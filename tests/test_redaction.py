@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_report import sample_report
 
-from samebits import redaction
-from samebits.capsule import Capsule
-from samebits.capture import Failure, Skip
-from samebits.crossing import Crossing, CrossingsReport
-from samebits.redaction import Redaction, without_folders
+from samebits.base import redaction
+from samebits.base.redaction import Redaction, without_folders
+from samebits.records.capsule import Capsule
+from samebits.records.capture import Failure, Skip
+from samebits.records.crossing import Crossing, CrossingsReport
 from samebits.reports.write import write
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "probes"))
 
-import probe_folders
+from samebits_probe.process import folders
 
 TOKEN = "hf_abcdefgh12345678"
 ENVIRON = {
@@ -157,9 +157,9 @@ def test_a_record_with_an_absolute_path_is_never_taken_for_one_without(text):
 
 def test_both_sides_cut_alike():
     for text, _ in FOLDERS:
-        assert probe_folders.without_folders(text) == without_folders(text)
+        assert folders.without_folders(text) == without_folders(text)
     mine, theirs = (
-        inspect.getsource(module).partition("_PART = ")[2] for module in (redaction, probe_folders)
+        inspect.getsource(module).partition("_PART = ")[2] for module in (redaction, folders)
     )
     start = mine.index("_MAYBE_ABSOLUTE = ")
     end = mine.index("_HOMES = ")

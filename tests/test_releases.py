@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from samebits.errors import StackError
-from samebits.matrix import Matrix
-from samebits.plan import Selection, plan
-from samebits.releases import widened
-from samebits.stacks import release_pattern
+from samebits.base.errors import StackError
+from samebits.matrix.plan import Selection, plan
+from samebits.matrix.releases import widened
+from samebits.matrix.spec import Matrix
+from samebits.stacks.build import release_pattern
 
 RELEASED = (
     *("4.47.1", "4.48.0", "4.48.3", "4.49.0", "4.51.2", "4.51.3", "4.57.6"),

@@ -2,10 +2,10 @@ import pytest
 from markdown_it import MarkdownIt
 from sample_report import sample_report
 
-from samebits.capture import Failure
-from samebits.crossing import Crossing, CrossingsReport
-from samebits.reports import markdown
-from samebits.reports.crossings import TITLE, crossings, crossings_of, has_losses
+from samebits.records.capture import Failure
+from samebits.records.crossing import Crossing, CrossingsReport
+from samebits.reports import document
+from samebits.reports.sections.crossings import TITLE, crossings, crossings_of, has_losses
 
 STACKS = ("4.48", "4.57", "5.0")
 ROPE = {
@@ -54,7 +54,7 @@ def rows(text):
 
 def test_nothing_without_crossings():
     assert section() == ""
-    assert TITLE not in markdown.render(report())["report.md"]
+    assert TITLE not in document.render(report())["report.md"]
 
 
 def test_models_that_lose_nothing_are_one_sentence():
@@ -167,9 +167,9 @@ def test_a_model_that_only_loses_on_the_way_has_a_page():
     quiet = next(
         name
         for name in (row.model for row in sample.rows)
-        if f"models/{name}.md" not in markdown.render(sample)
+        if f"models/{name}.md" not in document.render(sample)
     )
-    pages = markdown.render(report(lossy(quiet)))
+    pages = document.render(report(lossy(quiet)))
     assert TITLE in pages[f"models/{quiet}.md"]
     assert TITLE in pages["report.md"]
 

@@ -2,13 +2,13 @@
 
 from builders import cell_id
 
-from samebits.capture import Failure, Frame
-from samebits.comparison import CellResult
-from samebits.finding import Step
-from samebits.reports.failures import looked_up
-from samebits.reports.hunt import hunt
-from samebits.sourcecode import Symbol
-from samebits.words import Verdict
+from samebits.records.capture import Failure, Frame
+from samebits.records.code import Symbol
+from samebits.records.comparison import CellResult
+from samebits.records.finding import Step
+from samebits.records.ids import Verdict
+from samebits.reports.cell.failure import looked_up
+from samebits.reports.cell.hunt import hunt
 
 
 def cell(*steps, stack="5.x"):

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from sample_report import same_everywhere, sample_report
 
-from samebits import trimming
-from samebits.provenance import IntegritySignal, Provenance, RoundTrip
-from samebits.reports import machine, markdown
-from samebits.reports.integrity import EVERY_NAME, MOST_LINES
+from samebits.pipeline import trim
+from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
+from samebits.reports import document, json
+from samebits.reports.sections.loading import EVERY_NAME, MOST_LINES
 
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 SAME = RoundTrip(outcome="same bits", logits="same bits")
@@ -39,12 +39,12 @@ def signal(silent=(), **fields):
 def row(model="m", dtype="float32", **found):
     plain = same_everywhere(model, dtype)
     cells = tuple(cell.model_copy(update={"changes": {}}) for cell in plain.cells)
-    named = {stack[1:].replace("_", "."): trimming.load(found[stack]) for stack in found}
+    named = {stack[1:].replace("_", "."): trim.load(found[stack]) for stack in found}
     return plain.model_copy(update={"cells": cells, "attention": {}, "integrity": named})
 
 
 def documents(*rows):
-    return markdown.render(sample_report().model_copy(update={"rows": rows}))
+    return document.render(sample_report().model_copy(update={"rows": rows}))
 
 
 def section(text):
@@ -229,4 +229,4 @@ def test_report_json_reads_back(name, n, steady):
     facts = buffer("partly written", n, steady=steady)
     rows = (row(x5_0=signal(**{name: facts})),)
     written = sample_report().model_copy(update={"rows": rows})
-    assert machine.read(machine.render(written)) == written
+    assert json.read(json.render(written)) == written

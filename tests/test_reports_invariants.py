@@ -21,7 +21,7 @@ from sample_report import (
 )
 from test_reports_markdown import anchors_of, assert_gold, links_of, structure, texts
 
-from samebits.invariant import (
+from samebits.records.relations import (
     CacheTensor,
     GreedySplit,
     Inapplicable,
@@ -33,12 +33,13 @@ from samebits.invariant import (
     SampleAverages,
     TopDifference,
 )
-from samebits.reports import machine, markdown
-from samebits.reports.invariants import broken_line
-from samebits.reports.relations import WAYS
-from samebits.reports.standings import RELATIONS, alike, largest, lines, size
+from samebits.reports import document
+from samebits.reports import json as reports_json
+from samebits.reports.sections.relations import broken_line
+from samebits.reports.sections.relations_lines import RELATIONS, alike, largest, lines, size
+from samebits.reports.sections.relations_of_model import WAYS
 from samebits.schemas import FOLDER as SCHEMAS
-from samebits.summary import summary
+from samebits.terminal.summary import summary
 
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 NAME = "full forward = prefill + decode"
@@ -58,7 +59,7 @@ def row(model="m", dtype="float32", **found):
 
 
 def documents(*rows):
-    return markdown.render(sample_report().model_copy(update={"rows": rows}))
+    return document.render(sample_report().model_copy(update={"rows": rows}))
 
 
 def section(*rows):
@@ -80,7 +81,7 @@ def squeezed(text):
 
 def test_page_of_a_model_with_broken_relations():
     path = "models/qwen3_next.md"
-    assert_gold(path, markdown.render(sample_report())[path])
+    assert_gold(path, document.render(sample_report())[path])
 
 
 def test_the_sample_shows_every_kind_of_fact():
@@ -551,7 +552,7 @@ def test_texts_of_relations_change_no_structure(text, message):
     def shown(text, message):
         rows = (delta_net("m", "float32", text, message),)
         report = sample_report().model_copy(update={"rows": rows})
-        found = markdown.render(report)
+        found = document.render(report)
         return structure(found["report.md"]), structure(found["models/m.md"])
 
     assert shown(f"x{text}", f"x{message}") == shown("x", "x")
@@ -589,8 +590,8 @@ def test_the_guide_explains_the_brackets():
 
 
 def test_report_json_has_all_of_it():
-    text = machine.render(sample_report())
-    assert machine.read(text) == sample_report()
+    text = reports_json.render(sample_report())
+    assert reports_json.read(text) == sample_report()
     found = json.loads(text)
     rows = [r for r in found["rows"] if r["model"] == "qwen3_next"]
     assert list(rows[0]["invariants"]) == list(STACKS[1:])

@@ -3,11 +3,11 @@
 import pytest
 from builders import cell_id
 
-from samebits.comparison import CellResult
-from samebits.ladder import Alignment, AtRisk, Flip, Ladder, LadderStep, SplitJudgement
-from samebits.reports.ladder import RULES, ladder_of
-from samebits.reports.outcomes import verdict_word
-from samebits.words import Verdict
+from samebits.records.comparison import CellResult
+from samebits.records.ids import Verdict
+from samebits.records.ladder import Alignment, AtRisk, Flip, Ladder, LadderStep, SplitJudgement
+from samebits.reports.cell.ladder import RULES, ladder_of
+from samebits.reports.stories import verdict_word
 
 
 def step(**more):

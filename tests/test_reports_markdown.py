@@ -17,25 +17,26 @@ from sample_report import cell as sample_cell
 from sample_report import stacks as sample_stacks
 from test_reports_text import NASTY
 
-from samebits import trimming
-from samebits.capture import AttentionSignal, Failure
-from samebits.comparison import (
+from samebits.findings.registry import RULES
+from samebits.pipeline import trim
+from samebits.records.capture import AttentionSignal, Failure
+from samebits.records.comparison import (
     Extreme,
     FactChange,
     FirstDifference,
     ItemComparison,
     SignalComparison,
 )
-from samebits.document import ExpectedReport, StackReport
-from samebits.finding import Finding
-from samebits.findings.registry import RULES
-from samebits.reports import machine, markdown, sharing, write
-from samebits.reports.outcomes import since, troubles
-from samebits.reports.overview import headline
-from samebits.reports.tensors import growth_line
+from samebits.records.finding import Finding
+from samebits.records.ids import Variant, Verdict
+from samebits.records.report import ExpectedReport, StackReport
+from samebits.reports import document, json_refs, write
+from samebits.reports import json as reports_json
+from samebits.reports.cell.tensors import growth_line
+from samebits.reports.sections.overview import headline
+from samebits.reports.stories import since, troubles
 from samebits.schemas import FOLDER as SCHEMAS
-from samebits.summary import summary
-from samebits.words import Variant, Verdict
+from samebits.terminal.summary import summary
 
 GOLD = Path(__file__).parent / "gold" / "report"
 STACK_REPORTS = sample_stacks()
@@ -63,12 +64,12 @@ def assert_gold(name, text):
 
 def rendered(report):
     """report.md alone."""
-    return markdown.render(report)["report.md"]
+    return document.render(report)["report.md"]
 
 
 def everything(report):
     """report.md and all pages, one after the other, as no reader gets them."""
-    return "\n".join(markdown.render(report).values())
+    return "\n".join(document.render(report).values())
 
 
 def structure(text):
@@ -89,13 +90,13 @@ def test_report_md():
 @pytest.mark.parametrize("model", ["gemma2", "falcon", "whisper"])
 def test_page_of_a_model(model):
     path = f"models/{model}.md"
-    assert_gold(path, markdown.render(sample_report())[path])
+    assert_gold(path, document.render(sample_report())[path])
 
 
 def test_report_json():
     rows = tuple(row for row in sample_report().rows if row.model == "falcon")
     report = sample_report().model_copy(update={"rows": rows})
-    assert_gold("report.json", machine.render(report))
+    assert_gold("report.json", reports_json.render(report))
 
 
 def test_summary():
@@ -140,7 +141,7 @@ def links_of(text):
 @pytest.mark.parametrize("text", ["", "<x>/%41 b"])
 @pytest.mark.parametrize("copies", [1, 8])
 def test_every_link_leads_to_a_heading_or_a_file(text, copies):
-    documents = markdown.render(many(sample_report(text), copies))
+    documents = document.render(many(sample_report(text), copies))
     n_links = 0
     for path, content in documents.items():
         for target in links_of(content):
@@ -283,7 +284,7 @@ def test_what_needs_attention_says_by_which_name_it_is_known():
     ],
 )
 def test_a_finding_that_moves_no_number_of_its_cells_is_folded(code, verdict, where, folds):
-    text = markdown.render(finding_in("falcon", verdict, code, where))["models/falcon.md"]
+    text = document.render(finding_in("falcon", verdict, code, where))["models/falcon.md"]
     assert (f"<summary>{code} " in text) == folds
     assert (f"### {code} " in text) != folds
 
@@ -339,7 +340,7 @@ def test_since_names_the_stacks_that_are_good_again():
 
 def ran(signals):
     """The fields of a row whose stacks ran these attentions."""
-    attention, calls = trimming.attention(signals)
+    attention, calls = trim.attention(signals)
     return {"attention": attention, "calls": calls}
 
 
@@ -375,8 +376,8 @@ def test_stacks_without_a_difference_say_so():
 
 
 def test_a_machine_without_variables():
-    machine = sample_report().machine.model_copy(update={"environment": {}})
-    report = sample_report().model_copy(update={"machine": machine})
+    reports_json = sample_report().machine.model_copy(update={"environment": {}})
+    report = sample_report().model_copy(update={"machine": reports_json})
     assert "environment variable" not in rendered(report)
 
 
@@ -499,16 +500,16 @@ def test_summary_shows_no_control_character():
 
 
 def test_report_json_reads_back():
-    assert machine.read(machine.render(sample_report())) == sample_report()
+    assert reports_json.read(reports_json.render(sample_report())) == sample_report()
 
 
 def test_report_json_writes_what_json_has_no_number_for_as_text():
-    text = machine.render(sample_report().model_copy(update={"seconds": float("nan")}))
+    text = reports_json.render(sample_report().model_copy(update={"seconds": float("nan")}))
     assert json.loads(text)["seconds"] == "NaN"
 
 
 def test_report_json_survives_a_name_that_is_no_utf8():
-    text = machine.render(sample_report().model_copy(update={"command": "a\udcff\\"}))
+    text = reports_json.render(sample_report().model_copy(update={"command": "a\udcff\\"}))
     assert json.loads(text.encode())["command"] == "a\\udcff\\"
 
 
@@ -527,7 +528,7 @@ def test_write_puts_everything_in_its_place(tmp_path):
         "report.md",
     ]
     assert {p.name for p in (folder / "models").iterdir()} == {
-        posixpath.basename(path) for path in markdown.render(sample_report()) if "/" in path
+        posixpath.basename(path) for path in document.render(sample_report()) if "/" in path
     }
 
 
@@ -831,7 +832,7 @@ def test_rows_that_go_over_to_another_kernel_are_joined():
     kernels = text[text.index("## Attention kernels") :]
     assert re.search(r"\| 5\.0 +\| +8 \| llama, llama1, .*llama5 and 2 more +\| sdpa by", kernels)
     assert "4 ways to run attention" in kernels
-    page = markdown.render(report)["models/llama.md"]
+    page = document.render(report)["models/llama.md"]
     assert re.search(r"\| float32-sdpa \| 5\.0 +\| short, long \| `model\.layers\.0-3", page)
 
 
@@ -840,7 +841,7 @@ def test_only_models_with_something_to_tell_have_a_page():
     bare = tuple(cell.model_copy(update={"changes": {}}) for cell in row.cells)
     row = row.model_copy(update={"cells": bare})
     report = sample_report().model_copy(update={"rows": (row,)})
-    assert list(markdown.render(report)) == ["report.md"]
+    assert list(document.render(report)) == ["report.md"]
     assert "[llama]" not in rendered(report)
 
 
@@ -870,7 +871,7 @@ def test_what_needs_attention_is_short_and_keeps_its_figures():
 
 
 def test_report_json_leaves_out_defaults_and_fits_its_schema():
-    text = machine.render(sample_report())
+    text = reports_json.render(sample_report())
     found = json.loads(text)
     assert found["schema_version"] == 3
     assert "expected" not in found["rows"][0]["cells"][0]
@@ -879,7 +880,7 @@ def test_report_json_leaves_out_defaults_and_fits_its_schema():
     jsonschema.validate(found, schema)
     assert found["shared"]
     assert "$ref" in json.dumps(found["rows"])
-    jsonschema.validate(sharing.put_in(found), schema)
+    jsonschema.validate(json_refs.put_in(found), schema)
     for wrong in ({"$ref": "#/rows/0"}, {"$ref": "#/shared/0", "more": 1}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(found | {"stacks": wrong}, schema)
@@ -887,7 +888,7 @@ def test_report_json_leaves_out_defaults_and_fits_its_schema():
 
 def test_report_json_has_a_line_for_each_cell():
     cells = [cell for row in sample_report().rows for cell in row.cells]
-    lines = machine.render(sample_report()).splitlines()
+    lines = reports_json.render(sample_report()).splitlines()
     assert sum(line.lstrip().startswith('{"cell":') for line in lines) == len(cells)
 
 

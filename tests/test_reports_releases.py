@@ -5,9 +5,9 @@ import re
 import pytest
 from sample_report import sample_report
 
-from samebits.band import Band
-from samebits.document import StackReport
-from samebits.reports.releases import releases
+from samebits.records.band import Band
+from samebits.records.report import StackReport
+from samebits.reports.sections.releases import releases
 
 DASH = "\N{EN DASH}"
 IDS = {"4.48": "4.48.3", "4.49": "4.49.0", "5.0": "5.0.1", "5.x": "5.23.0"}

@@ -5,9 +5,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from samebits.reports import blocks, figures, text
-from samebits.reports.names import numbered, page_path
-from samebits.reports.text import Markdown, code, fill, html_text, prose, shorten, visible
+from samebits.text import blocks, numbers
+from samebits.text import markdown as text_markdown
+from samebits.text.markdown import Markdown, code, fill, html_text, prose, shorten, visible
+from samebits.text.names import numbered, page_path
 
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
@@ -184,23 +185,23 @@ def test_long_text_is_shortened_in_its_middle():
 
 
 def test_what_is_clipped_ends_in_dots():
-    assert text.clip("abc def", 5) == "abc…"
-    assert text.clip("abc", 3) == "abc"
+    assert text_markdown.clip("abc def", 5) == "abc…"
+    assert text_markdown.clip("abc", 3) == "abc"
 
 
 @given(texts, st.integers(10, 60))
 def test_a_brief_text_is_never_longer_than_its_limit(raw, limit):
-    assert len(text.brief(raw, limit)) <= limit
+    assert len(text_markdown.brief(raw, limit)) <= limit
 
 
 def test_a_brief_text_keeps_the_figures_at_its_end():
     assert (
-        text.brief("logits: a  long\nstory of it: max abs 1", 30)
+        text_markdown.brief("logits: a  long\nstory of it: max abs 1", 30)
         == "logits: a long sto…: max abs 1"
     )
-    assert text.brief("one two three four", 10) == "one two t…"
-    assert text.brief(f"a: {'b' * 20}", 10) == "a: bbbbbb…"
-    assert text.brief("a: b", 10) == "a: b"
+    assert text_markdown.brief("one two three four", 10) == "one two t…"
+    assert text_markdown.brief(f"a: {'b' * 20}", 10) == "a: bbbbbb…"
+    assert text_markdown.brief("a: b", 10) == "a: b"
 
 
 def test_fill_trusts_its_template_and_no_value():
@@ -274,12 +275,12 @@ def test_long_blocks_are_folded():
     ],
 )
 def test_shares_never_round_into_none_or_all(n, total, said):
-    assert figures.share(n, total) == said
+    assert numbers.share(n, total) == said
 
 
 @given(st.integers(1, 10**12), st.integers(0, 10**12))
 def test_a_share_of_some_is_neither_none_nor_all(n, more):
-    said = figures.share(n, n + more)
+    said = numbers.share(n, n + more)
     assert (said == "100 %") == (more == 0)
     assert said not in ("0 %", "0.0 %", "100.0 %")
 
@@ -289,16 +290,16 @@ def test_a_share_of_some_is_neither_none_nor_all(n, more):
     [(7.9e-07, "7.9e-07"), (0.0, "0"), (-0.0, "0"), (float("nan"), "nan"), (float("inf"), "inf")],
 )
 def test_numbers_are_written_one_way(value, said):
-    assert figures.number(value) == said
+    assert numbers.number(value) == said
 
 
 def test_exact_shows_powers_of_two():
-    assert figures.exact(2**-9) == "1.953125e-03"
+    assert numbers.exact(2**-9) == "1.953125e-03"
 
 
 def test_a_pair_of_other_values_never_looks_equal():
-    assert figures.pair(1.0, 1.0 + 2**-52) == ("1.0", "1.0000000000000002")
-    assert figures.pair(-6.34375, -6.21875) == ("-6.34375", "-6.21875")
+    assert numbers.pair(1.0, 1.0 + 2**-52) == ("1.0", "1.0000000000000002")
+    assert numbers.pair(-6.34375, -6.21875) == ("-6.34375", "-6.21875")
 
 
 @pytest.mark.parametrize(
@@ -313,20 +314,20 @@ def test_a_pair_of_other_values_never_looks_equal():
     ],
 )
 def test_durations(seconds, said):
-    assert figures.duration(seconds) == said
+    assert numbers.duration(seconds) == said
 
 
 def test_huge_distances_are_sizes():
-    assert figures.ulp(999_999) == "999,999"
-    assert figures.ulp(2_092_982_002) == "2.1e+09"
-    said = figures.rounded_ulp("1 of 2,092,982,002 elements (18,432 ULP) (2,092,982,002 ULP)")
+    assert numbers.ulp(999_999) == "999,999"
+    assert numbers.ulp(2_092_982_002) == "2.1e+09"
+    said = numbers.rounded_ulp("1 of 2,092,982,002 elements (18,432 ULP) (2,092,982,002 ULP)")
     assert said == "1 of 2,092,982,002 elements (18,432 ULP) (2.1e+09 ULP)"
 
 
 def test_counts_and_plurals():
-    assert figures.part(12, 4096) == "12 of 4,096 (0.3 %)"
-    assert figures.plural(1, "cell") == "1 cell"
-    assert figures.plural(1200, "cell") == "1,200 cells"
+    assert numbers.part(12, 4096) == "12 of 4,096 (0.3 %)"
+    assert numbers.plural(1, "cell") == "1 cell"
+    assert numbers.plural(1200, "cell") == "1,200 cells"
 
 
 def test_names_with_running_numbers_are_joined():
@@ -336,4 +337,4 @@ def test_names_with_running_numbers_are_joined():
 
 
 def test_join_escapes_what_is_not_markdown():
-    assert text.join(["*a*", code("b")], " → ") == r"\*a\* → `b`"
+    assert text_markdown.join(["*a*", code("b")], " → ") == r"\*a\* → `b`"

@@ -3,11 +3,11 @@
 import pytest
 from builders import cell_id
 
-from samebits.comparison import CellResult
-from samebits.document import Report, Row, StackReport
-from samebits.reports.tokenizers import differ, tokenizers, tokenizers_of
-from samebits.tokenizing import Answer, Encoded, TokenizerSignal
-from samebits.words import Verdict
+from samebits.records.comparison import CellResult
+from samebits.records.ids import Verdict
+from samebits.records.report import Report, Row, StackReport
+from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
+from samebits.reports.sections.tokenizers import differ, tokenizers, tokenizers_of
 
 STACKS = ("4.48", "5.x")
 

@@ -7,15 +7,16 @@ from markdown_it import MarkdownIt
 from sample_report import same_everywhere, sample_report
 from test_reports_markdown import anchors_of
 
-from samebits.finding import Finding
 from samebits.findings.registry import RULES, texts
 from samebits.findings.release import of_stacks, of_the_model
-from samebits.reports import machine, markdown
-from samebits.reports.answers import SEEN_IN
-from samebits.reports.usage import PAGE
+from samebits.records.finding import Finding
+from samebits.records.tokenizer import TokenizerSignal
+from samebits.records.usage import UsageSignal
+from samebits.reports import document as reports_document
+from samebits.reports import json
+from samebits.reports.sections.usage import PAGE
+from samebits.reports.sections.usage_answers import SEEN_IN
 from samebits.reports.write import write
-from samebits.tokenizing import TokenizerSignal
-from samebits.usage import UsageSignal
 
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
@@ -79,14 +80,16 @@ def met(rows, *codes, stack="5.9"):
 
 
 def test_nothing_tried_says_nothing():
-    documents = markdown.render(report(row()))
+    documents = reports_document.render(report(row()))
     assert "Around the model" not in documents["report.md"]
     assert PAGE not in documents
 
 
 def test_stacks_that_agree_have_no_line():
     text = section(
-        markdown.render(report(row(x5_0=reentrant(False), x5_9=reentrant(False))))["report.md"]
+        reports_document.render(report(row(x5_0=reentrant(False), x5_9=reentrant(False))))[
+            "report.md"
+        ]
     )
     assert "each of 1 model in every stack" in text
     assert lines(text) == []
@@ -99,7 +102,7 @@ def test_models_that_answer_alike_share_a_line():
         row("late", x5_0=new),
         row("other", x4_48=new, x5_0=old),
     ]
-    text = section(markdown.render(report(*rows))["report.md"])
+    text = section(reports_document.render(report(*rows))["report.md"])
     assert lines(text) == [
         "| what a user does | models | 4.48 | 5.0 |",
         "| default use_reentrant | a, b and 2 more | True | False |",
@@ -117,14 +120,14 @@ def test_more_groups_than_fit_stand_on_the_page():
         )
         for size in values
     ]
-    documents = markdown.render(report(*rows))
+    documents = reports_document.render(report(*rows))
     assert [size for size in values if f"m{size}" in section(documents["report.md"])] == values[:2]
     assert all(f"m{size}" in documents[PAGE] for size in values)
 
 
 def test_findings_of_a_release_stand_once_per_stack_and_on_no_models_page():
     rows = [row(name, x5_0=FED, x5_9=FED) for name in ("a", "b")]
-    documents = markdown.render(report(*rows, findings=met(rows, "SB906", "SB909")))
+    documents = reports_document.render(report(*rows, findings=met(rows, "SB906", "SB909")))
     assert list(documents) == ["report.md", PAGE]
     text = section(documents["report.md"])
     (first, second) = [line for line in lines(text) if "SB9" in line]
@@ -138,7 +141,7 @@ def test_findings_of_a_release_stand_once_per_stack_and_on_no_models_page():
 @pytest.mark.parametrize(("n", "said"), [(1, "`a`"), (2, "all but `c`")])
 def test_a_finding_of_some_models_names_them_or_the_others(n, said):
     rows = [row(name, x5_9=FED) for name in "abc"] + [row("not asked", x5_9=reentrant(True))]
-    documents = markdown.render(report(*rows, findings=met(rows[:n], "SB906")))
+    documents = reports_document.render(report(*rows, findings=met(rows[:n], "SB906")))
     (line,) = [line for line in lines(section(documents["report.md"])) if "SB9" in line]
     assert line.endswith(f"| silent | {n} |")
     assert re.search(rf"- in 5\.9: {n} of 3 \(.*\) models, {said}$", documents[PAGE], re.MULTILINE)
@@ -167,7 +170,7 @@ def test_what_a_release_does_to_every_tokenizer_is_said_once_per_stack():
     rows = [with_tokenizers(name, x5_9=tokenizer()) for name in "ab"]
     rows.append(with_tokenizers("c", x5_9=tokenizer(chat={"type": "list"})))
     found = met(rows, "SB802", "SB808", "SB809")
-    documents = markdown.render(report(*rows, findings=found))
+    documents = reports_document.render(report(*rows, findings=found))
     assert list(documents) == ["report.md", PAGE]
     text = documents["report.md"]
     said = [line for line in lines(section(text)) if "SB80" in line]
@@ -187,7 +190,7 @@ def test_a_model_that_was_not_asked_is_in_no_group():
     old, new = reentrant(True), reentrant(False)
     silent = signal(skips={"checkpointing": "no time was left"})
     rows = [row("a", x4_48=old, x5_0=new), row("b", x4_48=silent, x5_0=new), row("c", x5_0=silent)]
-    text = markdown.render(report(*rows))[PAGE]
+    text = reports_document.render(report(*rows))[PAGE]
     assert lines(text)[1] == "| default use_reentrant | a | True | False |"
 
 
@@ -210,7 +213,7 @@ def test_what_was_not_tried_is_told_with_its_reason():
     rows = [
         row(name, x5_9=signal(skips={"packed": "forward takes no position_ids"})) for name in "ab"
     ]
-    text = markdown.render(report(*rows))[PAGE]
+    text = reports_document.render(report(*rows))[PAGE]
     assert "| packed | 2 | forward takes no position_ids |" in squeezed(text)
 
 
@@ -268,14 +271,16 @@ PACKED = [
 @pytest.mark.parametrize(("parts", "words"), ANSWERS + PACKED)
 def test_an_answer_in_words(parts, words):
     other = signal(saved={"max_shard_size": "1GB"})
-    text = markdown.render(report(row(x5_0=signal(**parts), x5_9=other)))[PAGE]
+    text = reports_document.render(report(row(x5_0=signal(**parts), x5_9=other)))[PAGE]
     assert "1GB" not in text  # one stack alone answered each
     unlike = {
         name: signal(**parts) if stack else other_answer(parts)
         for stack, name in enumerate(("x5_0", "x5_9"))
     }
     (line,) = [
-        line for line in lines(markdown.render(report(row(**unlike)))[PAGE]) if "| m |" in line
+        line
+        for line in lines(reports_document.render(report(row(**unlike)))[PAGE])
+        if "| m |" in line
     ]
     assert line.endswith(f"| {words} |")
 
@@ -318,7 +323,7 @@ def test_a_models_page_has_its_own_lines_where_it_has_a_page():
         update={"cells": tuple(found)}
     )
     made = report(shown).model_copy(update={"rules": texts(["SB301"])})
-    text = section(markdown.render(made)["models/m.md"])
+    text = section(reports_document.render(made)["models/m.md"])
     assert lines(text) == ["| what | 4.48 | 5.0 |", "| default use_reentrant | True | False |"]
 
 
@@ -336,7 +341,7 @@ def test_foreign_text_cannot_leave_its_place(text):
     rows = [
         row(f"m{text}", x4_48=old, x5_9=signal(attentions={"implementation": "", "given": "None"}))
     ]
-    for document in markdown.render(report(*rows)).values():
+    for document in reports_document.render(report(*rows)).values():
         tokens = GFM.parse(document)
         tables = [t for t in tokens if t.type in {"tr_open", "td_open", "th_open"}]
         assert not any(t.type == "html_block" and "script" in t.content for t in tokens)
@@ -346,7 +351,7 @@ def test_foreign_text_cannot_leave_its_place(text):
 def test_the_json_reads_back():
     rows = [row("a", x5_9=signal(saved={"files": ["a"]}, seconds=1.5))]
     made = report(*rows, findings=met(rows, "SB909"))
-    assert machine.read(machine.render(made)) == made
+    assert json.read(json.render(made)) == made
 
 
 def test_the_page_begins_with_links_to_what_was_found():
@@ -355,7 +360,7 @@ def test_the_page_begins_with_links_to_what_was_found():
     shown = report(row(x4_48=reentrant(True), x5_9=reentrant(False))).model_copy(
         update={"rules": rules}
     )
-    page = markdown.render(shown)[PAGE]
+    page = reports_document.render(shown)[PAGE]
     anchors = re.findall(r"^- \[(SB\d+) .*\]\(#(\S+)\)$", page, re.MULTILINE)
     assert [code for code, _ in anchors] == codes
     assert {anchor for _, anchor in anchors} <= anchors_of(page)

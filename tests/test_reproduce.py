@@ -7,8 +7,9 @@ import pytest
 from builders import Memory, cell_id, sound
 from sample_report import sample_report
 
-from samebits import cli, run
-from samebits.plan import PlannedRow
+from samebits import cli
+from samebits.matrix.plan import PlannedRow
+from samebits.pipeline import run
 
 HOME = Path.home()
 

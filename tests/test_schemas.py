@@ -7,8 +7,9 @@ import jsonschema
 import pytest
 import yaml
 
-from samebits import config, schemas, yamltext
-from samebits.errors import MatrixError
+from samebits import schemas
+from samebits.base.errors import MatrixError
+from samebits.matrix import load, yamltext
 
 ROOT = Path(__file__).parent.parent
 RENDERED = schemas.render()
@@ -102,20 +103,20 @@ def data(text):
 @pytest.mark.parametrize("name", SOUND)
 def test_schema_and_reader_accept(name):
     MATRIX.validate(data(SOUND[name]))
-    config.parse(yamltext.parse(SOUND[name].encode()), Path("matrix.yaml"))
+    load.parse(yamltext.parse(SOUND[name].encode()), Path("matrix.yaml"))
 
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_schema_and_reader_refuse(name):
     assert not MATRIX.is_valid(data(MISTAKES[name]))
     with pytest.raises(MatrixError):
-        config.parse(yamltext.parse(MISTAKES[name].encode()), Path("matrix.yaml"))
+        load.parse(yamltext.parse(MISTAKES[name].encode()), Path("matrix.yaml"))
 
 
 @pytest.mark.parametrize("name", ["matrix.yaml", "zoo.yaml", "tests/custom/matrix.yaml"])
 def test_a_matrix_of_this_repository(name):
     MATRIX.validate(yamltext.parse((ROOT / name).read_bytes()).data)
-    config.load(ROOT / name)
+    load.load(ROOT / name)
 
 
 def test_numbers_of_a_report_may_be_infinite():

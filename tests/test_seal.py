@@ -11,20 +11,23 @@ from builders import Memory, built_stack, cell_id, sound
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samebits import checkpoints, fingerprint, keptrows, receipt, seal, stacks
-from samebits.capture import Capture
-from samebits.crossing import CrossingsFile, SavedModel
-from samebits.errors import CaptureError
-from samebits.fingerprint import digest_of_file
-from samebits.graft import DonorFile, GraftFile
-from samebits.ladder import LadderFile
-from samebits.ledger import Ledger
-from samebits.record import read_record
-from samebits.store import Store
-from samebits.trace import Trace
+from samebits.base import digests, seal
+from samebits.base.digests import digest_of_file
+from samebits.base.errors import CaptureError
+from samebits.base.filestate import Ledger
+from samebits.jobs import checkpoints
+from samebits.records.capture import Capture
+from samebits.records.crossing import CrossingsFile, SavedModel
+from samebits.records.graft import DonorFile, GraftFile
+from samebits.records.ladder import LadderFile
+from samebits.records.record import read_record
+from samebits.records.trace import Trace
+from samebits.stacks import build
+from samebits.storage import receipt, rows
+from samebits.storage.store import Store
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "probes"))
-import probe_files
+from samebits_probe.process import files as process_files
 
 OF = {"model": "m", "variant": "float32-sdpa", "stack": "4.48"}
 HEAD = {"cell": cell_id("4.48"), "prompt": "short", "what": "forward"}
@@ -77,11 +80,11 @@ values = st.dictionaries(
 @given(values)
 def test_probes_write_the_same(tmp_path_factory, value):
     path = tmp_path_factory.mktemp("probe") / "a.json"
-    probe_files.write_sealed(path, value)
+    process_files.write_sealed(path, value)
     # half a character, which no JSON in UTF-8 can hold, became a question mark
     told = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
     assert json.loads(seal.read(path)) == told
-    assert probe_files.read_sealed(path) == told
+    assert process_files.read_sealed(path) == told
     text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
     assert path.read_bytes() == seal.sealed(text).encode()
 
@@ -90,10 +93,10 @@ def test_probes_write_the_same(tmp_path_factory, value):
 @given(st.integers(0))
 def test_a_probe_that_reads_notices_any_bit(tmp_path_factory, bit):
     path = tmp_path_factory.mktemp("probe") / "a.json"
-    probe_files.write_sealed(path, {"a": [1, 2.5, "ä"], "b": {}})
+    process_files.write_sealed(path, {"a": [1, 2.5, "ä"], "b": {}})
     path.write_bytes(flip(path.read_bytes(), bit))
     with pytest.raises(ValueError, match="not what was written"):
-        probe_files.read_sealed(path)
+        process_files.read_sealed(path)
 
 
 @given(st.text(), st.integers(0))
@@ -166,7 +169,7 @@ def test_a_capture_with_another_bit_is_refused_by_name(tmp_path_factory, bit):
 
 
 FACTS = seal.sealed(json.dumps({"n_parameters": 12, "files": {"a": "b" * 64}})).encode()
-ROW = keptrows.KeptRow.model_validate(
+ROW = rows.KeptRow.model_validate(
     {key: {} for key in ("attention", "invariants", "integrity", "tokenizers", "usage")}
     | {"reference": "4.48", "results": (), "outcomes": {}, "calls": ()}
 )
@@ -174,9 +177,9 @@ LOCK = seal.sealed_lines("torch==2.8.0\ntransformers==4.48.3\n").encode()
 CACHE = seal.sealed(json.dumps({"/a|1|2|3|4": "b" * 64}, indent=0)).encode()
 READERS = {
     "checkpoint.json": (FACTS, lambda path: checkpoints.read_facts(path.parent)),
-    "row.json": (seal.sealed(ROW.model_dump_json()).encode(), keptrows._read),
-    "lock.txt": (LOCK, stacks._kept_lock),
-    "hashes.json": (CACHE, lambda path: fingerprint._read_cache(path) or None),
+    "row.json": (seal.sealed(ROW.model_dump_json()).encode(), rows._read),
+    "lock.txt": (LOCK, build._kept_lock),
+    "hashes.json": (CACHE, lambda path: digests._read_cache(path) or None),
 }
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_report import sample_report
 
-from samebits.reports import machine
-from samebits.reports.sharing import LEAST, LEAST_TEXT, put_in, share
+from samebits.reports import json as reports_json
+from samebits.reports.json_refs import LEAST, LEAST_TEXT, put_in, share
 
 LONG = list(range(LEAST))
 
@@ -86,9 +86,9 @@ def test_every_value_comes_back(value):
 
 def test_the_same_report_is_the_same_file_and_reads_back():
     report = sample_report()
-    text = machine.render(report)
-    assert text == machine.render(report)
-    assert machine.read(text) == report
+    text = reports_json.render(report)
+    assert text == reports_json.render(report)
+    assert reports_json.read(text) == report
     told = json.loads(text)
     assert list(told)[-1] == "shared"
     whole = json.dumps(put_in(told), separators=(",", ":"))
@@ -96,7 +96,7 @@ def test_the_same_report_is_the_same_file_and_reads_back():
 
 
 def test_what_a_script_reads_first_stands_where_it_is():
-    for row in json.loads(machine.render(sample_report()))["rows"]:
+    for row in json.loads(reports_json.render(sample_report()))["rows"]:
         assert isinstance(row["model"], str)
         for cell in row["cells"]:
             assert isinstance(cell["cell"]["stack"], str)

@@ -10,10 +10,10 @@ from rich.console import Console
 from sample_report import sample_report
 
 from samebits import cli
-from samebits.errors import StackError
-from samebits.progress import GitHub, Plain, Terminal, choose
-from samebits.spoken import Spoken
-from samebits.words import CellId, Variant
+from samebits.base.errors import StackError
+from samebits.records.ids import CellId, Variant
+from samebits.terminal.progress import GitHub, Plain, Terminal, choose
+from samebits.text.terminal import Spoken
 
 TOKEN = "hf_abcdefgh12345678"
 ENVIRON = {"HF_TOKEN": TOKEN, "HOME": "/home/jo"}

@@ -11,11 +11,11 @@ from subprocess import CompletedProcess
 import pytest
 from builders import built_stack, stack_spec
 
-from samebits import stacks
-from samebits.errors import StackError
-from samebits.record import read_record
-from samebits.seal import sealed, sealed_lines
-from samebits.stacks import Stack, StackBuilder, release_pattern, requirements, uv_environment
+from samebits.base.errors import StackError
+from samebits.base.seal import sealed, sealed_lines
+from samebits.records.record import read_record
+from samebits.stacks import build
+from samebits.stacks.build import Stack, StackBuilder, release_pattern, requirements, uv_environment
 
 LOCK = "numpy==2.3.1\ntorch==2.13.0\ntransformers==4.48.3\n"
 SPEC = stack_spec("4.48")
@@ -38,7 +38,7 @@ class Uv:
         return CompletedProcess(command, 0, self.does(what, command), "")
 
     def name(self, command):
-        if command[1].endswith("probe_architectures.py"):
+        if command[1].endswith("architectures.py"):
             return "architectures"
         return next(word for word in command if word in ("compile", "venv", "sync"))
 
@@ -46,7 +46,7 @@ class Uv:
         if what == "compile":
             return self.lock
         if what == "venv":
-            python = stacks._interpreter(Path(command[-1]))
+            python = build._interpreter(Path(command[-1]))
             python.parent.mkdir(parents=True)
             python.touch()
         elif what == "sync":
@@ -246,7 +246,7 @@ def test_a_lost_race_is_no_error_and_leaves_nothing_aside(tmp_path, uv):
     # two builders of one process would share the folder aside; two processes do not
     pids = iter([1, 1, 2, 2, 2])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stacks.os, "getpid", lambda: next(pids))
+        patch.setattr(build.os, "getpid", lambda: next(pids))
         uv.during_sync = another_run_is_faster
         stack = builder(tmp_path, uv).build(SPEC)
     assert Path(stack.python).is_file()
@@ -260,11 +260,11 @@ def test_what_a_stack_prints_is_short():
 
 def test_probes_are_identified_by_their_source(tmp_path):
     (tmp_path / "probe_a.py").write_text("a", "utf-8")
-    before = stacks.probes_digest(tmp_path)
+    before = build.probes_digest(tmp_path)
     (tmp_path / "ruff.toml").write_text("", "utf-8")
-    assert stacks.probes_digest(tmp_path) == before
+    assert build.probes_digest(tmp_path) == before
     (tmp_path / "probe_b.py").write_text("", "utf-8")
-    assert stacks.probes_digest(tmp_path) != before
+    assert build.probes_digest(tmp_path) != before
 
 
 # what a run that was killed, or a power cut, left
@@ -327,7 +327,7 @@ def test_environments_that_were_never_finished_go_after_a_day(tmp_path, uv):
 
 @pytest.mark.processes
 def test_a_command_that_runs_is_ended_with_the_run_and_none_follows():
-    commands = stacks.Commands()
+    commands = build.Commands()
     sleep = [sys.executable, "-c", "import time; print('x', flush=True); time.sleep(600)"]
     with ThreadPoolExecutor() as pool:
         running = pool.submit(commands, sleep, "", os.environ)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from builders import Memory, sound
 
-from samebits.errors import CaptureError
-from samebits.seal import sealed
-from samebits.store import Store
-from samebits.tensor import NUMPY_DTYPES, TensorRef, tensor_hash
+from samebits.base.errors import CaptureError
+from samebits.base.seal import sealed
+from samebits.records.tensor import NUMPY_DTYPES, TensorRef, tensor_hash
+from samebits.storage.store import Store
 
 
 def put(store, array, name):
@@ -81,7 +81,7 @@ def test_equal_bytes_under_another_dtype_are_not_taken_for_it(store):
 def test_bytes_are_hashed_once_per_process(store, monkeypatch):
     ref = put(store, np.arange(4, dtype=np.int32), "int32")
     store.tensor(ref)
-    monkeypatch.setattr("samebits.store.hasher", None)
+    monkeypatch.setattr("samebits.storage.store.hasher", None)
     assert store.tensor(ref).tolist() == [0, 1, 2, 3]
 
 

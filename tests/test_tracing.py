@@ -7,18 +7,18 @@ import zlib
 import numpy as np
 import pytest
 
-from samebits.reports.causes import cause_in_short, causes_of
-from samebits.store import Store
-from samebits.tensor import tensor_hash
-from samebits.trace import Cause, Function, Look, Seen, Side, Trace, Value, Visibility
-from samebits.tracing import blame, masks
-from samebits.tracing.graph import Graph
-from samebits.tracing.join import join
-from samebits.tracing.question import Question
-from samebits.tracing.replay import closer
-from samebits.tracing.runner import NOTHING, Found, Tracer, with_beyond
-from samebits.tracing.sourcediff import diffs
-from samebits.words import CellId, Variant
+from samebits.jobs.trace import NOTHING, Found, Tracer, with_beyond
+from samebits.records.ids import CellId, Variant
+from samebits.records.tensor import tensor_hash
+from samebits.records.trace import Cause, Function, Look, Seen, Side, Trace, Value, Visibility
+from samebits.reports.cell.cause import cause_in_short, causes_of
+from samebits.storage.store import Store
+from samebits.trace import blame, masks
+from samebits.trace.graph import Graph
+from samebits.trace.join import join
+from samebits.trace.question import Question
+from samebits.trace.replay import closer
+from samebits.trace.sourcediff import diffs
 
 
 class Builder:

@@ -3,13 +3,19 @@
 import pytest
 from sample_report import attention
 
-from samebits import trimming
-from samebits.comparison import CellResult, Extreme, ItemComparison, Metrics, SignalComparison
-from samebits.document import Row
-from samebits.invariant import Distance, InvariantsSignal, LayerDistance, Relation
-from samebits.provenance import IntegritySignal, Provenance
-from samebits.tensor import TensorRef
-from samebits.words import CellId, Variant, Verdict
+from samebits.pipeline import trim
+from samebits.records.comparison import (
+    CellResult,
+    Extreme,
+    ItemComparison,
+    Metrics,
+    SignalComparison,
+)
+from samebits.records.ids import CellId, Variant, Verdict
+from samebits.records.provenance import IntegritySignal, Provenance
+from samebits.records.relations import Distance, InvariantsSignal, LayerDistance, Relation
+from samebits.records.report import Row
+from samebits.records.tensor import TensorRef
 
 REF = TensorRef(hash="a" * 64, dtype="float32", shape=(2,))
 TOP = (Extreme(index=(0,), reference=1.0, candidate=2.0),)
@@ -33,7 +39,7 @@ def trimmed(signal, *items):
             SignalComparison(signal=signal, outcome="differs", n_items=9, n_differ=1, items=items),
         ),
     )
-    return trimming.result(found).signals[0].items
+    return trim.result(found).signals[0].items
 
 
 def test_layers_keep_their_distance_and_lose_extremes():
@@ -86,7 +92,7 @@ def relation(n_differ, *layers, holds):
     ids=["zeros", "logits differ", "a layer differs", "it does not hold"],
 )
 def test_zeros_of_relations_that_hold_are_left_out(found, kept):
-    (told,) = trimming.relations(InvariantsSignal(relations=(found,))).relations
+    (told,) = trim.relations(InvariantsSignal(relations=(found,))).relations
     assert (told == found) == kept
     assert (told.holds, told.distance, told.case) == (found.holds, found.distance, found.case)
     assert bool(told.layers and told.positions) == kept
@@ -107,7 +113,7 @@ def test_a_load_counts_plain_tensors_and_names_the_others():
         "h": tensor("partly written", "partly"),
     }
     signal = IntegritySignal(poison="NaN", tensors=tensors, silent=("g",), seconds=1.0)
-    told = trimming.load(signal)
+    told = trim.load(signal)
     assert sorted(told.tensors) == ["e", "f", "g", "h"]
     assert told.counts == {
         "loaded": 3,
@@ -122,7 +128,7 @@ def test_a_load_counts_plain_tensors_and_names_the_others():
 
 def test_attention_comes_back_as_it_was():
     signals = {"4.48": attention(gqa=False, layers=3), "5.x": attention(gqa=False, layers=1)}
-    told, calls = trimming.attention(signals)
+    told, calls = trim.attention(signals)
     assert len(calls) == 1, "layers differ by nothing but their module"
     row = Row(model="m", variant="v", reference=None, cells=(), attention=told, calls=calls)
     assert {stack: row.ran(stack) for stack in signals} == signals

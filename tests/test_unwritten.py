@@ -2,11 +2,11 @@
 
 from builders import Memory, sound, values
 
-from samebits.capture import BufferFacts, WeightFacts, WeightsSignal
-from samebits.comparing.twice import never_written
-from samebits.diagnose import result
-from samebits.unwritten import believed
-from samebits.words import Verdict
+from samebits.compare.stability import never_written
+from samebits.diagnose.verdict import result
+from samebits.jobs.unwritten import believed
+from samebits.records.capture import BufferFacts, WeightFacts, WeightsSignal
+from samebits.records.ids import Verdict
 
 
 def run(memory, name, buffer, weight, suspect):

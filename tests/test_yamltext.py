@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samebits import yamltext
-from samebits.yamltext import FILE, MAX_DEPTH, Place
+from samebits.matrix import yamltext
+from samebits.matrix.yamltext import FILE, MAX_DEPTH, Place
 
 
 def problems(text):

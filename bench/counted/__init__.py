@@ -1,1 +1,1 @@
-"""A stack's process that counts: probe_stack.py as it is, with transformers' calls timed."""
+"""A stack's process that counts: stack.py as it is, with transformers' calls timed."""

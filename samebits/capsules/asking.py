@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.capsule import Contrast, Fed, Feed, Question
-from samebits.comparing.forwards import real_rows
-from samebits.words import Verdict
+from samebits.compare.forwards import real_rows
+from samebits.records.capsule import Contrast, Fed, Feed, Question
+from samebits.records.ids import Verdict
 
 if TYPE_CHECKING:
-    from samebits.capture import Capture, ForwardFacts
-    from samebits.compare import TensorSource
-    from samebits.comparison import CellResult
-    from samebits.tensor import TensorRef
-    from samebits.words import Signal
+    from samebits.compare.signals import TensorSource
+    from samebits.records.capture import Capture, ForwardFacts
+    from samebits.records.comparison import CellResult
+    from samebits.records.ids import Signal
+    from samebits.records.tensor import TensorRef
 
 _DIFFERS = {Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED}
 _FED_BY_NUMBERS = ("int64", "int32")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from samebits.words import Verdict
+from samebits.records.ids import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from samebits.comparison import CellResult
-    from samebits.words import CellId
+    from samebits.records.comparison import CellResult
+    from samebits.records.ids import CellId
 
 Scope = Literal["none", "failing", "all"]
 """failing: cells that make the run fail. all: expected and rounding differences, too."""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.reports.blocks import bullets, details, fence, heading, page, table
-from samebits.reports.figures import number, pair, rounded_ulp, share
-from samebits.reports.text import EMPTY, Markdown, code, fill, join, prose
-from samebits.words import Verdict
+from samebits.records.ids import Verdict
+from samebits.text.blocks import bullets, details, fence, heading, page, table
+from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
+from samebits.text.numbers import number, pair, rounded_ulp, share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.capsule import CapsuleFile, Side
-    from samebits.comparison import CellResult, Metrics
-    from samebits.trace import Cause
+    from samebits.records.capsule import CapsuleFile, Side
+    from samebits.records.comparison import CellResult, Metrics
+    from samebits.records.trace import Cause
 
 _CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits import diagnose
 from samebits.capsules.asking import Unasked, feed
-from samebits.cells import CellRunner
-from samebits.comparing.phases import best_first
-from samebits.feeds import Feeder
-from samebits.ladders import Climber
-from samebits.matrix import Prompt
-from samebits.store import Store
-from samebits.thirdlook import third_look
+from samebits.compare.phases import best_first
+from samebits.diagnose import verdict
+from samebits.jobs.cells import CellRunner
+from samebits.jobs.inputs import Feeder
+from samebits.jobs.ladder import Climber
+from samebits.ladder.verdicts import third_look
+from samebits.matrix.spec import Prompt
+from samebits.storage.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from samebits.capsule import Feed, Question
-    from samebits.capture import Capture
-    from samebits.checkpoints import Checkpoint
-    from samebits.comparison import CellResult
-    from samebits.ladder import LadderFile
-    from samebits.laddering.asking import Ask
-    from samebits.matrix import ModelSpec
-    from samebits.probing import StackProcess
-    from samebits.stacks import Stack
-    from samebits.words import CellId
+    from samebits.jobs.checkpoints import Checkpoint
+    from samebits.ladder.asking import Ask
+    from samebits.matrix.spec import ModelSpec
+    from samebits.records.capsule import Feed, Question
+    from samebits.records.capture import Capture
+    from samebits.records.comparison import CellResult
+    from samebits.records.ids import CellId
+    from samebits.records.ladder import LadderFile
+    from samebits.stacks.build import Stack
+    from samebits.stacks.process import StackProcess
 
 
 class Party(NamedTuple):
@@ -85,7 +85,7 @@ class Judge:
                 for cell, asked in asks.items()
             }
 
-        first = diagnose.result(
+        first = verdict.result(
             candidate.cell, runs[candidate.cell], runs[reference.cell], self._store
         )
         return (await third_look([first], runs, self._store, climb))[0]

@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, ValidationError
 
-from samebits import seal
-from samebits.aside import replace
-from samebits.environment import FOR_THE_HUB
-from samebits.fingerprint import digest_of
-from samebits.ledger import Identity, changed, identity
-from samebits.receipt import source_digest
-from samebits.record import Record
+from samebits.base import seal
+from samebits.base.atomic import replace
+from samebits.base.digests import digest_of
+from samebits.base.filestate import Identity, changed, identity
+from samebits.records.record import Record
+from samebits.stacks.environment import FOR_THE_HUB
+from samebits.storage.receipt import source_digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from samebits.base.filestate import Ledger
     from samebits.capsules.judging import Party
-    from samebits.checkpoints import Checkpoint
-    from samebits.comparison import CellResult
-    from samebits.ledger import Ledger
-    from samebits.matrix import ModelSpec
-    from samebits.words import CellId
+    from samebits.jobs.checkpoints import Checkpoint
+    from samebits.matrix.spec import ModelSpec
+    from samebits.records.comparison import CellResult
+    from samebits.records.ids import CellId
 
 Made = dict[str, bytes] | str
 """The files of a capsule by their paths inside it, or why there is none."""

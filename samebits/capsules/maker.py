@@ -8,25 +8,25 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.capsule import CapsuleFile, Question, Seen, Side, script_name
 from samebits.capsules import files, shrinking, trials
 from samebits.capsules.asking import Asked, Unasked, Unproved, asked, earlier
 from samebits.capsules.issue import ZEROS, Issue, issue
 from samebits.capsules.judging import Judge, Party
 from samebits.capsules.script import FOLDER, Installed, Subject, Told, script
 from samebits.capsules.trials import Answers
-from samebits.store import Store
+from samebits.records.capsule import CapsuleFile, Question, Seen, Side, script_name
+from samebits.storage.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.capsule import Contrast, Feed
     from samebits.capsules.running import Place
     from samebits.capsules.script import ZerosIn
-    from samebits.capture import Capture, Failure
-    from samebits.checkpoints import Checkpoint
-    from samebits.comparison import CellResult, Metrics
-    from samebits.matrix import ModelSpec
+    from samebits.jobs.checkpoints import Checkpoint
+    from samebits.matrix.spec import ModelSpec
+    from samebits.records.capsule import Contrast, Feed
+    from samebits.records.capture import Capture, Failure
+    from samebits.records.comparison import CellResult, Metrics
 
 EXPECTED = "expected.json"
 ISSUE = "ISSUE.md"
@@ -478,7 +478,7 @@ def _raised(failure: Failure | None) -> str:
 
 
 def _model_class(model: ModelSpec, named: str, checkpoint: Checkpoint) -> str:
-    """Return the class to load with, as probes/probe_load.py chooses it."""
+    """Return the class to load with, as probes/samebits_probe/model/load.py chooses it."""
     if not model.trust_remote_code:
         return named
     path = Path(checkpoint.source) / "config.json"

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from uv import find_uv_bin
 
-from samebits.environment import PASSED_ON
-from samebits.redaction import without_folders
-from samebits.stacks import uv_environment
+from samebits.base.redaction import without_folders
+from samebits.stacks.build import uv_environment
+from samebits.stacks.environment import PASSED_ON
 
 _TIMEOUT = 900.0
 """Seconds for one script; the first one may have to download torch."""

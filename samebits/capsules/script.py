@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from packaging.version import Version
 
-from samebits.capsule import script_name
 from samebits.capsules.files import STAND_IN
-from samebits.reports.figures import plural
-from samebits.stacks import release_pattern
+from samebits.records.capsule import script_name
+from samebits.stacks.build import release_pattern
+from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from samebits.capsule import Fed, Question, Seen
-    from samebits.words import Variant
+    from samebits.records.capsule import Fed, Question, Seen
+    from samebits.records.ids import Variant
 
 ZerosIn = Literal["model.safetensors", "pytorch_model.bin"]
 
@@ -436,7 +436,7 @@ def _main_of_failure(told: Told) -> str:
 def _main_of_unstable(told: Told) -> str:
     """Return a main that measures thrice: in fresh processes, twice over one content of the heap.
 
-    The bytes are those of probes/probe_heap.py, by the tunable that stands for mallopt there.
+    The bytes are those of probes/samebits_probe/model/heap.py, by the tunable that stands for mallopt there.
     """
     verdict = (
         ["    if one == other:", '        sys.exit("unexpected: the same bits both times")']

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from samebits.capsule import Fed, Feed, Question
+from samebits.records.capsule import Fed, Feed, Question
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.comparison import CellResult
+    from samebits.records.comparison import CellResult
 
 MOST_TRIALS = 8
 """Smaller cases that are tried, each in both stacks."""

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from samebits.cells import VALUES_LIMIT
-from samebits.metrics import measure
-from samebits.record import R, Record, read_record
-from samebits.redaction import without_folders
-from samebits.tensor import TensorRef, tensor_hash
+from samebits.base.redaction import without_folders
+from samebits.compare.metrics import measure
+from samebits.jobs.cells import VALUES_LIMIT
+from samebits.records.record import R, Record, read_record
+from samebits.records.tensor import TensorRef, tensor_hash
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from samebits.capsule import Contrast, Question
-    from samebits.capture import Capture
-    from samebits.compare import TensorSource
-    from samebits.comparison import Metrics
-    from samebits.probing import StackProcess
+    from samebits.compare.signals import TensorSource
+    from samebits.records.capsule import Contrast, Question
+    from samebits.records.capture import Capture
+    from samebits.records.comparison import Metrics
+    from samebits.stacks.process import StackProcess
 
     RunName = Literal["a", "b"]
 
 
 class Trial(Record):
-    """What a script computed in one stack, as probes/probe_capsule.py writes it."""
+    """What a script computed in one stack, as probes/samebits_probe/jobs/capsule.py writes it."""
 
     format: Literal["samebits-capsule-trial"] = "samebits-capsule-trial"
     ref: TensorRef | None = None
@@ -39,7 +39,7 @@ class Trial(Record):
 
 
 class Tensors(Record):
-    """Which tensors a checkpoint has, as probes/probe_capsule.py lists them."""
+    """Which tensors a checkpoint has, as probes/samebits_probe/jobs/capsule.py lists them."""
 
     format: Literal["samebits-capsule-tensors"] = "samebits-capsule-tensors"
     header: dict[str, dict[str, object]] = Field(default_factory=dict)

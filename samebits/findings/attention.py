@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from samebits.finding import RuleText
 from samebits.findings.rule import Rule, Seen, raised
+from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from samebits.capture import AttentionCall, Capture, SdpaCall
     from samebits.findings.case import Case
+    from samebits.records.capture import AttentionCall, Capture, SdpaCall
 
 
 def _functions(capture: Capture) -> set[str]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from samebits.finding import RuleText
+from samebits.compare.standing import Standing
 from samebits.findings.rule import Rule, Seen, raised
-from samebits.invariance import Standing
+from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.capture import Capture
     from samebits.findings.case import Case
-    from samebits.invariant import Relation, RelationName
+    from samebits.records.capture import Capture
+    from samebits.records.relations import Relation, RelationName
 
 _attribute = raised("AttributeError", r"'\w*Cache'( object)? has no attribute '\w+'")
 _tuple = raised(

@@ -6,21 +6,21 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from samebits.invariance import Standing, standing
-from samebits.usage import UsageSignal
+from samebits.compare.standing import Standing, standing
+from samebits.records.usage import UsageSignal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from samebits.capture import Capture, Failure, Frame, WeightFacts
-    from samebits.comparison import SignalComparison
-    from samebits.crossing import Crossing
-    from samebits.finding import Step
-    from samebits.invariant import Relation, RelationName
-    from samebits.ladder import Ladder
-    from samebits.provenance import Provenance
-    from samebits.sourcecode import ClassFact, Idiom, ImportFact
-    from samebits.words import Signal
+    from samebits.records.capture import Capture, Failure, Frame, WeightFacts
+    from samebits.records.code import ClassFact, Idiom, ImportFact
+    from samebits.records.comparison import SignalComparison
+    from samebits.records.crossing import Crossing
+    from samebits.records.finding import Step
+    from samebits.records.ids import Signal
+    from samebits.records.ladder import Ladder
+    from samebits.records.provenance import Provenance
+    from samebits.records.relations import Relation, RelationName
 
 
 @dataclass(frozen=True)

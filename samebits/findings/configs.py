@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from samebits.finding import SAVED_BY, RuleText
 from samebits.findings.rule import Rule, Seen, raised
+from samebits.records.finding import SAVED_BY, RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from samebits.crossing import Crossing
     from samebits.findings.case import Case
+    from samebits.records.crossing import Crossing
 
 _BASE_ATTRIBUTES = (
     "pad_token_id|eos_token_id|bos_token_id|sep_token_id|decoder_start_token_id"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from samebits.finding import RuleText
 from samebits.findings.rule import Rule, Seen, raised
+from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.findings.case import Case
-    from samebits.sourcecode import ImportFact
+    from samebits.records.code import ImportFact
 
 _KWARGS = frozenset({"LossKwargs", "TransformersKwargs"})
 

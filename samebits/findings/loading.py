@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.finding import RuleText
 from samebits.findings.rule import Rule, Seen, raised
+from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.findings.case import Case
-    from samebits.provenance import Provenance
+    from samebits.records.provenance import Provenance
 
 _MEANINGS = {
     "derived": "what a model made fresh from the config holds there",

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.finding import RuleText
 from samebits.findings.case import weights_of
 from samebits.findings.rule import Rule, Seen
+from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.capture import Capture
     from samebits.findings.case import Case
+    from samebits.records.capture import Capture
 
 _SHOWN = 2
 """Renamed tensors that evidence shows."""

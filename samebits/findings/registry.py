@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.finding import Finding
 from samebits.findings import (
     attention,
     caches,
     configs,
+    generation,
     imports,
     loading,
     naming,
     rotary,
-    text,
     tokenizers,
     tying,
     usage,
 )
+from samebits.records.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from samebits.finding import RuleText
     from samebits.findings.case import Case
     from samebits.findings.rule import Rule
+    from samebits.records.finding import RuleText
 
 RULES: tuple[Rule, ...] = (
     *imports.RULES,
@@ -35,7 +35,7 @@ RULES: tuple[Rule, ...] = (
     *rotary.RULES,
     *attention.RULES,
     *caches.RULES,
-    *text.RULES,
+    *generation.RULES,
     *tokenizers.RULES,
     *usage.RULES,
 )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.finding import StackFinding
 from samebits.findings.registry import RULES
+from samebits.records.finding import StackFinding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from samebits.comparison import CellResult
+    from samebits.records.comparison import CellResult
 
 _CODES = frozenset(rule.text.code for rule in RULES if rule.text.scope == "release")
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.finding import ROPE_TABLES, RuleText
 from samebits.findings.rule import Rule, Seen, raised
+from samebits.records.finding import ROPE_TABLES, RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.capture import Capture, InvFreqFacts
     from samebits.findings.case import Case
+    from samebits.records.capture import Capture, InvFreqFacts
 
 
 def _default_key(case: Case) -> Iterator[Seen]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from samebits.finding import RuleText
     from samebits.findings.case import Case
+    from samebits.records.finding import RuleText
 
 
 class Seen(NamedTuple):

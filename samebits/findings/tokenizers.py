@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.finding import RuleText
 from samebits.findings.rule import Rule, Seen, raised
+from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.findings.case import Case
-    from samebits.tokenizing import TokenizerSignal
+    from samebits.records.tokenizer import TokenizerSignal
 
 _SHOWN = 12
 """Ids of a text that evidence shows."""

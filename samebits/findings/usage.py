@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.finding import RuleText
 from samebits.findings.rule import Rule, Seen
+from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits.findings.case import Case
-    from samebits.usage import UsageSignal
+    from samebits.records.usage import UsageSignal
 
 _NO_MAPS = ("None", "an empty tuple", "None for each layer")
 _MAPS = ("tensors", "tensors and None")

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from samebits.errors import SamebitsError, shown
-from samebits.reports.names import PAGES, capsule_path, page_path
+from samebits.base.errors import SamebitsError, shown
+from samebits.text.names import PAGES, capsule_path, page_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from samebits.plan import Plan
+    from samebits.matrix.plan import Plan
 
 REPORT, DATA, AROUND = "report.md", "report.json", "around-the-model.md"
 _TITLE = "# samebits: "

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.findings.registry import RULES
-from samebits.reports.blocks import bullets, fence, heading, link, linked, page, table
-from samebits.reports.text import EMPTY, Markdown, code, fill, join, markdown, prose
+from samebits.text.blocks import bullets, fence, heading, link, linked, page, table
+from samebits.text.markdown import EMPTY, Markdown, code, fill, join, markdown, prose
 
 if TYPE_CHECKING:
-    from samebits.finding import RuleText
+    from samebits.records.finding import RuleText
 
 FOLDER = Path(__file__).parents[2] / "docs" / "findings"
 

@@ -8,14 +8,15 @@ from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.aside import write_aside
-from samebits.reports import machine, markdown, owned
+from samebits.base.atomic import write_aside
+from samebits.reports import document, owned
+from samebits.reports import json as reports_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
-    from samebits.document import Report
+    from samebits.records.report import Report
 
 
 class Written(NamedTuple):
@@ -31,7 +32,7 @@ def write(report: Report, folder: Path, beside: Mapping[str, str | bytes]) -> Wr
     """Write report.md, the models' pages, report.json, locks and capsules; return the paths.
 
     ``beside`` is the content of every lock file, and of every file of a capsule, by its path
-    relative to ``folder``, as in :attr:`samebits.document.StackReport.lock`. Nothing is renamed
+    relative to ``folder``, as in :attr:`samebits.records.report.StackReport.lock`. Nothing is renamed
     into place before everything is written aside, so an error leaves the report of the run before.
     What an earlier report left and this one does not have is removed, and nothing else is: its
     report.json, which is replaced last, says what that is.
@@ -40,13 +41,13 @@ def write(report: Report, folder: Path, beside: Mapping[str, str | bytes]) -> Wr
         ReportsError: it would replace a file that samebits did not write.
 
     """
-    paths = folder / markdown.REPORT, folder / owned.DATA
-    contents: dict[str, str | bytes] = {**beside, **markdown.render(report)}
+    paths = folder / document.REPORT, folder / owned.DATA
+    contents: dict[str, str | bytes] = {**beside, **document.render(report)}
     files = {_inside(folder, name): content for name, content in contents.items()}
     owned.refuse(folder, [*contents, owned.DATA])
     # report.md is in every report, and its digest tells when it was written
-    told = {n: _digest(content) for n, content in contents.items() if n != markdown.REPORT}
-    files[paths[1]] = machine.render(report.model_copy(update={"files": told}))
+    told = {n: _digest(content) for n, content in contents.items() if n != document.REPORT}
+    files[paths[1]] = reports_json.render(report.model_copy(update={"files": told}))
     with _aside(files) as aside:
         for path in files.keys() - {paths[1]}:
             aside[path].replace(path)

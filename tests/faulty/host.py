@@ -1,4 +1,4 @@
-"""Runs matrices with the command line's own main, whose stacks are tests/faulty/probe_stack.py.
+"""Runs matrices with the command line's own main, whose stacks are tests/faulty/stack.py.
 
 For every line of JSON ({"folder", "environ"}) a process is forked that runs the matrix.yaml of that
 folder and writes its report there; its process id is answered, then how it ended. Importing
@@ -18,12 +18,14 @@ sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent), str(HERE)]
 import clock
 from builders import built_stack
 
-from samebits import cli, probing, run
-from samebits.laboratory import Laboratory
+from samebits import cli
+from samebits.pipeline import run
+from samebits.pipeline.scheduler import Laboratory
+from samebits.stacks import probes, process
 
-probing.PROBES = HERE
-probing._LAST_WORDS = 1.0
-probing._LISTEN, probing._SILENCE = 0.5, 3.0
+probes.STACK = HERE / "stack.py"
+process._LAST_WORDS = 1.0
+process._LISTEN, process._SILENCE = 0.5, 3.0
 KNOWN = ("llama",)
 
 

@@ -1,7 +1,7 @@
 """probe_attention: calls are seen however they are made, and watching changes no bit."""
 
 import torch
-from probe_attention import Watch
+from samebits_probe.model.attention import Watch
 from torch.nn.functional import scaled_dot_product_attention as bound_early
 
 

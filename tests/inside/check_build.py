@@ -5,10 +5,10 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-import probe_build
 import torch
 import transformers
 from safetensors.numpy import load_file
+from samebits_probe.model import build
 
 VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 GPTJ = {
@@ -51,7 +51,7 @@ QWEN = GPTJ | {
 
 def built(recipe):
     folder = Path(tempfile.mkdtemp()) / "made"
-    assert probe_build.build({"recipe": recipe}, str(folder))["check_failure"] is None
+    assert build.build({"recipe": recipe}, str(folder))["check_failure"] is None
     return folder
 
 
@@ -106,7 +106,7 @@ def test_odd_sizes_come_last_and_the_values_are_those_that_were_given():
         "none": np.zeros((0, 3), dtype=np.float32),
     }
     path = Path(tempfile.mkdtemp()) / "model.safetensors"
-    probe_build._save_aligned(tensors, path)
+    build._save_aligned(tensors, path)
     read = load_file(path)
     assert read.keys() == tensors.keys()
     for name, array in tensors.items():

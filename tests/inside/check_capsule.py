@@ -4,11 +4,11 @@ import json
 import tempfile
 from pathlib import Path
 
-import probe_capsule
 import torch
-from probe_files import read_sealed
 from safetensors import safe_open
 from safetensors.torch import save_file
+from samebits_probe.jobs import capsule
+from samebits_probe.process.files import read_sealed
 
 TENSORS = {
     "a": torch.zeros(2, 3),
@@ -28,7 +28,7 @@ EXPECTED = {
 def listed(folder):
     """Return what a job writes of a folder."""
     result = Path(tempfile.mkdtemp()) / "tensors.json"
-    probe_capsule.run({"checkpoint": str(folder), "result": str(result)})
+    capsule.run({"checkpoint": str(folder), "result": str(result)})
     return read_sealed(result)
 
 

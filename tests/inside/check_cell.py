@@ -5,11 +5,11 @@ import tempfile
 from types import SimpleNamespace
 
 import numpy as np
-import probe_cell
 import torch
 import transformers
-from probe_inputs import Inputs
-from probe_tensor import Keeper, tensor_hash
+from samebits_probe.cell import cell as cell_cell
+from samebits_probe.model.inputs import Inputs
+from samebits_probe.model.tensor import Keeper, tensor_hash
 
 
 class Model(torch.nn.Module):
@@ -29,7 +29,7 @@ class Model(torch.nn.Module):
 
 
 def forward(model):
-    cell = probe_cell.Cell.__new__(probe_cell.Cell)
+    cell = cell_cell.Cell.__new__(cell_cell.Cell)
     cell.loaded, cell.skips = SimpleNamespace(model=model), []
     cell.keeper = Keeper(tempfile.mkdtemp(), 0, [])
     dtypes = {}
@@ -52,7 +52,7 @@ def test_where_watching_the_layers_changes_the_logits_the_plain_ones_count():
     plain = model(torch.ones(1, 3, 4)).logits
     assert facts["logits"]["hash"] == tensor_hash(plain)
     assert (facts["hidden_states"], dtypes) == ([], {})
-    assert skips == [{"what": "hidden_states short", "reason": probe_cell.OTHER_UNWATCHED}]
+    assert skips == [{"what": "hidden_states short", "reason": cell_cell.OTHER_UNWATCHED}]
 
 
 def test_what_a_forward_gives_beside_the_logits_is_named_as_not_compared():
@@ -63,11 +63,11 @@ def test_what_a_forward_gives_beside_the_logits_is_named_as_not_compared():
 
     facts, skips, _ = forward(Span())
     assert facts["logits"]["hash"] == tensor_hash(torch.ones(1, 3, 4))
-    assert skips == [{"what": "output end_logits", "reason": probe_cell.ONE_OUTPUT}]
+    assert skips == [{"what": "output end_logits", "reason": cell_cell.ONE_OUTPUT}]
 
 
 def drawn(run):
-    probe_cell.draw_otherwise(run)
+    cell_cell.draw_otherwise(run)
     return random.random(), np.random.rand(), torch.rand(()).item()
 
 

@@ -1,4 +1,4 @@
-"""probe_code, probe_source, probe_executed: what a model's code asks for, and what of it ran."""
+"""probe_code, model.source, model.executed: what a model's code asks for, and what of it ran."""
 
 import ast
 import os
@@ -7,12 +7,12 @@ import tempfile
 import types
 from pathlib import Path
 
-import probe_code
-import probe_source
 import torch
 import transformers
-from probe_executed import Executed
-from probe_load import Source
+from samebits_probe.cell import code
+from samebits_probe.model import source as model_source
+from samebits_probe.model.executed import Executed
+from samebits_probe.model.load import Source
 
 OWN = """
 import torch
@@ -57,7 +57,7 @@ def source(folder, *, auto_map=True, trust=True):
 def found(text=OWN, **options):
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "modeling_x.py").write_text(text)
-        return probe_code.of_source(source(folder, **options))
+        return code.of_source(source(folder, **options))
 
 
 def test_imports_are_found_with_what_guards_them_and_whether_they_are_there():
@@ -135,8 +135,8 @@ OTHER = (
 
 def test_a_digest_leaves_out_what_computes_nothing_and_nothing_else():
     for text in SAME:
-        assert probe_source.digest(text) == probe_source.digest(PLAIN), text
-    digests = [probe_source.digest(text) for text in (PLAIN, *OTHER)]
+        assert model_source.digest(text) == model_source.digest(PLAIN), text
+    digests = [model_source.digest(text) for text in (PLAIN, *OTHER)]
     assert len(set(digests)) == len(digests)
 
 
@@ -164,7 +164,7 @@ def test_executed_functions_have_the_digest_of_their_source():
     f = found["transformers.made:f"]
     assert f["file"] == "transformers/made.py"
     assert not f["own"]
-    assert f["digest"] == probe_source.digest(text.partition("\n\n")[0] + "\n")
+    assert f["digest"] == model_source.digest(text.partition("\n\n")[0] + "\n")
 
 
 def test_remote_code_has_the_same_key_wherever_a_release_copies_it():
@@ -196,13 +196,13 @@ def test_of_a_real_model_every_function_has_a_source():
 
 
 def test_a_class_of_the_package_is_found_without_parsing_its_file():
-    found = probe_source.of_class(transformers.DynamicCache)
+    found = model_source.of_class(transformers.DynamicCache)
     lines = Path(found[0]).read_text().splitlines()
     assert lines[found[1] - 1].startswith("class DynamicCache")
-    digest = probe_source.of_object(transformers.DynamicCache)
+    digest = model_source.of_object(transformers.DynamicCache)
     tree = ast.parse(Path(found[0]).read_text())
     (node,) = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "DynamicCache"]
     start = min([node.lineno, *(d.lineno for d in node.decorator_list)])
     assert not node.decorator_list
     text = "\n".join(lines[start - 1 : node.end_lineno]) + "\n"
-    assert digest == probe_source.digest(text)
+    assert digest == model_source.digest(text)

@@ -4,13 +4,12 @@ import json
 import tempfile
 from pathlib import Path
 
-import probe_crossing
-import probe_heap
-import probe_load
 import torch
-from probe_crossing import Observed, Original
-from probe_inputs import Inputs
-from probe_load import Source
+from samebits_probe.jobs import crossing as jobs_crossing
+from samebits_probe.jobs.crossing import Observed, Original
+from samebits_probe.model import heap, load
+from samebits_probe.model.inputs import Inputs
+from samebits_probe.model.load import Source
 
 SOURCE = Source("/original", None, False, "float32", "default", "cpu")
 
@@ -35,8 +34,8 @@ def cross(saved, first=None, again=None):
     original.source, original.feed = SOURCE, None
     original.first = first or observed()
     original._again = again or original.first
-    probe_crossing.observe = lambda source, feed, seed: saved
-    return probe_crossing.crossing(original, "/saved")
+    jobs_crossing.observe = lambda source, feed, seed: saved
+    return jobs_crossing.crossing(original, "/saved")
 
 
 def test_what_comes_back_is_the_same():
@@ -98,7 +97,7 @@ def test_a_changed_config_field_is_told_with_both_values():
 
 
 def test_of_a_list_the_items_that_changed_are_told():
-    changes = probe_crossing._changes(
+    changes = jobs_crossing._changes(
         {"kinds": ["a", "b", [1]], "limit": [0.0, "inf"], "n": 1, "zero": 0.0},
         observed(config={"kinds": ["a", "c", [2]], "limit": [0.0], "n": True, "zero": -0.0}),
     )
@@ -138,16 +137,16 @@ def test_what_is_saved_is_loaded_over_other_memory_and_under_another_seed():
 
     def observe(source, feed, seed=0):
         fresh = torch.empty(100)
-        asked.append((source.where, seed, bool(probe_heap.holds_pattern(fresh, "b"))))
+        asked.append((source.where, seed, bool(heap.holds_pattern(fresh, "b"))))
         return observed(hashes={"a.weight": "1", "rope.inv_freq": str(seed)}, logits=None)
 
-    probe_heap.fill_unwritten("a", "cpu")
-    probe_crossing.observe = observe
+    heap.fill_unwritten("a", "cpu")
+    jobs_crossing.observe = observe
     original = Original(SOURCE, None)
-    found = probe_crossing.crossing(original, "/saved")
+    found = jobs_crossing.crossing(original, "/saved")
     assert asked == [("/original", 0, False), ("/saved", 20, True), ("/original", 20, True)]
     assert found["unsteady"] == ["rope.inv_freq"]
-    assert not probe_heap.holds_pattern(torch.empty(100), "b")
+    assert not heap.holds_pattern(torch.empty(100), "b")
 
 
 def test_tensors_without_bytes_are_not_compared_and_named():
@@ -167,16 +166,16 @@ def test_an_original_that_memory_was_short_for_is_not_an_answer_for_ever():
     failure = {"phase": "load", "type": "MemoryError", "message": "no memory", "traceback": ""}
 
     def observe(source, feed, seed=0):
-        raise probe_crossing.PhaseFailed(failure)
+        raise jobs_crossing.PhaseFailed(failure)
 
-    probe_crossing.observe = observe
+    jobs_crossing.observe = observe
     job = {"name": "m", "variant_name": "v", "stack": "5.x", "savers": {"4.48": "/saved"}}
     inputs = {"record": "", "root": "", "reason": ""}
     job |= {"model": {"source": "/m", "trust_remote_code": False, "inputs": inputs}}
     job |= {"variant": {"dtype": "float32", "attention": "default", "device": "cpu"}}
     with tempfile.TemporaryDirectory() as folder:
         job["result"] = f"{folder}/result.json"
-        probe_crossing.load(job)
+        jobs_crossing.load(job)
         (found,) = json.loads(Path(job["result"]).read_text())["crossings"]
     assert (found["outcome"], found["failure"]) == ("absent", failure)
 
@@ -188,7 +187,7 @@ def test_fields_that_only_spell_the_release_are_left_out():
         "eos_token_id": None,
         "text_config": {"_name_or_path": "/x", "dtype": "float16", "rope": {"theta": 1}},
     }
-    assert probe_crossing._fields(config) == {
+    assert jobs_crossing._fields(config) == {
         "dtype": "float32",
         "text_config.dtype": "float16",
         "text_config.rope.theta": 1,
@@ -205,16 +204,16 @@ def test_code_that_was_not_saved_is_put_back():
         (original / "part" / "n.py").write_text("part")
         (saved / "config.json").write_text('{"x": 1}')
         (saved / "m.py").write_text("saved")
-        restored = probe_crossing._restore_code(str(original), saved)
+        restored = jobs_crossing._restore_code(str(original), saved)
         assert restored == ["part/n.py", "auto_map"]
         assert (saved / "m.py").read_text() == "saved"
         assert json.loads((saved / "config.json").read_text()) == {
             "x": 1,
             "auto_map": {"AutoModel": "m.M"},
         }
-        assert probe_crossing._restore_code(str(original), saved) == []
+        assert jobs_crossing._restore_code(str(original), saved) == []
         (saved / "config.json").unlink()
-        assert probe_crossing._restore_code(str(original), saved) == []
+        assert jobs_crossing._restore_code(str(original), saved) == []
 
 
 class Fed:
@@ -231,8 +230,8 @@ def test_where_a_file_places_its_tensors_changes_no_crossing():
     for behind in (4, 24):
         folder = str(checkpoint("rounds by place", behind=behind))
         source = SOURCE._replace(where=folder, trust_remote_code=True)
-        found.append(probe_crossing.observe(source, Fed()))
-        model = probe_load.load_model(source).model
+        found.append(jobs_crossing.observe(source, Fed()))
+        model = load.load_model(source).model
         assert model.proj.weight.data_ptr() % 32 == behind % 32
     assert torch.equal(found[0].logits, found[1].logits)
     assert found[0].hashes == found[1].hashes

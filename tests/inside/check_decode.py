@@ -2,10 +2,10 @@
 
 import sys
 
-import probe_decode
 import torch
 import transformers
-from probe_inputs import Inputs
+from samebits_probe.model import decode
+from samebits_probe.model.inputs import Inputs
 from torch._C import _len_torch_function_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
@@ -37,7 +37,7 @@ def padded():
 
 
 def seen(made=None):
-    found = probe_decode.first_token(made or model(), {"padded": padded()})
+    found = decode.first_token(made or model(), {"padded": padded()})
     return found["padded"]
 
 

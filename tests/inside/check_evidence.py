@@ -4,10 +4,10 @@ import tempfile
 
 import torch
 import transformers
-from probe_attention import Watch
-from probe_evidence import Evidence
-from probe_load import Source
-from probe_tensor import Keeper, tensor_hash
+from samebits_probe.cell.evidence import Evidence
+from samebits_probe.model.attention import Watch
+from samebits_probe.model.load import Source
+from samebits_probe.model.tensor import Keeper, tensor_hash
 
 
 def qkv(heads=4):

@@ -9,11 +9,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import probe_network
 import torch
-from probe_apart import apart
-from probe_checkpoint import Checkpoint, Refused, refuse_code, refuse_outside
 from safetensors.torch import save_file
+from samebits_probe.model.checkpoint import Checkpoint, Refused, refuse_code, refuse_outside
+from samebits_probe.process import network
+from samebits_probe.process.fork import apart
 
 
 def damaged(content, chance):
@@ -100,22 +100,22 @@ def refused(function):
     try:
         function()
     except ConnectionRefusedError as error:
-        return probe_network.REFUSAL in str(error)
+        return network.REFUSAL in str(error)
     return False
 
 
 def test_only_a_model_of_the_hub_needs_the_network():
     with tempfile.TemporaryDirectory() as folder:
-        assert not probe_network.needed({"kind": "build"})
-        assert not probe_network.needed({"model": {"source": folder}})
-        assert probe_network.needed({"model": {"source": "org/name"}})
+        assert not network.needed({"kind": "build"})
+        assert not network.needed({"model": {"source": folder}})
+        assert network.needed({"model": {"source": "org/name"}})
 
 
 def test_what_is_refused_is_refused_however_it_is_asked_for():
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = server.getsockname()
         socket.create_connection(place).close()
-        probe_network.refuse()
+        network.refuse()
         assert refused(lambda: socket.create_connection(place))
         assert refused(lambda: socket.getaddrinfo("localhost", 80))
         with socket.socket() as one, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
@@ -125,7 +125,7 @@ def test_what_is_refused_is_refused_however_it_is_asked_for():
 
 
 def test_pipes_and_sockets_of_this_machine_s_files_are_left_alone():
-    probe_network.refuse()
+    network.refuse()
     one, other = socket.socketpair()
     one.send(b"x")
     assert other.recv(1) == b"x"

@@ -1,15 +1,15 @@
-"""probe_feed_job and probe_feed: what real classes are fed, from their configs, and that they take it."""
+"""probe_feed_job and model.feed: what real classes are fed, from their configs, and that they take it."""
 
 import json
 import tempfile
 from pathlib import Path
 
 import feeding
-import probe_feed
 import torch
 import transformers
-from probe_choice import DoesNotApply, NotFed
-from probe_tensor import tensor_hash
+from samebits_probe.model import feed as model_feed
+from samebits_probe.model.choice import DoesNotApply, NotFed
+from samebits_probe.model.tensor import tensor_hash
 
 PROMPTS = {"short": {"length": 9}, "padded": {"batch": [{"length": 3}, {"length": 9}]}}
 TEXT = {
@@ -66,7 +66,7 @@ def choose(model_type, config, architecture=None, prompts=PROMPTS, files=()):
 def chosen(folder, prompts=PROMPTS):
     model = {"source": str(folder), "trust_remote_code": True, "prompts": prompts}
     model = feeding.chosen(model)
-    return feeding.record_of(model), probe_feed.Feed(model, torch.float32, "cpu")
+    return feeding.record_of(model), model_feed.Feed(model, torch.float32, "cpu")
 
 
 def fed(record, name="short"):

@@ -1,10 +1,9 @@
-"""probe_forks and probe_load: each branch belongs to the release that runs it."""
+"""probe_forks and model.load: each branch belongs to the release that runs it."""
 
 import sys
 
-import probe_forks as forks
-import probe_load
 import transformers
+from samebits_probe.model import forks, load
 
 MAJOR = int(transformers.__version__.split(".")[0])
 
@@ -35,26 +34,26 @@ def test_rope_settings_read_alike():
 
 
 def test_effective_configs_spell_rope_alike():
-    values = probe_load.effective_config(transformers.LlamaConfig(rope_theta=1234.0))
+    values = load.effective_config(transformers.LlamaConfig(rope_theta=1234.0))
     assert values["rope_parameters"] == {"rope_theta": 1234.0, "rope_type": "default"}
     assert "torch_dtype" not in values
     assert "transformers_version" not in values
 
 
 def test_architectures_are_those_of_the_library_without_importing_it():
-    import probe_architectures
+    import architectures
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-    assert probe_architectures.architectures() == sorted(CONFIG_MAPPING_NAMES)
+    assert architectures.architectures() == sorted(CONFIG_MAPPING_NAMES)
 
 
 def test_heads():
-    assert probe_load.head_of("GPT2LMHeadModel", encoder_decoder=False) == "causal-lm"
-    assert probe_load.head_of("BertForMaskedLM", encoder_decoder=False) == "masked-lm"
-    assert probe_load.head_of("BertModel", encoder_decoder=False) == "base"
+    assert load.head_of("GPT2LMHeadModel", encoder_decoder=False) == "causal-lm"
+    assert load.head_of("BertForMaskedLM", encoder_decoder=False) == "masked-lm"
+    assert load.head_of("BertModel", encoder_decoder=False) == "base"
     generates = "ForConditionalGeneration"
-    assert probe_load.head_of(f"T5{generates}", encoder_decoder=True) == "seq2seq-lm"
-    assert probe_load.head_of(f"Llava{generates}", encoder_decoder=False) == "causal-lm"
+    assert load.head_of(f"T5{generates}", encoder_decoder=True) == "seq2seq-lm"
+    assert load.head_of(f"Llava{generates}", encoder_decoder=False) == "causal-lm"
 
 
 def test_what_5_x_compiles_once_in_a_process_is_there_before_children_are_made():

@@ -2,10 +2,10 @@
 
 import weakref
 
-import probe_fresh
 import torch
-from probe_fresh import Fresh
-from probe_tensor import tensor_hash
+from samebits_probe.model import fresh as model_fresh
+from samebits_probe.model.fresh import Fresh
+from samebits_probe.model.tensor import tensor_hash
 
 
 def test_equal_differs_and_absent():
@@ -14,7 +14,7 @@ def test_equal_differs_and_absent():
     assert fresh.against("x", tensor_hash(torch.zeros(2))) == "differs"
     assert fresh.against("x", tensor_hash(torch.ones(2, 1))) == "differs"
     assert fresh.against("y", tensor_hash(torch.ones(2))) == "absent"
-    assert probe_fresh.against(None, "x", tensor_hash(torch.ones(2))) == "not compared"
+    assert model_fresh.against(None, "x", tensor_hash(torch.ones(2))) == "not compared"
 
 
 def test_settled_it_holds_no_tensor_and_answers_what_was_named():

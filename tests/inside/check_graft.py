@@ -2,13 +2,11 @@
 
 import tempfile
 
-import probe_graft
-import probe_graft_places as places
-import probe_graft_state as state
 import torch
-from probe_graft_bench import Bench, Output
-from probe_graft_suspects import Suspects
-from probe_tensor import Keeper
+from samebits_probe.graft import graft, places, state
+from samebits_probe.graft.bench import Bench, Output
+from samebits_probe.graft.suspects import Suspects
+from samebits_probe.model.tensor import Keeper
 
 SDPA = torch.nn.functional.scaled_dot_product_attention
 
@@ -91,7 +89,7 @@ def test_a_factor_goes_to_the_name_that_the_module_has():
 
 def patient(donor, mine, names=("logits",)):
     """Return how far outputs are from the donor's, as a patient says it."""
-    told = object.__new__(probe_graft.Patient)
+    told = object.__new__(graft.Patient)
     outputs = [
         {"name": n, "rows": "there", "ref": {"stored": True, "shape": list(t.shape)}}
         for n, t in zip(names, donor)
@@ -241,14 +239,14 @@ def test_the_head_computes_as_many_positions_as_the_other_sides():
 
 
 def test_a_cache_is_known_by_its_layers_and_a_plain_one_by_one_name():
-    import probe_forks
     import transformers
+    from samebits_probe.model import forks
 
     plain = transformers.DynamicCache()
-    assert probe_forks.cache_kinds(plain) == ["DynamicLayer"]
+    assert forks.cache_kinds(plain) == ["DynamicLayer"]
     plain.update(torch.ones(1, 1, 1, 1), torch.ones(1, 1, 1, 1), 0)
-    assert probe_forks.cache_kinds(plain) == ["DynamicLayer"]
-    assert probe_forks.cache_kinds(None) == ["NoneType"]
+    assert forks.cache_kinds(plain) == ["DynamicLayer"]
+    assert forks.cache_kinds(None) == ["NoneType"]
 
 
 def apply_rotary_rows(q, cos, sin, position_ids=None):

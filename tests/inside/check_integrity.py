@@ -9,15 +9,12 @@ import time
 from pathlib import Path
 
 import feeding
-import probe_apart
-import probe_cell
-import probe_heap
-import probe_load
-import probe_progress as progress
-import probe_steady
 import torch
 import transformers
 from safetensors.torch import save_file
+from samebits_probe.cell import cell as cell_cell
+from samebits_probe.model import heap, load, steady
+from samebits_probe.process import fork, progress
 
 VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
 NEW = VERSION >= (5, 0)
@@ -96,9 +93,9 @@ def cell(folder, **changes):
     }
     job.update(changes)
     torch.set_num_threads(1)
-    probe_heap.fill_unwritten(job["run"], "cpu")
-    made = probe_cell.Cell(job)
-    made.loaded = probe_load.load(made.source)
+    heap.fill_unwritten(job["run"], "cpu")
+    made = cell_cell.Cell(job)
+    made.loaded = load.load(made.source)
     made.signals["load"] = made.loaded.facts
     with torch.no_grad():
         made._weights()
@@ -366,7 +363,7 @@ def test_a_kernel_that_rounds_by_the_place_of_weights_is_no_loss():
 def test_what_is_drawn_anew_is_not_lost_by_saving():
     for defect, said in (
         ("draws a factor", "the original, loaded once more, gives other logits, too"),
-        ("draws in forward", probe_steady.NOT_REPEATED),
+        ("draws in forward", steady.NOT_REPEATED),
     ):
         trip = integrity(defect)["round_trip"]
         assert (trip["outcome"], trip["logits"], trip["reason"]) == (
@@ -424,7 +421,7 @@ def test_nothing_of_it_is_left_in_the_process():
     assert before[0] == after[0]
     assert before[1:3] == after[1:3]
     assert before[4] == after[4]
-    assert probe_heap.holds_pattern(torch.empty(999), "a")
+    assert heap.holds_pattern(torch.empty(999), "a")
     assert [path.name for path in Path(looked_at.job["capture"]).parent.iterdir()] == ["a.json"]
 
 
@@ -436,7 +433,7 @@ def test_run_b_does_not_look():
 
 def test_a_model_too_large_for_a_second_one():
     looked_at = cell(checkpoint("halves"))
-    probe_cell._TWIN_LIMIT = 0
+    cell_cell._TWIN_LIMIT = 0
     look(looked_at)
     signal = looked_at.signals["integrity"]
     assert signal["poison"] == "not tried: it would need another 0.0 GiB"
@@ -450,7 +447,7 @@ def test_a_model_too_large_for_a_second_one():
 
 def test_a_wholly_unwritten_buffer_is_found_without_a_second_model():
     looked_at = cell(checkpoint("integers"))
-    probe_cell._TWIN_LIMIT = 0
+    cell_cell._TWIN_LIMIT = 0
     look(looked_at)
     assert sources(looked_at.signals["integrity"])["tables.long"] == ("unwritten", N)
 
@@ -471,20 +468,20 @@ def test_what_dies_apart_is_no_failure_here():
     ):
         progress.use(progress.Board(1.0))
         try:
-            probe_apart.apart(function)
-        except probe_apart.NoAnswer as reason:
+            fork.apart(function)
+        except fork.NoAnswer as reason:
             assert str(reason).startswith(said), reason
             assert str(reason).endswith("it computes") == (function is spin)
         else:
             raise AssertionError(said)
-    assert probe_apart.apart(lambda: {"x": [1, "ä" * 100_000]}) == {"x": [1, "ä" * 100_000]}
+    assert fork.apart(lambda: {"x": [1, "ä" * 100_000]}) == {"x": [1, "ä" * 100_000]}
 
 
 def test_no_child_is_made_where_it_would_hang():
-    assert probe_apart.refusal("cpu") == ""
-    assert "cuda" in probe_apart.refusal("cuda")
+    assert fork.refusal("cpu") == ""
+    assert "cuda" in fork.refusal("cuda")
     torch.set_num_threads(2)
-    assert "threads" in probe_apart.refusal("cpu")
+    assert "threads" in fork.refusal("cpu")
 
 
 def test_an_exception_of_the_probe_is_a_skip():

@@ -5,16 +5,14 @@ import json
 from types import SimpleNamespace
 
 import numpy as np
-import probe_forks
-import probe_promote
-import probe_steady
 import torch
 import transformers
-from probe_invariants import invariants
-from probe_relations_distance import broken, distance, used_bits
-from probe_relations_state import Snapshot
+from samebits_probe.model import forks, precision, steady
+from samebits_probe.model.distance import broken, distance, used_bits
+from samebits_probe.relations.relations import invariants
+from samebits_probe.relations.state import Snapshot
 
-with probe_promote.Leaks():  # the first use imports torch's compiler, which each test would pay for
+with precision.Leaks():  # the first use imports torch's compiler, which each test would pay for
     torch.zeros(2) * 2
 
 BROKEN = 1e-6
@@ -260,12 +258,12 @@ def test_state_does_not_leak_from_one_relation_into_the_next():
 def test_nothing_is_said_of_a_model_that_draws():
     facts = found("draws")
     assert facts["relations"] == []
-    assert {i["reason"] for i in facts["inapplicable"]} == {probe_steady.NOT_REPEATED}
+    assert {i["reason"] for i in facts["inapplicable"]} == {steady.NOT_REPEATED}
 
 
 def test_a_chaotic_model_is_not_accused():
     facts = found("is chaotic")
-    assert facts["no_float64"] == probe_steady.CHAOTIC
+    assert facts["no_float64"] == steady.CHAOTIC
     differ = [r for r in facts["relations"] if r["distance"]["n_differ"]]
     assert differ, "it is not chaotic enough for this test"
     assert {r["promoted"] for r in differ} == {None}
@@ -407,7 +405,7 @@ def test_a_defect_is_shown_before_what_is_meant():
 
     class Forgetting(type(model)):
         def forward(self, input_ids, past_key_values=None, **kwargs):
-            for name, tensor in probe_forks.cache_tensors(past_key_values):
+            for name, tensor in forks.cache_tensors(past_key_values):
                 if name.endswith("values"):
                     tensor[:, :, 0] = 0
             return forward(self, input_ids=input_ids, past_key_values=past_key_values, **kwargs)
@@ -508,7 +506,7 @@ def test_an_encoder_has_only_the_relations_of_its_rows():
 
 def test_every_request_for_a_smaller_float_is_answered_with_float64():
     low = torch.zeros(2, dtype=torch.float64)
-    with probe_promote.promotion():
+    with precision.promotion():
         asked = [
             low.float(),
             low.half(),
@@ -528,7 +526,7 @@ def test_every_request_for_a_smaller_float_is_answered_with_float64():
 
 
 def test_a_smaller_float_that_nobody_asked_for_is_named():
-    with probe_promote.promotion(), probe_promote.Leaks() as leaks:
+    with precision.promotion(), precision.Leaks() as leaks:
         torch.from_numpy(np.ones(3, "float32")) * 2
     assert "aten.mul.Tensor" in leaks.found
 
@@ -546,7 +544,7 @@ class Decaying(torch.nn.Module):
 def test_tables_of_the_code_are_computed_again_in_float64():
     model = Decaying(SimpleNamespace())
     model.learned += 0.1
-    twin = probe_promote.promoted_copy(model)
+    twin = precision.promoted_copy(model)
     exact = torch.exp(-torch.arange(5, dtype=torch.float64) / 3)
     assert distance(twin.decay, exact)["n_differ"] == 0
     assert distance(twin.learned, model.learned.double())["n_differ"] == 0
@@ -555,7 +553,7 @@ def test_tables_of_the_code_are_computed_again_in_float64():
 def test_grouped_matmul_has_a_float64():
     rows, weights = torch.randn(6, 4).double(), torch.randn(3, 4, 5).double()
     offs = torch.tensor([2, 2, 5], dtype=torch.int32)
-    with probe_promote.promotion():
+    with precision.promotion():
         product = torch._grouped_mm(rows, weights, offs=offs)
     want = [rows[:2] @ weights[0], rows[2:5] @ weights[2], torch.zeros(1, 5).double()]
     assert distance(product, torch.cat(want))["n_differ"] == 0
@@ -591,7 +589,7 @@ def test_rounding_shrinks_and_a_defect_does_not():
 
 def test_caches_of_all_releases_are_read():
     t = torch.ones(1, 2, 3, 4)
-    names = lambda cache: [name for name, _ in probe_forks.cache_tensors(cache)]
+    names = lambda cache: [name for name, _ in forks.cache_tensors(cache)]
     assert names(None) == []
     assert names(((t, t), (t, t)))[-1] == "layer 1 values"
     assert names((t, t)) == ["state 0", "state 1"]

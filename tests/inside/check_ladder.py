@@ -3,10 +3,9 @@
 from contextlib import suppress
 from types import SimpleNamespace
 
-import probe_ladder
-import probe_promote
-import probe_steady
 import torch
+from samebits_probe.jobs import ladder
+from samebits_probe.model import precision, steady
 
 
 class Tiny(torch.nn.Module):
@@ -29,7 +28,7 @@ class Tiny(torch.nn.Module):
 def test_a_copy_holds_the_same_numbers_in_the_rungs_dtype_and_leaves_the_model():
     model = Tiny(torch.bfloat16)
     for dtype in (torch.float32, torch.float64):
-        twin = probe_ladder.raised(model, dtype, {})
+        twin = ladder.raised(model, dtype, {})
         assert {t.dtype for t in (*twin.parameters(), *twin.buffers(), twin.scale)} == {dtype}
         assert torch.equal(twin.proj.weight, model.proj.weight.to(dtype))
         assert twin.tied is twin.proj.weight
@@ -38,21 +37,21 @@ def test_a_copy_holds_the_same_numbers_in_the_rungs_dtype_and_leaves_the_model()
 
 def test_the_finer_side_is_rounded_to_the_coarser_ones_dtype():
     model = Tiny()
-    twin = probe_ladder.raised(model, torch.float64, {"proj.weight": "bfloat16"})
+    twin = ladder.raised(model, torch.float64, {"proj.weight": "bfloat16"})
     assert torch.equal(twin.proj.weight, model.proj.weight.bfloat16().double())
     assert torch.equal(twin.proj.bias, model.proj.bias.double())
 
 
 def test_no_smaller_float_is_left_on_a_rung():
     for dtype in (torch.float32, torch.float64):
-        twin = probe_ladder.raised(Tiny(torch.bfloat16), dtype, {})
+        twin = ladder.raised(Tiny(torch.bfloat16), dtype, {})
         x = torch.ones(2, 24, dtype=dtype)
-        watch = probe_ladder.Watch(dtype)
-        with torch.no_grad(), probe_ladder.promoted(dtype, torch.bfloat16), watch:
+        watch = ladder.Watch(dtype)
+        with torch.no_grad(), ladder.promoted(dtype, torch.bfloat16), watch:
             out = twin(x)
         assert out.dtype == dtype
         assert not watch.leaks
-        with torch.no_grad(), probe_ladder.Watch(dtype) as watch:
+        with torch.no_grad(), ladder.Watch(dtype) as watch:
             twin(x)
         assert watch.leaks, "the check sees nothing"
 
@@ -61,19 +60,19 @@ def test_another_order_of_summation_gives_other_bits_of_the_same_numbers():
     torch.manual_seed(1)
     x, w = torch.randn(7, 96), torch.randn(33, 96)
     plain = torch.nn.functional.linear(x, w)
-    with torch.no_grad(), probe_ladder.Reordered():
+    with torch.no_grad(), ladder.Reordered():
         other = torch.nn.functional.linear(x, w)
     assert not torch.equal(plain, other)
     exact = x.double() @ w.double().T
     assert (other - exact).abs().max() < 1e-4
-    with torch.no_grad(), probe_ladder.Reordered():
+    with torch.no_grad(), ladder.Reordered():
         batch = torch.baddbmm(torch.ones(2, 3, 5), torch.ones(2, 3, 4), torch.ones(2, 4, 5))
     assert torch.equal(batch, torch.full((2, 3, 5), 5.0))
 
 
 def test_choices_are_seen_with_their_margins():
     scores = torch.tensor([[1.0, 3.0, 2.5, 0.0], [0.0, 0.0, 5.0, 4.0]])
-    with probe_ladder.Watch(None) as watch:
+    with ladder.Watch(None) as watch:
         watch.choices = []
         torch.topk(scores, 2, dim=-1)
         torch.argmax(scores, dim=-1)
@@ -89,11 +88,11 @@ def test_choices_are_seen_with_their_margins():
 
 
 def test_all_that_there_is_has_an_infinite_margin():
-    assert probe_ladder.margin(torch.ones(3, 2), 2, -1, largest=True).tolist() == [torch.inf] * 3
+    assert ladder.margin(torch.ones(3, 2), 2, -1, largest=True).tolist() == [torch.inf] * 3
 
 
 def test_tokens_are_forced_row_by_row_and_step_by_step():
-    (forced,) = probe_ladder.forcing([[3, 1], [2]])
+    (forced,) = ladder.forcing([[3, 1], [2]])
     scores = torch.randn(2, 5)
     assert forced(None, scores).argmax(-1).tolist() == [3, 2]
     assert forced(None, scores).argmax(-1).tolist() == [1, 2]
@@ -101,7 +100,7 @@ def test_tokens_are_forced_row_by_row_and_step_by_step():
 
 def test_a_refusal_is_a_fact_and_ends_nothing():
     refused = {}
-    with probe_ladder._fact(refused, "forward short"):
+    with ladder._fact(refused, "forward short"):
         msg = "no float64\nhere"
         raise NotImplementedError(msg)
     assert refused == {"forward short": "NotImplementedError: no float64 here"}
@@ -119,10 +118,10 @@ def test_tables_and_plain_attributes_are_computed_again():
             self.register_buffer("table", torch.arange(1, 9, dtype=torch.float32) ** -0.5)
 
     model = Model(Config())
-    twin = probe_ladder.raised(model, torch.float64, {})
+    twin = ladder.raised(model, torch.float64, {})
     assert twin.scale.item() != 12.0**0.5
-    probe_promote.compute_tables_again(twin)
-    probe_ladder._compute_attributes_again(twin)
+    precision.compute_tables_again(twin)
+    ladder._compute_attributes_again(twin)
     assert twin.scale.item() == 12.0**0.5
     assert torch.equal(twin.table, torch.arange(1, 9, dtype=torch.float64) ** -0.5)
 
@@ -134,14 +133,14 @@ def test_code_that_asks_for_the_dtype_takes_the_branch_of_its_own():
 
     x = torch.randn(3, 8, dtype=torch.float64)
     want = torch.softmax(x * 1.001, -1)
-    with probe_ladder.promoted(torch.float64, torch.float32), probe_ladder.Watch(None):
+    with ladder.promoted(torch.float64, torch.float32), ladder.Watch(None):
         told, ids = x.dtype, torch.zeros(2, dtype=torch.int64).dtype
         given = branching(x)
-        with probe_ladder.real_dtypes():
+        with ladder.real_dtypes():
             real = given.dtype
     assert (told, ids, real) == (torch.float32, torch.int64, torch.float64)
     assert torch.equal(given, want)
-    with probe_ladder.promoted(torch.float64, torch.bfloat16):
+    with ladder.promoted(torch.float64, torch.bfloat16):
         assert x.dtype == torch.float64
         assert torch.equal(branching(x), torch.softmax(x, -1))
 
@@ -151,8 +150,8 @@ def test_a_claimed_dtype_is_no_leak():
     def scripted(x: torch.Tensor) -> torch.Tensor:
         return x * 2 + 1
 
-    watch = probe_ladder.Watch(torch.float64)
-    with probe_ladder.promoted(torch.float64, torch.float32), watch:
+    watch = ladder.Watch(torch.float64)
+    with ladder.promoted(torch.float64, torch.float32), watch:
         scripted(torch.randn(3, dtype=torch.float64))
     assert not watch.leaks
 
@@ -161,7 +160,7 @@ def leaking(steps, watch):
     """Decode so many steps; each leaks by an operation of its own, and says so only if watched."""
     ops = (torch.sin, torch.cos, torch.tan, torch.exp, torch.sinh, torch.cosh, torch.tanh)
     x = torch.ones(2, dtype=torch.float32)
-    with probe_ladder._at_steps(watch, steps) as begin:
+    with ladder._at_steps(watch, steps) as begin:
         for step, op in enumerate(ops[:steps], start=1):
             op(x)
             begin(step)
@@ -169,7 +168,7 @@ def leaking(steps, watch):
 
 def test_a_decode_is_watched_at_its_first_steps_and_its_last():
     for steps, seen in ((7, "sin cos tan tanh"), (4, "sin cos tan exp"), (1, "sin")):
-        watch = probe_ladder.Watch(torch.float64)
+        watch = ladder.Watch(torch.float64)
         leaking(steps, watch)
         assert watch.leaks == {f"aten.{op}.default" for op in seen.split()}, steps
         assert not torch._C._len_torch_dispatch_stack()
@@ -177,30 +176,30 @@ def test_a_decode_is_watched_at_its_first_steps_and_its_last():
 
 
 def test_what_fails_in_a_decode_leaves_nothing_watched():
-    watch = probe_ladder.Watch(torch.float64)
-    with suppress(ValueError), probe_ladder._at_steps(watch, 3):
+    watch = ladder.Watch(torch.float64)
+    with suppress(ValueError), ladder._at_steps(watch, 3):
         raise ValueError
     assert not torch._C._len_torch_dispatch_stack()
 
 
 def test_noise_is_measured_where_float64_is_refused_and_not_where_it_is_chaotic():
-    class Cell(probe_ladder.Ladder):
+    class Cell(ladder.Ladder):
         def __init__(self, reason):
             self.reason = reason
             self.source = SimpleNamespace(dtype="float32")
             self.loaded = SimpleNamespace(model=None)
 
         def _promoted(self, _dtype):
-            return probe_ladder._nothing(self.reason)
+            return ladder._nothing(self.reason)
 
         def _noise(self):
-            return probe_ladder._nothing()
+            return ladder._nothing()
 
         def _rung(self, *_):
-            return probe_ladder._nothing()
+            return ladder._nothing()
 
     assert list(Cell("no float64 of it").climb()) == ["float64", "noise", "own"]
-    assert list(Cell(probe_steady.CHAOTIC).climb()) == ["float64", "own"]
+    assert list(Cell(steady.CHAOTIC).climb()) == ["float64", "own"]
 
 
 class Chaotic(torch.nn.Module):
@@ -225,8 +224,8 @@ def test_chaos_is_told_from_a_model_that_is_only_deep():
     for turns, chaotic in ((0, False), (10, False), (80, True)):
         model = Chaotic(turns)
         with torch.no_grad():
-            assert probe_steady.chaotic(model, model.forward) == chaotic, turns
-    assert probe_steady.chaotic(torch.nn.Linear(2, 2), lambda: torch.ones(2)) is False
+            assert steady.chaotic(model, model.forward) == chaotic, turns
+    assert steady.chaotic(torch.nn.Linear(2, 2), lambda: torch.ones(2)) is False
 
 
 class Placed(torch.nn.Module):
@@ -248,7 +247,7 @@ class Placed(torch.nn.Module):
 def again(model, what="forward short"):
     """Return what a cell leaves of aligned tensors, and of its own rung."""
 
-    class Cell(probe_ladder.Ladder):
+    class Cell(ladder.Ladder):
         def __init__(self):
             self.job = {"ladder": {"again": what, "forced": {}}}
             self.loaded = SimpleNamespace(model=model)

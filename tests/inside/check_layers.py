@@ -1,7 +1,7 @@
 """probe_layers: outputs of all layers in order, whatever a layer returns, before they change."""
 
 import torch
-from probe_layers import first_tensor, layers, recorded
+from samebits_probe.model.layers import first_tensor, layers, recorded
 
 
 class Layer(torch.nn.Module):

@@ -7,13 +7,12 @@ import tempfile
 from pathlib import Path
 
 import feeding
-import probe_cell
-import probe_load
-import probe_state
 import torch
-from probe_checkpoint import MAPPED, Checkpoint
-from probe_tensor import tensor_hash
 from safetensors.torch import save_file
+from samebits_probe.cell import cell
+from samebits_probe.model import load, state
+from samebits_probe.model.checkpoint import MAPPED, Checkpoint
+from samebits_probe.model.tensor import tensor_hash
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -52,7 +51,7 @@ def test_a_model_that_is_let_go_has_its_shapes_and_no_numbers():
     model = torch.nn.Sequential(torch.nn.Linear(300, 200), torch.nn.BatchNorm1d(200))
     model[1].weight = torch.nn.Parameter(model[1].weight.bfloat16())
     shapes = {name: (t.shape, t.dtype) for name, t in model.state_dict().items()}
-    probe_state.let_go(model)
+    state.let_go(model)
     assert {name: (t.shape, t.dtype) for name, t in model.state_dict().items()} == shapes
     assert all(t.untyped_storage().nbytes() <= 8 for t in model.state_dict().values())
 
@@ -81,11 +80,11 @@ def test_a_cell_holds_two_models_at_once_and_no_third():
         "store": {"root": str(folder), "limit": MIB, "wanted": []},
     }
     # what a first load imports is no model
-    probe_load.load(probe_cell.Cell(job).source)
+    load.load(cell.Cell(job).source)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     pid = os.fork()
     if not pid:
-        probe_cell.run(job)
+        cell.run(job)
         os._exit(0)
     _, status, used = os.wait4(pid, 0)
     assert status == 0

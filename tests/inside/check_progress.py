@@ -6,13 +6,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import probe_apart
-import probe_cell
-import probe_memory
-import probe_progress as progress
-import probe_stack
+import stack
 import torch
-from probe_failure import PhaseFailed
+from samebits_probe.cell import cell as cell_cell
+from samebits_probe.process import fork, memory, progress
+from samebits_probe.process.failure import PhaseFailed
 
 GIB = 1 << 30
 torch.set_num_threads(1)
@@ -140,7 +138,7 @@ def spawned(script, timeout=2.0):
     """Run a job in an interpreter of its own, as where there is no fork."""
     folder = Path(tempfile.mkdtemp())
     (folder / "script.py").write_text(script)
-    return probe_stack.spawn(
+    return stack.spawn(
         {
             "id": "1",
             "kind": "capsule",
@@ -169,15 +167,15 @@ def test_without_fork_progress_is_read_from_a_file():
 def test_a_child_that_waits_sees_what_there_was_when_it_was_made():
     board(20.0)
     scale = torch.ones(4)
-    child = probe_apart.Apart(lambda said: [said, *scale.tolist()])
-    other = probe_apart.Apart(lambda said: [said, scale.sum().item()])
+    child = fork.Apart(lambda said: [said, *scale.tolist()])
+    other = fork.Apart(lambda said: [said, scale.sum().item()])
     scale.mul_(9)
     assert other.answer() == ["", 4.0]
     assert child.answer("ä b") == ["ä b", 1.0, 1.0, 1.0, 1.0]
 
 
 def test_a_child_of_which_nothing_is_asked_is_gone():
-    child = probe_apart.Apart(lambda _: None)
+    child = fork.Apart(lambda _: None)
     child.forget()
     try:
         os.kill(child._pid, 0)
@@ -188,12 +186,12 @@ def test_a_child_of_which_nothing_is_asked_is_gone():
 
 
 def test_a_child_that_was_killed_while_it_waited_is_lost():
-    child = probe_apart.Apart(lambda _: None)
+    child = fork.Apart(lambda _: None)
     os.kill(child._pid, signal.SIGKILL)
     time.sleep(0.1)
     try:
         child.answer()
-    except probe_apart.Lost as reason:
+    except fork.Lost as reason:
         assert "killed by signal 9" in str(reason)
     else:
         raise AssertionError
@@ -204,11 +202,11 @@ def test_a_hang_two_processes_deep_costs_the_nearest_one_alone():
 
     def outer():
         try:
-            probe_apart.apart(lambda: time.sleep(60))
-        except probe_apart.Lost:
+            fork.apart(lambda: time.sleep(60))
+        except fork.Lost:
             return "the inner one was ended"
 
-    assert probe_apart.apart(outer) == "the inner one was ended"
+    assert fork.apart(outer) == "the inner one was ended"
 
 
 # memory
@@ -241,7 +239,7 @@ def machine(folder, available=None, version=2, **groups):
 def test_the_least_of_the_machine_and_its_groups_is_there():
     def left(available, version=2, **groups):
         with tempfile.TemporaryDirectory() as folder:
-            return probe_memory.available(machine(folder, available, version, **groups))
+            return memory.available(machine(folder, available, version, **groups))
 
     assert left(8 * GIB) == 8 * GIB
     assert left(8 * GIB, one=("max", 3 * GIB, 0)) == 8 * GIB
@@ -251,33 +249,33 @@ def test_the_least_of_the_machine_and_its_groups_is_there():
     assert left(2 * GIB, one=(9 * GIB, GIB, 0)) == 2 * GIB
     assert left(8 * GIB, one=(GIB, 2 * GIB, 0)) == 0
     with tempfile.TemporaryDirectory() as folder:
-        assert probe_memory.available(Path(folder)) is None
+        assert memory.available(Path(folder)) is None
 
 
 def test_each_of_several_jobs_has_its_part_and_the_reason_has_the_numbers_and_the_switch():
     with tempfile.TemporaryDirectory() as folder:
         root = machine(folder, 6 * GIB)
-        assert probe_memory.shortage(4 * GIB, 1, root) == ""
-        assert probe_memory.shortage(3 * GIB, 2, root) == ""
-        assert probe_memory.shortage(4 * GIB, 2, root) == (
+        assert memory.shortage(4 * GIB, 1, root) == ""
+        assert memory.shortage(3 * GIB, 2, root) == ""
+        assert memory.shortage(4 * GIB, 2, root) == (
             "it needs about 4.0 GiB more memory, and 6.0 GiB are available, of which each of 2 jobs "
             "may take 3.0 GiB"
         )
         alone = "it needs about 7.0 GiB more memory, and 6.0 GiB are available"
-        assert probe_memory.shortage(7 * GIB, 1, root) == alone
-    assert "--jobs 1" in probe_memory.remedy(2)
-    assert "--jobs" not in probe_memory.remedy(1)
+        assert memory.shortage(7 * GIB, 1, root) == alone
+    assert "--jobs 1" in memory.remedy(2)
+    assert "--jobs" not in memory.remedy(1)
 
 
 def test_what_nothing_is_known_of_is_tried():
     with tempfile.TemporaryDirectory() as folder:
-        assert probe_memory.shortage(1 << 60, 2, Path(folder)) == ""
+        assert memory.shortage(1 << 60, 2, Path(folder)) == ""
 
 
 def test_a_copy_that_has_no_room_is_not_asked_for():
-    probe_memory.require(1, 1)
+    memory.require(1, 1)
     try:
-        probe_memory.require(1 << 60, 2)
+        memory.require(1 << 60, 2)
     except PhaseFailed as failed:
         told = failed.failure
         assert (told["phase"], told["type"]) == ("memory", "not asked")
@@ -297,7 +295,7 @@ def cell(**changed):
         "store": {"root": tempfile.mkdtemp(), "limit": 0, "wanted": []},
         "budget": 100.0,
     }
-    return probe_cell.Cell(job | changed)
+    return cell_cell.Cell(job | changed)
 
 
 def test_what_makes_no_verdict_is_in_the_budget_or_named_with_its_price():

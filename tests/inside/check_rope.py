@@ -1,8 +1,8 @@
 """probe_rope: the closed formulas are transformers' own to within float32, and an ulp shows."""
 
-import probe_rope
 import torch
 import transformers
+from samebits_probe.cell import rope
 
 NEW = int(transformers.__version__.split(".")[0]) >= 5
 
@@ -51,7 +51,7 @@ class Keeper:
 
 
 def facts(model):
-    (found,) = probe_rope.inv_freq(model, Keeper(), None).values()
+    (found,) = rope.inv_freq(model, Keeper(), None).values()
     return found
 
 
@@ -116,13 +116,13 @@ def test_a_dimension_that_the_config_does_not_name():
     class Config:
         hidden_size, num_attention_heads = 64, 2
 
-    assert probe_rope.rotary_dims(4, {}, Config()) == [8, 7]
+    assert rope.rotary_dims(4, {}, Config()) == [8, 7]
     Config.qk_rope_head_dim = 7
-    assert probe_rope.rotary_dims(4, {}, Config()) == [7]
+    assert rope.rotary_dims(4, {}, Config()) == [7]
     Config.head_dim = 10
     settings = {"partial_rotary_factor": 0.8}
-    assert probe_rope.rotary_dims(4, settings, Config()) == [8, 7]
-    assert probe_rope.rotary_dims(5, settings, Config()) == [10]
+    assert rope.rotary_dims(4, settings, Config()) == [8, 7]
+    assert rope.rotary_dims(5, settings, Config()) == [10]
 
 
 def test_4_48_reads_the_wrong_length_for_yarn_and_is_told_so():

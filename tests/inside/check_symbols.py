@@ -1,8 +1,8 @@
 """probe_symbols: a name that an exception speaks of is looked up in the stack it came from."""
 
-import probe_symbols
 import transformers
-from probe_failure import describe
+from samebits_probe.process import symbols
+from samebits_probe.process.failure import describe
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 NEW = int(transformers.__version__.split(".")[0]) >= 5
@@ -17,7 +17,7 @@ def raised(function):
 
 
 def symbol(function):
-    (found,) = probe_symbols.symbols(raised(function))
+    (found,) = symbols.symbols(raised(function))
     return found
 
 
@@ -92,9 +92,9 @@ def test_a_cause_behind_an_exception_is_looked_up_too():
 
 
 def test_what_speaks_of_no_name_has_no_symbols():
-    assert probe_symbols.symbols(raised(lambda: 1 / 0)) == []
-    assert probe_symbols.symbols(raised(lambda: {}["x"])) == []
-    assert probe_symbols.symbols(raised(lambda: int("x"))) == []
+    assert symbols.symbols(raised(lambda: 1 / 0)) == []
+    assert symbols.symbols(raised(lambda: {}["x"])) == []
+    assert symbols.symbols(raised(lambda: int("x"))) == []
 
 
 def test_a_described_failure_carries_its_symbols_and_survives_one_that_cannot_be_read():

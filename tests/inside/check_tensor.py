@@ -3,9 +3,17 @@
 import tempfile
 from pathlib import Path
 
-import probe_tensor
 import torch
-from probe_tensor import Damaged, Keeper, NotHashable, raw_bytes, same_bytes, stored, tensor_hash
+from samebits_probe.model import tensor as model_tensor
+from samebits_probe.model.tensor import (
+    Damaged,
+    Keeper,
+    NotHashable,
+    raw_bytes,
+    same_bytes,
+    stored,
+    tensor_hash,
+)
 
 
 def test_signed_zero_and_nan_payload_are_other_bits():
@@ -121,7 +129,7 @@ def test_known_hashes_are_those_of_the_host():
         flat = torch.tensor(list(bytes.fromhex(line["bytes"])), dtype=torch.uint8)
         tensor = flat.view(getattr(torch, line["dtype"])).reshape(line["shape"])
         assert tensor_hash(tensor) == line["hash"], line
-    assert probe_tensor.HASH_HEADER == b"samebits-tensor-1"
+    assert model_tensor.HASH_HEADER == b"samebits-tensor-1"
 
 
 def test_what_another_process_kept_is_read_by_its_hash():

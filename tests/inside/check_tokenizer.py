@@ -4,9 +4,9 @@ import json
 import tempfile
 from pathlib import Path
 
-import probe_tokenizer
 import transformers
-from probe_load import Source
+from samebits_probe.cell import tokenizer as cell_tokenizer
+from samebits_probe.model.load import Source
 
 IS_OLD = transformers.__version__ < "5"
 WORDS = ("<unk>", "<s>", "Hello", "world", "12345")
@@ -50,7 +50,7 @@ def folder(**config):
 
 def facts(made, prompts=None):
     source = Source(str(made), None, False, "float32", "default", "cpu")
-    return probe_tokenizer.facts(source, prompts or {})
+    return cell_tokenizer.facts(source, prompts or {})
 
 
 PLAIN = facts(folder())

@@ -1,12 +1,12 @@
-"""probe_trace, probe_trace_values: contents and not tensors, before and behind every operation."""
+"""probe_trace, trace.values: contents and not tensors, before and behind every operation."""
 
 import types
 
 import torch
 import torch._dynamo  # a dispatch mode imports it: once here, and not in every test's child
 import transformers
-from probe_trace import Trace
-from probe_trace_values import Values, coarsened, digest, without_pads
+from samebits_probe.trace.trace import Trace
+from samebits_probe.trace.values import Values, coarsened, digest, without_pads
 
 
 class Model(torch.nn.Module):

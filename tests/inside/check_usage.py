@@ -5,14 +5,12 @@ import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
-import probe_apart
-import probe_usage
-import probe_usage_forward as forward
-import probe_usage_generate as generate
 import torch
 import transformers
-from probe_state import hashes
-from probe_usage_subject import NoMeaning, Subject
+from samebits_probe.model.state import hashes
+from samebits_probe.process import fork
+from samebits_probe.usage import forward, generate, usage
+from samebits_probe.usage.subject import NoMeaning, Subject
 
 for name in ("transformers.modeling_utils", "transformers.generation", "torch._dynamo"):
     importlib.import_module(name)  # once, for the forks that the tests run in
@@ -50,16 +48,16 @@ def test_a_child_leaves_the_model_as_it_was():
     before = hashes(made), made.config.to_dict(), made.training
     loaded = SimpleNamespace(model=made, head="causal-lm")
     folder = Path(tempfile.mkdtemp())
-    found = probe_apart.apart(lambda: probe_usage.usage(loaded, folder, 60))
+    found = fork.apart(lambda: usage.usage(loaded, folder, 60))
     assert found["skips"] == {}, found["skips"]
-    assert {question.name for question in probe_usage.QUESTIONS} <= set(found)
+    assert {question.name for question in usage.QUESTIONS} <= set(found)
     assert (hashes(made), made.config.to_dict(), made.training) == before
 
 
 def test_no_time_is_a_reason():
     loaded = SimpleNamespace(model=model(), head="causal-lm")
-    found = probe_usage.usage(loaded, Path(tempfile.mkdtemp()), -1.0)
-    assert set(found["skips"]) == {question.name for question in probe_usage.QUESTIONS}
+    found = usage.usage(loaded, Path(tempfile.mkdtemp()), -1.0)
+    assert set(found["skips"]) == {question.name for question in usage.QUESTIONS}
     assert all("no time was left" in reason for reason in found["skips"].values())
 
 
@@ -67,9 +65,9 @@ def test_a_forward_that_raises_is_asked_nothing_about_tokens():
     made = model()
     made.forward = lambda *_args, **_kwargs: 1 / 0
     loaded = SimpleNamespace(model=made, head="causal-lm")
-    found = probe_usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
+    found = usage.usage(loaded, Path(tempfile.mkdtemp()), 60)
     told = {name for name, reason in found["skips"].items() if "ZeroDivisionError" in reason}
-    assert told == {question.name for question in probe_usage.QUESTIONS if question.of_text}
+    assert told == {question.name for question in usage.QUESTIONS if question.of_text}
     assert found["saved"]["files"]
 
 

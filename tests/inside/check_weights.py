@@ -3,14 +3,14 @@
 import tempfile
 from pathlib import Path
 
-import probe_heap
-import probe_weights
 import torch
-from probe_checkpoint import Checkpoint
-from probe_fresh import Fresh
-from probe_tensor import Keeper, tensor_hash
-from probe_weights import Tracer
 from safetensors.torch import save_file
+from samebits_probe.cell import weights
+from samebits_probe.cell.weights import Tracer
+from samebits_probe.model import heap
+from samebits_probe.model.checkpoint import Checkpoint
+from samebits_probe.model.fresh import Fresh
+from samebits_probe.model.tensor import Keeper, tensor_hash
 
 
 def checkpoint(**tensors):
@@ -147,19 +147,17 @@ class Model(torch.nn.Module):
 
 
 def test_every_origin_is_told_apart():
-    probe_heap.fill_unwritten("a", "cpu")
+    heap.fill_unwritten("a", "cpu")
     model, skipped = Model(), []
     model.register_buffer("sparse", torch.eye(3).to_sparse())
     model.register_buffer("meta", torch.empty(3, device="meta"))
-    facts = probe_weights.weights(
+    facts = weights.weights(
         model,
         checkpoint(loaded=model.loaded.data, lost=numbers(2, seed=9)),
         Keeper(tempfile.mkdtemp(), 0, []),
         "a",
         lambda: Fresh({"derived": torch.arange(6.0), "drawn": torch.randn(5)}),
-        lambda: {
-            name: tensor_hash(t) for name, (_, t, _) in probe_weights.named_state(Model()).items()
-        },
+        lambda: {name: tensor_hash(t) for name, (_, t, _) in weights.named_state(Model()).items()},
         lambda name, reason: skipped.append((name, reason)),
     )
     assert skipped == [("meta", "on the meta device and without plain bytes")]

@@ -3,8 +3,8 @@
 import tempfile
 from pathlib import Path
 
-import probe_feed_job
-import probe_files
+from samebits_probe.jobs import inputs
+from samebits_probe.process import files
 
 
 def chosen(model):
@@ -18,12 +18,12 @@ def chosen(model):
         "store": {"root": str(root)},
         "model": model,
     }
-    probe_feed_job.run(job)
-    record = probe_files.read_sealed(root / "record.json")
+    inputs.run(job)
+    record = files.read_sealed(root / "record.json")
     assert record.get("failure") is None, record["failure"]["traceback"]
     return model | {"inputs": {"record": job["result"], "root": str(root), "reason": ""}}
 
 
 def record_of(model):
     """Return what was chosen."""
-    return probe_files.read_sealed(Path(model["inputs"]["record"]))
+    return files.read_sealed(Path(model["inputs"]["record"]))

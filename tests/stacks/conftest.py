@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from samebits.matrix import StackSpec
-from samebits.progress import Plain
-from samebits.run import Order, run_matrix
-from samebits.stacks import StackBuilder
+from samebits.matrix.spec import StackSpec
+from samebits.pipeline.run import Order, run_matrix
+from samebits.stacks.build import StackBuilder
+from samebits.terminal.progress import Plain
 
 ROOT = Path(__file__).parents[2]
 OLD, NEW = "4.48", "5.x"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from samebits.reports import markdown
+from samebits.reports import document
 
 MATRIX = """
 stacks: ["4.48", "4.57", "5.2", "5.x"]
@@ -135,7 +135,7 @@ def test_positions_handed_to_generate_stand_still_and_then_advance(usage):
 
 
 def test_the_report_says_it_once_and_in_few_lines(report):
-    documents = markdown.render(report)
+    documents = document.render(report)
     section = documents["report.md"].partition("## Around the model")[2].partition("\n## ")[0]
     assert 500 < len(section.encode()) < 6000
     assert documents["around-the-model.md"].count("**Remedy.**") == 11

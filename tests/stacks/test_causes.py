@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from samebits import seal
-from samebits.store import Store
-from samebits.trace import Trace
-from samebits.tracing import blame
-from samebits.tracing.replay import closer
+from samebits.base import seal
+from samebits.records.trace import Trace
+from samebits.storage.store import Store
+from samebits.trace import blame
+from samebits.trace.replay import closer
 
 HERE = Path(__file__).parent
 PROBES = HERE.parents[1] / "probes"

@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 import pytest
 import yaml
 
-from samebits.words import Verdict
+from samebits.records.ids import Verdict
 from tests.stacks.conftest import NEW, OLD, ROOT
 
 BOTH, ONE = ["float32", "bfloat16"], ["float32"]

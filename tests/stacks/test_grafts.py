@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from samebits import seal
-from samebits.environment import probe_environment
-from samebits.graft import DonorFile, GraftFile
-from samebits.grafting import judge
+from samebits.base import seal
+from samebits.grafts import judge
+from samebits.records.graft import DonorFile, GraftFile
+from samebits.stacks.environment import probe_environment
 
 HERE = Path(__file__).parent
 PROBES = HERE.parents[1] / "probes"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from samebits.environment import probe_environment
+from samebits.stacks.environment import probe_environment
 
 INSIDE = Path(__file__).parents[1] / "inside"
 FILES = sorted(INSIDE.glob("check_*.py"))

@@ -3,7 +3,7 @@
 import pytest
 from conftest import NEW, OLD
 
-from samebits.summary import summary
+from samebits.terminal.summary import summary
 
 MATRIX = f"""
 stacks: ["{OLD}", "{NEW}"]

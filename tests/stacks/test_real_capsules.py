@@ -8,8 +8,8 @@ import subprocess
 import pytest
 from conftest import ROOT
 
-from samebits.capsule import CapsuleFile
 from samebits.capsules.running import Place
+from samebits.records.capsule import CapsuleFile
 from samebits.reports.write import write
 
 DEFECTS = ("first layer", "raises", "unwritten", "environment", "clock")

@@ -4,9 +4,9 @@ import os
 
 from builders import model_spec, stack_spec
 
-from samebits.matrix import Matrix
-from samebits.releases import widened
-from samebits.stacks import StackBuilder
+from samebits.matrix.releases import widened
+from samebits.matrix.spec import Matrix
+from samebits.stacks.build import StackBuilder
 
 
 def test_the_releases_between_two_stacks_are_those_of_the_index(tmp_path):

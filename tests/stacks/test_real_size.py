@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import NEW, OLD
 
-from samebits.store import Store
+from samebits.storage.store import Store
 
 LAYERS, HIDDEN, INNER, VOCABULARY = 24, 1024, 2048, 32_000
 MOST_FORWARDS = {"forward": 9, "greedy": 36, "integrity": 2, "first token": 6}

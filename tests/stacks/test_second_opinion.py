@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from samebits import config, seal
-from samebits.capture import Capture
-from samebits.environment import probe_environment
-from samebits.plan import Selection
-from samebits.store import Store
+from samebits.base import seal
+from samebits.matrix import load
+from samebits.matrix.plan import Selection
+from samebits.records.capture import Capture
+from samebits.stacks.environment import probe_environment
+from samebits.storage.store import Store
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests" / "second_opinion.py"
@@ -62,7 +63,7 @@ def opinions(report, stacks, tmp_path_factory):
 def jobs(folder, found):
     """Return what the script needs: folders, prompts as they were fed, number of tokens."""
     store = Store(folder / ".samebits")
-    matrix = config.load(folder / "matrix.yaml")
+    matrix = load.load(folder / "matrix.yaml")
     sources = {}
     for path in sorted(folder.glob(".samebits/captures/*/float32-default/4.48/*/a.json")):
         capture = Capture.model_validate_json(seal.read(path))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from samebits.plan import Selection
+from samebits.matrix.plan import Selection
 
 CUSTOM = Path(__file__).parents[1] / "custom"
 STORY = [f"open-sci-ref/{name}" for name in ("all", *(f"repair-{n}" for n in range(1, 6)))]

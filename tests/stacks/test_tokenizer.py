@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from samebits.plan import Selection
+from samebits.matrix.plan import Selection
 
 WORDS = [
     "[UNK]",

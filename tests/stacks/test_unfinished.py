@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import NEW, OLD, write_safetensors
 
-from samebits.store import Store
+from samebits.storage.store import Store
 
 TIMEOUT = 6
 FIRST = "os.open(os.path.join({folder!r}, 'flag'), os.O_CREAT | os.O_EXCL)"

@@ -172,7 +172,7 @@ def test_no_folder_of_this_machine_is_in_the_report(report, folder):
 
 def test_the_second_run_computes_nothing_and_says_the_same(report, folder, run_in):
     only = "healthy,weight-bit,one-ulp,minus-zero,pad-rows,unwritten"
-    from samebits.plan import Selection
+    from samebits.matrix.plan import Selection
 
     first = run_in(folder, selection=Selection.parse(models=only))
     captures = {p: p.stat().st_mtime_ns for p in folder.glob(".samebits/captures/**/*.json")}
@@ -183,7 +183,7 @@ def test_the_second_run_computes_nothing_and_says_the_same(report, folder, run_i
 
 
 def test_expected_differences_pass_and_fixed_ones_fail(folder, run_in):
-    from samebits.plan import Selection
+    from samebits.matrix.plan import Selection
 
     text = (folder / "matrix.yaml").read_text()
     models = Selection.parse(models="healthy,one-ulp")

@@ -13,10 +13,10 @@ sys.path.insert(0, sys.argv[1])
 sys.path.insert(0, str(Path(__file__).parents[2] / "inside"))
 
 import feeding
-import probe_graft
 import torch
 import transformers
-from probe_apart import apart
+from samebits_probe.graft import graft
+from samebits_probe.process.fork import apart
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 FOLDER = Path(sys.argv[2])
@@ -100,14 +100,14 @@ def shifted(sdpa):
 
 
 def nudge(module, args, output):
-    import probe_forks
+    from samebits_probe.model import forks
 
-    for name, tensor in probe_forks.cache_tensors(output.past_key_values):
+    for name, tensor in forks.cache_tensors(output.past_key_values):
         if name == "layer 0 keys":
             tensor[0, 0, 0, 0] += 0.5
 
 
-class Patient(probe_graft.Patient):
+class Patient(graft.Patient):
     """A patient whose model gets the defect as soon as it is loaded."""
 
     def before(self, model):
@@ -151,10 +151,10 @@ def job(defect, role, donor=None, n=0):
 
 def perform(defect):
     n = 5 if ORDERS[defect].get("what") == "decode" else 4
-    donor = as_it_runs(probe_graft.Donor, job(defect, "donor", n=n))
-    probe_graft.run(donor)
-    probe_graft._ROLES["patient"] = Patient
-    probe_graft.run(as_it_runs(Patient, job(defect, "patient", donor["graft"]["result"], n)))
+    donor = as_it_runs(graft.Donor, job(defect, "donor", n=n))
+    graft.run(donor)
+    graft._ROLES["patient"] = Patient
+    graft.run(as_it_runs(Patient, job(defect, "patient", donor["graft"]["result"], n)))
 
 
 def as_it_runs(role, asked):
@@ -177,10 +177,10 @@ def damage(order, choose):
     path = FOLDER / "tensors" / ref["hash"][:2] / f"{ref['hash']}.bin"
     whole = path.read_bytes()
     path.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
-    probe_graft._ROLES["patient"] = Patient
+    graft._ROLES["patient"] = Patient
     again = as_it_runs(Patient, job("weight", "patient", str(donor), 4))
     again["graft"]["result"] = str(FOLDER / f"{order}.json")
-    probe_graft.run(again)
+    graft.run(again)
     assert not path.exists(), "nobody would write it anew"
     path.write_bytes(whole)
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
 
-import probe_trace_job
 import torch
 import transformers
-from probe_inputs import Inputs
-from probe_load import Loaded
+from samebits_probe.model.inputs import Inputs
+from samebits_probe.model.load import Loaded
+from samebits_probe.trace import job as trace_job
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 SPEC = importlib.util.spec_from_file_location(
@@ -50,7 +50,7 @@ def plant(made, defect):
             table[1] = torch.nextafter(table[1], torch.tensor(9.0))
 
 
-class Planted(probe_trace_job.Traced):
+class Planted(trace_job.Traced):
     """A trace job whose model is made here instead of loaded."""
 
     def facts(self):
@@ -82,4 +82,4 @@ for order in json.loads(Path(sys.argv[2]).read_text()):
         "trace": {"prompt": "short", "what": "forward", "look": look, "result": order["result"]},
     }
     with torch.no_grad():
-        probe_trace_job.write(job, Planted(job).facts())
+        trace_job.write(job, Planted(job).facts())

@@ -1,0 +1,142 @@
+"""probes/stack.py as it is, with the CPU seconds of every outermost call into transformers.
+
+Loads, forwards, generate() and saves are what nobody can avoid. Each call appends one line, kind and
+seconds, to a file below the folder of work, which every forked child shares. A forward that an
+instrument watches is a kind of its own: its seconds are not those of the forward alone.
+
+Where the folder holds a file ``without``, what is watched is first run twice in a fork where nothing
+watches, and the faster one is told (the first pays for the fork's pages), beside what the call then
+takes. What cannot run so, such as a float64 model whose code asks for float32, is told as nothing.
+Such a run is good for that share alone, as every fork makes what follows slower.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "probes"))
+
+import stack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_depth = 0
+
+
+def counted(
+    kind: str, function: Callable[..., Any], *, file: int, without: bool
+) -> Callable[..., Any]:
+    """Return ``function``, which says what it took unless another counted call is running."""
+
+    @functools.wraps(function)
+    def told(*args: Any, **kwargs: Any) -> Any:
+        global _depth  # noqa: PLW0603  one thread: what runs inside is part of it
+        if _depth:
+            return function(*args, **kwargs)
+        watched = kind in WATCHED and _watched()
+        _depth = 1
+        try:
+            if watched and without:
+                _without(functools.partial(function, *args, **kwargs), kind, file)
+            started = time.process_time()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                name = f"{kind}, watched" if watched else kind
+                _tell(file, name, time.process_time() - started)
+        finally:
+            _depth = 0
+
+    return told
+
+
+WATCHED = frozenset({"forward", "generate()"})
+
+
+def _tell(file: int, kind: str, seconds: float) -> None:
+    os.write(file, f"{kind}\t{seconds:.6f}\n".encode())
+
+
+def _watched() -> bool:
+    import torch  # noqa: PLC0415  as below
+
+    modes = torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack()
+    return bool(modes or sys.getprofile() or sys.gettrace())
+
+
+def _without(call: Callable[[], Any], kind: str, file: int) -> None:
+    """Tell what ``call`` takes where nothing watches."""
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+        return
+    try:
+        _stop_watching()
+        _tell(file, f"{kind}, not watched", min(_timed(call), _timed(call)))
+    finally:
+        os._exit(0)
+
+
+def _stop_watching() -> None:
+    import torch  # noqa: PLC0415  as below
+    from torch.overrides import _pop_mode  # noqa: PLC0415
+    from torch.utils._python_dispatch import _pop_mode as _pop_dispatch  # noqa: PLC0415
+
+    sys.setprofile(None)
+    sys.settrace(None)
+    while torch._C._len_torch_dispatch_stack():
+        _pop_dispatch()
+    while torch._C._len_torch_function_stack():
+        _pop_mode()
+    # what prints a traceback here says nothing of the cell
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def _timed(call: Callable[[], Any]) -> float:
+    started = time.process_time()
+    call()
+    return time.process_time() - started
+
+
+def count() -> None:
+    """Have transformers' entry points tell what they take."""
+    import transformers  # noqa: PLC0415  the process imports it when it wants to
+
+    folder = Path(os.environ["HF_MODULES_CACHE"]).parents[1] / "counted"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = os.open(folder / f"{os.getpid()}.tsv", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    told = functools.partial(counted, file=file, without=(folder / "without").exists())
+    model = transformers.PreTrainedModel
+    for kind, name in {"forward": "__call__", "save": "save_pretrained"}.items():
+        setattr(model, name, told(kind, getattr(model, name)))
+    for owner, name in (
+        (model, "from_pretrained"),
+        (model, "_from_config"),
+        (transformers.AutoConfig, "from_pretrained"),
+        (transformers.AutoTokenizer, "from_pretrained"),
+    ):
+        of_class = vars(owner)[name].__func__
+        setattr(owner, name, classmethod(told("load", of_class)))
+    mixin = transformers.GenerationMixin
+    mixin.generate = told("generate()", mixin.generate)
+
+
+_import_everything = stack._import_everything
+
+
+def _import_and_count() -> dict[str, Any]:
+    facts = _import_everything()
+    count()
+    return facts
+
+
+stack._import_everything = _import_and_count
+
+if __name__ == "__main__":
+    stack.main(sys.argv[1:])

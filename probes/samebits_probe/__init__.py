@@ -1,0 +1,1 @@
+"""Probes: run inside a stack, import nothing of samebits."""

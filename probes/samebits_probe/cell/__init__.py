@@ -1,0 +1,1 @@
+"""What is observed of one cell."""

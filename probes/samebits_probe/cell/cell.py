@@ -1,0 +1,737 @@
+"""What does one cell compute: everything that is observed of one model on one stack.
+
+Expects a job: cell, run (``a`` or ``b``), model (source, prompts, greedy), store (root, limit,
+wanted hashes), slots (how many jobs share this machine), budget and the capture's path. Writes the
+capture there, whole or not at all, in the format of samebits/records/capture.py. An exception of the model is
+a fact of the capture; only one before or in the load ends the cell.
+
+Phases come in the order of their worth: what makes verdicts, then what explains. Before each one the
+capture is written with the status ``unfinished``, so that a run that is ended leaves what it observed
+by then. What must see a model that no prompt has touched is set aside before the first prompt, in forked
+children that wait for their turn (process.fork.Apart).
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import traceback
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from samebits_probe.cell import code as cell_code
+from samebits_probe.cell import evidence as cell_evidence
+from samebits_probe.cell import integrity, rope, weights
+from samebits_probe.cell import tokenizer as cell_tokenizer
+from samebits_probe.model import attention, decode, feed, forks, fresh, layers, load
+from samebits_probe.model import executed as model_executed
+from samebits_probe.model import heap as model_heap
+from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
+from samebits_probe.model.choice import DoesNotApply, NotFed
+from samebits_probe.model.refusal import refusals
+from samebits_probe.model.state import hashes
+from samebits_probe.model.tensor import Keeper, NotHashable, dtype_name, tensor_hash
+from samebits_probe.process import files, fork, memory, progress
+from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase, without_folders
+from samebits_probe.relations import relations
+from samebits_probe.usage import usage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from samebits_probe.model.inputs import Inputs
+
+FORMAT_VERSION = 3
+_TWIN_LIMIT = 4 << 30
+"""Bytes of parameters above which no second model is made beside the first."""
+OTHER_UNWATCHED = (
+    "a forward without hooks on the layers gives other logits than one with them: "
+    "watching changes what the model computes, or every forward does"
+)
+ONE_OUTPUT = "of what a forward gives only the logits, or the first tensor, are compared"
+_USAGE_FORWARDS = 60
+"""What the questions around a model take, in plain forwards."""
+_FIRST_TOKEN_FORWARDS = 10
+"""What one token costs that is decoded and watched."""
+_SEEDS = {"a": 31, "b": 32}
+"""Run -> what seeds every generator; neither is the seed of a load."""
+
+
+def run(job: dict[str, Any]) -> None:
+    """Run one cell once and write its capture."""
+    try:
+        _run(job)
+    except Exception as error:  # noqa: BLE001  a defect of a probe is reported like any failure
+        traceback.print_exc()
+        failed = {"status": "failed", "failure": describe("probe", error)}
+        write_capture(Path(job["capture"]), job, failed)
+
+
+def _run(job: dict[str, Any]) -> None:
+    torch.set_num_threads(int(job["threads"]))
+    heap = model_heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
+    draw_otherwise(job["run"])
+    cell = Cell(job, heap)
+    write_capture(Path(job["capture"]), job, cell.observe())
+
+
+def draw_otherwise(run: str) -> None:
+    """Let whoever draws without a seed draw other numbers in each run, so that it shows.
+
+    Both runs are forks of one process and would share its generators' states. torch's are set once
+    more behind the load, whose seed is the same in both.
+    """
+    seed = _SEEDS[run]
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def write_capture(
+    path: Path, job: dict[str, Any], outcome: dict[str, Any], *, lasting: bool = True
+) -> None:
+    """Write a capture aside and rename it into place; one that lasts is flushed to the disk before."""
+    capture = {
+        "format": "samebits-capture",
+        "format_version": FORMAT_VERSION,
+        "cell": job["cell"],
+        "run": job["run"],
+        **outcome,
+    }
+    files.write_sealed(path, capture, lasting=lasting)
+
+
+class Aside(NamedTuple):
+    """A child that holds the model as it was loaded, and a folder for what it saves."""
+
+    child: fork.Apart
+    folder: TemporaryDirectory[str]
+
+    def answer(self, said: str) -> Any:
+        """Return what the child observes."""
+        with self.folder:
+            return self.child.answer(said)
+
+    def forget(self) -> None:
+        """End the child; nothing is asked of it."""
+        with self.folder:
+            self.child.forget()
+
+
+class Cell:
+    """One model on one stack, loaded once and observed signal by signal."""
+
+    def __init__(self, job: dict[str, Any], heap: str = "") -> None:
+        self.job = job
+        variant = job["cell"]["variant"]
+        self.source = load.Source.of(job["model"], variant)
+        store = job["store"]
+        self.keeper = Keeper(store["root"], store["limit"], store["wanted"])
+        self.signals: dict[str, Any] = {}
+        self.skips: list[dict[str, str]] = []
+        self.failures: list[dict[str, Any]] = []
+        self.seconds: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+        self.effect = "not checked"
+        self.slots = int(job.get("slots", 1))
+        self._heap = heap
+        self._started = time.perf_counter()
+        self._aside: dict[str, Aside] = {}
+
+    def observe(self) -> dict[str, Any]:
+        """Return what the capture says, whether the model worked or not."""
+        progress.begin("load")
+        try:
+            self._load()
+        except Unknown as reason:
+            return self._outcome("absent", absent=str(reason))
+        except PhaseFailed as failed:
+            return self._outcome("failed", failure=failed.failure)
+        for name, do in self._phases().items():
+            with self._timed(name):
+                do()
+        return self._outcome("complete")
+
+    def _phases(self) -> dict[str, Callable[[], None]]:
+        """Return what is done behind the load, in the order of its worth."""
+        return {
+            "weights": torch.no_grad()(self._state),
+            "forward": torch.no_grad()(self._forwards),
+            "greedy": torch.no_grad()(self._greedy),
+            "tokenizer": self._tokenizer,
+            "integrity": self._integrity,
+            "evidence": torch.no_grad()(self._eager),
+            "first token": torch.no_grad()(self._first_token),
+            "usage": self._usage,
+            "invariants": torch.no_grad()(self._invariants),
+        }
+
+    def _begin(self, phase: str) -> None:
+        """Say that a phase begins, and leave what was observed before it: it may be the last."""
+        progress.begin(phase)
+        unfinished = {"phase": phase, "reason": "the run was still going on"}
+        outcome = self._outcome("unfinished", unfinished=unfinished)
+        with suppress(OSError):  # the whole capture will say so
+            write_capture(Path(self.job["capture"]), self.job, outcome, lasting=False)
+
+    def _load(self) -> None:
+        try:
+            with self._timed("load"):
+                self.loaded = load.load(self.source)
+        finally:
+            self._own_code()
+        self.signals["load"] = self.loaded.facts
+        self.signals["config"] = load.effective_config(self.loaded.model.config)
+
+    def _state(self) -> None:
+        """Observe what the load left, before any prompt may have changed it."""
+        self._begin("weights")
+        with self._going_on("weights"):
+            self._weights()
+        with self._going_on("buffers", "inv_freq"):
+            self._buffers()
+        with self._going_on():
+            self._settle_twin()
+        self._set_aside()
+
+    @contextmanager
+    def _going_on(self, *signals: str) -> Iterator[None]:
+        """Keep what is raised from all that follows: it is told, and so is what is missing for it."""
+        try:
+            yield
+        except PhaseFailed as failed:
+            failure = failed.failure
+        except Exception as error:  # noqa: BLE001  a defect of a probe is reported like any failure
+            traceback.print_exc()
+            failure = describe("probe", error)
+        else:
+            return
+        self.failures.append(failure)
+        first = failure["message"].strip().partition("\n")[0]
+        reason = f"failed in phase {failure['phase']}: {failure['type']}: {first}"
+        for what in signals:
+            self._skip(what, reason)
+
+    def _outcome(self, status: str, **more: Any) -> dict[str, Any]:
+        return {
+            "status": status,
+            "failures": self.failures,
+            "heap": self._heap,
+            "probe_effect": self.effect,
+            "forks": forks.TAKEN,
+            "skips": self.skips,
+            "signals": self.signals,
+            "seconds": self.seconds,
+            "counts": self.counts,
+            "slots": self.slots,
+            **more,
+        }
+
+    def _own_code(self) -> None:
+        """Read the model's own files; after the load, which may fetch them, even if it failed."""
+        if self.job["run"] != "a":
+            return
+        try:
+            with self._timed("code"):
+                self.signals["code"] = cell_code.of_source(self.source)
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._broken("code", error)
+
+    def _tokenizer(self) -> None:
+        """Look at the tokenizer, if there is one; run b would say the same."""
+        if self.job["run"] != "a" or self.loaded.tokenizer is None:
+            return
+        self._begin("tokenizer")
+        try:
+            found = cell_tokenizer.facts(self.source, self.job["model"]["prompts"])
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._broken("tokenizer", error)
+        else:
+            self.signals["tokenizer"] = found
+
+    def _weights(self) -> None:
+        with phase("trace weights"):
+            try:
+                checkpoint = Checkpoint.find(self.source.where, self.source.revision)
+            except NoCheckpoint as reason:
+                checkpoint = None
+                self._skip("weights: origin", str(reason))
+            self.signals["weights"] = weights.weights(
+                self.loaded.model,
+                checkpoint,
+                self.keeper,
+                self.job["run"],
+                lambda: self.twin,
+                lambda: self.reloaded,
+                lambda name, reason: self._skip(f"tensor weights {name}", reason),
+            )
+
+    def _buffers(self) -> None:
+        model = self.loaded.model
+        persistent = set(model.state_dict(keep_vars=True))
+        with phase("buffers"):
+            found: dict[str, Any] = {}
+            for name, buffer in model.named_buffers():
+                if buffer.is_meta:
+                    continue
+                try:
+                    ref = self.keeper.ref(buffer)
+                except NotHashable as reason:
+                    self._skip(f"tensor buffers {name}", str(reason))
+                    continue
+                found[name] = {
+                    "ref": ref,
+                    "persistent": name in persistent,
+                    "fresh": fresh.against(self.twin, name, ref["hash"]),
+                    "unwritten": model_heap.holds_pattern(buffer, self.job["run"]),
+                }
+            self.signals["buffers"] = found
+            self.signals["inv_freq"] = rope.inv_freq(model, self.keeper, self.twin)
+            if not self.signals["inv_freq"]:
+                self._skip("inv_freq", "no buffer of the model holds rotary frequencies")
+
+    @cached_property
+    def twin(self) -> fresh.Fresh | None:
+        """What a fresh model from the same config holds; None with a reason."""
+        model = self.loaded.model
+        if reason := self._too_large() or self._no_room(1):
+            self._skip("fresh model", reason, "cost")
+            return None
+        try:
+            return fresh.Fresh(load.fresh_twin(model, self.loaded.config, self.source))
+        except Exception as error:  # noqa: BLE001  a class that cannot be made fresh is a fact
+            self._skip("fresh model", f"{type(error).__name__}: {error}")
+            return None
+
+    def _settle_twin(self) -> None:
+        """Let the fresh model go, but for what is asked about later on."""
+        if self.twin is None:
+            return
+        asked = self.job["run"] == "a" and {"weights", "buffers"} <= self.signals.keys()
+        names = integrity.asked(self.loaded.model, self.signals) if asked else ()
+        self.twin.settle(names)
+        load.give_back(self.loaded.model)
+
+    def _too_large(self) -> str:
+        """Return why no second model is made beside the first; '' if one is."""
+        size = load.n_bytes(self.loaded.model)
+        too_large = size > _TWIN_LIMIT
+        return f"it would need another {size / 2**30:.1f} GiB" if too_large else ""
+
+    def _no_room(self, times: float) -> str:
+        """Return why there is no memory for so many times the model; '' if there is."""
+        needs = int(times * load.n_bytes(self.loaded.model))
+        reason = memory.shortage(needs, self.slots)
+        return f"{reason}: {memory.remedy(self.slots)}" if reason else ""
+
+    def _no_time(self, n_forwards: float, more: float = 0.0) -> str:
+        """Return why so many forwards, and ``more`` seconds, are not in the budget; '' if they are."""
+        budget = float(self.job.get("budget", float("inf")))
+        used, one = time.perf_counter() - self._started, progress.board().longest
+        needs = n_forwards * one + more
+        if used + needs <= budget:
+            return ""
+        return (
+            f"it takes about {needs:.0f} s (forwards of up to {one:.2g} s each), and {used:.0f} s of "
+            f"the budget of {budget:.0f} s are used: raise budget: in matrix.yaml to have it"
+        )
+
+    @cached_property
+    def reloaded(self) -> dict[str, str]:
+        """Hashes by name after another load under another seed; none if there is no room for one."""
+        if reason := self._no_room(2):
+            self._skip("second load", reason, "cost")
+            return {}
+        model, _ = load.from_pretrained(
+            type(self.loaded.model), self.source, integrity.SEED, "load with another seed"
+        )
+        return hashes(model)
+
+    def _set_aside(self) -> None:
+        """Keep the model as no prompt has touched it, for those that ask about the load.
+
+        Where no child can be made it is looked into now, by what leaves no mark on it.
+        """
+        if self.job["run"] != "a":
+            return
+        asked: dict[str, Callable[[Path, str], Any]] = {}
+        known = self._known()
+        if known is not None:
+            asked["integrity"] = lambda saved, said: integrity.integrity(known, saved, said)
+        if self._tries_usage():
+            asked["usage"] = lambda saved, said: usage.usage(self.loaded, saved, float(said))
+        if reason := fork.refusal(self.source.device):
+            if known is not None:
+                with self._our_own("integrity"):
+                    self.signals["integrity"] = integrity.integrity(known, Path(), reason)
+            if "usage" in asked:
+                self._skip("usage", reason)
+            return
+        folder = Path(self.job["capture"]).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, function in asked.items():
+            with self._our_own(name):
+                saved = TemporaryDirectory(prefix=f".{name}-", dir=folder)
+                self._aside[name] = Aside(_waiting(function, Path(saved.name)), saved)
+
+    def _tries_usage(self) -> bool:
+        """Return True if what users do is asked for, and the model is not too large for it."""
+        size = load.n_bytes(self.loaded.model)
+        if self.job["model"].get("usage") and size > usage.MOST_BYTES:
+            reason = f"thirty forwards and a save of {size / 2**30:.1f} GiB would take too long"
+            self._skip("usage", reason, "cost")
+            return False
+        return bool(self.job["model"].get("usage"))
+
+    def _known(self) -> integrity.Known | None:
+        if not {"weights", "buffers"} <= self.signals.keys():
+            self._skip("integrity", "weights and buffers were not observed")
+            return None
+        return integrity.Known(
+            self.loaded,
+            self.source,
+            self.job["run"],
+            self.signals,
+            self.twin,
+            lambda: self.reloaded,
+            self._first_inputs,
+        )
+
+    def _integrity(self) -> None:
+        """Look into the load once, in a process of its own; run b would say the same."""
+        if "integrity" not in self._aside:
+            return
+        self._begin("integrity")
+        no_second = self._too_large() or self._no_room(2.5)
+        if no_second:
+            self._skip("integrity: second load", no_second, "cost")
+        self._ask("integrity", no_second)
+
+    def _usage(self) -> None:
+        """Do once what users do around the model, as no prompt has touched it."""
+        if "usage" not in self._aside:
+            return
+        if reason := self._no_room(1) or self._no_time(_USAGE_FORWARDS):
+            self._skip("usage", reason, "cost")
+            self._aside.pop("usage").forget()
+            return
+        self._begin("usage")
+        left = float(self.job.get("budget", float("inf"))) - time.perf_counter() + self._started
+        self._ask("usage", str(left))
+
+    def _ask(self, name: str, said: str) -> None:
+        with self._our_own(name):
+            self.signals[name] = self._aside.pop(name).answer(said)
+
+    def _first_inputs(self) -> Inputs | None:
+        """Return the first prompt that applies."""
+        return next(iter(self._prompts().values()), None)
+
+    def _forwards(self) -> None:
+        facts = self.signals["forward"] = {}
+        draw_otherwise(self.job["run"])
+        dtypes: dict[str, int] = self.signals["load"]["activation_dtypes"]
+        for name in self.job["model"]["prompts"]:
+            what = f"forward {name}"
+            self._begin(what)
+            with self._going_on(what), phase(what):
+                try:
+                    inputs = self._inputs(name)
+                    facts[name] = self._forward(name, inputs, dtypes)
+                except NotFed as reason:
+                    self._skip(f"forward {name}", str(reason), why="inputs")
+                    continue
+                except DoesNotApply as reason:
+                    self._skip(f"prompt {name}", str(reason))
+                    continue
+                if self.job["run"] == "a":
+                    self._attention(name, inputs, facts[name])
+
+    @cached_property
+    def _feed(self) -> feed.Feed:
+        dtype = getattr(torch, self.source.dtype)
+        return feed.Feed(self.job["model"], dtype, self.source.device)
+
+    def _inputs(self, name: str) -> Inputs:
+        return self._feed.inputs(name, self.loaded.tokenizer)
+
+    def _forward(self, name: str, inputs: Inputs, dtypes: dict[str, int]) -> dict[str, Any]:
+        """Run a prompt with every layer watched, and without: the logits are those of the latter.
+
+        A hook alone can choose the path, as torch's TransformerEncoderLayer takes its fast one only
+        where there is none; its layers are then not those that made the logits.
+        """
+        with (
+            refusals(self.loaded.model.forward, inputs.kwargs),
+            layers.recorded(self.loaded.model) as outputs,
+            progress.forward(inputs.kwargs, "layers watched", times=2),
+        ):
+            watched = layers.logits_of(self.loaded.model(**inputs.kwargs))
+        with progress.forward(inputs.kwargs, "plain", plain=True):
+            result = self.loaded.model(**inputs.kwargs)
+        logits = layers.logits_of(result)
+        for other in _others(result, logits):
+            if all(skip["what"] != f"output {other}" for skip in self.skips):
+                self._skip(f"output {other}", ONE_OUTPUT)
+        if not _alike(watched, logits):
+            self._skip(f"hidden_states {name}", OTHER_UNWATCHED)
+            outputs = []
+        for _, tensor in outputs:
+            dtypes[dtype_name(tensor.dtype)] = dtypes.get(dtype_name(tensor.dtype), 0) + 1
+        width = inputs.kwargs["input_ids"].shape[1] if inputs.real_rows else None
+        return {
+            "inputs": {key: self.keeper.ref(value) for key, value in inputs.kwargs.items()},
+            "text": inputs.text,
+            "real_rows": inputs.real_rows,
+            "logits": None if logits is None else self.keeper.ref(logits),
+            "logits_padded": logits is not None and _on_axis(logits, width),
+            "hidden_states": [
+                {"name": name, "ref": self.keeper.ref(tensor), "padded": _on_axis(tensor, width)}
+                for name, tensor in outputs
+            ],
+        }
+
+    def _attention(self, name: str, inputs: Inputs, facts: dict[str, Any]) -> None:
+        """Watch the same forward once more; say whether watching changed its bits."""
+        model = self.loaded.model
+        signal = self.signals.setdefault("attention", self._attention_facts())
+        try:
+            with (
+                self._evidence.of(name),
+                attention.Watch(model, self._evidence.keep) as watch,
+                self._code_that_runs(),
+                progress.forward(inputs.kwargs, "attention watched", times=10),
+            ):
+                result = model(**inputs.kwargs)
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._broken(f"attention.kernel {name}", error)
+            return
+        signal["calls"][name] = watch.calls
+        logits = layers.logits_of(result)
+        if logits is None or facts["logits"] is None:
+            return
+        same = tensor_hash(logits) == facts["logits"]["hash"]
+        self.effect = "none" if same and self.effect != "changed the bits" else "changed the bits"
+
+    @cached_property
+    def _evidence(self) -> cell_evidence.Evidence:
+        evidence = cell_evidence.Evidence(self.loaded.model, self.keeper)
+        self.signals["evidence"] = evidence.signal
+        return evidence
+
+    @contextmanager
+    def _code_that_runs(self) -> Iterator[None]:
+        """Note the functions that the first prompt's forward executes."""
+        code = self.signals.get("code")
+        if code is None or "executed" in code:
+            yield
+            return
+        with model_executed.Executed() as executed:
+            yield
+        try:
+            code["executed"] = executed.functions()
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._broken("code: executed", error)
+
+    def _eager(self) -> None:
+        """Run the prompts with attention forced to eager; last, as it loads another model."""
+        if "evidence" not in self.signals:
+            return
+        self._begin("evidence")
+        evidence = self._evidence
+        prompts = {n: i for n, i in self._prompts().items() if n in self.signals["forward"]}
+        resolved = getattr(self.loaded.model.config, "_attn_implementation", None)
+        reason = "" if resolved == "eager" else self._no_room(2)
+        if reason := reason or self._no_time(len(prompts), self.seconds["load"]):
+            self._skip("evidence: eager", reason, "cost")
+            evidence.skip("eager", reason)
+            return
+        evidence.eager(self.source, prompts)
+
+    def _attention_facts(self) -> dict[str, Any]:
+        resolved = getattr(self.loaded.model.config, "_attn_implementation", None)
+        return {
+            "requested": self.source.attention,
+            "resolved": resolved if isinstance(resolved, str) else None,
+            "calls": {},
+        }
+
+    def _greedy(self) -> None:
+        steps, model = int(self.job["model"]["greedy"]), self.loaded.model
+        if steps <= 0:
+            return self._skip("greedy", "no tokens were asked for")
+        if not self._generates():
+            return self._skip("greedy", f"{type(model).__name__} does not generate")
+        facts = self.signals["greedy"] = {}
+        for name in self.job["model"]["prompts"]:
+            what = f"greedy {name}"
+            self._begin(what)
+            with self._going_on(what), phase(what):
+                try:
+                    inputs = self._inputs(name)
+                    facts.update(self._generate(name, inputs, steps))
+                except NotFed as reason:
+                    self._skip(f"greedy {name}", str(reason), why="inputs")
+                except DoesNotApply:
+                    continue  # the forward has said why
+        return None
+
+    def _first_token(self) -> None:
+        """Watch how one token of each prompt is decoded; last, as generate() may leave a state."""
+        if self.job["run"] != "a" or not self.signals.get("greedy"):
+            return
+        if reason := self._no_time(_FIRST_TOKEN_FORWARDS * len(self.signals["greedy"])):
+            self._skip("first token", reason, "cost")
+            return
+        self._begin("first token")
+        decoded = self.signals["greedy"].keys()
+        prompts = {n: i for n, i in self._prompts().items() if {n, f"{n}[0]"} & decoded}
+        try:
+            seen = decode.first_token(self.loaded.model, prompts)
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._broken("first token", error)
+        else:
+            self.signals["first_token"] = seen
+
+    def _prompts(self) -> dict[str, Inputs]:
+        """Return what is fed for every prompt that applies."""
+        return dict(self._feed.all(self.loaded.tokenizer))
+
+    def _generates(self) -> bool:
+        """Return True for heads that predict the next token and classes that know generate().
+
+        4.48 says of masked language models, too, that they can generate.
+        """
+        can = getattr(self.loaded.model, "can_generate", lambda: False)
+        return self.loaded.head in {"causal-lm", "seq2seq-lm"} and bool(can())
+
+    def _generate(self, name: str, inputs: Inputs, steps: int) -> dict[str, Any]:
+        kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
+        with (
+            refusals(self.loaded.model.forward, inputs.kwargs, whole=False),
+            progress.forwards(steps, kwargs),
+        ):
+            output = self.loaded.model.generate(
+                **kwargs, max_new_tokens=steps, **decode.GREEDY_LOGITS
+            )
+        count = len(output.scores)
+        rows = output.sequences.shape[0]
+        found = {}
+        for row in range(rows):
+            ids = self._until_end(output.sequences[row, -count:].tolist())
+            kept = range(len(ids))
+            found[name if rows == 1 else f"{name}[{row}]"] = {
+                "ids": ids,
+                "top2": [_top2(output.scores[step][row]) for step in kept],
+                "text": self._text(ids),
+                "logits": self.keeper.ref(torch.stack([output.logits[s][row] for s in kept])),
+            }
+        return found
+
+    def _until_end(self, ids: list[int]) -> list[int]:
+        """Return the ids up to the first that ends the text: a batch pads what follows it."""
+        end = self.loaded.model.generation_config.eos_token_id
+        ends = {end} if isinstance(end, int) else set(end or ())
+        last = next((i for i, token in enumerate(ids) if token in ends), len(ids))
+        return ids[: last + 1]
+
+    def _text(self, ids: list[int]) -> str | None:
+        tokenizer = self.loaded.tokenizer
+        return None if tokenizer is None else str(tokenizer.decode(ids))
+
+    def _invariants(self) -> None:
+        """Try the relations that must hold inside the cell; once, as run b would say the same."""
+        options = self.job["model"].get("invariants")
+        if options is None or self.job["run"] != "a":
+            return
+        size, dtype = load.n_bytes(self.loaded.model), getattr(torch, self.source.dtype)
+        n, times = relations.cost(size, dtype, options)
+        reason = relations.too_large(size, options)
+        reason = reason or self._no_room(times) or self._no_time(n, self.seconds["load"])
+        if reason:
+            self._skip("invariants", reason, "cost")
+            return
+        self._begin("invariants")
+        try:
+            model = self._as_loaded()
+            self.signals["invariants"] = relations.invariants(
+                model, self.loaded.head, model.config, options
+            )
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._broken("invariants", error)
+
+    def _as_loaded(self) -> Any:
+        """Return the model as no prompt has seen it: a rope may still be scaled by an earlier one."""
+        if reason := self._too_large():
+            self._skip("invariants: model loaded anew", reason, "cost")
+            return self.loaded.model
+        model, _ = load.from_pretrained(type(self.loaded.model), self.source, seed=0)
+        return model
+
+    @contextmanager
+    def _our_own(self, what: str) -> Iterator[None]:
+        """Keep what an instrument of ours raises from the model."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self._broken(what, error)
+
+    def _broken(self, what: str, error: Exception) -> None:
+        """Say that the probe itself failed."""
+        self._skip(what, without_folders(f"{type(error).__name__}: {error}"), "instrument")
+
+    def _skip(self, what: str, reason: str, why: str = "plain") -> None:
+        told = {"what": what, "reason": reason}
+        self.skips.append(told if why == "plain" else told | {"why": why})
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        started, forwards = time.perf_counter(), progress.board().forwards
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.perf_counter() - started, 4)
+            if n := progress.board().forwards - forwards:
+                self.counts[name] = n
+
+
+def _waiting(function: Callable[[Path, str], Any], saved: Path) -> fork.Apart:
+    return fork.Apart(lambda said: function(saved, said))
+
+
+def _others(result: Any, logits: torch.Tensor | None) -> list[str]:
+    """Return the names of the tensors that a forward gives beside the one that is compared.
+
+    The last state of an encoder is among the layers.
+    """
+    named = result.items() if hasattr(result, "items") else ()
+    return [
+        name
+        for name, value in named
+        if isinstance(value, torch.Tensor)
+        and value is not logits
+        and name not in {"loss", "encoder_last_hidden_state"}
+    ]
+
+
+def _alike(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    """Return True if two forwards gave the same bytes, or neither gave a tensor."""
+    if one is None or other is None:
+        return one is other
+    return tensor_hash(one) == tensor_hash(other)
+
+
+def _on_axis(tensor: torch.Tensor, width: int | None) -> bool:
+    """Return True if dimension 1 is the padded token axis of ``width`` positions."""
+    return width is not None and tensor.ndim >= 2 and tensor.shape[1] == width
+
+
+def _top2(scores: torch.Tensor) -> list[list[float]]:
+    values, ids = torch.topk(scores.float(), 2)
+    return [[int(i), float(v)] for i, v in zip(ids, values, strict=True)]

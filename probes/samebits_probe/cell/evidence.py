@@ -1,0 +1,147 @@
+"""What a person would look at next: cos and sin, what enters attention, and eager logits.
+
+Taken along while a forward is watched anyway. Tensors are hashed; values are kept of the rotary
+tables and of the first attention, which is where a reader wants to see positions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from samebits_probe.model import load
+from samebits_probe.model.layers import rotary_modules
+from samebits_probe.model.tensor import NotHashable
+from samebits_probe.process import progress
+from samebits_probe.process.failure import without_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits_probe.model.inputs import Inputs
+    from samebits_probe.model.tensor import Keeper
+
+LARGEST = 256 << 20
+"""Bytes of one prompt's tensors above which the rest is not hashed."""
+RELOAD_LIMIT = 1 << 30
+"""Bytes of parameters above which no second model is loaded with eager attention."""
+
+
+class Evidence:
+    """Gathers the signal ``evidence`` of one cell."""
+
+    def __init__(self, model: torch.nn.Module, keeper: Keeper) -> None:
+        self.signal: dict[str, Any] = {"prompts": {}, "skips": {}}
+        self._model = model
+        self._keeper = keeper
+        self._bytes = 0
+        self._facts: dict[str, Any] = {}
+
+    @contextmanager
+    def of(self, prompt: str) -> Iterator[None]:
+        """Note what the rotary modules return during one forward."""
+        self._facts = {"rotary": [], "attention": [], "eager_logits": None}
+        self._bytes = 0
+        names = {id(module): name for name, module in self._model.named_modules()}
+        hooks = [
+            module.register_forward_hook(self._hook(names[id(module)]), with_kwargs=True)
+            for module in rotary_modules(self._model)
+        ]
+        if not hooks:
+            self.skip("rotary", "no module of the model is a rotary embedding")
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+        self.signal["prompts"][prompt] = self._facts
+        if not self._facts["attention"]:
+            self.skip("attention", "no scaled_dot_product_attention and no softmax of one product")
+
+    def keep(self, module: str, tensors: dict[str, Any]) -> None:
+        """Note what entered and left one attention computation."""
+        try:
+            self._keep(module, tensors)
+        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            self.skip("attention", f"{type(error).__name__}: {error}")
+
+    def _keep(self, module: str, tensors: dict[str, Any]) -> None:
+        first = not self._facts["attention"]
+        refs = {
+            part: self._ref(tensor, keep=first and part != "mask")
+            for part, tensor in tensors.items()
+            if isinstance(tensor, torch.Tensor)
+        }
+        held = {part: ref for part, ref in refs.items() if ref is not None}
+        self._facts["attention"].append({"module": module, "tensors": held})
+
+    def skip(self, what: str, reason: str) -> None:
+        """Note why something is not observed."""
+        self.signal["skips"].setdefault(what, reason)
+
+    def eager(self, source: load.Source, prompts: dict[str, Inputs]) -> None:
+        """Load the model once more with attention forced to eager, and run the prompts on it."""
+        model = self._model
+        resolved = getattr(model.config, "_attn_implementation", None)
+        size = sum(p.numel() * p.element_size() for p in model.parameters())
+        if resolved == "eager":
+            return self.skip("eager", "attention is eager anyway")
+        if size > RELOAD_LIMIT:
+            return self.skip("eager", f"another {size / 2**30:.1f} GiB would have to be loaded")
+        try:
+            forced = source._replace(attention="eager")
+            other, _ = load.from_pretrained(type(model), forced, 0, "load with eager")
+            for name, inputs in prompts.items():
+                with progress.forward(inputs.kwargs, f"forward {name}", times=4):
+                    logits = getattr(other(**inputs.kwargs), "logits", None)
+                if logits is not None and name in self.signal["prompts"]:
+                    ref = self._keeper.ref(logits, keep=False)
+                    self.signal["prompts"][name]["eager_logits"] = ref
+        except Exception as error:  # noqa: BLE001  a class without eager attention is a fact
+            self.skip("eager", without_folders(f"{type(error).__name__}: {error}"))
+        return None
+
+    def _hook(self, name: str) -> Any:
+        def hook(_module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> None:
+            given = [v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor)]
+            try:
+                self._rotary(name, given, output)
+            except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+                self.skip("rotary", f"{type(error).__name__}: {error}")
+
+        return hook
+
+    def _rotary(self, name: str, given: list[torch.Tensor], output: Any) -> None:
+        tables = list(output) if isinstance(output, (tuple, list)) else [output]
+        if not all(isinstance(table, torch.Tensor) for table in tables):
+            return
+        for part, table in zip(_parts(tables, given), tables, strict=True):
+            ref = self._ref(table, keep=True)
+            known = [(t["part"], t["ref"]["hash"]) for t in self._facts["rotary"]]
+            if ref is not None and (part, ref["hash"]) not in known and table.ndim >= 2:
+                axis = table.ndim - 2
+                self._facts["rotary"].append(
+                    {"module": name, "part": part, "ref": ref, "position_axis": axis}
+                )
+
+    def _ref(self, tensor: torch.Tensor, *, keep: bool) -> dict[str, Any] | None:
+        self._bytes += tensor.numel() * tensor.element_size()
+        if self._bytes > LARGEST:
+            self.skip("attention", f"more than {LARGEST >> 20} MiB: the rest is not hashed")
+            return None
+        try:
+            return self._keeper.ref(tensor, keep=keep)
+        except NotHashable:
+            return None
+
+
+def _parts(tables: list[torch.Tensor], given: list[torch.Tensor]) -> list[str]:
+    """Return ``cos`` and ``sin`` for a pair, unless it is two of the inputs, turned."""
+    shapes = Counter(tuple(tensor.shape) for tensor in given)
+    turned = not Counter(tuple(table.shape) for table in tables) - shapes
+    if len(tables) == 2 and not turned:
+        return ["cos", "sin"]
+    return [str(index) for index in range(len(tables))]

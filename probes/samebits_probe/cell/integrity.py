@@ -1,0 +1,358 @@
+"""Did loading do what it says: was every tensor written, and where does it come from.
+
+The model is loaded a second time, under another seed and over poisoned memory (model.heap).
+Elements that hold the heap's byte after the first load and the poison after the second were
+never written. Elements that differ in another way are asked for once more: a third load, under
+the second's seed and over the first's memory, tells what is drawn from what is read.
+
+All of it happens in a process of its own (process.fork) that holds the model as no prompt has touched
+it. What comes back has the form of samebits/records/provenance.py's IntegritySignal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from samebits_probe.cell.roundtrip import round_trip
+from samebits_probe.model import forks, heap
+from samebits_probe.model import load as model_load
+from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
+from samebits_probe.model.fresh import against
+from samebits_probe.model.state import State, everything, let_go
+from samebits_probe.model.tensor import (
+    NotHashable,
+    dtype_name,
+    is_plain,
+    raw_bytes,
+    same_bytes,
+    tensor_hash,
+)
+from samebits_probe.process import progress
+from samebits_probe.process.failure import without_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from samebits_probe.model.fresh import Fresh
+    from samebits_probe.model.inputs import Inputs
+
+Facts = dict[str, Any]
+SEED = 20
+"""Of every load but the first: the same as where a cell looks for what is drawn by chance."""
+
+_FEWEST_BYTES = 8
+_WIDE = 4
+"""A tensor of so many bytes, in elements of so many, does not hold one byte everywhere by chance:
+63 is a usual integer, and 0.746 a usual bfloat16."""
+
+
+class Known(NamedTuple):
+    """What the cell knows already when its load is looked into."""
+
+    loaded: model_load.Loaded
+    source: model_load.Source
+    run: str
+    signals: Facts
+    """load, weights and buffers, as the capture has them."""
+    twin: Fresh | None
+    again: Callable[[], dict[str, str]]
+    """Hashes by name of a load under :data:`SEED`, over the first load's kind of memory."""
+    inputs: Callable[[], Inputs | None]
+    """What to feed for a comparison of logits."""
+
+
+def integrity(known: Known, folder: Path, no_second: str) -> Facts:
+    """Return the integrity signal; ``folder`` takes the saved model.
+
+    ``no_second`` is why no second model may be made beside the first; '' if one may, and then this is a
+    process of its own, as poisoned loads and saves leave marks.
+    """
+    progress.begin("integrity")
+    started = time.perf_counter()
+    second: Any = None
+    poison = f"not tried: {no_second}"
+    apart = not no_second
+    if apart:
+        try:
+            second, poison = _poisoned_load(known)
+        except Exception as error:  # noqa: BLE001  a model that loads only once is a fact
+            no_second = f"a second load raised {_said(error)}"
+            poison = f"not seen: {no_second}"
+    found: Facts = {"poison": poison} | _judged(known, second, no_second)
+    if apart:
+        let_go(known.loaded.model)  # nothing asks for its numbers in this process any more
+    round_trip = _round_trip(known, second, folder, found["tensors"], no_second)
+    dtypes = None if no_second else _default_dtypes(known, found["stored_dtypes"])
+    seconds = round(time.perf_counter() - started, 4)
+    return found | {"default_dtypes": dtypes, "round_trip": round_trip, "seconds": seconds}
+
+
+def _judged(known: Known, second: Any, no_second: str) -> Facts:
+    """Return what the first two loads show of every tensor; holds none of them afterwards."""
+    first = everything(known.loaded.model)
+    judge = Judge(known, everything(second) if second is not None else None, no_second)
+    tensors: Facts = {}
+    for i, (name, state) in enumerate(first.items(), 1):
+        size = state.tensor.numel() * state.tensor.element_size()
+        progress.tick(name, i, len(first), allowance=progress.moving(2 * size))
+        tensors[name] = judge.facts(name, state, first)
+    return {
+        "tensors": tensors,
+        "silent": [name for name in tensors if judge.is_silent(name, tensors)],
+        "stored_dtypes": judge.stored_dtypes,
+    }
+
+
+def asked(model: torch.nn.Module, signals: Facts) -> list[str]:
+    """Return the tensors whose bytes will be compared with a fresh model's."""
+    weights = signals["weights"]["tensors"]
+    missing = signals["load"]["missing_keys"]
+    return [
+        name
+        for name in everything(model)
+        if name not in signals["buffers"]
+        and (missing or weights.get(name, {}).get("origin") != "loaded")
+    ]
+
+
+def _poisoned_load(known: Known) -> tuple[Any, str]:
+    with heap.poisoned(known.run, known.source.device) as poison:
+        model_class = type(known.loaded.model)
+        model, _ = model_load.from_pretrained(
+            model_class, known.source, SEED, "load over poisoned memory"
+        )
+    return model, poison
+
+
+def _round_trip(known: Known, second: Any, folder: Path, tensors: Facts, no_second: str) -> Facts:
+    if no_second:
+        return {"outcome": "not tried", "reason": no_second}
+    unwritten = [name for name, facts in tensors.items() if facts["n_unwritten"]]
+    chance = {name for name, facts in tensors.items() if facts["steady"] is False}
+    absent = {*known.signals["load"]["missing_keys"], *chance}
+
+    def load() -> Any:
+        kind = type(known.loaded.model)
+        return model_load.from_pretrained(kind, known.source, SEED, "load once more")[0]
+
+    return round_trip(second, known.source, folder, known.inputs, absent, unwritten, load)
+
+
+def _default_dtypes(known: Known, stored: dict[str, int]) -> dict[str, int] | None:
+    """Return the dtypes of a load that asks for none; None where float32 is all there is."""
+    asked = forks.config_dtype(known.loaded.config)
+    floats = {name for name in stored if "float" in name}
+    if floats <= {"float32"} and asked in {None, "float32"}:
+        return None
+    arguments = known.source.arguments()
+    progress.loading(known.source.where, "load without a dtype")
+    model = type(known.loaded.model).from_pretrained(known.source.where, **arguments)
+    return dict(Counter(dtype_name(parameter.dtype) for parameter in model.parameters()))
+
+
+class Judge:
+    """Says of every tensor where it comes from and whether it was written."""
+
+    def __init__(self, known: Known, second: dict[str, State] | None, no_second: str) -> None:
+        self.known = known
+        self.second = second
+        self.no_second = no_second
+        self.weights: Facts = known.signals["weights"]["tensors"]
+        self.buffers: Facts = known.signals["buffers"]
+        self.unused = set(known.signals["weights"]["unused"])
+        self.checkpoint = _checkpoint(known.source)
+        self.stored_dtypes = self.checkpoint.dtypes() if self.checkpoint is not None else {}
+
+    def facts(self, name: str, state: State, first: dict[str, State]) -> Facts:
+        """Return the provenance of one tensor."""
+        written = self._written(name, state)
+        facts = {"kind": state.kind, **written}
+        if state.tied:
+            return facts | {"source": "tied", "detail": f"tied to {state.tied}"}
+        names = [name, *(other for other, one in first.items() if one.tied == name)]
+        facts["fresh"] = self._fresh(name, state, names)
+        facts |= self._source(name, state, facts, names)
+        return facts | ({} if facts["source"] == "loaded" else self._ignored(name, state, names))
+
+    def _ignored(self, name: str, state: State, names: list[str]) -> Facts:
+        """Return the facts of a file's tensor that the model does not hold; {} if there is none."""
+        key = self._unused_key(name, names)
+        if self.checkpoint is None or not key:
+            return {}
+        stored = self.checkpoint.tensor(key)
+        plain = is_plain(stored) and is_plain(state.tensor)
+        if not plain or _would_be_same(stored, state.tensor):
+            return {}
+        return {"ignored": True} | ({"stored_as": key} if key != name else {})
+
+    def _unused_key(self, name: str, names: list[str]) -> str:
+        """Return the file's unused tensor of a name, with or without the base model's; or ''."""
+        if self.checkpoint is None or name in self.checkpoint:
+            return name if name in self.unused else ""
+        if not self._prefix or self._all_missing(names):
+            return ""  # of a missing key, loading itself says that the names do not match
+        keys = (f"{self._prefix}.{name}", name.removeprefix(f"{self._prefix}."))
+        return next((key for key in keys if key in self.unused), "")
+
+    def is_silent(self, name: str, tensors: Facts) -> bool:
+        """Return True if loading named no key of a tensor that comes from chance or nowhere."""
+        if tensors[name]["source"] not in {"reinitialised", "unwritten", "partly written"}:
+            return False
+        return not self._is_named(name)
+
+    def _is_named(self, name: str) -> bool:
+        return any(
+            _same_key(name, key, self._prefix) for key in self._keys("mismatched", "missing")
+        )
+
+    def _keys(self, *kinds: str) -> Iterator[str]:
+        for kind in kinds:
+            for key in self.known.signals["load"][f"{kind}_keys"]:
+                # a mismatched key is the text of a tuple of name and both shapes
+                yield key.split("'")[1] if key.startswith("('") else key
+
+    @property
+    def _prefix(self) -> str:
+        return str(getattr(self.known.loaded.model, "base_model_prefix", ""))
+
+    def _written(self, name: str, state: State) -> Facts:
+        """Return whether anything wrote the tensor, by a second look at it."""
+        try:
+            raw_bytes(state.tensor)
+        except NotHashable as reason:
+            return _not_covered(str(reason))
+        if self.second is None:
+            return self._by_the_heap_alone(state.tensor)
+        if name not in self.second:
+            return _not_covered("the second load has no such tensor")
+        other = self.second[name].tensor
+        if other.shape != state.tensor.shape or other.dtype != state.tensor.dtype:
+            return _not_covered("the second load gives it another shape or dtype") | {
+                "steady": False
+            }
+        return self._against(name, state.tensor, other)
+
+    def _by_the_heap_alone(self, tensor: torch.Tensor) -> Facts:
+        if _wholly(tensor, self.known.run):
+            return {"written": "none", "n_unwritten": tensor.numel(), "steady": None}
+        return _not_covered(self.no_second)
+
+    def _against(self, name: str, one: torch.Tensor, other: torch.Tensor) -> Facts:
+        bits = heap.elements(one), heap.elements(other)
+        # not by way of numpy, after which a tensor no longer tells whose memory it has
+        if torch.equal(*bits):  # noqa: TID251  bytes
+            return self._steady(name, one, other)
+        differ = (bits[0] != bits[1]).any(1)
+        unwritten = heap.showing(one, self.known.run) & heap.showing_poison(other)
+        if bool((differ & ~unwritten).any()) and self._memory_alone(name, one):
+            unwritten = unwritten | differ
+        n = int(unwritten.sum())
+        written = "none" if n == one.numel() else "partly" if n else "all"
+        return {"written": written, "n_unwritten": n, "steady": False}
+
+    def _steady(self, name: str, one: torch.Tensor, other: torch.Tensor) -> Facts:
+        """Return what is known of a tensor that both loads agree on."""
+        if _wholly(one, self.known.run):
+            # a table that was made once in this process, and never written
+            return {"written": "none", "n_unwritten": one.numel(), "steady": True}
+        origin = self.weights.get(name, {}).get("origin")
+        if origin != "loaded" and not other.untyped_storage().resizable():
+            # torch cannot resize what numpy or mmap gave it; the first model's tensors were read
+            # through numpy, after which they cannot be resized either
+            reason = "its memory is not torch's: malloc's is filled, what numpy keeps is not always"
+            return _not_covered(reason) | {"steady": True}
+        return {"written": "all", "n_unwritten": 0, "steady": True}
+
+    def _memory_alone(self, name: str, one: torch.Tensor) -> bool:
+        """Return True if another seed alone changes nothing: the poison did."""
+        again = self.known.again().get(name)
+        return again is not None and again == tensor_hash(one)
+
+    def _fresh(self, name: str, state: State, names: list[str]) -> str:
+        if name in self.buffers:
+            return str(self.buffers[name]["fresh"])
+        loaded = self.weights.get(name, {}).get("origin") == "loaded"
+        if state.tensor.is_meta or (loaded and not self._all_missing(names)):
+            return "not compared"
+        try:
+            return against(self.known.twin, name, tensor_hash(state.tensor))
+        except NotHashable:
+            return "not compared"
+
+    def _all_missing(self, names: list[str]) -> bool:
+        missing = list(self._keys("missing"))
+        return all(any(_same_key(n, key, self._prefix) for key in missing) for n in names)
+
+    def _is_loaded(self, name: str, names: list[str], facts: Facts) -> bool:
+        """Return True if the checkpoint explains it; equal bytes of a missing key are chance."""
+        if self.weights.get(name, {}).get("origin") != "loaded":
+            return False
+        return not (facts["fresh"] == "equal" and self._all_missing(names))
+
+    def _source(self, name: str, state: State, facts: Facts, names: list[str]) -> Facts:
+        if facts["n_unwritten"] and facts["n_unwritten"] == state.tensor.numel():
+            return {"source": "unwritten"}
+        if facts["n_unwritten"]:
+            return {"source": "partly written"}
+        if facts["steady"] is False:
+            return {"source": "reinitialised"}
+        if self._is_loaded(name, names, facts):
+            return {"source": "loaded", "detail": _layout(self.weights[name], name)}
+        if facts["fresh"] == "equal":
+            return {"source": "derived"}
+        if self.known.twin is None:
+            return {"source": "unexplained", "detail": "no fresh model could be made"}
+        return {"source": "unexplained"}
+
+
+def _not_covered(reason: str) -> Facts:
+    return {"written": "not covered", "not_covered": reason, "n_unwritten": 0, "steady": None}
+
+
+def _wholly(tensor: torch.Tensor, run: str) -> bool:
+    width = tensor.element_size()
+    enough = width >= _WIDE and tensor.numel() * width >= _FEWEST_BYTES
+    return enough and heap.holds_pattern(tensor, run)
+
+
+def _layout(facts: Facts, name: str) -> str:
+    """Return how the checkpoint's tensors make this one; '' for its own, as it is."""
+    names = list(dict.fromkeys(piece["tensor"] for piece in facts["pieces"]))
+    if not facts["layout"] and names == [name]:
+        return ""
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return f"{facts['layout']} of {shown}" if facts["layout"] else shown
+
+
+def _same_key(name: str, key: str, prefix: str) -> bool:
+    """Return True if loading's key means the tensor; it may spell the base model or not."""
+    return name == key or (bool(prefix) and f"{prefix}.{key}" == name) or f"{prefix}.{name}" == key
+
+
+def _checkpoint(source: model_load.Source) -> Checkpoint | None:
+    try:
+        return Checkpoint.find(source.where, source.revision)
+    except NoCheckpoint:
+        return None
+
+
+def _would_be_same(stored: torch.Tensor, tensor: torch.Tensor) -> bool:
+    """Return True if loading the file's tensor would change no byte, or only round what is held.
+
+    A table that was saved in a smaller float than the model computes it in is the same table.
+    Shapes play no part, as of a table that was ``[1, n]`` and is ``[n]``.
+    """
+    if same_bytes(stored.to(tensor.dtype), tensor):
+        return True
+    floats = stored.is_floating_point() and tensor.is_floating_point()
+    narrower = stored.element_size() < tensor.element_size()
+    return floats and narrower and same_bytes(stored, tensor.to(stored.dtype))
+
+
+def _said(error: Exception) -> str:
+    return without_folders(f"{type(error).__name__}: {error}")

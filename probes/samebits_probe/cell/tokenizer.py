@@ -1,0 +1,90 @@
+"""What does this release make of a model's tokenizer: class, what it adds, what its calls return?
+
+Asked of a tokenizer loaded for this alone: calls leave settings in the object, and the one that makes
+the prompts must stay as it was loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import transformers
+
+from samebits_probe.model import load
+from samebits_probe.process.failure import without_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FIXED = "Hello world 12345 naïve"
+"""A text with a capital, digits and a letter outside ASCII."""
+_CHAT = [{"role": "user", "content": FIXED}]
+_SPECIAL = ("bos", "eos", "pad", "unk")
+_METHODS = (
+    "encode_plus",
+    "batch_encode_plus",
+    "build_inputs_with_special_tokens",
+    "prepare_for_model",
+    "as_target_tokenizer",
+    "additional_special_tokens",
+    "create_token_type_ids_from_sequences",
+)
+
+
+def facts(source: load.Source, prompts: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
+    """Return what the release makes of the tokenizer; None for a model without one."""
+    tokenizer = load.load_tokenizer(source)
+    if tokenizer is None:
+        return None
+    texts = {"fixed": FIXED} | {n: p["text"] for n, p in prompts.items() if p.get("text")}
+    has_template = getattr(tokenizer, "chat_template", None) is not None
+    chat = _answer(lambda: tokenizer.apply_chat_template(_CHAT)) if has_template else None
+    ids = tokenizer(FIXED, add_special_tokens=False)["input_ids"][:2]
+    return {
+        "class_name": type(tokenizer).__name__,
+        "padding_side": str(tokenizer.padding_side),
+        "declared_padding_side": tokenizer.init_kwargs.get("padding_side"),
+        "special": _special(tokenizer),
+        "texts": {name: _encoded(tokenizer, text) for name, text in texts.items()},
+        "gives": list(tokenizer(FIXED)),
+        "chat": chat,
+        "batch": _answer(lambda: tokenizer.decode([ids, ids])),
+        "methods": {name: hasattr(tokenizer, name) for name in _METHODS},
+        "saved_class": _saved_class(tokenizer),
+        "knows_backend": hasattr(transformers, "TokenizersBackend"),
+    }
+
+
+def _special(tokenizer: Any) -> dict[str, int]:
+    ids = {name: getattr(tokenizer, f"{name}_token_id", None) for name in _SPECIAL}
+    return {name: int(token) for name, token in ids.items() if isinstance(token, int)}
+
+
+def _encoded(tokenizer: Any, text: str) -> dict[str, Any]:
+    return {
+        "text": text,
+        "ids": [int(i) for i in tokenizer(text)["input_ids"]],
+        "bare": [int(i) for i in tokenizer(text, add_special_tokens=False)["input_ids"]],
+    }
+
+
+def _answer(call: Callable[[], Any]) -> dict[str, Any]:
+    try:
+        return {"type": type(call()).__name__}
+    except Exception as error:  # noqa: BLE001  what a call raises is the answer
+        first = without_folders(str(error)).partition("\n")[0]
+        return {"raised": f"{type(error).__name__}: {first}"}
+
+
+def _saved_class(tokenizer: Any) -> str | None:
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            tokenizer.save_pretrained(folder)
+            written = json.loads((Path(folder) / "tokenizer_config.json").read_text("utf-8"))
+        except Exception:  # noqa: BLE001  one that cannot be saved names no class
+            return None
+    name = written.get("tokenizer_class")
+    return name if isinstance(name, str) else None

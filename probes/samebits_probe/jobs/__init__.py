@@ -1,0 +1,1 @@
+"""Jobs other than a cell and a trace."""

@@ -1,0 +1,198 @@
+"""What are the cells of a model fed? Chosen once from its signature and its config, and made once.
+
+Expects a job: model (source, revision, trust_remote_code, prompts), stack, store (root) and result (a
+path). Loads the config and the class, and no weights. Writes the file that samebits/records/inputs.py reads,
+whole or not at all; the bytes of the tensors lie in the store by hash, where every job of the model
+finds them (model.feed).
+
+What a tokenizer makes of a text is a fact of a release. A prompt of texts is therefore left to each
+stack's own tokenizer: the record holds its texts, and everything else that is fed with it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from samebits_probe.model import choice, inputs, load
+from samebits_probe.model.choice import DoesNotApply
+from samebits_probe.model.tensor import Keeper
+from samebits_probe.process import files, progress
+from samebits_probe.process.failure import PhaseFailed, Unknown, phase
+
+FORMAT_VERSION = 1
+# History of FORMAT_VERSION:
+# 1: first.
+
+Fact = dict[str, Any]
+
+_LIMIT = 1 << 30
+"""Bytes up to which an input is kept; there is no model that takes more for one prompt."""
+_CROSSING_LONGEST = 64
+"""Tokens of the prompt of a crossing: past the window of a tiny model, and quick on any."""
+
+
+def run(job: Fact) -> None:
+    """Choose what a model is fed, and write the record."""
+    torch.set_num_threads(int(job["threads"]))
+    progress.begin("inputs")
+    try:
+        with phase("inputs"):
+            found = Chooser(job).facts()
+    except Unknown as reason:
+        found = {"absent": str(reason)}
+    except PhaseFailed as failed:
+        found = {"failure": failed.failure}
+    head = {
+        "format": "samebits-inputs",
+        "format_version": FORMAT_VERSION,
+        "model": job["name"],
+        "stack": job["stack"],
+    }
+    files.write_sealed(Path(job["result"]), head | found)
+
+
+class Rows(NamedTuple):
+    """The rows of token ids of a prompt; of a text its ids are each stack's own."""
+
+    rows: list[Fact]
+    width: int | None
+    """Length of the longest; None if a tokenizer decides it."""
+
+
+class Chooser:
+    """One model's config and class, and what follows from them."""
+
+    def __init__(self, job: Fact) -> None:
+        self.job = job
+        model = job["model"]
+        plain = {"dtype": "float32", "attention": "default", "device": "cpu"}
+        self.source = load.Source.of(model, plain)
+        self.config = load.load_config(self.source)
+        self.model_class = load.class_of(self.config, self.source)
+        self.tokens = inputs.token_config(self.config)
+        self.signature = choice.signature_of(self.model_class.forward)
+        self.traits = self._traits()
+        self.keeper = Keeper(job["store"]["root"], _LIMIT, [])
+
+    def _traits(self) -> choice.Traits:
+        main = getattr(self.model_class, "main_input_name", choice.TOKENS)
+        generates = getattr(self.model_class, "can_generate", lambda: False)
+        return choice.traits_of(
+            load.plain_config(self.config),
+            main=main if isinstance(main, str) else choice.TOKENS,
+            vocabulary=inputs.vocabulary(self.tokens),
+            generates=bool(generates()),
+        )
+
+    def facts(self) -> Fact:
+        """Return what is fed for every prompt, and for a crossing."""
+        length = max(1, min(inputs.past_window(self.tokens), _CROSSING_LONGEST))
+        prompts = self.job["model"]["prompts"].items()
+        return {
+            "model_class": self.model_class.__name__,
+            "prompts": {name: self._fed(name, prompt) for name, prompt in prompts},
+            "crossing": self._fed("crossing", {"length": length}),
+        }
+
+    def _fed(self, name: str, prompt: Fact) -> Fact:
+        try:
+            return self._made(name, prompt)
+        except DoesNotApply as reason:
+            return {"reason": str(reason), "why": reason.why}
+
+    def _made(self, name: str, prompt: Fact) -> Fact:
+        """Return what is fed for one prompt.
+
+        Raises:
+            DoesNotApply: the prompt has no meaning for the model, or the model cannot be fed.
+
+        """
+        arguments = choice.arguments(self.signature, self.traits)
+        if choice.TOKENS not in arguments:
+            return self._of_values(name, prompt, arguments)
+        batch = prompt.get("batch")
+        if batch and not self.signature.takes(choice.MASK):
+            msg = f"forward takes no {choice.MASK}, so that a padded batch has no meaning"
+            raise DoesNotApply(msg)
+        rows = self._rows(name, prompt, ends=choice.PIXELS in arguments)
+        tensors: dict[str, torch.Tensor] = {}
+        fed: Fact = {}
+        if rows.width is None:
+            pad = inputs.pad_id(self.tokens)
+            masked = choice.MASK in arguments
+            fed |= {"rows": rows.rows, "pad": pad, "masked": masked, "text": prompt.get("text")}
+        else:
+            made = inputs.padded(
+                [row["ids"] for row in rows.rows],
+                inputs.pad_id(self.tokens),
+                masked=choice.MASK in arguments,
+            )
+            tensors |= made.kwargs
+            fed["real_rows"] = made.real_rows
+        for argument in arguments:
+            if argument == choice.DECODER:
+                tensors[argument] = self._decoder(name, rows)
+            elif argument in choice.VALUES:
+                count = len(rows.rows)
+                tensors[argument] = inputs.values(name, argument, self.config, count)
+        return fed | {"tensors": self._kept(tensors)}
+
+    def _of_values(self, name: str, prompt: Fact, arguments: tuple[str, ...]) -> Fact:
+        """Return what a model of images or sound is fed."""
+        main = arguments[0]
+        if prompt.get("batch") or prompt.get("length") == "past-window":
+            msg = f"the model takes {main}, which has neither padding nor a window here"
+            raise DoesNotApply(msg)
+        tensors = {
+            argument: torch.tensor([self._decoder_ids(name, inputs.DECODER_LENGTH)])
+            if argument == choice.DECODER
+            else inputs.values(name, argument, self.config)
+            for argument in arguments
+        }
+        return {"tensors": self._kept(tensors)}
+
+    def _rows(self, name: str, prompt: Fact, *, ends: bool) -> Rows:
+        """Return the rows of a prompt; seeded ones end with the token that ends a text if ``ends``."""
+        several = prompt.get("batch")
+        rows = [
+            self._row(f"{name}[{i}]" if several else name, row, ends=ends)
+            for i, row in enumerate(several or [prompt])
+        ]
+        if any("text" in row for row in rows):
+            return Rows(rows, None)
+        return Rows(rows, max(len(row["ids"]) for row in rows))
+
+    def _row(self, name: str, prompt: Fact, *, ends: bool) -> Fact:
+        length = prompt.get("length")
+        past = inputs.past_window(self.tokens) if length == "past-window" else None
+        if prompt.get("text") and self._has_tokenizer:
+            return {"text": prompt["text"], "at_least": past}
+        if prompt.get("ids"):
+            return {"ids": [int(i) for i in prompt["ids"]]}
+        reserved = [getattr(self.config, name) for name in self.traits.placeholders]
+        ids = inputs.seeded_ids(name, past or int(length or 9), self.tokens, reserved)
+        end = getattr(self.tokens, "eos_token_id", None)
+        if ends and isinstance(end, int) and 0 <= end < inputs.vocabulary(self.tokens):
+            ids[-1] = end  # where a text part is pooled
+        return {"ids": ids}
+
+    @cached_property
+    def _has_tokenizer(self) -> bool:
+        return load.has_tokenizer(self.source)
+
+    def _decoder(self, name: str, rows: Rows) -> torch.Tensor:
+        """Return decoder ids for every row; one more than most need where a tokenizer decides."""
+        length = inputs.DECODER_LENGTH + 1
+        if rows.width is not None:
+            length = inputs.decoder_length(rows.width)
+        return torch.tensor([self._decoder_ids(name, length)] * len(rows.rows))
+
+    def _decoder_ids(self, name: str, length: int) -> list[int]:
+        return inputs.decoder_ids(name, self.config, length)
+
+    def _kept(self, tensors: dict[str, torch.Tensor]) -> Fact:
+        return {name: self.keeper.ref(tensor) for name, tensor in tensors.items()}

@@ -1,0 +1,1 @@
+"""Loading, feeding and watching a model, over all releases."""

@@ -1,0 +1,296 @@
+"""Which attention really ran: the Python function, its arguments, and the ATen kernel.
+
+Nothing is guessed from the config: calls of torch's scaled_dot_product_attention are seen by
+a TorchFunctionMode, however they were imported, and the kernels under them, or the softmax
+of a hand-written attention, by a TorchDispatchMode.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from samebits_probe.model.tensor import dtype_name
+from samebits_probe.process.paths import package_path
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Keep = Callable[[str, dict[str, Any]], None]
+
+_SDPA = torch.nn.functional.scaled_dot_product_attention
+_SDPA_ARGUMENTS = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+_EAGER_OPS = frozenset({"bmm", "baddbmm", "_softmax", "_safe_softmax"})
+_PRODUCTS = {
+    torch.matmul: 0,
+    torch.Tensor.matmul: 0,
+    torch.Tensor.__matmul__: 0,
+    torch.bmm: 0,
+    torch.Tensor.bmm: 0,
+    torch.baddbmm: 1,
+    torch.Tensor.baddbmm: 1,
+}
+"""Matrix products of stacks of matrices -> the place of their first operand."""
+_SOFTMAXES = frozenset({torch.softmax, torch.Tensor.softmax, torch.nn.functional.softmax})
+
+
+class _Running(NamedTuple):
+    """A module whose forward runs, and the innermost one there that is the model's own."""
+
+    module: torch.nn.Module
+    owner: torch.nn.Module | None
+    attends: bool
+    """True if the owner is an attention."""
+
+
+class Watch:
+    """Watches one forward; :attr:`calls` then holds the attention calls in order.
+
+    ``keep`` is told what entered and left each of them: the module's name, and the tensors by part.
+    """
+
+    def __init__(self, model: torch.nn.Module, keep: Keep | None = None) -> None:
+        self.calls: list[dict[str, Any]] = []
+        self._keep = keep
+        self._products: dict[int, list[tuple[Any, Any, Any]]] = {}
+        self._by_hand: dict[int, tuple[dict[str, Any], tuple[int, ...]]] = {}
+        self._names = {id(module): name for name, module in model.named_modules()}
+        self._running: list[_Running] = []
+        self._in_sdpa: dict[str, Any] | None = None
+        self._pending: dict[int, list[str]] = {}
+        self._functions = _Functions(self)
+        self._ops = _Dispatch(self)
+        self._ops_since: int | None = None
+        """How many modules ran when ATen ops began to be seen; None while they are not."""
+
+    def __enter__(self) -> Watch:  # noqa: PYI034  no subclass; 3.10 has no Self
+        register = torch.nn.modules.module
+        self._hooks = [
+            register.register_module_forward_pre_hook(self._enter_module),
+            register.register_module_forward_hook(self._leave_module, always_call=True),
+        ]
+        self._functions.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._running.clear()
+        self._see_ops()
+        self._functions.__exit__(*exc)
+        for hook in self._hooks:
+            hook.remove()
+
+    def inside(self, module: torch.nn.Module) -> None:
+        """Take a module for running whose forward began before it was watched."""
+        self._enter_module(module, None)
+
+    @property
+    def keeps(self) -> bool:
+        """True if tensors are asked for."""
+        return self._keep is not None
+
+    def sdpa(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run scaled_dot_product_attention and note how it was called and what it ran."""
+        call = self._call(_sdpa_facts(args, kwargs))
+        self.calls.append(call)
+        self._in_sdpa = call
+        try:
+            with self._ops if self._ops_since is None else nullcontext():
+                output = _SDPA(*args, **kwargs)
+        finally:
+            self._in_sdpa = None
+        if self._keep is not None:
+            given = dict(zip(_SDPA_ARGUMENTS, args, strict=False)) | kwargs
+            parts = {part: given[part] for part in ("query", "key", "value")}
+            mask = given.get("attn_mask")
+            self._keep(call["module"], parts | {"mask": mask, "output": output})
+        return output
+
+    def by_hand(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a matrix product or a softmax and note what it is to an attention by hand.
+
+        The product whose shape the softmax takes is that of query and key; the next one that the
+        softmax's result enters is that with the values. Two that could be it: none is noted.
+        """
+        owner = self._attention()
+        output = func(*args, **kwargs)
+        if owner is None or not isinstance(output, torch.Tensor):
+            return output
+        if func in _SOFTMAXES:
+            self._scored(owner, args[0] if args else kwargs["input"], output)
+            return output
+        place = _PRODUCTS[func]
+        given = (*args[place:], *(kwargs[k] for k in ("batch1", "batch2", "mat2") if k in kwargs))
+        if len(given) < 2:
+            return output
+        first, second = given[:2]
+        parts, shape = self._by_hand.get(id(owner), ({}, ()))
+        if parts and _matrices(first) == shape:
+            del self._by_hand[id(owner)]
+            assert self._keep is not None
+            self._keep(self._names.get(id(owner), ""), parts | {"value": second, "output": output})
+            return output
+        # copied at once: a rotary embedding may turn them in place later on
+        kept = (first.detach().clone(), second.detach().clone(), _matrices(output))
+        self._products.setdefault(id(owner), []).append(kept)
+        return output
+
+    def _scored(self, owner: torch.nn.Module, scores: Any, weights: Any) -> None:
+        made = self._products.pop(id(owner), [])
+        fitting = [pair for pair in made if pair[2] == _matrices(scores)]
+        if len(fitting) == 1:
+            query, key, _ = fitting[0]
+            parts = {"query": query, "key": key.transpose(-1, -2)}
+            self._by_hand[id(owner)] = parts, _matrices(weights)
+
+    def aten(self, name: str) -> None:
+        """Note one ATen op: as part of the running sdpa call, or as an attention of its own."""
+        if self._in_sdpa is not None:
+            _append_once(
+                self._in_sdpa["aten"], f"aten::{name}", "attention" in name or _eager(name)
+            )
+            return
+        owner = self._attention()
+        if owner is None:
+            return
+        seen = self._pending.setdefault(id(owner), [])
+        _append_once(seen, f"aten::{name}", _eager(name))
+        if name in {"_softmax", "_safe_softmax"} or "flash_attn" in name:
+            self.calls.append(self._call(None) | {"aten": seen})
+
+    def _call(self, sdpa: dict[str, Any] | None) -> dict[str, Any]:
+        function, source = _calling_function()
+        module = self._running[-1].owner if self._running else None
+        return {
+            "module": self._names.get(id(module), "") if module is not None else "",
+            "module_class": type(module).__name__ if module is not None else "",
+            "function": function,
+            "source": source,
+            "sdpa": sdpa,
+            "aten": [],
+        }
+
+    def _attention(self) -> torch.nn.Module | None:
+        """Return the innermost running module that is the model's own if it is an attention."""
+        innermost = self._running[-1] if self._running else None
+        return innermost.owner if innermost is not None and innermost.attends else None
+
+    def _see_ops(self) -> None:
+        """See ATen ops while an attention runs, and no others: each one seen costs ten unseen."""
+        if self._ops_since is None:
+            if self._attention() is not None:
+                self._ops_since = len(self._running)
+                self._ops.__enter__()
+        elif len(self._running) < self._ops_since:
+            self._ops_since = None
+            self._ops.__exit__(None, None, None)
+
+    def _enter_module(self, module: torch.nn.Module, _args: Any) -> None:
+        running = _Running(module, module, _is_attention(module))
+        if type(module).__module__.startswith("torch.nn"):
+            around = self._running[-1] if self._running else _Running(module, None, False)
+            running = around._replace(module=module)
+        self._running.append(running)
+        self._see_ops()
+
+    def _leave_module(self, module: torch.nn.Module, _args: Any, _output: Any) -> None:
+        self._pending.pop(id(module), None)
+        self._products.pop(id(module), None)
+        self._by_hand.pop(id(module), None)
+        if self._running and self._running[-1].module is module:
+            self._running.pop()
+            self._see_ops()
+
+
+class _Functions(TorchFunctionMode):
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if func is _SDPA:
+            return self._watch.sdpa(args, kwargs or {})
+        if self._watch.keeps and (func in _PRODUCTS or func in _SOFTMAXES):
+            return self._watch.by_hand(func, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+
+class _Dispatch(TorchDispatchMode):
+    def __init__(self, watch: Watch) -> None:
+        super().__init__()
+        self._watch = watch
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        self._watch.aten(func.name().removeprefix("aten::").split(".")[0])
+        return func(*args, **(kwargs or {}))
+
+
+def _matrices(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Return what a view of a stack of matrices has in common with it: size and last two axes."""
+    return (tensor.numel(), *tensor.shape[-2:])
+
+
+def _eager(name: str) -> bool:
+    return name in _EAGER_OPS
+
+
+def _append_once(ops: list[str], op: str, wanted: bool) -> None:
+    if wanted and op not in ops:
+        ops.append(op)
+
+
+def _is_attention(module: torch.nn.Module) -> bool:
+    name = type(module).__name__.lower()
+    return "attention" in name or "attn" in name
+
+
+def _sdpa_facts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    given = dict(zip(_SDPA_ARGUMENTS, args, strict=False)) | kwargs
+    mask, scale = given.get("attn_mask"), given.get("scale")
+    return {
+        "enable_gqa": bool(given.get("enable_gqa", False)),
+        "is_causal": bool(given.get("is_causal", False)),
+        "mask": None if mask is None else f"{dtype_name(mask.dtype)}{list(mask.shape)}",
+        "scale": None if scale is None else float(scale),
+        "dropout_p": float(given.get("dropout_p", 0.0)),
+        **{part: _layout(given[part]) for part in ("query", "key", "value")},
+    }
+
+
+def _layout(tensor: torch.Tensor) -> str:
+    shape, strides = list(tensor.shape), list(tensor.stride())
+    return f"{dtype_name(tensor.dtype)}{shape} strides {strides}"
+
+
+def _calling_function() -> tuple[str, str]:
+    """Return the innermost function outside torch and the probes, and its file and line."""
+    for frame in _frames():
+        path = frame.f_code.co_filename.replace("\\", "/")
+        if "/torch/" in path or "/probes/" in path or path.startswith("<"):
+            continue
+        name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+        return name, f"{package_path(path)}:{frame.f_lineno}"
+    return "", ""
+
+
+def _frames() -> Iterator[Any]:
+    frame = sys._getframe(2)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back  # type: ignore[assignment]  # the loop ends on None

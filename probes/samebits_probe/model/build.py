@@ -1,0 +1,420 @@
+"""Makes a tiny seeded checkpoint from a recipe, with the classes of the stack that runs it.
+
+It expects: ``build(job, out_dir)``, where ``job["recipe"]`` is the JSON of a recipe:
+    architecture, config, head, seed, gain.
+
+It writes, all at once (a folder beside ``out_dir`` is filled, then renamed):
+    out_dir/config.json, generation_config.json   as the stack's save_pretrained writes them
+    out_dir/model.safetensors                      the stack's names and shapes, our values,
+                                                   aligned to 64 bytes
+    out_dir/checkpoint.json                        {"format": "samebits-checkpoint", ...}
+
+It returns what checkpoint.json holds. A stack that does not know the architecture, or has no
+model of that head for it, raises UnknownArchitectureError; nothing is written then.
+
+The values come from Philox and from exact IEEE operations alone (integer sums, one division,
+multiply, add, sqrt), never from the release under test: every stack, machine and process
+makes the same bytes.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import math
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import load_file
+
+from samebits_probe.process import files as process_files
+from samebits_probe.process import progress
+
+FORMAT_VERSION = 3
+# History of FORMAT_VERSION:
+# 1: first.
+# 2: it bears a seal.
+# 3: model.safetensors is aligned.
+
+HEADS = {
+    "causal-lm": "AutoModelForCausalLM",
+    "masked-lm": "AutoModelForMaskedLM",
+    "seq2seq-lm": "AutoModelForSeq2SeqLM",
+    "image-classification": "AutoModelForImageClassification",
+    "ctc": "AutoModelForCTC",
+    "base": "AutoModel",
+}
+GENERATES = ("causal-lm", "seq2seq-lm")
+
+ALIGNMENT = 64
+"""Bytes to which torch's CPU allocator aligns what it makes."""
+
+N_CHECK_IDS = 24
+N_GREEDY = 16
+FIRST_PLAIN_ID = 4
+"""Special tokens of the tiny vocabularies lie below; padding among the ids would be masked."""
+
+
+class UnknownArchitectureError(Exception):
+    """The release has no such architecture, or no model of that head for it."""
+
+
+class Rule(NamedTuple):
+    """How to fill the tensors whose name in the checkpoint matches."""
+
+    pattern: str
+    form: str
+    """``range``: between low and high. ``spread``: mean zero, std ``low``. ``matrix``: mean
+    zero, std ``low * gain / sqrt(fan_in)``. ``centred``: as a norm weight, see :func:`_centred`."""
+    low: float
+    high: float
+    reason: str
+
+
+MIXING = 0.4
+"""Scale of what attention adds where a norm follows the sum, or where it adds the same to every
+token, as cross-attention does: a loud one makes all tokens alike, and greedy text constant."""
+
+LEARNED_BUFFERS = (
+    Rule(r"running_mean$", "range", -0.3, 0.3, "a zero mean would hide a lost one"),
+    Rule(r"running_var$", "range", 0.5, 1.5, "a variance is positive"),
+    Rule(r"e_score_correction_bias$", "range", -0.3, 0.3, "added to sigmoids: changes the choice"),
+)
+"""Buffers that training fills; every other persistent buffer is a constant and stays."""
+
+RULES = (
+    *LEARNED_BUFFERS,
+    Rule(r"A_log$", "range", 0.0, 2.0, "A = -exp(A_log) in -7.4..-1: forgets, but not at once"),
+    Rule(r"(dt_bias|dt_proj\.bias)$", "range", -4.0, -0.5, "softplus makes steps of 0.02..0.5"),
+    Rule(r"(^|\.)D$", "range", 0.6, 1.4, "the skip of a state space, one when constructed"),
+    Rule(r"recurrent_param$", "range", -5.0, -2.5, "decay exp(-8 softplus) in 0.5..0.95"),
+    Rule(r"time_decay$", "range", -3.0, 1.0, "decay exp(-exp()) in 0.07..0.95"),
+    Rule(r"time_first$", "range", -0.5, 0.5, "an exponent: bonus of the current token"),
+    Rule(r"time_mix_\w+$", "range", 0.1, 0.9, "a mix of this token and the last, within 0..1"),
+    Rule(r"lambda_[qk]\d$", "spread", 0.3, 0.0, "their products are exponents"),
+    Rule(r"sinks$", "range", -1.0, 1.0, "logits that compete with the scores, which are near one"),
+    Rule(r"(weight_g|weight\.original0)$", "range", 0.6, 1.4, "norms of a weight-normed kernel"),
+    Rule(r"relative_attention_bias\.weight$", "spread", 0.5, 0.0, "added to scores near one"),
+    Rule(r"bias$", "range", -0.2, 0.2, "a zero bias would hide a lost one"),
+    Rule(r"post_feedforward_layernorm\.weight$", "range", 0.7, 2.3, "else tied tokens repeat"),
+    Rule(
+        r"(norm|norms\.\d+|layernorm_\w+)\.weight$", "centred", 0.4, 0.0, "some are 2-d, per head"
+    ),
+    Rule(r"(\.gate|router(\.layer)?|expert_gate)\.weight$", "matrix", 4.0, 0.0, "decided routes"),
+    Rule(r"attn\.out_proj\.weight$", "matrix", MIXING, 0.0, "bart, opt: not to drown the token"),
+    Rule(r"EncDecAttention\.o\.weight$", "matrix", MIXING, 0.0, "t5: not to drown the token"),
+    Rule(r"(lm_head|embed_out|classifier|decoder)\.weight$", "matrix", 3.0, 0.0, "lively logits"),
+    Rule(r"^shared\.weight$", "spread", 0.5, 0.0, "t5 divides tied logits by sqrt(hidden_size)"),
+    Rule(r"(embed\w*|w[tp]e|shared)(\.weight)?$", "spread", 0.2, 0.0, "lively logits"),
+    Rule(r"\w+_embeddings(\.weight)?$", "spread", 0.2, 0.0, "the same, other names"),
+    Rule(r"(embed_\w+|embeddings?(\.\w+)?)\.weight$", "spread", 0.2, 0.0, "the same, other names"),
+    Rule(r"(cls|mask|distillation)_token$", "spread", 0.2, 0.0, "joins the embeddings"),
+)
+"""First match wins. What matches nothing: ``centred`` below two dimensions, else ``matrix``."""
+
+PLAIN_MATRIX = 1.6
+"""At 1.0 greedy text falls into a loop of one or two tokens, whatever the prompt."""
+
+
+def run(job: dict[str, Any]) -> None:
+    """Make the checkpoint that a job asks for."""
+    build(job, job["out"])
+
+
+def build(job: dict[str, Any], out_dir: str) -> dict[str, Any]:
+    """Make the checkpoint of ``job["recipe"]`` in ``out_dir`` and return its summary."""
+    progress.begin("build")
+    recipe, out = job["recipe"], Path(out_dir)
+    model = _construct(recipe)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        summary = _write(model, recipe, folder)
+        _move_into_place(folder, out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return summary
+
+
+def _construct(recipe: dict[str, Any]) -> torch.nn.Module:
+    """Return the head's model with the values that the stack gives it."""
+    architecture, auto = recipe["architecture"], getattr(transformers, HEADS[recipe["head"]])
+    if architecture not in transformers.CONFIG_MAPPING:
+        raise UnknownArchitectureError(_unknown(f"does not know the architecture {architecture}"))
+    # The config classes edit nested dicts, such as rope_scaling, in place.
+    config = transformers.AutoConfig.for_model(architecture, **copy.deepcopy(recipe["config"]))
+    if type(config) not in auto._model_mapping:
+        raise UnknownArchitectureError(_unknown(f"has no {auto.__name__} for {architecture}"))
+    # A constant that an architecture draws (a random projection) is kept, so it has to repeat.
+    torch.manual_seed(recipe["seed"])
+    return auto.from_config(config, torch_dtype=torch.float32).eval()
+
+
+def _unknown(what: str) -> str:
+    return f"transformers {transformers.__version__} {what}"
+
+
+def _write(model: torch.nn.Module, recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
+    size = sum(p.numel() * p.element_size() for p in model.parameters())
+    progress.tick("save the layout", allowance=progress.moving(size), moves=True)
+    _save_skeleton(model, folder)
+    file = folder / "model.safetensors"
+    skeleton = load_file(file)
+    kept = _constants(model, skeleton)
+    transposed = _transposed(model)
+    tensors = {}
+    for i, (name, old) in enumerate(skeleton.items(), 1):
+        if name not in kept:
+            progress.tick(name, i, len(skeleton), allowance=progress.moving(10 * old.nbytes))
+            fan_in = _fan_in(old.shape, name in transposed)
+            tensors[name] = _values(recipe, name, old, fan_in=fan_in)
+    size = sum(old.nbytes for old in skeleton.values())
+    progress.tick("save and check", allowance=progress.moving(3 * size), moves=True)
+    _save_aligned(tensors | {name: skeleton[name] for name in kept}, file)
+    files = {path.name: _hash(path) for path in sorted(folder.iterdir())}
+    summary = _summary(recipe, tensors, kept) | {"files": files} | _check(recipe, folder)
+    process_files.write_sealed(folder / "checkpoint.json", dict(sorted(summary.items())))
+    return summary
+
+
+def _save_aligned(tensors: dict[str, np.ndarray], path: Path) -> None:
+    """Write a safetensors file whose tensors lie at multiples of 64 bytes, as far as that can be.
+
+    Releases differ in whether a parameter is the mapped file or a copy of it, which torch aligns to
+    64 bytes, and kernels round otherwise at another alignment. The header may be padded, but there
+    may be no gap between tensors: those whose size is no multiple of 64 come last, the first of them
+    still aligned. They are in order of the size of an element, which torch wants to divide its
+    offset, and matrices come before vectors, which no product begins with.
+    """
+    order = sorted(tensors, key=lambda name: _place(name, tensors[name]))
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for name in order:
+        array = tensors[name]
+        told = {"dtype": _dtype_name(array.dtype), "shape": list(array.shape)}
+        header[name] = told | {"data_offsets": [end, end + array.nbytes]}
+        end += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + 8) % ALIGNMENT)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name in order:
+            little = tensors[name].dtype.newbyteorder("<")
+            file.write(np.ascontiguousarray(tensors[name], little).tobytes())
+
+
+def _place(name: str, array: np.ndarray) -> tuple[bool, int, int, int, str]:
+    """Return by what tensors are sorted in a file."""
+    return array.nbytes % ALIGNMENT > 0, -array.itemsize, -array.ndim, -array.nbytes, name
+
+
+def _dtype_name(dtype: np.dtype[Any]) -> str:
+    """Return safetensors' name of a dtype."""
+    if dtype.kind == "b":
+        return "BOOL"
+    return f"{dtype.kind.upper()}{8 * dtype.itemsize}"
+
+
+def _hash(path: Path) -> str:
+    """Return the SHA-256 by which a file is known to be whole later on."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _save_skeleton(model: torch.nn.Module, folder: Path) -> None:
+    """Let the stack write its own layout: where 5.x fuses or renames, it knows the way back."""
+    try:
+        model.save_pretrained(folder)
+    except RuntimeError as error:
+        # 4.x refuses a model whose shared tensors it does not declare (zamba2 in 4.57.6, which
+        # declares them by patterns that lack the prefix of its causal-lm class).
+        if "shared tensors" not in str(error):
+            raise
+        model.save_pretrained(folder, state_dict=_first_of_shared(model))
+
+
+def _first_of_shared(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    first: dict[tuple[int, torch.Size], str] = {}
+    tensors = model.state_dict()
+    for name, tensor in tensors.items():
+        first.setdefault((tensor.data_ptr(), tensor.shape), name)
+    return {name: tensors[name] for name in first.values()}
+
+
+def _move_into_place(folder: Path, out: Path) -> None:
+    try:
+        folder.rename(out)
+    except OSError:
+        # Another process was faster; it made the same bytes.
+        if not (out / "checkpoint.json").exists():
+            raise
+
+
+def _constants(model: torch.nn.Module, skeleton: dict[str, np.ndarray]) -> list[str]:
+    """Return the names of what no training changes: it stays as constructed."""
+    frozen = {name for name, tensor in model.named_parameters() if not tensor.requires_grad}
+    fixed = frozen | {name for name, _ in model.named_buffers()}
+    return sorted(
+        name
+        for name, tensor in skeleton.items()
+        if tensor.dtype.kind != "f" or (name in fixed and not _rule(name, LEARNED_BUFFERS))
+    )
+
+
+def _transposed(model: torch.nn.Module) -> set[str]:
+    """Return the names of matrices stored as (in, out): gpt2's Conv1D."""
+    modules = model.named_modules()
+    return {f"{name}.weight" for name, module in modules if type(module).__name__ == "Conv1D"}
+
+
+def _fan_in(shape: tuple[int, ...], transposed: bool) -> int:
+    """Return how many products are summed into one output."""
+    if len(shape) < 2:
+        return 1
+    if transposed:
+        return shape[0]
+    # (out, in), or a kernel (out, in, width), (out, in, height, width). Stacked experts
+    # (experts, out, in) look like a kernel, but no kernel here is wider than 16.
+    if len(shape) == 3 and shape[2] > 16:
+        return shape[2]
+    return math.prod(shape[1:])
+
+
+def _rule(name: str, rules: tuple[Rule, ...]) -> Rule | None:
+    return next((rule for rule in rules if re.search(rule.pattern, name)), None)
+
+
+def _values(recipe: dict[str, Any], name: str, old: np.ndarray, fan_in: int) -> np.ndarray:
+    """Return new values in the shape and dtype of ``old``."""
+    rule = _rule(name, RULES)
+    raw = _raw(recipe["seed"], name, old.size)
+    if rule is None and old.ndim > 1:
+        rule = Rule("", "matrix", PLAIN_MATRIX, 0.0, "")
+    if rule is None or rule.form == "centred":
+        values = _centred(raw, old)
+    elif rule.form == "range":
+        values = rule.low + (rule.high - rule.low) * _uniform(raw)
+    elif rule.form == "spread":
+        values = rule.low * _bell(raw)
+    else:
+        values = rule.low * recipe["gain"] / math.sqrt(fan_in) * _bell(raw)
+    return values.astype(old.dtype).reshape(old.shape)
+
+
+def _centred(raw: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """Return values on both sides of one, or of zero where the stack adds the one itself.
+
+    Only zeros that the stack constructed say that (gemma's ``1 + weight``); a bias-like
+    vector of another name is covered by that too.
+    """
+    centre = 1.0 if old.any() else 0.0
+    return centre - 0.4 + 0.8 * _uniform(raw)
+
+
+def _raw(seed: int, name: str, size: int) -> np.ndarray:
+    """Return 64-bit words; numpy guarantees the streams of its bit generators (NEP 19)."""
+    digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
+    return np.random.Philox(key=int.from_bytes(digest[:16], "little")).random_raw(size)
+
+
+def _uniform(raw: np.ndarray) -> np.ndarray:
+    """Return doubles in [0, 1)."""
+    return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _bell(raw: np.ndarray) -> np.ndarray:
+    """Return doubles of mean zero and std one, within 3.5: sums of four 16-bit integers.
+
+    A normal distribution needs log and cos, whose last bit is the math library's.
+    """
+    mask = np.uint64(0xFFFF)
+    total = np.zeros(raw.shape, dtype=np.float64)
+    for shift in (0, 16, 32, 48):
+        total += ((raw >> np.uint64(shift)) & mask).astype(np.float64)
+    return (total - 131070.0) / math.sqrt((2.0**32 - 1.0) / 3.0)
+
+
+def _summary(
+    recipe: dict[str, Any], tensors: dict[str, np.ndarray], kept: list[str]
+) -> dict[str, Any]:
+    return {
+        "format": "samebits-checkpoint",
+        "format_version": FORMAT_VERSION,
+        "recipe": recipe,
+        "transformers": transformers.__version__,
+        "n_parameters": sum(tensor.size for tensor in tensors.values()),
+        "kept_as_constructed": kept,
+    }
+
+
+def _check(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Load the checkpoint in the stack that made it, and say how lively it is.
+
+    A failure here is written down and no more: the other stacks may still load it, and this
+    one's own cell will fail with the traceback.
+    """
+    try:
+        auto = getattr(transformers, HEADS[recipe["head"]])
+        model = auto.from_pretrained(folder, torch_dtype=torch.float32).eval()
+        with torch.no_grad():
+            facts = {"logits_std": _logits_std(model, recipe["seed"]), "distinct_greedy": None}
+            if recipe["head"] in GENERATES:
+                facts["distinct_greedy"] = len(set(_greedy(model, recipe["seed"])))
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is data
+        facts = {"logits_std": None, "distinct_greedy": None}
+        # The folder's temporary name would make two builds differ.
+        message = f"{type(error).__name__}: {error}".replace(str(folder), "")
+        return facts | {"check_failure": message}
+    return facts | {"check_failure": None}
+
+
+def _logits_std(model: torch.nn.Module, seed: int) -> float:
+    output = model(**_inputs(model, seed))
+    logits = output.logits if "logits" in output else output[0]
+    # Four digits: the last bits of a forward are the machine's.
+    return float(f"{logits.double().std().item():.4g}")
+
+
+def _inputs(model: torch.nn.Module, seed: int) -> dict[str, Any]:
+    """Return the inputs of the check: ids, an image or a sound."""
+    name, config = model.main_input_name, model.config
+    shape: tuple[int, ...]
+    if name == "pixel_values":
+        shape = (1, config.num_channels, config.image_size, config.image_size)
+    elif name == "input_values":
+        shape = (1, 4000)
+    else:
+        return _with_decoder(config, {"input_ids": _ids(model, seed)})
+    values = _bell(_raw(seed, name, math.prod(shape))).astype(np.float32)
+    return {name: torch.from_numpy(values.reshape(shape))}
+
+
+def _ids(model: torch.nn.Module, seed: int) -> torch.Tensor:
+    n_plain = model.get_input_embeddings().num_embeddings - FIRST_PLAIN_ID
+    words = _raw(seed, "input_ids", N_CHECK_IDS) % np.uint64(n_plain)
+    return torch.from_numpy(words.astype(np.int64) + FIRST_PLAIN_ID)[None]
+
+
+def _with_decoder(config: transformers.PretrainedConfig, inputs: dict[str, Any]) -> dict[str, Any]:
+    if not getattr(config, "is_encoder_decoder", False):
+        return inputs
+    start = getattr(config, "decoder_start_token_id", None) or 0
+    return inputs | {"decoder_input_ids": torch.tensor([[start]])}
+
+
+def _greedy(model: torch.nn.Module, seed: int) -> list[int]:
+    """Return greedy tokens by full forwards: no cache and no generate, which may be at fault."""
+    inputs = _inputs(model, seed)
+    name = "decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"
+    for i in range(N_GREEDY):
+        progress.tick("greedy", i + 1, N_GREEDY)
+        token = model(**inputs, use_cache=False).logits[:, -1].argmax(-1, keepdim=True)
+        inputs[name] = torch.cat([inputs[name], token], dim=1)
+    chosen: list[int] = inputs[name][0, -N_GREEDY:].tolist()
+    return chosen

@@ -1,0 +1,217 @@
+"""Which tensors lie in a checkpoint's files, and what are their bytes.
+
+Reads safetensors (one file or sharded) and, weights-only, pickled ``pytorch_model.bin``.
+Tensors are read one at a time; nothing is kept. A file that is mapped holds in memory what was read
+of it, so it is mapped anew after every :data:`MAPPED` bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+from collections import Counter
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import safe_open
+
+from samebits_probe.model.tensor import dtype_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAPPED = 64 << 20
+"""Bytes that are read of a file before what they take of memory is given back."""
+
+_LAYOUTS = (
+    ("model.safetensors", False),
+    ("model.safetensors.index.json", True),
+    ("pytorch_model.bin", False),
+    ("pytorch_model.bin.index.json", True),
+)
+
+_DTYPES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+    "I32": "int32",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
+"""safetensors' names of dtypes -> torch's, where they are no float8."""
+
+
+class NoCheckpoint(Exception):  # noqa: N818  "nothing to trace to" is a result, not an error
+    """No checkpoint files were found; the message names what was looked for."""
+
+
+_TORCH_SAYS = ("Trying to load", "Unsupported", "WeightsUnpickler error: Unsupported", "Can only")
+"""How torch begins the line that says what it found, behind advice to load it all the same."""
+
+
+class Refused(Exception):  # noqa: N818  it is the files that are wrong
+    """A checkpoint that nothing of should be loaded; the message says why."""
+
+
+def refuse_code(source: str) -> None:
+    """Refuse a folder whose pickle holds more than weights.
+
+    transformers does not run it either, from 4.48 to 5.23, but 4.48 says that it may be a file of
+    TensorFlow.
+
+    Raises:
+        Refused: it would run code.
+
+    """
+    there = (name for name, _ in _LAYOUTS if (Path(source) / name).is_file())
+    name = next(there, "")
+    if not name.startswith("pytorch_model"):
+        return
+    try:
+        Checkpoint.find(source, None)
+    except pickle.UnpicklingError as error:
+        lines = [line.strip() for line in str(error).splitlines()]
+        reason = next((line for line in lines if line.startswith(_TORCH_SAYS)), lines[0])
+        msg = f"{name} is a pickle that is not weights alone, and its code is not run: {reason}"
+        raise Refused(msg) from error
+
+
+def refuse_outside(source: str) -> None:
+    """Refuse a folder whose index leads out of it: transformers would follow.
+
+    Raises:
+        Refused: it does.
+
+    """
+    for name, sharded in _LAYOUTS:
+        path = Path(source) / name
+        if not sharded or not path.is_file():
+            continue
+        weight_map = json.loads(path.read_text("utf-8"))["weight_map"]
+        for shard in dict.fromkeys(weight_map.values()):
+            inside = PurePath(shard)
+            if inside.is_absolute() or ".." in inside.parts:
+                msg = f"{name} names {shard!r}, which is not in the model's folder"
+                raise Refused(msg)
+
+
+class Checkpoint:
+    """The tensors of one checkpoint by name."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._file_of: dict[str, Path] = {}
+        self._pickled: dict[str, torch.Tensor] = {}
+        self._open: dict[Path, Any] = {}
+        self._read: Counter[Path] = Counter()
+        for file in files:
+            for name in self._names_in(file):
+                self._file_of[name] = file
+
+    @classmethod
+    def find(cls, source: str, revision: str | None) -> Checkpoint:
+        """Return the checkpoint of a folder or of a hub id that is in the local cache.
+
+        Raises:
+            NoCheckpoint: neither safetensors nor a pickled state dict is there.
+
+        """
+        for name, sharded in _LAYOUTS:
+            path = _locate(source, name, revision)
+            if path is None:
+                continue
+            if not sharded:
+                return cls([path])
+            shards = sorted(set(json.loads(path.read_text("utf-8"))["weight_map"].values()))
+            located = [_locate(source, shard, revision) for shard in shards]
+            return cls([file for file in located if file is not None])
+        looked = ", ".join(name for name, _ in _LAYOUTS)
+        msg = f"none of {looked} in {source}"
+        raise NoCheckpoint(msg)
+
+    def __len__(self) -> int:
+        return len(self._file_of)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file_of)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._file_of
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a tensor without reading it."""
+        if name in self._pickled:
+            return tuple(self._pickled[name].shape)
+        return tuple(self._mapped(name).get_slice(name).get_shape())
+
+    def dtypes(self) -> dict[str, int]:
+        """Return dtype -> number of tensors, read from the files' headers."""
+        return dict(Counter(map(self._dtype, self._file_of)))
+
+    def _dtype(self, name: str) -> str:
+        if name in self._pickled:
+            return dtype_name(self._pickled[name].dtype)
+        written = str(self._mapped(name).get_slice(name).get_dtype())
+        return _DTYPES.get(written, written)
+
+    @property
+    def is_pickled(self) -> bool:
+        """True if tensors lie in pickles."""
+        return bool(self._pickled)
+
+    def stored(self, name: str) -> dict[str, Any]:
+        """Return dtype, in safetensors' words, shape, and bytes of an element, unread.
+
+        Raises:
+            ValueError: safetensors has no word for the dtype that is known here.
+
+        """
+        dtype = self._dtype(name)
+        for written, spelled in _DTYPES.items():
+            if spelled == dtype:
+                itemsize = getattr(torch, dtype).itemsize
+                return {"dtype": written, "shape": list(self.shape(name)), "itemsize": itemsize}
+        msg = f"{name} is of dtype {dtype}"
+        raise ValueError(msg)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """Return a tensor as the file has it."""
+        if name in self._pickled:
+            return self._pickled[name]
+        found: torch.Tensor = self._mapped(name).get_tensor(name)
+        file = self._file_of[name]
+        self._read[file] += found.nbytes
+        if self._read[file] > MAPPED:
+            # tensors that were handed out keep their own hold on it
+            del self._open[file], self._read[file]
+        return found
+
+    def _mapped(self, name: str) -> Any:
+        file = self._file_of[name]
+        if file not in self._open:
+            self._open[file] = safe_open(str(file), framework="pt")
+        return self._open[file]
+
+    def _names_in(self, file: Path) -> list[str]:
+        if file.suffix == ".safetensors":
+            self._open[file] = safe_open(str(file), framework="pt")
+            return list(self._open[file].keys())
+        # files of before torch 1.6 are no archives and cannot be mapped
+        mapped = zipfile.is_zipfile(file)
+        state = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
+        self._pickled.update(state)
+        return list(state)
+
+
+def _locate(source: str, name: str, revision: str | None) -> Path | None:
+    """Return the path of one file of a folder, or of the hub's local cache; None if absent."""
+    if Path(source).is_dir():
+        path = Path(source) / name
+        return path if path.exists() else None
+    from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415  folders need no hub
+
+    found = try_to_load_from_cache(source, name, revision=revision)
+    return Path(found) if isinstance(found, str) else None

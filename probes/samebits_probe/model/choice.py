@@ -1,0 +1,256 @@
+"""Which arguments of forward is a model fed? It follows from its signature and its config alone.
+
+Nothing here knows torch or the name of a class: a signature and a config are plain data, so that
+tests of the host state the rules.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+Why = Literal["plain", "inputs"]
+
+TOKENS = "input_ids"
+MASK = "attention_mask"
+DECODER = "decoder_input_ids"
+PIXELS = "pixel_values"
+VALUES = (PIXELS, "input_features", "input_values")
+"""Arguments that take seeded numbers: an image, the features of a sound, or a sound."""
+MADE = (TOKENS, *VALUES)
+"""What samebits can make as the main input, in the order in which one is looked for."""
+MAKES = "samebits makes token ids, pixel values and audio"
+
+NO_DATA = frozenset(
+    {
+        MASK,
+        "cache_params",
+        "cache_position",
+        "decoder_attention_mask",
+        "decoder_head_mask",
+        "cross_attn_head_mask",
+        "head_mask",
+        "interpolate_pos_encoding",
+        "labels",
+        "logits_to_keep",
+        "num_logits_to_keep",
+        "output_attentions",
+        "output_hidden_states",
+        "output_router_logits",
+        "past_key_value",
+        "past_key_values",
+        "position_ids",
+        "return_dict",
+        "return_loss",
+        "state",
+        "use_cache",
+    }
+)
+"""Parameters that carry no input but a state, a switch or a place: a plain call leaves them out."""
+
+_PLACEHOLDER = re.compile(r"(image|img|video|vision|audio|speech)\w*_token\w*_(id|index)")
+_QUERIES = "num_query_tokens"
+"""Number of image tokens that a config with a query transformer puts among the token ids."""
+_MOST_NAMES = 6
+
+
+class DoesNotApply(Exception):  # noqa: N818  "this model takes no such prompt" is a result
+    """The prompt has no meaning for this model; the message is the reason."""
+
+    why: Why = "plain"
+    """As samebits/records/capture.py's Skip has it."""
+
+
+class NotFed(DoesNotApply):
+    """The model cannot be fed, or its forward refuses what it is fed; the message is the reason."""
+
+    why: Why = "inputs"
+
+
+class Parameter(NamedTuple):
+    """One parameter of forward that can be given by name."""
+
+    name: str
+    required: bool = False
+    annotation: str = ""
+
+    def described(self) -> str:
+        """Return the name, with the annotation if there is one."""
+        return f"{self.name}: {self.annotation}" if self.annotation else self.name
+
+
+class Signature(NamedTuple):
+    """What a forward takes."""
+
+    parameters: tuple[Parameter, ...]
+    takes_any: bool = False
+    """True if it takes any further keyword."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name that it lists."""
+        return frozenset(parameter.name for parameter in self.parameters)
+
+    def takes(self, name: str) -> bool:
+        """Return True if a call may give ``name``."""
+        return self.takes_any or name in self.names
+
+    @property
+    def hides_all(self) -> bool:
+        """True for ``forward(*args, **kwargs)``, which says nothing of what it takes."""
+        return self.takes_any and not self.parameters
+
+
+class Traits(NamedTuple):
+    """What the choice follows from beside the signature."""
+
+    main: str = TOKENS
+    """The class's main_input_name."""
+    vocabulary: int = 0
+    """Number of token ids; 0 if the config says none."""
+    encoder_decoder: bool = False
+    generates: bool = False
+    text_and_image: bool = False
+    """True if the config describes a text part and an image part of their own."""
+    text_and_audio: bool = False
+    placeholders: tuple[str, ...] = ()
+    """Config fields that name tokens which stand for an image or a sound among the token ids."""
+
+
+def signature_of(forward: Callable[..., Any]) -> Signature:
+    """Return what a forward takes; of a function of a class, without ``self``."""
+    found, takes_any = [], False
+    parameters = list(inspect.signature(forward).parameters.values())
+    if parameters and parameters[0].name == "self":
+        parameters = parameters[1:]
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            takes_any = True
+        elif parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
+            required = parameter.default is parameter.empty
+            found.append(Parameter(parameter.name, required, _annotation(parameter)))
+    return Signature(tuple(found), takes_any)
+
+
+def _annotation(parameter: inspect.Parameter) -> str:
+    if parameter.annotation is parameter.empty:
+        return ""
+    if isinstance(parameter.annotation, str):
+        return parameter.annotation
+    return inspect.formatannotation(parameter.annotation).replace("typing.", "")
+
+
+def traits_of(config: Mapping[str, Any], *, main: str, vocabulary: int, generates: bool) -> Traits:
+    """Return what the choice follows from; ``config`` is the whole config as plain data."""
+    has_text = isinstance(config.get("text_config"), dict)
+    has_image = isinstance(config.get("vision_config"), dict)
+    flat = bool(config.get("vocab_size")) and config.get("image_size") is not None
+    placeholders = [
+        name
+        for name, value in config.items()
+        if isinstance(value, int) and (_PLACEHOLDER.fullmatch(name) or name == _QUERIES)
+    ]
+    return Traits(
+        main=main,
+        vocabulary=vocabulary,
+        encoder_decoder=bool(config.get("is_encoder_decoder")),
+        generates=generates,
+        text_and_image=(has_text and has_image) or flat,
+        text_and_audio=has_text and isinstance(config.get("audio_config"), dict),
+        placeholders=tuple(placeholders),
+    )
+
+
+def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
+    """Return the arguments of forward that are fed, the one that sets the number of rows first.
+
+    A mask for a padded batch comes on top, where forward takes one.
+
+    Raises:
+        NotFed: forward takes something that samebits cannot make.
+
+    """
+    fed = [_main(signature, traits)]
+    fed += [name for name in _second_part(signature, traits, fed[0]) if name not in fed]
+    takes_decoder = DECODER in signature.names or signature.hides_all
+    if traits.encoder_decoder and takes_decoder:
+        fed.append(DECODER)
+    missing = []
+    for parameter in signature.parameters:
+        if not parameter.required or parameter.name in fed:
+            continue
+        if _is_made_beside(parameter.name, fed):
+            fed.append(parameter.name)
+        else:
+            missing.append(parameter)
+    if missing:
+        raise NotFed(_requires(missing))
+    if traits.placeholders and TOKENS in fed and set(fed) & set(VALUES):
+        value = next(name for name in fed if name in VALUES)
+        msg = (
+            f"forward takes {value} (required) with tokens among {TOKENS} that stand for it "
+            f"({traits.placeholders[0]}), and samebits cannot tell how many"
+        )
+        raise NotFed(msg)
+    return tuple(sorted(fed, key=lambda name: name != TOKENS))
+
+
+def _main(signature: Signature, traits: Traits) -> str:
+    """Return the main input: the class's own if forward lists it, else the first that it lists."""
+    main = TOKENS if traits.main == "inputs_embeds" else traits.main
+    listed = [name for name in MADE if name in signature.names]
+    if main in listed:
+        without_ids = main == TOKENS and not traits.vocabulary
+        values = [name for name in listed if name in VALUES]
+        return values[0] if without_ids and values else main
+    if listed:
+        return listed[0]
+    if signature.takes_any and main in MADE and (main != TOKENS or traits.vocabulary):
+        return main
+    raise NotFed(_takes(signature))
+
+
+def _takes(signature: Signature) -> str:
+    """Return the reason why nothing of a signature can be fed."""
+    data = [p for p in signature.parameters if p.required or p.name not in NO_DATA]
+    required = [p for p in data if p.required]
+    if required:
+        return _requires(required)
+    names = [parameter.name for parameter in data]
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    listed = ", ".join(names[:_MOST_NAMES]) or "any keyword, of which it lists none"
+    return f"forward takes {listed}{more}; {MAKES}"
+
+
+def _requires(parameters: list[Parameter]) -> str:
+    listed = ", ".join(parameter.described() for parameter in parameters)
+    return f"forward takes {listed} (required), which samebits cannot make"
+
+
+def _second_part(signature: Signature, traits: Traits, main: str) -> Iterable[str]:
+    """Return what a model with two parts is fed beside ``main``; nothing for any other model.
+
+    A model that generates text takes an image only if it is given one, and a model whose image
+    stands among its tokens would have to be told where.
+    """
+    if traits.placeholders or TOKENS not in signature.names or not traits.vocabulary:
+        return ()
+    if main == TOKENS and traits.generates:
+        return ()
+    if traits.text_and_image and PIXELS in signature.names and main in {TOKENS, PIXELS}:
+        return (TOKENS, PIXELS)
+    if traits.text_and_audio and main == TOKENS:
+        sounds = [name for name in VALUES[1:] if name in signature.names]
+        if sounds:
+            msg = f"forward takes {sounds[0]} beside {TOKENS}, and samebits cannot tell its shape"
+            raise NotFed(msg)
+    return ()
+
+
+def _is_made_beside(name: str, fed: list[str]) -> bool:
+    """Return True if a required parameter can be made beside what is fed."""
+    return name in {*MADE, DECODER} or (name == MASK and TOKENS in fed)

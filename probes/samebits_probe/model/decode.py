@@ -1,0 +1,93 @@
+"""How is the first token behind the cache computed: which attention and which functions run?"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from samebits_probe.model import attention
+from samebits_probe.model import executed as model_executed
+from samebits_probe.process import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from samebits_probe.model.inputs import Inputs
+
+GREEDY = {"do_sample": False, "num_beams": 1}
+"""Arguments of generate() that take the best token of each step, whatever the model's settings are."""
+GREEDY_LOGITS = GREEDY | {
+    "output_scores": True,
+    "output_logits": True,
+    "return_dict_in_generate": True,
+}
+"""Those of a cell's own decode, and of whatever repeats it."""
+_TOKENS = 2
+"""The first token comes from the prompt's forward, the second from the first through the cache."""
+
+
+def first_token(model: torch.nn.Module, prompts: dict[str, Inputs]) -> dict[str, dict[str, Any]]:
+    """Return what ran for the first decoded token, by prompt, as generate() decodes it.
+
+    generate() may leave a state in the model: whatever else is asked of it comes before.
+    """
+    found = {}
+    for name, made in prompts.items():
+        with progress.forwards(_TOKENS, made.kwargs, name, times=10):
+            found[name] = _watched(model, made)
+    return found
+
+
+def _watched(model: Any, inputs: Inputs) -> dict[str, Any]:
+    watch = attention.Watch(model)
+    ran: list[model_executed.Executed] = []
+    kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
+    with ExitStack() as stack:
+
+        def begin(*_: Any) -> None:
+            if len(ran) == _TOKENS - 1:  # the prompt's own forward need not be watched
+                stack.enter_context(watch)
+                watch.inside(model)
+            ran.append(model_executed.Executed().__enter__())
+
+        def end(*_: Any) -> None:
+            ran[-1].__exit__()
+
+        # hooks, as generate() reads forward's signature
+        for hook in (
+            model.register_forward_pre_hook(begin),
+            model.register_forward_hook(end, always_call=True),
+        ):
+            stack.callback(hook.remove)
+        model.generate(**kwargs, max_new_tokens=_TOKENS, **GREEDY)
+    if len(ran) < _TOKENS:
+        return {"attention": [], "functions": []}
+    prompt, token = (executed.names() for executed in ran[:_TOKENS])
+    return {
+        "attention": watch.calls,
+        "functions": [name for name in token if name not in prompt],
+    }
+
+
+def forcing(ids: list[list[int]], begin: Callable[[int], None] = lambda _: None) -> Any:
+    """Return the logits processors that make generate() choose ``ids``, row by row.
+
+    ``begin`` is told the number of each step that follows.
+    """
+    import transformers  # noqa: PLC0415  only some jobs generate
+
+    class Forced(transformers.LogitsProcessor):  # type: ignore[misc]
+        step = 0
+
+        def __call__(self, _input_ids: Any, scores: torch.Tensor) -> torch.Tensor:
+            forced = torch.full_like(scores, float("-inf"))
+            for row, tokens in enumerate(ids):
+                # a row that has ended is padded by generate() itself
+                forced[row, tokens[min(self.step, len(tokens) - 1)]] = 0.0
+            self.step += 1
+            begin(self.step)
+            return forced
+
+    return transformers.LogitsProcessorList([Forced()])

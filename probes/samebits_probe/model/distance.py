@@ -1,0 +1,126 @@
+"""How far are two tensors apart, and how many of their mantissa bits are really used.
+
+Equal means equal bytes; the distance is float64 and says 0 where the bytes agree, so that two
+infinities are no distance apart. A distance that is no number is given as the largest one.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from samebits_probe.model.rounding import stays
+from samebits_probe.model.tensor import dtype_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Distance = dict[str, Any]
+
+_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_MANTISSA = {torch.float64: 52, torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}
+_FEW = 256
+"""Values below which a tensor may look coarse by chance."""
+
+
+def words(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the bits of a contiguous copy as integers of the same size."""
+    return tensor.detach().contiguous().reshape(-1).view(_WORDS[tensor.element_size()])
+
+
+def differing(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Return for every element, in row-major order, whether its bytes differ."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return torch.ones(max(one.numel(), other.numel()), dtype=torch.bool)
+    return words(one) != words(other)
+
+
+def gaps(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Return absolute differences in float64, flat; the largest number where there is none."""
+    return _gaps(one, other, differing(one, other))
+
+
+def _gaps(one: torch.Tensor, other: torch.Tensor, differ: torch.Tensor) -> torch.Tensor:
+    if one.shape != other.shape:
+        return torch.full((differ.numel(),), sys.float_info.max, dtype=torch.float64)
+    apart = (one.double() - other.double()).abs().reshape(-1)
+    apart = torch.where(differ.to(apart.device), apart, torch.zeros_like(apart))
+    return torch.nan_to_num(apart, nan=sys.float_info.max, posinf=sys.float_info.max)
+
+
+def distance(one: torch.Tensor, other: torch.Tensor, *, logits: bool = False) -> Distance:
+    """Return a Distance of samebits/records/relations.py; the last axis of logits is the vocabulary."""
+    found = pooled([(one, other)])
+    changes = _argmax_changes(one, other, found["n_differ"]) if logits else None
+    return found | {"argmax_changes": changes}
+
+
+def pooled(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> Distance:
+    """Return one Distance over several pairs of tensors."""
+    n = n_differ = 0
+    largest = total = 0.0
+    for one, other in pairs:
+        differ = differing(one, other)
+        n += differ.numel()
+        count = int(differ.sum())
+        if not count:
+            continue
+        n_differ += count
+        apart = _gaps(one, other, differ)
+        largest = max(largest, float(apart.max()))
+        total += float(apart.sum())
+    mean = min(total / max(n, 1), sys.float_info.max)
+    return {"n": n, "n_differ": n_differ, "max_abs": largest, "mean_abs": mean}
+
+
+def _argmax_changes(one: torch.Tensor, other: torch.Tensor, n_differ: int) -> int | None:
+    if one.shape != other.shape:
+        return None
+    return int((one.argmax(-1) != other.argmax(-1)).sum()) if n_differ else 0
+
+
+def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return True if no element's bytes differ."""
+    return not bool(differing(one, other).any())
+
+
+def broken(own: Distance, promoted: Distance, dtype: torch.dtype) -> bool:
+    """Return True if a difference did not shrink as the arithmetic got more precise."""
+    return stays(own["max_abs"], promoted["max_abs"], dtype_name(dtype))
+
+
+def used_bits(tensor: torch.Tensor) -> int | None:
+    """Return explicit mantissa bits in use; None if the dtype has none or all values are zero."""
+    bits = _MANTISSA.get(tensor.dtype)
+    if bits is None or not tensor.numel():
+        return None
+    together = int(np.bitwise_or.reduce(words(tensor).cpu().numpy()))
+    if not together & ((1 << 8 * tensor.element_size() - 1) - 1):  # zeros with either sign
+        return None
+    together &= (1 << bits) - 1
+    return bits - (together & -together).bit_length() + 1 if together else 0
+
+
+def precision(what: str, tensors: Iterable[torch.Tensor], *, each: bool) -> list[dict[str, Any]]:
+    """Return a Precision per dtype: of all tensors together, or of the coarsest of them.
+
+    Every layer counts by itself, because one that computes in bfloat16 is hidden by the others;
+    parameters count together, because a norm's weights may all be one.
+    """
+    found: dict[torch.dtype, list[int]] = {}
+    for tensor in tensors:
+        bits = used_bits(tensor)
+        if bits is not None and (not each or tensor.numel() >= _FEW):
+            found.setdefault(tensor.dtype, []).append(bits)
+    return [
+        {
+            "what": what,
+            "dtype": dtype_name(dtype),
+            "mantissa_bits": _MANTISSA[dtype],
+            "used_bits": min(bits) if each else max(bits),
+        }
+        for dtype, bits in found.items()
+    ]

@@ -1,0 +1,95 @@
+"""What is a model fed in this job: the bytes that were made once for all stacks.
+
+The record is probe_feed_job's, and samebits/records/inputs.py is its schema. A text alone goes through this
+release's tokenizer: what comes of it is a fact of the release, and is compared as the signal inputs.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from samebits_probe.model import choice
+from samebits_probe.model import inputs as model_inputs
+from samebits_probe.model.choice import DoesNotApply, NotFed
+from samebits_probe.model.inputs import Inputs
+from samebits_probe.model.tensor import stored
+from samebits_probe.process import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+Fact = dict[str, Any]
+
+
+class Feed:
+    """The inputs of one model, in the dtype and on the device of one job."""
+
+    def __init__(self, model: Fact, dtype: torch.dtype, device: str) -> None:
+        chosen = model["inputs"]
+        self._record = _read(chosen)
+        self._reason = chosen["reason"]
+        self._tensors = Path(chosen["root"]) / "tensors"
+        self._dtype = dtype
+        self._device = device
+
+    def inputs(self, name: str, tokenizer: Any) -> Inputs:
+        """Return what the model is fed for a prompt.
+
+        Raises:
+            DoesNotApply: the prompt has no meaning for the model, or the model cannot be fed.
+
+        """
+        if self._record is None:
+            raise NotFed(self._reason)
+        return self._inputs(self._record["prompts"][name], tokenizer)
+
+    def crossing(self) -> Inputs:
+        """Return what the model is fed where a crossing compares logits; see :meth:`inputs`."""
+        if self._record is None:
+            raise NotFed(self._reason)
+        return self._inputs(self._record["crossing"], None)
+
+    def all(self, tokenizer: Any) -> Iterator[tuple[str, Inputs]]:
+        """Yield every prompt that applies, and what the model is fed for it."""
+        for name in (self._record or {"prompts": ()})["prompts"]:
+            with suppress(DoesNotApply):
+                yield name, self.inputs(name, tokenizer)
+
+    def _inputs(self, fed: Fact, tokenizer: Any) -> Inputs:
+        if fed.get("reason"):
+            raise (NotFed if fed["why"] == NotFed.why else DoesNotApply)(fed["reason"])
+        made = {name: stored(self._tensors, ref) for name, ref in fed["tensors"].items()}
+        real_rows, text = fed.get("real_rows"), fed.get("text")
+        if fed.get("rows"):
+            rows = [_ids(row, tokenizer) for row in fed["rows"]]
+            padded = model_inputs.padded(rows, fed["pad"], masked=fed["masked"])
+            if choice.DECODER in made:
+                length = model_inputs.decoder_length(max(map(len, rows)))
+                made[choice.DECODER] = made[choice.DECODER][:, :length].contiguous()
+            made, real_rows = padded.kwargs | made, padded.real_rows
+        kwargs = {name: self._placed(tensor) for name, tensor in made.items()}
+        return Inputs(kwargs, real_rows, text)
+
+    def _placed(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_floating_point():
+            tensor = tensor.to(self._dtype)
+        return tensor.to(self._device)
+
+
+def _read(chosen: Fact) -> Fact | None:
+    return files.read_sealed(Path(chosen["record"])) if chosen["record"] else None
+
+
+def _ids(row: Fact, tokenizer: Any) -> list[int]:
+    """Return the ids of a row; of a text, those that this release's tokenizer gives."""
+    if not row.get("text"):
+        return [int(i) for i in row["ids"]]
+    if tokenizer is None:
+        msg = "the prompt is a text, and this release loads no tokenizer for the model"
+        raise NotFed(msg)
+    ids = [int(i) for i in tokenizer(row["text"])["input_ids"]]
+    return model_inputs.stretched(ids, row["at_least"]) if row.get("at_least") else ids

@@ -1,0 +1,174 @@
+"""The numbers that a model is fed, each a function of a prompt's name: no stack draws any.
+
+Token ids, pixel values and audio are seeded by hashes of names. Which of them a model is fed is
+probe_choice's to say; model.feed gives each job the bytes that were made once for all stacks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from samebits_probe.model import forks
+from samebits_probe.model.choice import NotFed
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+Prompt = dict[str, Any]
+
+_WINDOW_FIELDS = ("sliding_window", "attention_window_size", "local_attention", "window_size")
+_LENGTH_FIELDS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
+_LONGEST = 4096
+"""A prompt that must pass a window does not grow beyond this: a probe is no stress test."""
+_PLAIN_LENGTH = 40
+"""Length of a past-window prompt for a model without a window."""
+DECODER_LENGTH = 7
+
+
+class Inputs(NamedTuple):
+    """Keyword arguments of forward, which positions are real, and the text they came from."""
+
+    kwargs: dict[str, torch.Tensor]
+    real_rows: list[list[int]] | None
+    text: str | None
+
+
+def text_config(config: Any) -> Any:
+    """Return the part of a config that speaks of tokens."""
+    return getattr(config, "text_config", None) or config
+
+
+def token_config(config: Any) -> Any:
+    """Return the part of a config that holds the vocabulary.
+
+    That is the text part, or where it has no vocabulary the only other part that has one, whatever
+    its name is.
+    """
+    text = text_config(config)
+    if vocabulary(text):
+        return text
+    parts = [part for part in vars(config).values() if hasattr(part, "to_dict")]
+    holders = [part for part in parts if vocabulary(part)]
+    return holders[0] if len(holders) == 1 else text
+
+
+def vocabulary(config: Any) -> int:
+    """Return the number of token ids; 0 for a config without them."""
+    found = getattr(config, "vocab_size", 0)
+    return found if isinstance(found, int) else 0
+
+
+def past_window(config: Any) -> int:
+    """Return a length past the sliding window and past the length that scaled ropes start at.
+
+    A model with learned positions gets no more of them than it has; rotary ones have no end.
+    """
+    windows = [getattr(config, field, None) for field in _WINDOW_FIELDS]
+    window = max((w for w in windows if isinstance(w, int) and w > 0), default=0)
+    wanted = max(window + 8, _PLAIN_LENGTH)
+    if forks.rope_settings(config).get("rope_theta") is not None:
+        return min(wanted, _LONGEST)
+    lengths = [getattr(config, field, None) for field in _LENGTH_FIELDS]
+    longest = min((n for n in lengths if isinstance(n, int) and n > 0), default=_LONGEST)
+    return min(wanted, longest - 2, _LONGEST)
+
+
+def stretched(ids: list[int], length: int) -> list[int]:
+    """Return ``ids`` repeated up to ``length``; as they are if there are as many."""
+    repeats = -(-length // max(len(ids), 1))
+    return (ids * repeats)[:length] if len(ids) < length else ids
+
+
+def seeded_ids(name: str, length: int, config: Any, reserved: Collection[int] = ()) -> list[int]:
+    """Return ``length`` token ids that depend on ``name`` alone and avoid the special ones.
+
+    ``reserved`` are further ids to avoid, such as the one that stands for an image.
+    """
+    size = vocabulary(config)
+    if not size:
+        msg = "the config has no vocab_size to choose token ids from"
+        raise NotFed(msg)
+    low = min(10, size // 4)
+    ids = [low + _number(f"{name}:{i}") % max(size - low - 1, 1) for i in range(length)]
+    return [next((n for n in range(i, size) if n not in reserved), i) for i in ids]
+
+
+def _number(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+
+
+def padded(rows: list[list[int]], pad: int, *, masked: bool) -> Inputs:
+    """Return rows of token ids as one tensor, padded on the left, with their mask.
+
+    One row alone has no padding, and a mask only if it is to be ``masked``.
+    """
+    width = max(len(row) for row in rows)
+    kwargs = {"input_ids": torch.tensor([[pad] * (width - len(row)) + row for row in rows])}
+    if len(rows) > 1 or masked:
+        mask = [[0] * (width - len(row)) + [1] * len(row) for row in rows]
+        kwargs["attention_mask"] = torch.tensor(mask)
+    real_rows = [[width - len(row), width] for row in rows] if len(rows) > 1 else None
+    return Inputs(kwargs, real_rows, None)
+
+
+def pad_id(config: Any) -> int:
+    """Return the id that fills up the rows of a batch."""
+    pad = getattr(config, "pad_token_id", None)
+    return pad if isinstance(pad, int) and pad >= 0 else 0
+
+
+def decoder_ids(name: str, config: Any, length: int) -> list[int]:
+    """Return the ids that a decoder begins with: its start token, and seeded ones."""
+    start = getattr(config, "decoder_start_token_id", None)
+    ids = seeded_ids(f"{name}:decoder", length - 1, token_config(config))
+    return [start if isinstance(start, int) else 0, *ids]
+
+
+def decoder_length(width: int) -> int:
+    """Return a length for decoder ids; never ``width``, so that the two token axes stay distinct."""
+    return DECODER_LENGTH + (width == DECODER_LENGTH)
+
+
+def values(name: str, argument: str, config: Any, rows: int = 1) -> torch.Tensor:
+    """Return seeded float32 numbers in [-1, 1) for an image or a sound."""
+    shape = (rows, *_shape(argument, config))
+    count = 1
+    for n in shape:
+        count *= n
+    words = bytearray()
+    block = 0
+    while len(words) < 4 * count:
+        words += hashlib.sha256(f"{name}:{argument}:{block}".encode()).digest()
+        block += 1
+    numbers = torch.frombuffer(words, dtype=torch.int32)[:count]
+    # 24 bits over a power of two: exact in float32 on every machine
+    return ((numbers >> 8).to(torch.float32) / float(1 << 23)).reshape(shape)
+
+
+def _shape(argument: str, config: Any) -> tuple[int, ...]:
+    """Return the shape of one row."""
+    if argument == "pixel_values":
+        vision = _image_config(config)
+        size = getattr(vision, "image_size", 32)
+        height, width = (size, size) if isinstance(size, int) else tuple(size)
+        image = (int(getattr(vision, "num_channels", 3)), int(height), int(width))
+        frames = getattr(vision, "num_frames", None)
+        return (frames, *image) if isinstance(frames, int) else image
+    if argument == "input_features":
+        bins = int(getattr(config, "num_mel_bins", 80))
+        return (bins, 2 * int(getattr(config, "max_source_positions", 50)))
+    if argument == "input_values":
+        return (4000,)
+    msg = f"no rule to make {argument}"
+    raise NotFed(msg)
+
+
+def _image_config(config: Any) -> Any:
+    """Return the part of a config that speaks of images: its own, or an encoder's."""
+    for part in (getattr(config, "vision_config", None), getattr(config, "encoder", None)):
+        if hasattr(part, "image_size"):
+            return part
+    return config

@@ -1,0 +1,121 @@
+"""What comes out of every layer, in order of execution, whatever the release calls the layer.
+
+``output_hidden_states`` is not used: what it collects, and whether the last entry is taken
+before or after the final norm, changed between releases. A hook on the layer does not.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LayerOutput = tuple[str, torch.Tensor]
+
+
+def layers(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
+    """Return the model's layers: the elements of every ModuleList that no other one contains."""
+    found: list[tuple[str, torch.nn.Module]] = []
+    inside: tuple[str, ...] = ()
+    for name, module in model.named_modules():
+        if not isinstance(module, torch.nn.ModuleList) or name.startswith(inside):
+            continue
+        inside += (f"{name}.",)
+        found += [(f"{name}.{index}", layer) for index, layer in enumerate(module)]
+    return found
+
+
+class Recorder:
+    """Copies what the layers of a model give, in forwards that are asked for.
+
+    Its hooks stay on the model until it is told to remove them: to find the layers and hook them
+    for each of a thousand forwards would cost a tenth of a small one.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._outputs: list[LayerOutput] | None = None
+        self._hooks: list[Any] = []
+        for name, layer in layers(model):
+            self._hooks += [
+                layer.register_forward_pre_hook(self._take_input, with_kwargs=True),
+                layer.register_forward_hook(self._output_hook(name)),
+            ]
+
+    @contextmanager
+    def recording(self) -> Iterator[list[LayerOutput]]:
+        """Record the input of the first layer and the output of each, copied before it can change."""
+        outputs: list[LayerOutput] = []
+        self._outputs = outputs
+        try:
+            yield outputs
+        finally:
+            self._outputs = None
+
+    def remove(self) -> None:
+        """Leave the model without hooks."""
+        for hook in self._hooks:
+            hook.remove()
+
+    def _take_input(self, _module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        if self._outputs is None or self._outputs:
+            return
+        first = args[0] if args else kwargs.get("hidden_states")
+        if isinstance(first, torch.Tensor):
+            self._outputs.append(("embeddings", first.detach().clone()))
+
+    def _output_hook(self, name: str) -> Any:
+        def hook(_module: torch.nn.Module, _args: Any, output: Any) -> None:
+            if self._outputs is None:
+                return
+            tensor = first_tensor(output)
+            if tensor is not None:
+                self._outputs.append((name, tensor.detach().clone()))
+
+        return hook
+
+
+@contextmanager
+def recorded(model: torch.nn.Module) -> Iterator[list[LayerOutput]]:
+    """Record one forward or a few, and leave no hook behind."""
+    recorder = Recorder(model)
+    try:
+        with recorder.recording() as outputs:
+            yield outputs
+    finally:
+        recorder.remove()
+
+
+def first_tensor(output: Any) -> torch.Tensor | None:
+    """Return the tensor that a layer hands on: the output, or the first of a tuple or mapping.
+
+    A decoder layer returned a tuple through 4.53 and a tensor from 4.57 on.
+    """
+    if isinstance(output, torch.Tensor):
+        return output
+    values = output.values() if hasattr(output, "values") else output
+    if not isinstance(values, (tuple, list)) and not hasattr(output, "values"):
+        return None
+    return next((value for value in values if isinstance(value, torch.Tensor)), None)
+
+
+def logits_of(output: Any) -> torch.Tensor | None:
+    """Return what a model gives out: its logits, or the first tensor of a model without a head."""
+    logits = getattr(output, "logits", None)
+    return logits if logits is not None else first_tensor(output)
+
+
+_ROTARY = re.compile(r"Rotary|RoPE|Rope(?![a-z])")
+
+
+def rotary_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """Return the modules that compute cos and sin, however many layers share them."""
+    return [
+        module
+        for module in model.modules()
+        if _ROTARY.search(type(module).__name__) and not list(module.children())
+    ]

@@ -1,0 +1,400 @@
+"""How is a checkpoint loaded in this release: config, model class, model, tokenizer, twin.
+
+A model that the release does not know is :class:`Unknown`, which is a result; anything else
+that goes wrong is a failure of the phase it happened in.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import math
+import time
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import transformers
+
+from samebits_probe.model import forks, heap
+from samebits_probe.model.checkpoint import refuse_code, refuse_outside
+from samebits_probe.model.choice import DECODER, signature_of
+from samebits_probe.model.tensor import dtype_name
+from samebits_probe.process import progress
+from samebits_probe.process.failure import Unknown, phase, without_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Self
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+
+_GENERATES = "causal-lm or seq2seq-lm"
+"""Of a class whose name says that it generates text, and not whether it has an encoder."""
+_HEADS = (
+    ("ForCausalLM", "causal-lm"),
+    ("LMHeadModel", "causal-lm"),
+    ("ForMaskedLM", "masked-lm"),
+    ("ForSeq2SeqLM", "seq2seq-lm"),
+    ("ForConditionalGeneration", _GENERATES),
+    ("ForImageClassification", "image-classification"),
+    ("ForCTC", "ctc"),
+)
+
+
+_LARGE = 64 << 20
+"""Bytes of parameters that are worth the walk over all that is free."""
+
+
+class Loaded(NamedTuple):
+    """A model in evaluation mode, and what its loading said."""
+
+    model: Any
+    config: Any
+    tokenizer: Any
+    head: str
+    facts: dict[str, Any]
+
+
+class Source(NamedTuple):
+    """What to load and how; the same for both runs and for every later load of a cell."""
+
+    where: str
+    revision: str | None
+    trust_remote_code: bool
+    dtype: str
+    attention: str
+    device: str
+
+    @classmethod
+    def of(cls, model: Mapping[str, Any], variant: Mapping[str, Any]) -> Self:
+        """Return what a job says of its model and its variant."""
+        return cls(
+            where=model["source"],
+            revision=model.get("revision"),
+            trust_remote_code=bool(model["trust_remote_code"]),
+            dtype=variant["dtype"],
+            attention=variant["attention"],
+            device=variant["device"],
+        )
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments that config, model and tokenizer share."""
+        arguments: dict[str, Any] = {"trust_remote_code": self.trust_remote_code}
+        if self.revision is not None:
+            arguments["revision"] = self.revision
+        return arguments
+
+
+def load(source: Source, seed: int = 0) -> Loaded:
+    """Load the model of ``source``, and its tokenizer if it has one.
+
+    Raises:
+        Unknown: the release has no such architecture.
+        PhaseFailed: config, load or tokenizer raised.
+
+    """
+    loaded = load_model(source, seed)
+    progress.tick("tokenizer")
+    with phase("tokenizer"):
+        return loaded._replace(tokenizer=load_tokenizer(source))
+
+
+def load_model(source: Source, seed: int = 0) -> Loaded:
+    """Load the model of ``source`` alone.
+
+    Raises:
+        Unknown: the release has no such architecture.
+        PhaseFailed: config or load raised.
+
+    """
+    progress.loading(source.where)
+    config = load_config(source)
+    pristine = copy.deepcopy(config)
+    started = time.perf_counter()
+    progress.loading(source.where)
+    with phase("load"), _messages() as messages, _unsupported_is_unknown():
+        model_class = _model_class(config, source)
+        model, info = from_pretrained(model_class, source, seed)
+    progress.loaded(model)
+    facts = {
+        "model_class": type(model).__name__,
+        **forks.loading_info(info),
+        "messages": [m.replace(source.where, "<checkpoint>") for m in messages],
+        "requested_dtype": source.dtype,
+        "parameter_dtypes": _dtypes(model),
+        "activation_dtypes": {},
+        "seconds": round(time.perf_counter() - started, 4),
+    }
+    head = head_of(type(model).__name__, encoder_decoder=is_encoder_decoder(model))
+    return Loaded(model, pristine, None, head, facts)
+
+
+def load_config(source: Source) -> Any:
+    """Load the config of ``source``.
+
+    Raises:
+        Unknown: the release has no such architecture.
+        PhaseFailed: config raised.
+
+    """
+    _refuse_unknown(source)
+    with phase("files"):
+        refuse_outside(source.where)
+        refuse_code(source.where)
+    with phase("config"):
+        return transformers.AutoConfig.from_pretrained(source.where, **source.arguments())
+
+
+def from_pretrained(
+    model_class: Any, source: Source, seed: int, what: str = "load"
+) -> tuple[Any, dict[str, Any]]:
+    """Return a loaded model in evaluation mode and transformers' loading info.
+
+    ``what`` names the load where the progress of a job is told.
+    """
+    progress.loading(source.where, what)
+    arguments = source.arguments() | {forks.dtype_keyword(): getattr(torch, source.dtype)}
+    if source.attention != "default":
+        arguments["attn_implementation"] = source.attention
+    torch.manual_seed(seed)
+    model, info = model_class.from_pretrained(source.where, output_loading_info=True, **arguments)
+    give_back(model)
+    return model.to(source.device).eval(), info
+
+
+def n_bytes(model: Any) -> int:
+    """Return the bytes of a model's parameters."""
+    return sum(p.numel() * p.element_size() for p in model.parameters())
+
+
+def give_back(model: Any) -> None:
+    """Hand back what making a large model has freed: 4.x makes it twice."""
+    if n_bytes(model) > _LARGE:
+        heap.give_back()
+
+
+def loaded_with(
+    loaded: Loaded, source: Source, options: dict[str, Any], fields: dict[str, Any]
+) -> Any:
+    """Return the model loaded once more, with other options and other values of config fields."""
+    arguments = source.arguments() | {forks.dtype_keyword(): getattr(torch, source.dtype)}
+    if source.attention != "default":
+        arguments["attn_implementation"] = source.attention
+    config = copy.deepcopy(loaded.config)
+    for path, value in fields.items():
+        *inner, name = path.split(".")
+        owner = config
+        for part in inner:
+            owner = owner[part] if isinstance(owner, dict) else getattr(owner, part)
+        if isinstance(owner, dict):
+            owner[name] = value
+        else:
+            setattr(owner, name, value)
+    torch.manual_seed(0)
+    progress.loading(source.where, "load with other options")
+    model = type(loaded.model).from_pretrained(source.where, config=config, **(arguments | options))
+    return model.to(source.device).eval()
+
+
+def fresh_twin(model: Any, config: Any, source: Source) -> dict[str, torch.Tensor]:
+    """Return the parameters and buffers of the same class made from the config alone."""
+    torch.manual_seed(1)
+    progress.tick("fresh model", allowance=progress.moving(n_bytes(model)))
+    arguments: dict[str, Any] = {forks.dtype_keyword(): getattr(torch, source.dtype)}
+    if source.attention != "default":
+        arguments["attn_implementation"] = source.attention
+    twin = type(model)._from_config(copy.deepcopy(config), **arguments)
+    twin = twin.to(source.device)
+    return dict(twin.named_parameters(remove_duplicate=False)) | dict(
+        twin.named_buffers(remove_duplicate=False)
+    )
+
+
+def effective_config(config: Any) -> dict[str, Any]:
+    """Return the config as plain data, with what only spells the release left out."""
+    values = plain_config(config)
+    for name in ("transformers_version", "_name_or_path", "_attn_implementation_autoset"):
+        values.pop(name, None)
+    if "torch_dtype" in values:
+        values.setdefault("dtype", values.pop("torch_dtype"))
+    if "rope_parameters" not in values and {"rope_theta", "rope_scaling"} & set(values):
+        values["rope_parameters"] = _rope_parameters(values)
+    return values
+
+
+def plain_config(config: Any) -> dict[str, Any]:
+    """Return the config as plain data, in this release's own spelling."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        values = _plain(config.to_dict())
+    assert isinstance(values, dict)
+    return values
+
+
+def _rope_parameters(values: dict[str, Any]) -> dict[str, Any]:
+    """Return 4.x's rope_theta and rope_scaling in the form that 5.x gives them."""
+    scaling = dict(values.pop("rope_scaling", None) or {})
+    kind = scaling.pop("type", None)
+    theta = values.pop("rope_theta", None)
+    return {"rope_theta": theta, "rope_type": kind or "default", **scaling}
+
+
+def head_of(class_name: str, *, encoder_decoder: bool) -> str:
+    """Return what a model class is for: ``causal-lm``, ``masked-lm`` … or ``base``.
+
+    t5 and llava are both called ForConditionalGeneration: ``encoder_decoder`` tells them apart.
+    """
+    head = next((head for suffix, head in _HEADS if class_name.endswith(suffix)), "base")
+    if head != _GENERATES:
+        return head
+    return "seq2seq-lm" if encoder_decoder else "causal-lm"
+
+
+def is_encoder_decoder(model: Any) -> bool:
+    """Return True if the config says that a decoder reads an encoder, and forward takes its ids."""
+    says = bool(getattr(model.config, "is_encoder_decoder", False))
+    return says and signature_of(model.forward).takes(DECODER)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [_plain(item) for item in value]
+    if isinstance(value, torch.dtype):
+        return dtype_name(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, (str, int, float, bool)) or value is None:
+        return value
+    return str(value)
+
+
+@contextmanager
+def _unsupported_is_unknown() -> Iterator[None]:
+    """Turn "this class has no such attention implementation" into Unknown."""
+    try:
+        yield
+    except (ValueError, ImportError) as error:
+        if forks.refuses_attention(str(error)):
+            raise Unknown(without_folders(str(error).splitlines()[0])) from error
+        raise
+
+
+def _refuse_unknown(source: Source) -> None:
+    """Raise Unknown for a local checkpoint whose architecture this release does not have."""
+    path = Path(source.where) / "config.json"
+    if not path.exists():
+        return
+    with phase("config"):
+        written = json.loads(path.read_text("utf-8"))
+        if not isinstance(written, dict):
+            msg = f"config.json holds no mapping but a {type(written).__name__}"
+            raise TypeError(msg)
+        model_type = written.get("model_type")
+        is_known = model_type in transformers.CONFIG_MAPPING
+    if source.trust_remote_code and written.get("auto_map"):
+        return
+    if not is_known:
+        msg = f"transformers {transformers.__version__} does not know model_type {model_type!r}"
+        raise Unknown(msg)
+
+
+def _model_class(config: Any, source: Source) -> Any:
+    """Return the class to load with: the remote code's auto class, or the one config names."""
+    auto_map = getattr(config, "auto_map", None) or {}
+    if source.trust_remote_code and auto_map:
+        names = [name for name in auto_map if name.startswith("AutoModel")]
+        preferred = "AutoModelForCausalLM"
+        chosen = preferred if preferred in names else next(iter(names), "AutoModel")
+        return getattr(transformers, chosen)
+    names = getattr(config, "architectures", None) or []
+    if not names:
+        return transformers.AutoModel
+    found = getattr(transformers, names[0], None)
+    if found is None:
+        msg = f"transformers {transformers.__version__} has no class {names[0]}"
+        raise Unknown(msg)
+    return found
+
+
+def class_of(config: Any, source: Source) -> Any:
+    """Return the class that a load makes, without loading anything but its code.
+
+    Raises:
+        Unknown: the release has no such class.
+
+    """
+    from transformers.dynamic_module_utils import (  # noqa: PLC0415  one kind of job needs them
+        get_class_from_dynamic_module,
+    )
+    from transformers.models.auto.auto_factory import _get_model_class  # noqa: PLC0415
+
+    chosen = _model_class(config, source)
+    if not hasattr(chosen, "_model_mapping"):
+        return chosen
+    auto_map = getattr(config, "auto_map", None) or {}
+    if source.trust_remote_code and chosen.__name__ in auto_map:
+        reference = auto_map[chosen.__name__]
+        return get_class_from_dynamic_module(reference, source.where, revision=source.revision)
+    return _get_model_class(config, chosen._model_mapping)
+
+
+def has_tokenizer(source: Source) -> bool:
+    """Return True if the checkpoint has a tokenizer, whether or not this release can load it."""
+    folder = Path(source.where)
+    if folder.is_dir():
+        return any((folder / name).exists() for name in _TOKENIZER_FILES)
+    try:
+        return load_tokenizer(source) is not None
+    except Exception:  # noqa: BLE001  each stack's own load says so
+        return True
+
+
+def load_tokenizer(source: Source) -> Any:
+    """Return the tokenizer; None for a checkpoint that has none."""
+    folder = Path(source.where)
+    if folder.is_dir() and not any((folder / name).exists() for name in _TOKENIZER_FILES):
+        return None
+    try:
+        return transformers.AutoTokenizer.from_pretrained(source.where, **source.arguments())
+    except (OSError, ValueError):
+        if folder.is_dir():
+            raise
+        return None  # a hub model without a tokenizer gets token ids
+
+
+def _dtypes(model: torch.nn.Module) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for parameter in model.parameters():
+        name = dtype_name(parameter.dtype)
+        counts[name] = counts.get(name, 0) + 1
+    return counts
+
+
+class _Collector(logging.Handler):
+    def __init__(self, messages: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self.messages = messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(without_folders(record.getMessage()))
+
+
+@contextmanager
+def _messages() -> Iterator[list[str]]:
+    """Collect Python warnings and transformers' log records of level WARNING and above."""
+    messages: list[str] = []
+    logger, handler = logging.getLogger("transformers"), _Collector(messages)
+    logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield messages
+        messages += [f"{w.category.__name__}: {without_folders(str(w.message))}" for w in caught]
+    finally:
+        logger.removeHandler(handler)

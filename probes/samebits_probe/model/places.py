@@ -1,0 +1,46 @@
+"""Where do a model's tensors begin in memory: some kernels round otherwise behind another boundary.
+
+torch's CPU allocator aligns what it makes to :data:`BOUNDARY` bytes. A tensor that is a part of a
+mapped file begins wherever its file says, and releases differ in which tensors they copy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits_probe.model.tensor import is_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+BOUNDARY = 64
+
+
+def behind(tensor: torch.Tensor) -> int:
+    """Return how many bytes behind a boundary a tensor begins."""
+    return int(tensor.data_ptr() % BOUNDARY)
+
+
+def n_off(model: torch.nn.Module) -> int:
+    """Return how many parameters and buffers do not begin at a boundary."""
+    return sum(1 for _ in _off(model))
+
+
+def align(model: torch.nn.Module) -> None:
+    """Copy every parameter and buffer that does not begin at a boundary, one by one, in place.
+
+    Strides stay as they are: a tensor whose copy would have others is left alone.
+    """
+    for tensor in _off(model):
+        copy = tensor.data.clone()
+        if copy.stride() == tensor.stride():
+            tensor.data = copy
+
+
+def _off(model: torch.nn.Module) -> Iterator[torch.Tensor]:
+    for tensor in (*model.parameters(), *model.buffers()):
+        on_cpu = is_plain(tensor) and tensor.device.type == "cpu"
+        if on_cpu and tensor.numel() and behind(tensor):
+            yield tensor

@@ -1,0 +1,20 @@
+"""When is a difference between two ways called broken: the rule of samebits/compare/standing.py.
+
+The host judges by the same rule; tests/test_invariance.py holds the two together. Nothing here
+needs torch, so that the host's tests can load it.
+"""
+
+from __future__ import annotations
+
+SHRUNK = (2.0**-53 / 2.0**-24) ** 0.5
+"""What may be left of a difference in float64 if it is rounding."""
+KEPT = 2.0**-3
+"""What must be left of it if the two ways compute different functions."""
+
+
+def stays(own: float, promoted: float, dtype: str) -> bool:
+    """Return True if a difference of ``own`` in ``dtype`` is still there in float64."""
+    if dtype == "float64" or own == 0 or promoted <= own * SHRUNK:
+        return False
+    # NaN is no small remainder
+    return not promoted < own * KEPT

@@ -1,0 +1,80 @@
+"""Which tensors does a model hold: every parameter and buffer by name, and which share memory."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from samebits_probe.model.tensor import NotHashable, tensor_hash
+from samebits_probe.process import progress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class State(NamedTuple):
+    """One name of a tensor in memory."""
+
+    kind: str
+    tensor: torch.Tensor
+    tied: str
+    """The first name of the same memory; '' if this is the first."""
+
+
+def everything(model: torch.nn.Module) -> dict[str, State]:
+    """Return all parameters and buffers by name, what a checkpoint can hold first."""
+    found: dict[str, State] = {}
+    first: dict[tuple[Any, ...], str] = {}
+    for kind, name, tensor in _named(model):
+        tied = first.setdefault(_memory(tensor) or (name,), name)
+        found[name] = State(kind, tensor.detach(), "" if tied == name else tied)
+    return found
+
+
+def let_go(model: torch.nn.Module) -> None:
+    """Take their memory from a model's tensors; names, shapes and dtypes stay.
+
+    For a process of its own, once it needs nothing but those: two models fit where three would not.
+    """
+    for tensor in (*model.parameters(), *model.buffers()):
+        # what cannot be exchanged, as a packed tensor, stays
+        with suppress(RuntimeError, TypeError):
+            one = torch.zeros((), dtype=tensor.dtype, device=tensor.device)
+            tensor.data = one.expand(tensor.shape)
+
+
+def hashes(model: torch.nn.Module) -> dict[str, str]:
+    """Return the hash of every tensor that has bytes."""
+    found = {}
+    for name, state in everything(model).items():
+        progress.beat()
+        if (digest := _hash(state.tensor)) is not None:
+            found[name] = digest
+    return found
+
+
+def _hash(tensor: torch.Tensor) -> str | None:
+    try:
+        return tensor_hash(tensor)
+    except NotHashable:
+        return None
+
+
+def _named(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
+    persistent = set(model.state_dict(keep_vars=True))
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        yield "parameter", name, parameter
+    buffers = dict(model.named_buffers(remove_duplicate=False))
+    for name in [name for name in buffers if name in persistent]:
+        yield "buffer", name, buffers[name]
+    for name in [name for name in buffers if name not in persistent]:
+        yield "non-persistent buffer", name, buffers[name]
+
+
+def _memory(tensor: torch.Tensor) -> tuple[Any, ...] | None:
+    """Return what two names of the same memory share; None where there is none to share."""
+    if tensor.is_meta or tensor.layout != torch.strided or tensor.numel() == 0:
+        return None
+    return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)

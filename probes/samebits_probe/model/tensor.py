@@ -1,0 +1,185 @@
+"""Which bits does a tensor hold: its hash, and its bytes on disk when they are wanted.
+
+Writes ``<root>/tensors/<first two hex digits>/<sha256>.bin``: raw contiguous little-endian
+bytes. The hash covers dtype, shape and bytes as in samebits/records/tensor.py; a test keeps the two
+equal, because a probe may not import the host.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from samebits_probe.process import files
+
+HASH_HEADER = b"samebits-tensor-1"
+
+Ref = dict[str, Any]
+
+_CHUNK = 1 << 20
+"""Bytes compared at a time: two of them stay in the processor's cache."""
+
+
+class Damaged(OSError):  # noqa: N818  it is the file that is wrong
+    """A stored tensor does not hold the bytes of its hash; its file is gone, to be written anew."""
+
+
+class NotHashable(Exception):  # noqa: N818  "this tensor has no bytes" is a result, not an error
+    """The tensor holds no plain bytes here: it is on the meta device, sparse or packed."""
+
+
+def dtype_name(dtype: torch.dtype | torch.layout) -> str:
+    """Return torch's name of a dtype or a layout without the module, such as ``bfloat16``."""
+    return str(dtype).removeprefix("torch.")
+
+
+def refuse_bare(tensor: torch.Tensor) -> None:
+    """Refuse a tensor that holds no plain bytes.
+
+    Raises:
+        NotHashable: it is on the meta device, sparse or packed.
+
+    """
+    if not is_plain(tensor):
+        kind = "on the meta device" if tensor.is_meta else kind_name(tensor)
+        msg = f"{kind} and without plain bytes"
+        raise NotHashable(msg)
+
+
+def raw_bytes(tensor: torch.Tensor) -> memoryview:
+    """Return the bytes of ``tensor`` in row-major order; a copy only if it is strided or away.
+
+    Raises:
+        NotHashable: see :func:`refuse_bare`.
+
+    """
+    refuse_bare(tensor)
+    flat = tensor.detach().to("cpu").contiguous().reshape(-1)
+    if flat.is_complex():
+        # a conjugate is a mark on the tensor until somebody asks for its numbers
+        flat = torch.view_as_real(flat.resolve_conj()).reshape(-1)
+    # a 0-d tensor cannot be viewed as bytes; a flat one can
+    return memoryview(flat.view(torch.uint8).numpy())
+
+
+def tensor_hash(tensor: torch.Tensor) -> str:
+    """Return the hex SHA-256 over dtype, shape and bytes; of a sparse or packed one over its parts.
+
+    Raises:
+        NotHashable: it holds no numbers that could be had.
+
+    """
+    dims = ",".join(str(n) for n in tensor.shape)
+    header = b"\0".join((HASH_HEADER, kind_name(tensor).encode(), dims.encode(), b""))
+    digest = hashlib.sha256(header)
+    if parts := _parts(tensor):
+        for part in parts:
+            digest.update(bytes.fromhex(tensor_hash(part)))
+    else:
+        digest.update(raw_bytes(tensor))
+    return digest.hexdigest()
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Return True if a tensor holds its numbers one behind the other."""
+    return not (tensor.is_meta or tensor.layout != torch.strided or tensor.is_quantized)
+
+
+def kind_name(tensor: torch.Tensor) -> str:
+    """Return a tensor's dtype, with its layout if that is a sparse one: ``sparse_coo float32``."""
+    name = dtype_name(tensor.dtype)
+    return name if tensor.layout == torch.strided else f"{dtype_name(tensor.layout)} {name}"
+
+
+def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return the plain tensors that a sparse or a packed one is made of; [] for any other."""
+    if tensor.is_meta:
+        return []
+    if tensor.is_quantized:
+        if "channel" in str(tensor.qscheme()):
+            scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
+        else:
+            scale, zero = tensor.q_scale(), tensor.q_zero_point()
+            scales, zeros = torch.tensor([scale], dtype=torch.float64), torch.tensor([zero])
+        return [tensor.detach().int_repr(), scales, zeros]
+    if tensor.layout == torch.sparse_coo:
+        whole = tensor.detach().coalesce()
+        return [whole.indices(), whole.values()]
+    if tensor.layout in {torch.sparse_csr, torch.sparse_bsr}:
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.detach().values()]
+    if tensor.layout in {torch.sparse_csc, torch.sparse_bsc}:
+        return [tensor.ccol_indices(), tensor.row_indices(), tensor.detach().values()]
+    return []
+
+
+def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return True if two tensors hold the same bytes in row-major order, whatever their shapes.
+
+    Raises:
+        NotHashable: see :func:`raw_bytes`.
+
+    """
+    a, b = raw_bytes(one), raw_bytes(other)
+    if a.nbytes != b.nbytes:
+        return False
+    # a memoryview compares element by element; bytes compare as memory does
+    starts = range(0, a.nbytes, _CHUNK)
+    return all(a[i : i + _CHUNK].tobytes() == b[i : i + _CHUNK].tobytes() for i in starts)
+
+
+def stored(folder: Path, ref: Ref) -> torch.Tensor:
+    """Return the values of a tensor that another process kept in ``folder``.
+
+    Raises:
+        Damaged: they are not those of the hash.
+        OSError: they are not there.
+
+    """
+    path = folder / ref["hash"][:2] / f"{ref['hash']}.bin"
+    data, dtype = bytearray(path.read_bytes()), getattr(torch, ref["dtype"])
+    with suppress(ValueError, RuntimeError):  # too few bytes, or too many
+        whole = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+        values = whole.reshape(ref["shape"])
+        if tensor_hash(values) == ref["hash"]:
+            return values
+    path.unlink(missing_ok=True)
+    msg = f"{path} does not hold the bytes of its hash as {ref['dtype']}{ref['shape']}"
+    raise Damaged(msg)
+
+
+class Keeper:
+    """Turns tensors into references and stores the values that are wanted, each once.
+
+    Values are kept if a caller asks and they are no larger than ``limit`` bytes, or if their
+    hash is in ``wanted``: a second look at a cell asks for what turned out to differ.
+    """
+
+    def __init__(self, root: str, limit: int, wanted: list[str]) -> None:
+        self.root = Path(root) / "tensors"
+        self.limit = limit
+        self.wanted = frozenset(wanted)
+
+    def ref(self, tensor: torch.Tensor, *, keep: bool = True) -> Ref:
+        """Return the reference of ``tensor`` as a capture spells it, storing it if wanted."""
+        digest = tensor_hash(tensor)
+        nbytes = tensor.numel() * tensor.element_size()
+        stored = is_plain(tensor) and ((keep and nbytes <= self.limit) or digest in self.wanted)
+        if stored:
+            self._store(digest, tensor, nbytes)
+        return {
+            "hash": digest,
+            "dtype": kind_name(tensor),
+            "shape": list(tensor.shape),
+            "stored": stored,
+        }
+
+    def _store(self, digest: str, tensor: torch.Tensor, nbytes: int) -> None:
+        path = self.root / digest[:2] / f"{digest}.bin"
+        if path.exists() and path.stat().st_size == nbytes:
+            return
+        with files.replacing(path, lasting=False) as file:
+            file.write(raw_bytes(tensor))

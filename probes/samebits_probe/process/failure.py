@@ -1,0 +1,86 @@
+"""What went wrong inside a stack, as data: type, message, phase, traceback and frames."""
+
+from __future__ import annotations
+
+import traceback
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from samebits_probe.process import symbols
+from samebits_probe.process.folders import without_folders
+from samebits_probe.process.paths import package_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+__all__ = ["PhaseFailed", "Unknown", "describe", "phase", "without_folders"]
+
+
+class PhaseFailed(Exception):  # noqa: N818  carries a failure out of the phase it happened in
+    """A phase of a cell raised; :attr:`failure` is what the capture says of it."""
+
+    def __init__(self, failure: dict[str, Any]) -> None:
+        super().__init__(failure["message"])
+        self.failure = failure
+
+
+class Unknown(Exception):  # noqa: N818  a release that does not know a model is a result
+    """Raised where a transformers release does not know a model or a feature; says why."""
+
+
+@contextmanager
+def phase(name: str) -> Iterator[None]:
+    """Turn any exception inside into :class:`PhaseFailed` with the phase's name."""
+    try:
+        yield
+    except (PhaseFailed, Unknown):
+        raise
+    except Exception as error:
+        raise PhaseFailed(describe(name, error)) from error
+
+
+def describe(name: str, error: BaseException) -> dict[str, Any]:
+    """Return an exception as a capture spells it, without this machine's folders."""
+    frames = [
+        {
+            "file": package_path(frame.filename.replace("\\", "/")),
+            "line": frame.lineno or 0,
+            "function": frame.name,
+            "code": frame.line or "",
+            "own": "/transformers_modules/" in frame.filename.replace("\\", "/"),
+        }
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "/probes/" not in frame.filename.replace("\\", "/")
+    ]
+    kind = type(error)
+    return {
+        "phase": name,
+        "type": kind.__name__ if kind.__module__ == "builtins" else _full_name(kind),
+        "message": without_folders(str(error)),
+        "traceback": _traceback(frames, kind.__name__, without_folders(str(error))),
+        "frames": frames,
+        "symbols": _symbols(error),
+    }
+
+
+def _symbols(error: BaseException) -> list[dict[str, Any]]:
+    """Return the names that an exception speaks of, looked up; none if that itself goes wrong."""
+    try:
+        return symbols.symbols(error)
+    except Exception:  # noqa: BLE001  looking up must not hide what is looked up
+        return []
+
+
+def _full_name(kind: type[BaseException]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _traceback(frames: list[dict[str, Any]], kind: str, message: str) -> str:
+    lines = ["Traceback (most recent call last):"]
+    for frame in frames:
+        lines.append(f'  File "{frame["file"]}", line {frame["line"]}, in {frame["function"]}')
+        if frame["code"]:
+            lines.append(f"    {frame['code']}")
+    lines.append(f"{kind}: {message}")
+    return "\n".join(lines)

@@ -1,0 +1,44 @@
+"""Messages without this machine's folders: captures become reports, and reports are published.
+
+``without_folders`` is the same function as in samebits/base/redaction.py; tests/test_redaction.py keeps
+the two equal.
+"""
+
+from __future__ import annotations
+
+import re
+
+_PART = r"[^\s/'\":,;()<>|\\\x00-\x1f]"
+_ABSOLUTE = re.compile(
+    rf"""
+    (?P<address> \b (?!file:) [A-Za-z][A-Za-z0-9+.-]* :// [^\s'"<>]* )
+    | (?P<quote> ['"] ) (?P<quoted> (?:/[^/'"\n]+){{2,}}/? ) (?P=quote)  # it may hold spaces
+    | (?: file:// | (?<![\w.~…/]) | (?<=\\[nrt]) | (?<=(?<![\w-])-[IL]) )
+      (?P<plain> (?:/{_PART}+){{2,}}/? )
+    | (?<!\w) (?P<windows> [A-Za-z]: (?:\\[^\s\\'":,;()<>|]+){{2,}} )
+    """,
+    re.VERBOSE,
+)
+_HOMES = {"home", "Users"}
+_LIBRARY = re.compile(r"/(?:site-packages|dist-packages|transformers_modules|lib/python3\.\d+)/")
+
+
+def without_folders(text: str) -> str:
+    """Return ``text`` with the folders of absolute paths left out; addresses stay as they are.
+
+    Of a path in a library two parts stay: ``…/utils/__init__.py`` tells more than the file's name.
+    """
+    return _ABSOLUTE.sub(_cut, text)
+
+
+def _cut(found: re.Match[str]) -> str:
+    if found["address"] is not None:
+        return found["address"]
+    if found["windows"] is not None:
+        return f"…\\{found['windows'].rpartition(chr(92))[2]}"
+    quote, path = found["quote"] or "", found["quoted"] or found["plain"]
+    parts = path.strip("/").split("/")
+    if len(parts) == 2 and parts[0] in _HOMES:
+        return f"{quote}…{quote}"
+    kept = parts[-2:] if _LIBRARY.search(path) else parts[-1:]
+    return f"{quote}…/{'/'.join(kept)}{quote}"

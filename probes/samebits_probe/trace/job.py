@@ -1,0 +1,316 @@
+"""Traces one prompt of one cell: runs it without a trace and with one, and writes what was seen.
+
+Expects the job of a cell with ``trace``: prompt, what (``forward`` or ``decode``), look (numbers of
+operations to look at closely) and result (a path); of a decode also new_tokens (how many the cell
+asked for), forced (row -> token ids) and steps (behind which it stops).
+Writes the file that samebits/records/trace.py reads, whole or not at all.
+
+What an operation that is looked at takes and gives is kept by its bytes, and it is run again on
+copies of its inputs: in the same layout, and contiguous in fresh memory.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from samebits_probe.model import decode as model_decode
+from samebits_probe.model import feed as model_feed
+from samebits_probe.model import heap, layers, load, precision
+from samebits_probe.model.tensor import Keeper, NotHashable
+from samebits_probe.process import files, memory, progress
+from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
+from samebits_probe.trace.trace import Trace
+from samebits_probe.trace.values import digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits_probe.model.inputs import Inputs
+
+FORMAT_VERSION = 2
+# History of FORMAT_VERSION:
+# 1: first.
+# 2: it bears a seal.
+
+Fact = dict[str, Any]
+
+_DEAR = 50
+"""What a forward costs of which every operation is hashed, in plain ones of a small model."""
+_CALLERS = 6
+"""Functions around an operation whose source is told."""
+
+
+def run(job: Fact) -> None:
+    """Trace one prompt and write what came of it."""
+    torch.set_num_threads(int(job["threads"]))
+    heap.fill_unwritten("a", job["cell"]["variant"]["device"])
+    try:
+        with torch.no_grad():
+            told = Traced(job).facts()
+    except Unknown as reason:
+        told = {"failure": describe("load", LookupError(str(reason)))}
+    except PhaseFailed as failed:
+        told = {"failure": failed.failure}
+    except Exception as error:  # noqa: BLE001  a defect of a probe is reported like any failure
+        traceback.print_exc()
+        told = {"failure": describe("probe", error)}
+    write(job, told)
+
+
+def write(job: Fact, told: Fact) -> None:
+    """Write a trace aside and rename it into place."""
+    path = Path(job["trace"]["result"])
+    head = {
+        "format": "samebits-trace",
+        "format_version": FORMAT_VERSION,
+        "cell": job["cell"],
+        "prompt": job["trace"]["prompt"],
+        "what": job["trace"]["what"],
+        "rung": job["trace"].get("rung", "own"),
+    }
+    files.write_sealed(path, {**head, **told})
+
+
+class Traced:
+    """One model, loaded once, with the prompt that is traced."""
+
+    def __init__(self, job: Fact) -> None:
+        variant, model, store = job["cell"]["variant"], job["model"], job["store"]
+        self.job = job
+        self.source = load.Source.of(model, variant)
+        self.keeper = Keeper(store["root"], store["limit"], [])
+        self.looks: dict[int, Fact] = {}
+        self._promoted = job["trace"].get("rung") == "float64"
+
+    def facts(self) -> Fact:
+        """Run the prompt twice and return the trace."""
+        progress.begin("load")
+        self.loaded = load.load(self.source)
+        progress.begin("trace")
+        if not self._promoted:
+            return self._traced()
+        copied = 8 * sum(p.numel() for p in self.loaded.model.parameters())
+        memory.require(copied, int(self.job.get("slots", 1)))
+        progress.tick("float64", allowance=progress.moving(copied))
+        with phase("promote"):
+            twin = precision.promoted_copy(self.loaded.model)
+        self.loaded = self.loaded._replace(model=twin)
+        with precision.promotion():
+            return self._traced()
+
+    def _traced(self) -> Fact:
+        inputs = self._prompts()
+        started = time.perf_counter()
+        plain = self._run(inputs, None)
+        between = time.perf_counter()
+        wanted = set(self.job["trace"].get("look") or ())
+        trace = Trace(
+            self.loaded.model,
+            inputs.kwargs,
+            _pads(inputs),
+            self._look(wanted) if wanted else None,
+            coarse=self._promoted,
+        )
+        self._trace = trace
+        with phase(f"trace {self.job['trace']['prompt']}"), trace:
+            traced = self._run(inputs, trace)
+        behind = time.perf_counter()
+        facts = trace.facts()
+        chains = {n for look in self.looks.values() for n in look["chain"]}
+        return {
+            **facts,
+            "real_rows": inputs.real_rows,
+            "effect": "none" if _same(plain, traced) else "changed the bits",
+            "seconds": {
+                "plain": round(between - started, 4),
+                "traced": round(behind - between, 4),
+                "hashing": round(time.perf_counter() - behind, 4),
+            },
+            "looks": {str(index): look for index, look in self.looks.items()},
+            "texts": {str(n): text for n, text in trace.texts(chains).items()},
+        }
+
+    def _prompts(self) -> Inputs:
+        """Run what comes before the prompt, as the cell's own run did, and return its inputs."""
+        chosen = None
+        decode = self.job["trace"]["what"] == "decode"
+        for name, inputs in self._all_inputs():
+            wanted = name == self.job["trace"]["prompt"]
+            chosen = inputs if wanted else chosen
+            if wanted and not decode:
+                break
+            # after a prompt that raised, the cell's own run went on
+            with suppress(Exception), progress.forward(inputs.kwargs, f"forward {name}"):
+                self.loaded.model(**inputs.kwargs)
+        assert chosen is not None, "the host names a prompt that the cell has run"
+        return chosen
+
+    def _all_inputs(self) -> Iterator[tuple[str, Inputs]]:
+        dtype = getattr(torch, self.source.dtype)
+        feed = model_feed.Feed(self.job["model"], dtype, self.source.device)
+        for name, inputs in feed.all(self.loaded.tokenizer):
+            kwargs = inputs.kwargs
+            if self._promoted:
+                kwargs = {k: v.double() if v.is_floating_point() else v for k, v in kwargs.items()}
+            yield name, inputs._replace(kwargs=kwargs)
+
+    def _run(self, inputs: Inputs, trace: Trace | None) -> list[torch.Tensor]:
+        if self.job["trace"]["what"] == "decode":
+            return self._decode(inputs, trace)
+        with progress.forward(
+            inputs.kwargs, "plain" if trace is None else "traced", times=_DEAR, plain=trace is None
+        ):
+            result = self.loaded.model(**inputs.kwargs)
+        logits = layers.logits_of(result)
+        if trace is not None:
+            trace.mark("logits", logits)
+        return [] if logits is None else [logits]
+
+    def _decode(self, inputs: Inputs, trace: Trace | None) -> list[torch.Tensor]:
+        """Generate the tokens that the reference chose, and mark each step's logits."""
+        kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
+        name = self.job["trace"]["prompt"]
+        forced = self.job["trace"]["forced"]
+        rows = next(iter(kwargs.values())).shape[0]
+        ids = [forced[name if rows == 1 else f"{name}[{row}]"] for row in range(rows)]
+        forcing = _Forced(ids, self.job["trace"]["steps"], trace)
+        steps = self.job["trace"]["steps"]
+        told = "plain decode" if trace is None else "traced decode"
+        with suppress(_Enough), progress.forwards(steps, kwargs, told, times=_DEAR):
+            self.loaded.model.generate(
+                **kwargs,
+                # as many as the cell asked for: the size of a cache may depend on it
+                max_new_tokens=self.job["trace"]["new_tokens"],
+                **model_decode.GREEDY,
+                logits_processor=[forcing],
+            )
+        return forcing.found
+
+    # --- a closer look -------------------------------------------------------------------------
+
+    def _look(self, wanted: set[int]) -> Any:
+        def look(index: int, func: Any, args: Any, more: Any) -> None:
+            if index not in wanted:
+                return
+            if func is not None:
+                self.looks[index] = self._before(func, args, more)
+            elif index in self.looks:
+                self.looks[index]["outputs"] = [self._ref(t) for t in _tensors(args)]
+
+        return look
+
+    def _before(self, func: Any, args: Any, kwargs: Fact) -> Fact:
+        return {
+            "inputs": [
+                {
+                    **self._ref(tensor),
+                    "strides": list(tensor.stride()),
+                    "aligned": _aligned(tensor),
+                    "whole": self._trace.values.digest(tensor, None),
+                }
+                for tensor in _tensors((args, kwargs))
+            ],
+            "fresh": self._again(func, args, kwargs, _fresh),
+            "same_layout": self._again(func, args, kwargs, _copied),
+            "chain": self._trace.chain()[:_CALLERS],
+        }
+
+    def _again(self, func: Any, args: Any, kwargs: Fact, copied: Any) -> list[Fact] | None:
+        """Run an operation on copies of its inputs and return the contents that it gives."""
+        try:
+            result = func(*_mapped(args, copied), **_mapped(kwargs, copied))
+        except Exception:  # noqa: BLE001  an operation that refuses another layout is a fact
+            return None
+        return [self._trace.values.fact(tensor) for tensor in _tensors(result)]
+
+    def _ref(self, tensor: torch.Tensor) -> Fact:
+        try:
+            return self.keeper.ref(tensor)
+        except NotHashable as reason:
+            return {"hash": "", "dtype": "", "shape": [], "stored": False, "note": str(reason)}
+
+
+class _Enough(Exception):  # noqa: N818  generate() has no other way to be told to stop at a step
+    """The steps that were asked for are done."""
+
+
+class _Forced:
+    """A logits processor that makes generate() choose given tokens and marks what it is given."""
+
+    def __init__(self, ids: list[list[int]], steps: int, trace: Trace | None) -> None:
+        self.found: list[torch.Tensor] = []
+        self._ids = ids
+        self._steps = steps
+        self._trace = trace
+        if trace is not None:
+            trace.step("step 0")
+
+    def __call__(self, _input_ids: Any, scores: torch.Tensor) -> torch.Tensor:
+        step = len(self.found)
+        self.found.append(scores.clone())
+        if self._trace is not None:
+            self._trace.mark("logits", scores)
+            self._trace.step(f"step {step + 1}")
+        if step + 1 == self._steps:
+            raise _Enough
+        forced = torch.full_like(scores, float("-inf"))
+        for row, tokens in enumerate(self._ids):
+            forced[row, tokens[min(step, len(tokens) - 1)]] = 0.0
+        return forced
+
+
+def _pads(inputs: Inputs) -> torch.Tensor | None:
+    mask = inputs.kwargs.get("attention_mask")
+    return None if mask is None or inputs.real_rows is None else mask == 0
+
+
+def _same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    return [digest(t, None) for t in one] == [digest(t, None) for t in other]
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in _tensors(item)]
+    return []
+
+
+def _mapped(value: Any, function: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, dict):
+        return {key: _mapped(item, function) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_mapped(item, function) for item in value)
+    return value
+
+
+def _fresh(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a contiguous copy, which the allocator aligns to 64 bytes."""
+    return tensor.detach().clone(memory_format=torch.contiguous_format)
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy with the strides of the tensor."""
+    with suppress(RuntimeError):
+        copy = torch.empty_strided(
+            tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+        )
+        return copy.copy_(tensor.detach())
+    return tensor.detach().clone()
+
+
+def _aligned(tensor: torch.Tensor) -> int:
+    """Return how many bytes the first element lies behind a 64-byte boundary."""
+    with suppress(RuntimeError):
+        return int(tensor.data_ptr() % 64)
+    return 0

@@ -1,0 +1,291 @@
+"""Which content does a tensor hold, whatever its shape and strides: the identity that traces join by.
+
+A value is a dtype and the bytes of the logically contiguous tensor. Nothing is hashed twice: a
+tensor carries its value together with the version counter that in-place operations advance.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from samebits_probe.model.tensor import NotHashable, dtype_name, raw_bytes
+
+Fact = dict[str, Any]
+
+LITERAL_LIMIT = 4
+"""Elements up to which a value's numbers stand in the trace."""
+_MARK = "_samebits_value"
+_LOOSE_LIMIT = 1 << 18
+"""Elements above which a value is identified by its bytes alone."""
+_MOST_ROWS = 512
+_GRID = 20
+_BEYOND = 1e30
+"""Where masks begin: a mask's smallest number depends on the dtype it was made for."""
+_SENTINEL = 2**31 - 1
+_PATTERNS = {2: np.int16, 4: np.int32, 8: np.int64}
+_SYMBOLIC = 1 << 16
+"""Bytes above which a view of a parameter is identified by base and layout and not hashed."""
+
+
+class Values:
+    """Numbers the contents that it meets, in the order of meeting."""
+
+    def __init__(self, pads: torch.Tensor | None = None, *, coarse: bool = False) -> None:
+        self._coarse = coarse
+        self.facts: list[Fact] = []
+        """Per value: hash, dtype, shape at the first meeting, structural, literal."""
+        self._ids: dict[Any, int] = {}
+        self._bases: list[tuple[int, torch.Tensor, tuple[Any, ...] | None]] = []
+        self._large: set[int] = set()
+        self._marked: list[torch.Tensor] = []
+        self.pads = pads
+
+    def known(self, tensor: torch.Tensor) -> int | None:
+        """Return the value that a tensor carries, if nothing has written into it since."""
+        mark = getattr(tensor, _MARK, None)
+        return mark[1] if mark is not None and mark[0] == _version(tensor) else None
+
+    def stale(self, tensor: torch.Tensor) -> int | None:
+        """Return the value that a tensor carried before something wrote into it."""
+        mark = getattr(tensor, _MARK, None)
+        return None if mark is None else mark[1]
+
+    def mark(self, tensor: torch.Tensor, value: int, base: torch.Tensor | None = None) -> None:
+        """Make a tensor carry a value; of a view that is being made, ``base`` counts the versions."""
+        version = _version(tensor if base is None else base)
+        if version is not None:
+            setattr(tensor, _MARK, (version, value))
+            if isinstance(tensor, torch.nn.Parameter) or tensor.is_leaf:
+                self._marked.append(tensor)
+
+    def of(
+        self,
+        tensor: torch.Tensor,
+        *,
+        structural: bool = False,
+        base: torch.Tensor | None = None,
+    ) -> int:
+        """Return the value of a tensor, hashed if it carries none."""
+        value = self.known(tensor)
+        if value is not None:
+            return value
+        value = self._hashed(tensor, structural=structural)
+        self.mark(tensor, value, base)
+        return value
+
+    def of_written(self, tensor: torch.Tensor, *, structural: bool) -> int:
+        """Return the value of a tensor that an operation has just written into.
+
+        Its version is counted up when the operation returns, which is after this.
+        """
+        value = self._hashed(tensor, structural=structural)
+        version = _version(tensor)
+        if version is not None:
+            setattr(tensor, _MARK, (version + 1, value))
+        return value
+
+    def of_source(self, tensor: torch.Tensor) -> int:
+        """Return the value of a parameter or buffer; a large one is hashed when all is done."""
+        if _nbytes(tensor) <= _SYMBOLIC or tensor.is_meta:
+            return self.of(tensor)
+        value = self._later(("source", id(tensor)), tensor, None)
+        self._large.add(value)
+        return value
+
+    def of_view(
+        self, tensor: torch.Tensor, value: int, base: torch.Tensor, *, structural: bool
+    ) -> int:
+        """Return the value of a view that is being made of ``base``, which has ``value``.
+
+        A view of a large parameter is not hashed: parameter and layout identify it.
+        """
+        if value in self._large:
+            layout = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
+            return self._later(("view", value, layout), tensor, layout, base)
+        return self.of(tensor, structural=structural, base=base)
+
+    def close(self) -> None:
+        """Hash what was put off and leave no mark on tensors that live on."""
+        bases = {}
+        for value, tensor, layout in self._bases:
+            if layout is None:
+                bases[value] = self.digest(tensor, None)
+                self.facts[value]["hash"] = bases[value]
+        by_key = {value: key for key, value in self._ids.items()}
+        for value, _, layout in self._bases:
+            if layout is not None:
+                text = f"{bases[by_key[value][1]]} {layout}"
+                self.facts[value]["hash"] = hashlib.sha256(text.encode()).hexdigest()[:20]
+        for tensor in self._marked:
+            if hasattr(tensor, _MARK):
+                delattr(tensor, _MARK)
+
+    def digest(self, tensor: torch.Tensor, pads: torch.Tensor | None) -> str:
+        """Return the identity of a content; a coarse one does not see rounding of float64."""
+        return self._content(tensor, pads).digest()
+
+    def fact(self, tensor: torch.Tensor) -> Fact:
+        """Return what identifies a content, rows of padding taken as zeros."""
+        content = self._content(tensor, self.pads)
+        return _described(tensor, content.digest()) | content.loose()
+
+    def _content(self, tensor: torch.Tensor, pads: torch.Tensor | None) -> Content:
+        return Content(tensor, pads, coarse=self._coarse)
+
+    def _hashed(self, tensor: torch.Tensor, *, structural: bool) -> int:
+        """Return the number of a content that is read now."""
+        content = self._content(tensor, None if structural else self.pads)
+        digest = content.digest()
+        # a mask's zero is not the zero that a layer computes, though one finds the other
+        key = digest, structural
+        value = self._ids.get(key)
+        if value is not None:
+            return value
+        fact = _described(tensor, digest)
+        return self._number(key, fact | ({"structural": True} if structural else content.loose()))
+
+    def _later(
+        self,
+        key: Any,
+        tensor: torch.Tensor,
+        layout: tuple[Any, ...] | None,
+        base: torch.Tensor | None = None,
+    ) -> int:
+        value = self._ids.get(key)
+        if value is None:
+            value = self._number(key, _described(tensor, ""))
+            self._bases.append((value, tensor, layout))
+        self.mark(tensor, value, base)
+        return value
+
+    def _number(self, key: Any, fact: Fact) -> int:
+        self._ids[key] = len(self.facts)
+        self.facts.append(fact)
+        return self._ids[key]
+
+
+class Content:
+    """The bytes of one tensor, read once for all that is made of them.
+
+    Rows of padding count as zeros. ``coarse`` numbers are rounded first, see :func:`coarsened`.
+    """
+
+    def __init__(
+        self, tensor: torch.Tensor, pads: torch.Tensor | None, *, coarse: bool = False
+    ) -> None:
+        floating = tensor.is_floating_point()
+        if pads is not None and floating:
+            tensor = without_pads(tensor, pads)
+        self._shape = tuple(tensor.shape)
+        self._loose = floating and 4 < tensor.numel() <= _LOOSE_LIMIT
+        self._size = tensor.element_size()
+        self._name = dtype_name(tensor.dtype)
+        try:
+            raw = raw_bytes(tensor.double() if coarse and floating else tensor)
+        except (NotHashable, RuntimeError, TypeError) as reason:
+            raw = memoryview(f"{type(reason).__name__} {list(tensor.shape)}".encode())
+            self._loose = False
+        if coarse and floating and not tensor.is_meta:
+            numbers = coarsened(np.frombuffer(raw, np.float64))
+            raw, self._name, self._size = memoryview(numbers).cast("B"), "int32", 4
+        self._raw = raw
+
+    def digest(self) -> str:
+        """Return 80 bits of SHA-256 over dtype and bytes."""
+        made = hashlib.sha256(self._name.encode())
+        made.update(self._raw)
+        return made.hexdigest()[:20]
+
+    def loose(self) -> Fact:
+        """Return what identifies a tensor whatever the order of its elements, and that of its rows.
+
+        bag: sums of the bit patterns and of their squares and cubes, modulo 2^64. rows: per row of
+        the last axis a weighted sum of bit patterns, so that a row is found in any other tensor.
+        """
+        pattern = _PATTERNS.get(self._size)
+        if not self._loose or pattern is None:
+            return {}
+        bits = np.frombuffer(self._raw, pattern).astype(np.int64)
+        powers = bits * bits
+        sums = [bits.sum(), powers.sum()]
+        powers *= bits
+        found = {"bag": np.array([*sums, powers.sum()], np.int64).tobytes().hex()}
+        width = self._shape[-1] if len(self._shape) > 1 else 0
+        if width > 1 and bits.size // width <= _MOST_ROWS:
+            rows = bits.reshape(-1, width) @ _weights(width)
+            found["rows"] = base64.b64encode(rows.tobytes()).decode()
+        return found
+
+
+def digest(tensor: torch.Tensor, pads: torch.Tensor | None) -> str:
+    """Return 80 bits of SHA-256 over dtype and bytes, those of padding rows taken as zero."""
+    return Content(tensor, pads).digest()
+
+
+def _described(tensor: torch.Tensor, key: str) -> Fact:
+    fact = {"hash": key, "dtype": dtype_name(tensor.dtype), "shape": list(tensor.shape)}
+    if tensor.numel() <= LITERAL_LIMIT and not tensor.is_meta:
+        fact["literal"] = [repr(number) for number in tensor.detach().flatten().tolist()]
+    return fact
+
+
+def coarsened(numbers: Any) -> Any:
+    """Return float64 numbers as int32 multiples of 2^-20 of the power of two above the largest.
+
+    In float64 rounding is some 2^-50 of that, so two sides agree unless they compute something
+    else; a number that lies that near to the middle between two multiples is one in 2^30.
+    """
+    inside = np.abs(numbers) < _BEYOND
+    if inside.all():
+        return _on_grid(numbers)
+    found = _on_grid(np.where(inside, numbers, 0.0))
+    return np.where(inside, found, np.where(numbers < 0, -_SENTINEL, _SENTINEL)).astype(np.int32)
+
+
+def _on_grid(numbers: Any) -> Any:
+    largest = float(np.abs(numbers).max()) if numbers.size else 0.0
+    scale = 2.0 ** (_GRID - math.frexp(largest)[1]) if largest else 1.0
+    return np.rint(numbers * scale).astype(np.int32)
+
+
+@cache
+def _weights(width: int) -> Any:
+    words = b"".join(hashlib.sha256(f"row {i}".encode()).digest()[:8] for i in range(width))
+    return np.frombuffer(words, np.int64)
+
+
+def without_pads(tensor: torch.Tensor, pads: torch.Tensor) -> torch.Tensor:
+    """Return a tensor with zeros where its token axis is padding; itself if it has no such axis.
+
+    The token axis is the first behind the batch that is as long as the prompt, or the first one
+    if batch and prompt are flattened. Of scores those are the queries.
+    """
+    rows, width = pads.shape
+    if tensor.ndim >= 2 and tensor.shape[0] == rows * width:
+        shape = (rows * width, *[1] * (tensor.ndim - 1))
+        return tensor.masked_fill(pads.reshape(shape), 0.0)
+    if tensor.ndim < 2 or tensor.shape[0] != rows:
+        return tensor
+    axis = next((i for i in range(1, tensor.ndim) if tensor.shape[i] == width), None)
+    if axis is None:
+        return tensor
+    shape = tuple(rows if i == 0 else width if i == axis else 1 for i in range(tensor.ndim))
+    return tensor.masked_fill(pads.reshape(shape), 0.0)
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    try:
+        return int(tensor._version)
+    except RuntimeError:  # tensors made in inference mode count no versions
+        return None
+
+
+def _nbytes(tensor: torch.Tensor) -> int:
+    return int(tensor.numel() * tensor.element_size())

@@ -1,0 +1,190 @@
+"""What a user asks of forward: attention maps, packed sequences, the cache, cache_position."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from samebits_probe.model import forks
+from samebits_probe.model.distance import distance, same_bytes
+from samebits_probe.model.inputs import past_window, text_config
+from samebits_probe.usage.subject import HALF, NoMeaning, said
+
+if TYPE_CHECKING:
+    from samebits_probe.usage.subject import Subject
+
+Facts = dict[str, Any]
+_LONGEST_WINDOW = 512
+"""Tokens: past a longer window a forward would be a stress test."""
+_LATE = 3
+"""By how many positions a cache_position is wrong."""
+
+
+# --- output_attentions ---------------------------------------------------------------------
+
+
+def attentions(subject: Subject) -> Facts:
+    """Return what output_attentions=True gives, as the model is and forced to eager."""
+    model, ids = subject.model, subject.ids()
+    facts: Facts = {"implementation": getattr(model.config, "_attn_implementation", None) or ""}
+    facts["given"], logits = _asked(model, ids)
+    if logits is not None and facts["given"] == "tensors":
+        plain = subject.logits()
+        facts["logits_changed"] = not same_bytes(plain, logits)
+    facts["set_in_config"] = _set_in_config(model)
+    if facts["given"] != "tensors" and facts["implementation"] not in ("", "eager"):
+        with forks.eager_attention(model):
+            facts["eager"], _ = _asked(model, ids)
+    return facts
+
+
+def _asked(model: Any, ids: torch.Tensor) -> tuple[str, torch.Tensor | None]:
+    """Return what kind of thing the attentions are, and the logits."""
+    try:
+        output = model(ids, output_attentions=True)
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return said(error), None
+    return _kind(getattr(output, "attentions", None)), output.logits
+
+
+def _kind(attentions: Any) -> str:
+    if attentions is None:
+        return "None"
+    tensors = [isinstance(layer, torch.Tensor) for layer in attentions]
+    if not tensors:
+        return "an empty tuple"
+    if all(tensors):
+        return "tensors"
+    return "tensors and None" if any(tensors) else "None for each layer"
+
+
+def _set_in_config(model: Any) -> str:
+    """Return the exception of ``config.output_attentions = True``; '' if there is none."""
+    try:
+        model.config.output_attentions = True
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return said(error)
+    model.config.output_attentions = False
+    return ""
+
+
+# --- packed sequences ----------------------------------------------------------------------
+
+
+class Way(NamedTuple):
+    """One way to feed two sequences packed into one row."""
+
+    name: str
+    mask: bool
+    use_cache: bool
+
+
+WAYS = (
+    Way("no mask, no cache", mask=False, use_cache=False),
+    Way("a mask of ones, no cache", mask=True, use_cache=False),
+    Way("no mask, use_cache=True", mask=False, use_cache=True),
+)
+
+
+def packed(subject: Subject) -> Facts:
+    """Return whether the second of two packed sequences sees the first, in every way to feed them.
+
+    Another first sequence is fed, too: what changes in the rows of the second is what it sees. How
+    much that can be is known from the same ids under ordinary positions.
+    """
+    if not subject.accepts("position_ids"):
+        msg = "forward takes no position_ids"
+        raise NoMeaning(msg)
+    first, other, second = (subject.ids(f"packed {name}", HALF) for name in "abc")
+    pairs = tuple(torch.cat([head, second], dim=1) for head in (first, other))
+    ordinary = [subject.model(ids).logits[:, HALF:] for ids in pairs]
+    alone = subject.model(second).logits
+    return {
+        "ordinary": distance(*ordinary)["max_abs"],
+        "ways": [_way(subject.model, way, pairs, alone) for way in WAYS],
+    }
+
+
+def _way(model: Any, way: Way, pairs: tuple[torch.Tensor, ...], alone: torch.Tensor) -> Facts:
+    given: Facts = {"position_ids": torch.arange(HALF).repeat(2)[None]}
+    if way.mask:
+        given["attention_mask"] = torch.ones_like(pairs[0])
+    if forks.accepts(model, "use_cache") or forks.accepts(model, "kwargs"):
+        given["use_cache"] = way.use_cache
+    try:
+        one, other = (model(ids, **given).logits[:, HALF:] for ids in pairs)
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return {"way": way.name, "refused": said(error)}
+    return {
+        "way": way.name,
+        "by_the_first": distance(one, other)["max_abs"],
+        "from_alone": distance(one, alone)["max_abs"],
+    }
+
+
+# --- the cache -----------------------------------------------------------------------------
+
+
+def cache(subject: Subject) -> Facts:
+    """Return what the layers of a cache hold after a forward past the sliding window."""
+    model = subject.model
+    if forks.cache_keyword(model) != "past_key_values":
+        msg = "forward takes no past_key_values"
+        raise NoMeaning(msg)
+    length = past_window(text_config(model.config))
+    if length > _LONGEST_WINDOW:
+        msg = f"no more than {_LONGEST_WINDOW} tokens are fed, and its window asks for {length}"
+        raise NoMeaning(msg)
+    given = forks.new_cache(model, 1, length, model.dtype)
+    keyword = {"past_key_values": given} if given is not None else {}
+    output = model(subject.ids("cache", length), use_cache=True, **keyword)
+    found = getattr(output, "past_key_values", None)
+    if found is None:
+        msg = "forward returns no cache"
+        raise NoMeaning(msg)
+    keys = {
+        int(name.split()[1]): tensor
+        for name, tensor in forks.cache_tensors(found)
+        if name.startswith("layer ") and name.split()[2:] == ["keys"]
+    }
+    return {
+        "fed": length,
+        "kind": type(found).__name__,
+        "seq_length": forks.cache_length(found),
+        "layers": _alike(
+            {"kind": forks.cache_layer_kind(found, index), "keys": int(tensor.shape[-2])}
+            for index, tensor in keys.items()
+        ),
+    }
+
+
+def _alike(layers: Any) -> list[Facts]:
+    """Return each kind of layer once, with how many there are of it."""
+    found: list[Facts] = []
+    for layer in layers:
+        same = next((one for one in found if layer.items() <= one.items()), None)
+        if same is None:
+            found.append(layer | {"n": 1})
+        else:
+            same["n"] += 1
+    return found
+
+
+# --- cache_position ------------------------------------------------------------------------
+
+
+def cache_position(subject: Subject) -> Facts:
+    """Return whether forward names cache_position, and what a wrong one changes."""
+    if forks.cache_keyword(subject.model) != "past_key_values":
+        msg = "forward takes no past_key_values"
+        raise NoMeaning(msg)
+    ids = subject.ids()
+    wrong = torch.arange(ids.shape[1]) + _LATE
+    facts: Facts = {"named": subject.accepts("cache_position")}
+    try:
+        logits = subject.model(ids, cache_position=wrong).logits
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return facts | {"wrong": said(error)}
+    same = same_bytes(subject.logits(), logits)
+    return facts | {"wrong": "the same logits" if same else "other logits"}

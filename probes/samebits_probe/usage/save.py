@@ -1,0 +1,46 @@
+"""What a user does with a model beside running it: save it, train it with checkpointing."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from typing import TYPE_CHECKING, Any
+
+from samebits_probe.usage.subject import said
+
+if TYPE_CHECKING:
+    from samebits_probe.usage.subject import Subject
+
+Facts = dict[str, Any]
+_DTYPE_KEYS = ("torch_dtype", "dtype")
+
+
+def checkpointing(subject: Subject) -> Facts:
+    """Return which use_reentrant gradient_checkpointing_enable() chooses without arguments."""
+    model = subject.model
+    try:
+        model.gradient_checkpointing_enable()
+    except Exception as error:  # noqa: BLE001  a class without it is a fact
+        return {"refused": said(error)}
+    functions = (getattr(m, "_gradient_checkpointing_func", None) for m in model.modules())
+    partials = [f.keywords for f in functions if isinstance(f, functools.partial)]
+    model.gradient_checkpointing_disable()
+    found = {keywords.get("use_reentrant") for keywords in partials}
+    return {"use_reentrant": found.pop() if len(found) == 1 else None}
+
+
+def saved(subject: Subject) -> Facts:
+    """Return what save_pretrained(safe_serialization=False) writes, and how it names the dtype."""
+    signature = inspect.signature(subject.model.save_pretrained)
+    shard = signature.parameters.get("max_shard_size")
+    facts: Facts = {"max_shard_size": "" if shard is None else str(shard.default)}
+    try:
+        subject.model.save_pretrained(subject.folder, safe_serialization=False)
+    except Exception as error:  # noqa: BLE001  a refusal is an answer
+        return facts | {"refused": said(error)}
+    config = json.loads((subject.folder / "config.json").read_text("utf-8"))
+    return facts | {
+        "files": sorted(path.name for path in subject.folder.iterdir() if path.is_file()),
+        "dtype_keys": [key for key in _DTYPE_KEYS if key in config],
+    }

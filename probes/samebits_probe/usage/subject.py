@@ -1,0 +1,76 @@
+"""Whom the questions of usage.usage are put to: a loaded model, and the tokens it is fed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from samebits_probe.model import forks
+from samebits_probe.model.choice import DoesNotApply
+from samebits_probe.model.inputs import seeded_ids, text_config
+from samebits_probe.process.failure import without_folders
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+HALF = 6
+"""Tokens of each of the two sequences that are packed into one row."""
+_LONGEST = 120
+
+
+class NoMeaning(Exception):  # noqa: N818  "this model has no such thing" is a result
+    """The question has no meaning for this model; the message says why."""
+
+
+class Subject:
+    """One model, whatever it is for."""
+
+    def __init__(self, model: Any, head: str, folder: Path) -> None:
+        self.model = model
+        self.head = head
+        self.folder = folder
+        self._plain: torch.Tensor | None = None
+
+    def refuses_text(self) -> str:
+        """Return why the model is asked nothing about tokens; '' if it is."""
+        main = getattr(self.model, "main_input_name", "input_ids")
+        if self.head != "causal-lm" or main != "input_ids":
+            return f"{type(self.model).__name__} is no causal language model"
+        if getattr(self.model.config, "is_encoder_decoder", False):
+            return f"{type(self.model).__name__} has an encoder"
+        try:
+            self.logits()
+        except Exception as error:  # noqa: BLE001  the cell's own forward says so, too
+            return f"the plain forward raised {said(error)}"
+        return ""
+
+    def ids(self, name: str = "usage", length: int = 2 * HALF) -> torch.Tensor:
+        """Return one row of token ids that follow from the name.
+
+        Raises:
+            NoMeaning: the config has no vocabulary.
+
+        """
+        try:
+            return torch.tensor([seeded_ids(name, length, text_config(self.model.config))])
+        except DoesNotApply as reason:
+            raise NoMeaning(str(reason)) from reason
+
+    def logits(self) -> torch.Tensor:
+        """Return the logits of the plain forward over :meth:`ids`, computed once."""
+        if self._plain is None:
+            with torch.no_grad():
+                self._plain = self.model(self.ids()).logits
+        return self._plain
+
+    def accepts(self, name: str) -> bool:
+        """Return True if forward names such a parameter."""
+        return forks.accepts(self.model, name)
+
+
+def said(error: BaseException) -> str:
+    """Return type and first line of an exception, paths removed."""
+    first = str(error).strip().partition("\n")[0]
+    text = without_folders(f"{type(error).__name__}: {first}")
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

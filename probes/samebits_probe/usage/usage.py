@@ -1,0 +1,90 @@
+"""What does a user do around a model, and what does this release answer.
+
+Attention maps asked for, sequences packed into one row, cache layers looked into, arguments of
+generate(), a save, gradient checkpointing: each is done once on the model as it was loaded, and
+what came of it is noted. All of it happens in a process of its own (process.fork) that holds the model as
+no prompt has touched it. What comes back has the form of samebits/records/usage.py's UsageSignal.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from samebits_probe.process import progress
+from samebits_probe.usage import forward, generate, save
+from samebits_probe.usage.subject import NoMeaning, Subject, said
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from samebits_probe.model import load
+
+Facts = dict[str, Any]
+_FORWARDS, _POSITIONS = 16, 16
+"""Of one question at most: eight tokens of two strategies, and a dozen tokens of a prompt."""
+MOST_BYTES = 1 << 30
+"""Bytes of parameters above which nothing is tried: some thirty forwards, and a save."""
+
+
+class Question(NamedTuple):
+    """One thing that a user does."""
+
+    name: str
+    ask: Callable[[Subject], Facts]
+    of_text: bool
+    """True if it has a meaning for causal language models alone."""
+
+
+QUESTIONS = (
+    Question("attentions", forward.attentions, of_text=True),
+    Question("packed", forward.packed, of_text=True),
+    Question("cache", forward.cache, of_text=True),
+    Question("cache_position", forward.cache_position, of_text=True),
+    Question("position_ids", generate.position_ids, of_text=True),
+    Question("assisted", generate.assisted, of_text=True),
+    Question("strategies", generate.strategies, of_text=True),
+    Question("checkpointing", save.checkpointing, of_text=False),
+    Question("saved", save.saved, of_text=False),
+)
+"""In the order asked: what saving and checkpointing leave on a model is nobody's any more."""
+
+
+def usage(loaded: load.Loaded, folder: Path, limit: float) -> Facts:
+    """Return the usage signal; what would begin after ``limit`` seconds is left out, and said.
+
+    ``folder`` holds the saved model while it lasts. What is done here leaves marks on the model.
+    """
+    progress.begin("usage")
+    started = time.perf_counter()
+    subject = Subject(loaded.model, loaded.head, folder)
+    no_text = subject.refuses_text()
+    facts: Facts = {"skips": {}}
+    for i, question in enumerate(QUESTIONS, 1):
+        forwards = _FORWARDS * progress.FACTOR * progress.expected(_POSITIONS)
+        progress.tick(question.name, i, len(QUESTIONS), allowance=forwards)
+        reason = no_text if question.of_text else ""
+        if time.perf_counter() - started > limit:
+            reason = "no time was left: raise budget: in matrix.yaml"
+        if not reason:
+            reason = _asked(question, subject, facts)
+        if reason:
+            facts["skips"][question.name] = reason
+    return facts | {"seconds": round(time.perf_counter() - started, 4)}
+
+
+def _asked(question: Question, subject: Subject, facts: Facts) -> str:
+    """Ask one question and note the answer; return why there is none, or ''."""
+    # nothing here is on a device, and torch.manual_seed() formats a stack trace for each kind
+    torch.default_generator.manual_seed(0)
+    try:
+        with torch.no_grad():
+            facts[question.name] = question.ask(subject)
+    except NoMeaning as reason:
+        return str(reason)
+    except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+        return said(error)
+    return ""

@@ -1,0 +1,1 @@
+"""Errors, atomic files, digests, seals, redaction: the ground floor."""

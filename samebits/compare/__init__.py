@@ -1,0 +1,1 @@
+"""Comparison of two captures, signal by signal."""

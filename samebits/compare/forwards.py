@@ -1,0 +1,391 @@
+"""Do both sides feed the same, and compute the same in every layer and at the end?"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from samebits.compare.metrics import measure, row_mask
+from samebits.compare.outcome import not_observed, signal_comparison
+from samebits.compare.pair import union
+from samebits.compare.tensors import EMPTY, compare_tensors, dtype_note, unpaired
+from samebits.records.comparison import ItemComparison, SignalComparison
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from samebits.compare.pair import Pair
+    from samebits.records.capture import ForwardFacts, GreedyFacts, Layer
+    from samebits.records.ids import Signal
+    from samebits.records.tensor import TensorRef
+
+Forwards = tuple["ForwardFacts", "ForwardFacts"]
+LayerPair = tuple[int, "Layer | None", "Layer | None"]
+
+OTHER_INPUTS = "other inputs were fed, so nothing that follows from them can be compared"
+NO_LAYERS = "the model has no layers to watch"
+STEPS_NO_VALUES = (
+    "the hashes differ, and whether a step before the tokens part does cannot be told "
+    "while the values of both are not stored"
+)
+AXIS_UNKNOWN = "its padding cannot be told apart: no token axis at dimension 1"
+
+
+def inputs(pair: Pair) -> SignalComparison:
+    """Compare what was fed, prompt by prompt."""
+    if _absent(pair):
+        return _not_observed(pair, "inputs")
+    return _signal(pair, "inputs", [i for p in pair.prompts for i in _inputs_of(pair, p)])
+
+
+def hidden_states(pair: Pair) -> SignalComparison:
+    """Compare the output of every layer, prompt by prompt, in order of execution."""
+    if _absent(pair):
+        return _not_observed(pair, "hidden_states")
+    items = [i for p in pair.prompts for i in _prompt_layers(pair, p)]
+    return _signal(pair, "hidden_states", items, show_all=True)
+
+
+def logits(pair: Pair) -> SignalComparison:
+    """Compare the logits, prompt by prompt."""
+    if _absent(pair):
+        return _not_observed(pair, "logits")
+    return _signal(pair, "logits", [_prompt_logits(pair, p) for p in pair.prompts])
+
+
+def greedy(pair: Pair) -> SignalComparison:
+    """Compare the tokens chosen, prompt by prompt; the logits behind them are the signal decode."""
+    reference, candidate = pair.reference.signals.greedy, pair.candidate.signals.greedy
+    if reference is None or candidate is None:
+        return not_observed(
+            pair, "greedy", reference=reference is None, candidate=candidate is None
+        )
+    items = [_prompt_greedy(pair, prompt) for prompt in union(reference, candidate)]
+    return _signal(pair, "greedy", items)
+
+
+def decode(pair: Pair) -> SignalComparison:
+    """Compare the logits of every greedy step, up to the first where other tokens are chosen."""
+    reference, candidate = pair.reference.signals.greedy, pair.candidate.signals.greedy
+    if reference is None or candidate is None:
+        found = not_observed(
+            pair, "greedy", reference=reference is None, candidate=candidate is None
+        )
+        return found.model_copy(update={"signal": "decode"})
+    items = [_prompt_decode(pair, prompt) for prompt in union(reference, candidate)]
+    return _signal(pair, "decode", items)
+
+
+def split_step(reference: GreedyFacts, candidate: GreedyFacts) -> int | None:
+    """Return the first step at which the tokens differ, or at which one side has ended."""
+    a, b = reference.ids, candidate.ids
+    step = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), None)
+    if step is not None:
+        return step
+    return None if len(a) == len(b) else min(len(a), len(b))
+
+
+def same_inputs(pair: Pair, prompt: str) -> bool:
+    """Return True unless both sides ran a forward over ``prompt`` and fed other tensors."""
+    reference, candidate = pair.forwards(prompt)
+    if reference is None or candidate is None:
+        return True
+    return _hashes(reference.inputs) == _hashes(candidate.inputs)
+
+
+def _hashes(refs: dict[str, TensorRef]) -> dict[str, str]:
+    return {key: ref.hash for key, ref in refs.items()}
+
+
+def _absent(pair: Pair) -> bool:
+    return pair.reference.signals.forward is None or pair.candidate.signals.forward is None
+
+
+def _not_observed(pair: Pair, signal: Signal) -> SignalComparison:
+    sides = pair.reference.signals.forward, pair.candidate.signals.forward
+    return not_observed(pair, signal, reference=sides[0] is None, candidate=sides[1] is None)
+
+
+def _signal(
+    pair: Pair, signal: Signal, items: list[ItemComparison], *, show_all: bool = False
+) -> SignalComparison:
+    if not items:
+        return not_observed(pair, signal, reference=True, candidate=True)
+    return signal_comparison(signal, items, show_all=show_all)
+
+
+def _one_sided(
+    pair: Pair, signal: Signal, prompt: str, *, reference: bool, candidate: bool
+) -> ItemComparison:
+    """Return the item of a prompt that the sides that are True have not observed."""
+    note, excused = pair.missing(signal, prompt, reference=reference, candidate=candidate)
+    return ItemComparison(name=prompt, outcome="not compared", note=note, excused=excused)
+
+
+def _both(pair: Pair, signal: Signal, prompt: str) -> Forwards | ItemComparison:
+    """Return both forwards over a prompt, or the item that says why there is no comparing."""
+    reference, candidate = pair.forwards(prompt)
+    if reference is None or candidate is None:
+        return _one_sided(
+            pair, signal, prompt, reference=reference is None, candidate=candidate is None
+        )
+    if signal != "inputs" and not same_inputs(pair, prompt):
+        return ItemComparison(name=prompt, outcome="not compared", note=OTHER_INPUTS, excused=True)
+    return reference, candidate
+
+
+def _inputs_of(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
+    both = _both(pair, "inputs", prompt)
+    if isinstance(both, ItemComparison):
+        yield both
+        return
+    reference, candidate = both[0].inputs, both[1].inputs
+    for key in union(reference, candidate):
+        name = f"{prompt} · {key}"
+        if key in reference and key in candidate:
+            yield compare_tensors(name, reference[key], candidate[key], pair.values)
+        else:
+            note = "fed to one side only"
+            yield unpaired(name, reference.get(key), candidate.get(key), note)
+
+
+def _prompt_logits(pair: Pair, prompt: str) -> ItemComparison:
+    both = _both(pair, "logits", prompt)
+    if isinstance(both, ItemComparison):
+        return both
+    reference, candidate = both[0].logits, both[1].logits
+    if reference is None or candidate is None:
+        return _one_sided(
+            pair, "logits", prompt, reference=reference is None, candidate=candidate is None
+        )
+    on_axis = both[0].logits_padded and both[1].logits_padded
+    tokens = both[0].tokens | both[1].tokens
+    return _output(pair, prompt, both, reference, candidate, on_axis=on_axis, tokens=tokens)
+
+
+def _output(
+    pair: Pair,
+    name: str,
+    both: Forwards,
+    reference: TensorRef,
+    candidate: TensorRef,
+    *,
+    on_axis: bool,
+    tokens: dict[str, str] | None = None,
+) -> ItemComparison:
+    """Compare two outputs of a forward, its padding apart; ``tokens`` says they are logits."""
+    real = real_rows(both[0], reference) if on_axis else None
+    if real is None and reference.hash != candidate.hash and may_hide_padding(both, reference):
+        return ItemComparison(
+            name=name,
+            outcome="not compared",
+            reference=reference,
+            candidate=candidate,
+            note=AXIS_UNKNOWN,
+            excused=True,
+        )
+    return compare_tensors(
+        name,
+        reference,
+        candidate,
+        pair.values,
+        real=real,
+        logits=tokens is not None,
+        tokens=tokens,
+    )
+
+
+def real_rows(forward: ForwardFacts, ref: TensorRef) -> NDArray[np.bool_] | None:
+    """Return the mask [batch, positions] of what is no padding; None without such axes.
+
+    [batch, n] is not cut: n may be labels as well as positions.
+    """
+    ranges = forward.real_rows
+    if ranges is None or len(ref.shape) < 3 or ref.shape[0] != len(ranges):
+        return None
+    if any(stop > ref.shape[1] for _, stop in ranges):
+        return None
+    return row_mask(ranges, ref.shape)
+
+
+def may_hide_padding(both: Forwards, ref: TensorRef) -> bool:
+    """Return True if some axis is as long as the padded prompt, or as all its rows in a line.
+
+    An output without such an axis, like one row of scores for each text, holds no padding.
+    """
+    ranges = both[0].real_rows
+    if ranges is None:
+        return False
+    widths = {ref.shape[1] for ref in both[0].inputs.values() if len(ref.shape) == 2}
+    widths.add(max(stop for _, stop in ranges))
+    lengths = widths | {width * len(ranges) for width in widths}
+    return any(n in lengths for n in ref.shape)
+
+
+def _prompt_layers(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
+    both = _both(pair, "hidden_states", prompt)
+    if isinstance(both, ItemComparison):
+        yield both
+        return
+    layers = both[0].hidden_states, both[1].hidden_states
+    if not layers[0] and not layers[1]:
+        note, told = pair.missing("hidden_states", prompt, reference=True, candidate=True)
+        note = note if told else NO_LAYERS
+        yield ItemComparison(name=prompt, outcome="not compared", note=note, excused=True)
+        return
+    if not layers[0] or not layers[1]:
+        yield _one_sided(
+            pair, "hidden_states", prompt, reference=not layers[0], candidate=not layers[1]
+        )
+        return
+    for index, mine, theirs in layer_pairs(*layers):
+        yield _layer(pair, prompt, both, index, mine, theirs)
+
+
+def _layer(
+    pair: Pair,
+    prompt: str,
+    both: Forwards,
+    index: int,
+    mine: Layer | None,
+    theirs: Layer | None,
+) -> ItemComparison:
+    names = dict.fromkeys(layer.name for layer in (mine, theirs) if layer is not None)
+    name = f"{prompt} · layer {index} ({' → '.join(names)})"
+    if mine is None or theirs is None:
+        refs = mine.ref if mine else None, theirs.ref if theirs else None
+        return unpaired(name, *refs, "a layer that the other side does not have", excused=True)
+    on_axis = mine.padded and theirs.padded
+    return _output(pair, name, both, mine.ref, theirs.ref, on_axis=on_axis)
+
+
+def layer_pairs(reference: tuple[Layer, ...], candidate: tuple[Layer, ...]) -> list[LayerPair]:
+    """Pair layers by position, or by name where position cannot be trusted.
+
+    Position is trusted if the counts agree and no name stands at two positions.
+    """
+    mine = _numbered([layer.name for layer in reference])
+    theirs = _numbered([layer.name for layer in candidate])
+    places = {name: place for place, name in enumerate(theirs)}
+    moved = any(places.get(name, place) != place for place, name in enumerate(mine))
+    if len(mine) == len(theirs) and not moved:
+        return [(i, a, b) for i, (a, b) in enumerate(zip(reference, candidate, strict=True))]
+    matched = {place: places[name] for place, name in enumerate(mine) if name in places}
+    matched |= _matched_tails(reference, candidate, matched)
+    pairs: list[LayerPair] = []
+    for place, layer in enumerate(reference):
+        pairs.append((place, layer, candidate[matched[place]] if place in matched else None))
+    taken = set(matched.values())
+    return [*pairs, *((i, None, layer) for i, layer in enumerate(candidate) if i not in taken)]
+
+
+def _matched_tails(
+    reference: tuple[Layer, ...], candidate: tuple[Layer, ...], matched: dict[int, int]
+) -> dict[int, int]:
+    """Match what is left over by the end of the name, where only one on each side has it."""
+    mine = [(i, _tail(b.name)) for i, b in enumerate(reference) if i not in matched]
+    used = set(matched.values())
+    theirs = [(i, _tail(b.name)) for i, b in enumerate(candidate) if i not in used]
+    once = _unique(theirs)
+    return {place: once[tail] for tail, place in _unique(mine).items() if tail in once}
+
+
+def _unique(tails: list[tuple[int, str]]) -> dict[str, int]:
+    counts = Counter(tail for _, tail in tails)
+    return {tail: place for place, tail in tails if counts[tail] == 1}
+
+
+def _numbered(names: list[str]) -> list[tuple[str, int]]:
+    """Return the names with how often each came before: a shared layer runs several times."""
+    seen: Counter[str] = Counter()
+    numbered = []
+    for name in names:
+        numbered.append((name, seen[name]))
+        seen[name] += 1
+    return numbered
+
+
+def _tail(name: str) -> str:
+    """Return the last part of a name, with the word before it if it is a number."""
+    found = re.search(r"[^.]+(\.\d+)*$", name)
+    return found.group() if found else name
+
+
+def _prompt_greedy(pair: Pair, name: str) -> ItemComparison:
+    both = _both_greedy(pair, name)
+    if isinstance(both, ItemComparison):
+        return both
+    reference, candidate = both
+    if not reference.ids and not candidate.ids:
+        return ItemComparison(name=name, outcome="not compared", note="no tokens were generated")
+    step = split_step(reference, candidate)
+    if step is None:
+        return ItemComparison(name=name, outcome="identical")
+    note = f"step {step}: {_token(reference, step)} in the reference, "
+    note += f"{_token(candidate, step)} here"
+    return ItemComparison(name=name, outcome="differs", note=note)
+
+
+def _prompt_decode(pair: Pair, name: str) -> ItemComparison:
+    both = _both_greedy(pair, name)
+    if isinstance(both, ItemComparison):
+        return both
+    reference, candidate = both[0].logits, both[1].logits
+    if reference is None or candidate is None:
+        note = "the logits of the steps were not recorded"
+        return ItemComparison(name=name, outcome="not compared", note=note, excused=True)
+    step = split_step(*both)
+    if step is None or reference.hash == candidate.hash:
+        return compare_tensors(name, reference, candidate, pair.values, logits=True, tokens={})
+    return _until(pair, name, reference, candidate, step)
+
+
+def _until(
+    pair: Pair, name: str, reference: TensorRef, candidate: TensorRef, step: int
+) -> ItemComparison:
+    """Compare the steps up to ``step``: behind it both sides were fed other tokens."""
+    if reference.shape[1:] != candidate.shape[1:]:
+        return compare_tensors(name, reference, candidate, pair.values, logits=True, tokens={})
+    item = ItemComparison(
+        name=name, outcome="not compared", reference=reference, candidate=candidate
+    )
+    n_steps = min(step + 1, reference.shape[0], candidate.shape[0])  # one side may have ended
+    if not n_steps:
+        return item.model_copy(update={"note": EMPTY, "excused": True})
+    if not (pair.values.has(reference) and pair.values.has(candidate)):
+        return item.model_copy(update={"note": STEPS_NO_VALUES})
+    mine, theirs = (pair.values.tensor(ref)[:n_steps] for ref in (reference, candidate))
+    found = measure(mine, theirs, logits=True)
+    told = [dtype_note(item), f"up to step {step}, where the tokens part"]
+    item = item.model_copy(update={"note": "; ".join(filter(None, told))})
+    if not found.n_differ and reference.dtype == candidate.dtype:
+        return item.model_copy(update={"outcome": "identical"})
+    return item.model_copy(update={"outcome": "differs", "metrics": found})
+
+
+def _both_greedy(pair: Pair, name: str) -> tuple[GreedyFacts, GreedyFacts] | ItemComparison:
+    """Return what both sides generated, or the item that says why there is no comparing."""
+    reference = (pair.reference.signals.greedy or {}).get(name)
+    candidate = (pair.candidate.signals.greedy or {}).get(name)
+    prompt = _prompt_of(pair, name)
+    if reference is None or candidate is None:
+        item = _one_sided(
+            pair, "greedy", prompt, reference=reference is None, candidate=candidate is None
+        )
+        return item.model_copy(update={"name": name})
+    if not same_inputs(pair, prompt):
+        return ItemComparison(name=name, outcome="not compared", note=OTHER_INPUTS, excused=True)
+    return reference, candidate
+
+
+def _prompt_of(pair: Pair, name: str) -> str:
+    """Return the prompt of a row of a batch: ``pair[1]`` is row 1 of ``pair``."""
+    return name if name in pair.prompts else re.sub(r"\[\d+\]$", "", name)
+
+
+def _token(facts: GreedyFacts, step: int) -> str:
+    return f"token {facts.ids[step]}" if step < len(facts.ids) else "the end"

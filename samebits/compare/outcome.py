@@ -1,0 +1,86 @@
+"""What do the items of a signal say together?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.records.comparison import ItemComparison, SignalComparison
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from samebits.compare.pair import Pair
+    from samebits.records.ids import Signal
+
+ONE_SIDED = frozenset({"only here", "only in reference"})
+NOTHING = "there was nothing to compare"
+
+
+def differs(item: ItemComparison) -> bool:
+    """Return True if the item makes its signal differ."""
+    return not item.excused and (item.outcome == "differs" or item.outcome in ONE_SIDED)
+
+
+def ran_forward(signals: Iterable[SignalComparison]) -> bool:
+    """Return True if both sides ran a forward over one prompt at least."""
+    return any(signal.signal == "inputs" and signal.n_items for signal in signals)
+
+
+def signal_comparison(
+    signal: Signal, items: Iterable[ItemComparison], *, show_all: bool = False, note: str = ""
+) -> SignalComparison:
+    """Return the signal made of ``items``: nothing compared is never identical.
+
+    One item that could not be compared, and is not excused, keeps the signal from being
+    identical. Identical items without a note are left out unless ``show_all``.
+    """
+    items = tuple(items)
+    n_differ = sum(differs(item) for item in items)
+    n_same = sum(item.outcome == "identical" for item in items)
+    blocked = [item for item in items if item.outcome == "not compared" and not item.excused]
+    held = [item for item in items if item.outcome == "not compared"]
+    shown = items if show_all else tuple(item for item in items if _worth_showing(item))
+    common = SignalComparison(
+        signal=signal,
+        outcome="differs",
+        n_items=n_same + n_differ,
+        n_differ=n_differ,
+        items=shown,
+        note=note or _summary(held),
+    )
+    if n_differ:
+        return common
+    if blocked:
+        why = f"{blocked[0].name}: {blocked[0].note}"
+        return common.model_copy(update={"outcome": "not compared", "note": why})
+    if n_same:
+        return common.model_copy(update={"outcome": "identical"})
+    why = common.note or _without_counterpart(items) or NOTHING
+    nothing = {"outcome": "not compared", "note": why, "excused": bool(items)}
+    return common.model_copy(update=nothing)
+
+
+def not_observed(
+    pair: Pair, signal: Signal, *, reference: bool, candidate: bool
+) -> SignalComparison:
+    """Return the comparison of a signal that the sides that are True did not observe."""
+    note, excused = pair.missing(signal, None, reference=reference, candidate=candidate)
+    return SignalComparison(
+        signal=signal, outcome="not compared", n_items=0, n_differ=0, note=note, excused=excused
+    )
+
+
+def _worth_showing(item: ItemComparison) -> bool:
+    return item.outcome != "identical" or bool(item.note) or item.pad_rows == "differ"
+
+
+def _without_counterpart(items: tuple[ItemComparison, ...]) -> str:
+    """Return how many items only one side has, '' if there is none."""
+    lone = [
+        sum(item.outcome == side for item in items) for side in ("only in reference", "only here")
+    ]
+    return f"{lone[0]:,} only in the reference, {lone[1]:,} only here" if any(lone) else ""
+
+
+def _summary(held: list[ItemComparison]) -> str:
+    return "; ".join(dict.fromkeys(f"{item.name}: {item.note}" for item in held[:3]))

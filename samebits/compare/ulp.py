@@ -1,0 +1,65 @@
+"""How many representable numbers apart are two floats?
+
+Bits of a float are sign and magnitude; read as integers on one line (negative floats below
+zero), neighbours differ by one. -0.0 and +0.0 fall on the same integer: they are 0 apart,
+although their bytes differ.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from samebits.records.tensor import NUMPY_DTYPES
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FLOATS = frozenset(dtype for name, dtype in NUMPY_DTYPES.items() if "float" in name)
+"""The real floating dtypes; numpy's own ``kind`` calls those of ml_dtypes void."""
+
+_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+
+
+def ordered(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the place of every float on the line of integers of its dtype."""
+    bits = values.view(_SIGNED[values.dtype.itemsize]).astype(np.int64)
+    lowest = -(1 << (8 * values.dtype.itemsize - 1))
+    return np.where(bits < 0, lowest - bits, bits)
+
+
+def distance(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """Return |a - b| of two integer arrays of one dtype, exactly, as unsigned integers.
+
+    A signed subtraction wraps around to the right unsigned result.
+    """
+    unsigned = np.dtype(f"u{a.dtype.itemsize}")
+    apart: NDArray[Any] = np.where(a > b, a - b, b - a).view(unsigned)
+    return apart
+
+
+def coarser(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the dtype with fewer bits of mantissa."""
+    return a if _mantissa_bits(a) <= _mantissa_bits(b) else b
+
+
+def _mantissa_bits(dtype: np.dtype[Any]) -> int:
+    return int(ml_dtypes.finfo(dtype).nmant)  # type: ignore[no-untyped-call]  # it has no stubs
+
+
+def max_ulp(a: NDArray[Any], b: NDArray[Any]) -> int | None:
+    """Return the largest distance between floats, in units of the coarser dtype.
+
+    Values of the finer dtype are first rounded to the coarser one. None if either is no
+    float; 0 for nothing at all.
+    """
+    if a.dtype not in FLOATS or b.dtype not in FLOATS:
+        return None
+    if not a.size:
+        return 0
+    unit = coarser(a.dtype, b.dtype)
+    with np.errstate(over="ignore"):
+        apart = distance(ordered(a.astype(unit)), ordered(b.astype(unit)))
+    return int(apart.max())

@@ -1,1 +1,0 @@
-"""The signals, one module for each kind, that samebits/compare.py compares."""

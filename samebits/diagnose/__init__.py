@@ -1,0 +1,1 @@
+"""Verdicts, where a difference begins, and the exit code."""

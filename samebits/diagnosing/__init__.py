@@ -1,1 +1,0 @@
-"""What samebits/diagnose.py says of a cell besides its verdict, one noun for each module."""

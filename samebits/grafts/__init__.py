@@ -1,0 +1,1 @@
+"""Which pieces of the reference restore its bits."""

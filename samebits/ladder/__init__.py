@@ -1,0 +1,1 @@
+"""The precision ladder: rounding or another function."""

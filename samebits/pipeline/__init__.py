@@ -1,0 +1,1 @@
+"""The order of a run, from matrix.yaml to the report."""

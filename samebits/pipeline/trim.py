@@ -1,0 +1,88 @@
+"""What does a report leave out of what a run found, because nobody can learn anything from it?
+
+Everything that is left out is in the captures, and is the same on both sides or what it should be.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.records.report import AttentionReport, LoadReport
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from samebits.records.capture import AttentionCall, AttentionSignal
+    from samebits.records.comparison import CellResult, ItemComparison, Metrics
+    from samebits.records.provenance import IntegritySignal
+    from samebits.records.relations import InvariantsSignal, Relation
+
+
+def result(found: CellResult) -> CellResult:
+    """Return a result without extremes of layers and padding, and without hashes of equal layers."""
+    signals = tuple(
+        signal.model_copy(
+            update={
+                "items": tuple(_item(i, signal.signal == "hidden_states") for i in signal.items)
+            }
+        )
+        for signal in found.signals
+    )
+    return found.model_copy(update={"signals": signals})
+
+
+def _item(item: ItemComparison, is_layer: bool) -> ItemComparison:
+    changed: dict[str, object] = {}
+    if item.pad_metrics is not None:
+        changed["pad_metrics"] = _without_top(item.pad_metrics)
+    if is_layer and item.metrics is not None:
+        changed["metrics"] = _without_top(item.metrics)
+    if is_layer and item.outcome == "identical":
+        changed |= {"reference": None, "candidate": None}
+    return item.model_copy(update=changed) if changed else item
+
+
+def _without_top(metrics: Metrics) -> Metrics:
+    return metrics.model_copy(update={"top": ()})
+
+
+def relations(signal: InvariantsSignal) -> InvariantsSignal:
+    """Return the relations of a cell; those that hold without the zeros of every layer and position."""
+    return signal.model_copy(update={"relations": tuple(map(_relation, signal.relations))})
+
+
+def _relation(relation: Relation) -> Relation:
+    distances = [relation.distance, *(layer.distance for layer in relation.layers)]
+    if not relation.holds or any(distance and distance.n_differ for distance in distances):
+        return relation
+    return relation.model_copy(update={"layers": (), "positions": (), "top": (), "cache": ()})
+
+
+def load(signal: IntegritySignal) -> LoadReport:
+    """Return a load with its tensors counted, and by name only those that are not plain."""
+    sources = [facts.source for facts in signal.tensors.values()]
+    told = {name: facts for name, facts in signal.tensors.items() if not facts.is_plain}
+    fields = {name: getattr(signal, name) for name in type(signal).model_fields}
+    counted = {source: sources.count(source) for source in dict.fromkeys(sources)}
+    return LoadReport(**fields | {"tensors": told, "counts": counted})
+
+
+def attention(
+    signals: Mapping[str, AttentionSignal],
+) -> tuple[dict[str, AttentionReport], tuple[AttentionCall, ...]]:
+    """Return what ran in every stack, and every call once, which these count through."""
+    numbers: dict[AttentionCall, int] = {}
+
+    def number(call: AttentionCall) -> tuple[str, int]:
+        anywhere = call.model_copy(update={"module": ""})
+        return call.module, numbers.setdefault(anywhere, len(numbers))
+
+    told = {
+        stack: AttentionReport(
+            requested=signal.requested,
+            resolved=signal.resolved,
+            calls={prompt: tuple(map(number, calls)) for prompt, calls in signal.calls.items()},
+        )
+        for stack, signal in signals.items()
+    }
+    return told, tuple(numbers)

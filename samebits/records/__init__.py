@@ -1,0 +1,1 @@
+"""Records that go to disk or into the report, without logic."""

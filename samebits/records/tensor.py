@@ -1,0 +1,84 @@
+"""What identifies a tensor: a hash of its dtype, its shape and its bytes.
+
+probes/samebits_probe/model/tensor.py computes the same hash inside the stacks; tests keep both equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+from pydantic import Field
+
+from samebits.records.record import Record
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+HASH_HEADER = b"samebits-tensor-1"
+"""Names the hashed layout; another layout gets another number."""
+
+NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
+    "float64": np.dtype(np.float64),
+    "float32": np.dtype(np.float32),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float8_e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
+    "float8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    "complex64": np.dtype(np.complex64),
+    "complex128": np.dtype(np.complex128),
+    "int64": np.dtype(np.int64),
+    "int32": np.dtype(np.int32),
+    "int16": np.dtype(np.int16),
+    "int8": np.dtype(np.int8),
+    "uint64": np.dtype(np.uint64),
+    "uint32": np.dtype(np.uint32),
+    "uint16": np.dtype(np.uint16),
+    "uint8": np.dtype(np.uint8),
+    "bool": np.dtype(np.bool_),
+}
+"""torch's dtype names, without ``torch.``, and what reads their bytes here."""
+
+
+class TensorRef(Record):
+    """A tensor as a capture knows it: identity and size, not values."""
+
+    hash: str = Field(pattern=r"^[0-9a-f]{64}$")
+    dtype: str
+    shape: tuple[int, ...]
+    stored: bool = False
+    """True if the bytes lie in the store under this hash."""
+
+    @property
+    def numel(self) -> int:
+        """Number of elements; 1 for a 0-d tensor."""
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Number of bytes of the values."""
+        return self.numel * NUMPY_DTYPES[self.dtype].itemsize
+
+
+def hasher(dtype: str, shape: tuple[int, ...]) -> hashlib._Hash:
+    """Return the SHA-256 that identifies a tensor, to be fed its contiguous little-endian bytes.
+
+    The header keeps tensors of equal bytes but other dtype or shape apart.
+    """
+    dims = ",".join(str(n) for n in shape)
+    return hashlib.sha256(b"\0".join((HASH_HEADER, dtype.encode(), dims.encode(), b"")))
+
+
+def tensor_hash(dtype: str, shape: tuple[int, ...], data: bytes | memoryview) -> str:
+    """Return the hex SHA-256 that identifies a contiguous little-endian tensor."""
+    digest = hasher(dtype, shape)
+    digest.update(data)
+    return digest.hexdigest()
+
+
+def as_array(ref: TensorRef, data: bytes | memoryview) -> NDArray[Any]:
+    """Return the values of ``ref`` over ``data`` without a copy."""
+    return np.frombuffer(data, dtype=NUMPY_DTYPES[ref.dtype]).reshape(ref.shape)

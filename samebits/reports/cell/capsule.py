@@ -1,0 +1,32 @@
+"""Where a reader finds a difference that runs by itself, and why there is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.text.blocks import bullets, link, page, titled
+from samebits.text.markdown import EMPTY, Markdown, code, fill
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from samebits.records.capsule import Capsule
+    from samebits.records.comparison import CellResult
+
+
+def capsules_of(cells: Iterable[CellResult], above: str = "") -> Markdown:
+    """Return a line for each cell that a capsule was asked for.
+
+    ``above`` leads from the page where it stands to the folder of the report.
+    """
+    lines = [_line(cell, cell.capsule, above) for cell in cells if cell.capsule is not None]
+    return page([titled("To reproduce without samebits"), bullets(lines)]) if lines else EMPTY
+
+
+def _line(cell: CellResult, capsule: Capsule, above: str) -> Markdown:
+    where = f"{cell.cell.variant} on {cell.cell.stack}"
+    if not capsule.path:
+        return fill("{}: no capsule, because {}", where, capsule.reason)
+    folder = link(capsule.path, f"{above}{capsule.path}")
+    text = link("text for an issue", f"{above}{capsule.path}/ISSUE.md")
+    return fill("{}: {}, in it {}; {}", where, folder, code(capsule.command), text)

@@ -1,0 +1,60 @@
+"""Where an exception was raised, in the model's code and in the library, and what it asked for."""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING
+
+from samebits.text.blocks import bullets, codes, page, titled
+from samebits.text.markdown import EMPTY, Markdown, code, fill, join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.records.capture import Failure, Frame
+    from samebits.records.code import Symbol
+
+
+_PYTHON_S_OWN = {*dir(builtins), "NoneType"}
+"""Owners of which no release takes a name: that a list has no ``keys`` tells of no other place."""
+
+
+def looked_up(failure: Failure) -> Markdown:
+    """Return the deepest frames of model and transformers, and the names that were asked for."""
+    places = list(_places(failure))
+    symbols = [_symbol(symbol) for symbol in failure.symbols if symbol.owner not in _PYTHON_S_OWN]
+    return page(
+        [
+            bullets(places) if places else EMPTY,
+            page([titled("Looked up in this stack"), bullets(symbols)]) if symbols else EMPTY,
+        ]
+    )
+
+
+def _places(failure: Failure) -> Iterator[Markdown]:
+    own = next((f for f in reversed(failure.frames) if f.own), None)
+    if own is not None:
+        yield fill("deepest in the model's own code: {}", _place(own))
+    library = next((f for f in reversed(failure.frames) if _is_library(f)), None)
+    if library is not None:
+        yield fill("deepest in transformers: {}", _place(library))
+
+
+def _is_library(frame: Frame) -> bool:
+    return frame.file.startswith("transformers/") and not frame.own
+
+
+def _place(frame: Frame) -> Markdown:
+    name = frame.file.rpartition("/")[2] if frame.own else frame.file
+    place = fill("{} in {}", code(f"{name}:{frame.line}"), code(frame.function))
+    return fill("{}: {}", place, code(frame.code)) if frame.code else place
+
+
+def _symbol(symbol: Symbol) -> Markdown:
+    asked = fill("{} has no {}", code(symbol.owner), code(symbol.name))
+    told = [fill("now in {}", codes(symbol.elsewhere, 6))] if symbol.elsewhere else []
+    if symbol.similar:
+        told.append(fill("it has {}", codes(symbol.similar, 8)))
+    if not told:
+        told = [fill("no module of this release defines that name")]
+    return fill("{}: {}", asked, join(told, "; "))

@@ -1,0 +1,222 @@
+"""Everything known about where the rows of one story part from their reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.diagnose.everywhere import is_everywhere
+from samebits.reports.cell.cause import causes_of
+from samebits.reports.cell.changes import changes
+from samebits.reports.cell.failure import looked_up
+from samebits.reports.cell.graft import grafts_of
+from samebits.reports.cell.hunt import hunt
+from samebits.reports.cell.ladder import ladder_of
+from samebits.reports.cell.tensors import signal_table, split_table, tensor_tables
+from samebits.reports.stories import EVERY, outcome, rest, sharing, verdict_word
+from samebits.text.blocks import bullets, codes, details, fence, heading, linked, page, titled
+from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, prose
+from samebits.text.numbers import rounded_ulp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from samebits.records.capture import Failure, Frame, Skip
+    from samebits.records.comparison import CellResult
+    from samebits.records.report import ExpectedReport, Row
+    from samebits.reports.stories import Shared, Story
+
+DEEPEST = 4
+"""Frames of a traceback that are shown unfolded."""
+
+
+def in_full(
+    cells: Iterable[CellResult], story: Story, expected: tuple[ExpectedReport, ...], level: int
+) -> Markdown:
+    """Return a part for each outcome of these cells; ``level`` is that of their headings."""
+    groups = sharing(cells, outcome)
+    return page(_outcome(group, story, expected, level) for group in groups)
+
+
+def timeline(row: Row) -> Markdown:
+    """Return the verdict of every stack in one line, stacks of one verdict together."""
+    groups: list[tuple[str, list[str]]] = []
+    for cell in row.cells:
+        word = cell.verdict if cell.rest is None else verdict_word(cell)
+        if not groups or groups[-1][0] != word:
+            groups.append((word, []))
+        groups[-1][1].append(cell.cell.stack)
+    return join((fill("{} {}", ", ".join(stacks), word) for word, stacks in groups), " → ")
+
+
+def expectation(
+    cells: Iterable[CellResult], expected: tuple[ExpectedReport, ...], limit: int = 10_000
+) -> Markdown:
+    """Return why the matrix file expects these cells to differ, with where that is written.
+
+    A reason is cut at ``limit`` characters.
+    """
+    cells = list(cells)
+    names = {str(cell.cell) for cell in cells}
+    reasons = dict.fromkeys(reason for cell in cells for reason in cell.expected)
+    lines = (
+        fill("**Expected:** {}{}", clip(reason, limit), _source(reason, names, expected))
+        for reason in reasons
+    )
+    return page(lines)
+
+
+def _source(reason: str, names: set[str], expected: tuple[ExpectedReport, ...]) -> Markdown:
+    for entry in expected:
+        if entry.reason == reason and entry.reference and names & {*entry.cells, *entry.fixed}:
+            return fill(" ({})", linked(entry.reference))
+    return EMPTY
+
+
+def _outcome(
+    shared: Shared, story: Story, expected: tuple[ExpectedReport, ...], level: int
+) -> Markdown:
+    cell = shared.first
+    return page(
+        [
+            _outcome_heading(shared, story, level),
+            _headlines(shared, story),
+            _first_difference(cell),
+            expectation(shared.cells, expected),
+            _failure(shared, story),
+            _rest(cell),
+            _unstable(cell),
+            _per_stack(shared, story, causes_of),
+            _per_stack(shared, story, grafts_of),
+            hunt(shared.cells, story.where),
+            _per_stack(shared, story, ladder_of),
+            _relative(shared),
+            signal_table(cell),
+            tensor_tables(cell),
+            split_table(cell.splits),
+            changes(shared, story),
+            _remarks(shared, story),
+            _reproduce(shared),
+        ]
+    )
+
+
+def _outcome_heading(shared: Shared, story: Story, level: int) -> Markdown:
+    cell = shared.first
+    words = " ".join(filter(None, [verdict_word(cell), cell.figure]))
+    where = EVERY if is_everywhere(cell) else story.where(shared.cells)
+    return heading(level, fill("{}: {}", where, words))
+
+
+def _per_stack(shared: Shared, story: Story, block: Callable[[CellResult], Markdown]) -> Markdown:
+    """Return what ``block`` says of the cells, once for all those of which it says the same."""
+    groups = sharing(shared.cells, block)
+    if len(groups) == 1:
+        return block(groups[0].first)
+    return page(
+        page([fill("On {}:", story.where(group.cells)), block(group.first)])
+        for group in groups
+        if block(group.first)
+    )
+
+
+def _headlines(shared: Shared, story: Story) -> Markdown:
+    """Return the headlines, unless they say what stands below them: the first difference, the error."""
+    first = shared.first.first
+    if shared.first.failure is not None and not is_everywhere(shared.first):
+        return EMPTY
+    if first is not None and all(cell.headline == first.what for cell in shared.cells):
+        return EMPTY
+    groups = sharing(shared.cells, lambda cell: rounded_ulp(cell.headline))
+    if len(groups) == 1:
+        return prose(rounded_ulp(shared.first.headline))
+    return bullets(
+        fill("{}: {}", story.where(group.cells), rounded_ulp(group.first.headline))
+        for group in groups
+    )
+
+
+def _rest(cell: CellResult) -> Markdown:
+    """Return what came of the part of a cell that was compared."""
+    said = rest(cell)
+    return fill("Rest: {}.", said) if said else EMPTY
+
+
+def _first_difference(cell: CellResult) -> Markdown:
+    if cell.first is None:
+        return EMPTY
+    return fill("**Differs first:** {}", rounded_ulp(cell.first.what))
+
+
+def _failure(shared: Shared, story: Story) -> Markdown:
+    failure = shared.first.failure
+    if failure is None:
+        return EMPTY
+    title = fill("It failed in phase {} with:", code(failure.phase))
+    message = fence(f"{failure.type}: {failure.message}")
+    traces = _per_stack(shared, story, lambda cell: _trace(cell.failure or failure))
+    return page([title, message, traces])
+
+
+def _trace(failure: Failure) -> Markdown:
+    whole = details("Traceback", fence(failure.traceback)) if failure.traceback else EMPTY
+    return page([looked_up(failure), _frames(failure), whole])
+
+
+def _frames(failure: Failure) -> Markdown:
+    if not failure.frames:
+        return EMPTY
+    deepest = reversed(failure.frames[-DEEPEST:])
+    return page([titled("Deepest frames, innermost first"), bullets(map(_frame, deepest))])
+
+
+def _frame(frame: Frame) -> Markdown:
+    place = fill("{} in {}", code(f"{frame.file}:{frame.line}"), code(frame.function))
+    return fill("{}: {}", place, code(frame.code)) if frame.code else place
+
+
+def _unstable(cell: CellResult) -> Markdown:
+    if not cell.unstable:
+        return EMPTY
+    return fill("Differs between two runs of this same cell: {}.", codes(cell.unstable))
+
+
+def _relative(shared: Shared) -> Markdown:
+    references = dict.fromkeys(str(cell.reference) for cell in shared.cells if cell.reference)
+    if not references or not shared.first.signals:
+        return EMPTY
+    return fill("Signals, relative to {}:", codes(references))
+
+
+def _remarks(shared: Shared, story: Story) -> Markdown:
+    notes = _said(shared, story, lambda cell: map(prose, cell.notes))
+    skips = _said(shared, story, lambda cell: map(_skip, cell.skips))
+    return page(
+        page([titled(title), bullets(lines)])
+        for title, lines in (("Notes", notes), ("Not observed", skips))
+        if lines
+    )
+
+
+def _said(
+    shared: Shared, story: Story, lines: Callable[[CellResult], Iterable[Markdown]]
+) -> list[Markdown]:
+    """Return the lines of all cells; what is said of some cells alone says of which."""
+    cells: dict[Markdown, list[CellResult]] = {}
+    for cell in shared.cells:
+        for line in lines(cell):
+            cells.setdefault(line, []).append(cell)
+    return [
+        line if len(on) == len(shared.cells) else fill("on {}: {}", story.where(on), line)
+        for line, on in cells.items()
+    ]
+
+
+def _skip(skip: Skip) -> Markdown:
+    return fill("{}: {}", code(skip.what), skip.reason)
+
+
+def _reproduce(shared: Shared) -> Markdown:
+    commands = [cell.reproduce for cell in shared.cells if cell.reproduce]
+    if not commands:
+        return EMPTY
+    return page([titled("To reproduce"), fence("\n".join(commands), "bash")])

@@ -1,0 +1,322 @@
+"""The tables of what differs inside one cell: signals, layers, tensors, logits, tokens."""
+
+from __future__ import annotations
+
+import math
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING
+
+from samebits.text.blocks import bullets, details, folded, page, table, titled
+from samebits.text.markdown import EMPTY, Markdown, code, fill, join
+from samebits.text.names import numbered
+from samebits.text.numbers import count, exact, number, pair, part, plural, ulp
+
+if TYPE_CHECKING:
+    from samebits.records.comparison import (
+        CellResult,
+        Extreme,
+        ItemComparison,
+        Metrics,
+        SignalComparison,
+        TokenSplit,
+    )
+    from samebits.records.ids import Signal
+    from samebits.records.tensor import TensorRef
+
+NUMBERS = (
+    "max abs",
+    "mean abs",
+    "max rel",
+    "max ULP",
+    "cosine",
+    "items",
+    "differ",
+    "elements that differ",
+    "step",
+    "margin",
+)
+"""Headers of the columns that are set to the right."""
+
+MOST_ITEMS = 200
+"""Tensors that a table shows at most; report.json has them all."""
+
+
+MOST_SIZES = 12
+"""Figures in one line of growth; more are no longer taken in at a glance."""
+
+LOGITS: dict[Signal, tuple[str, str]] = {
+    "logits": ("positions", "logits"),
+    "decode": ("greedy steps", "logits of the greedy steps"),
+}
+"""Signals whose last axis is the vocabulary: what the axis before it is, and what they are."""
+
+
+def signal_table(cell: CellResult) -> Markdown:
+    """Return every signal that was compared, and how it came out."""
+    if not cell.signals:
+        return EMPTY
+    if all(signal.outcome == "identical" for signal in cell.signals):
+        return fill("All {} signals are identical.", count(len(cell.signals)))
+    headers = ["signal", "outcome", "items", "differ", "note"]
+    return table(headers, map(_signal, cell.signals), right=NUMBERS)
+
+
+def _signal(signal: SignalComparison) -> list[str]:
+    return [
+        code(signal.signal),
+        signal.outcome,
+        count(signal.n_items),
+        count(signal.n_differ),
+        signal.note,
+    ]
+
+
+def tensor_tables(cell: CellResult) -> Markdown:
+    """Return a table of tensors for every signal that is not identical."""
+    return page(_signal_items(signal) for signal in cell.signals if signal.outcome != "identical")
+
+
+def _signal_items(signal: SignalComparison) -> Markdown:
+    if signal.signal == "hidden_states":
+        return _layers(signal.items)
+    differing = [item for item in signal.items if item.outcome != "identical"]
+    parts = [_items(f"{signal.signal}: what differs", differing)]
+    if signal.signal in LOGITS:
+        measured = [(item.name, item.metrics) for item in differing if item.metrics]
+        parts += _logits(*LOGITS[signal.signal], measured)
+    return page(parts)
+
+
+def _layers(items: tuple[ItemComparison, ...]) -> Markdown:
+    """Return one table per prompt, which shows how the difference grows through the model."""
+    return page(_prompt_layers(prompt, layers) for prompt, layers in _by_prompt(items).items())
+
+
+def _by_prompt(items: tuple[ItemComparison, ...]) -> dict[str, list[ItemComparison]]:
+    prompts: dict[str, list[ItemComparison]] = {}
+    for item in items:
+        prompts.setdefault(item.name.partition(" · ")[0], []).append(item)
+    return prompts
+
+
+def growth_line(cell: CellResult) -> Markdown:
+    """Return how the difference grows through the model, for the prompt where it gets largest."""
+    items = [s.items for s in cell.signals if s.signal == "hidden_states" and s.n_differ]
+    prompts = _by_prompt(items[0]) if items else {}
+    largest = {prompt: max(map(_size, layers)) for prompt, layers in prompts.items()}
+    worst = max(largest, key=largest.__getitem__, default="")
+    if not largest.get(worst):
+        return EMPTY
+    sizes = _sizes(prompts[worst])
+    return fill(
+        "layers 0→{} of {}, max abs: {}",
+        str(len(prompts[worst]) - 1),
+        code(worst),
+        ", ".join(sizes),
+    )
+
+
+def _size(item: ItemComparison) -> float:
+    return item.metrics.max_abs if item.metrics else 0.0
+
+
+def _sizes(layers: list[ItemComparison]) -> list[str]:
+    """Return one figure per layer, runs of equal ones once, the middle of very many left out."""
+    runs = ((size, len(list(run))) for size, run in groupby(map(_layer_size, layers)))
+    sizes = [f"{size} ({n} layers)" if n > 1 else size for size, n in runs]
+    if len(sizes) <= MOST_SIZES:
+        return sizes
+    return [*sizes[: MOST_SIZES - 4], "…", *sizes[-3:]]
+
+
+def _layer_size(item: ItemComparison) -> str:
+    if item.metrics is None:
+        return "0" if item.outcome == "identical" else item.outcome
+    return number(item.metrics.max_abs)
+
+
+def _prompt_layers(prompt: str, layers: list[ItemComparison]) -> Markdown:
+    if all(item.outcome == "identical" and item.pad_rows != "differ" for item in layers):
+        n = plural(len(layers), "layer")
+        return fill("hidden_states of {}: {}, all identical.", code(prompt), n)
+    headers = ["layer", "max abs", "mean abs", "max ULP", "elements that differ", "note"]
+    growth = table(headers, map(_layer, layers), right=NUMBERS)
+    name = f"hidden_states of {prompt}: growth from layer to layer"
+    return page([folded(name, growth, longest=60), _largest_step(layers)])
+
+
+def _largest_step(layers: list[ItemComparison]) -> Markdown:
+    """Return at which layer the difference grows most, if it grows over several."""
+    sizes = [(item.name, item.metrics.max_abs) for item in layers if item.metrics]
+    steps = [(after / before, name) for (_, before), (name, after) in pairwise(sizes) if before > 0]
+    if len(steps) < 2 or not math.isfinite(max(steps)[0]):
+        return EMPTY
+    factor, name = max(steps)
+    return fill("It grows most, to {} times the layer before, at {}.", f"{factor:.3g}", code(name))
+
+
+def _layer(item: ItemComparison) -> list[str]:
+    metrics = item.metrics
+    if metrics is None:
+        same = item.outcome == "identical"
+        figures = ["0", "0", "0", "0 %"] if same else [item.outcome, "", "", ""]
+        return [code(item.name), *figures, _remark(item)]
+    return [
+        code(item.name),
+        exact(metrics.max_abs),
+        exact(metrics.mean_abs),
+        _ulp(metrics),
+        part(metrics.n_differ, metrics.n),
+        _remark(item),
+    ]
+
+
+def _items(name: str, items: list[ItemComparison]) -> Markdown:
+    headers = [
+        "item",
+        "outcome",
+        "dtype and shape",
+        "max abs",
+        "mean abs",
+        "max rel",
+        "max ULP",
+        "elements that differ",
+        "cosine",
+        "note",
+    ]
+    if not items:
+        return EMPTY
+    measured = [_item(item, item.metrics) for item in items if item.metrics is not None]
+    rows = [*measured, *_unmeasured(items)]
+    shown = table(headers, rows[:MOST_ITEMS], right=NUMBERS)
+    rest = len(rows) - MOST_ITEMS
+    more = fill("… and {} more in report.json.", count(rest)) if rest > 0 else EMPTY
+    return folded(name, page([shown, more]))
+
+
+def _unmeasured(items: list[ItemComparison]) -> list[list[str]]:
+    """Return the items without figures; those of which the same is said share a line."""
+    names: dict[tuple[str, Markdown, str], list[str]] = {}
+    for item in items:
+        if item.metrics is None:
+            said = (item.outcome, _shapes(item), _remark(item))
+            names.setdefault(said, []).append(item.name)
+    return [
+        [code(name), outcome, shapes, *[""] * 6, remark]
+        for (outcome, shapes, remark), same in names.items()
+        for name in numbered(same)
+    ]
+
+
+def _item(item: ItemComparison, metrics: Metrics) -> list[str]:
+    return [
+        code(item.name),
+        item.outcome,
+        _shapes(item),
+        exact(metrics.max_abs),
+        exact(metrics.mean_abs),
+        number(metrics.max_rel),
+        _ulp(metrics),
+        part(metrics.n_differ, metrics.n),
+        "" if metrics.cosine is None else f"{metrics.cosine:.9g}",
+        _remark(item),
+    ]
+
+
+def _ulp(metrics: Metrics) -> str:
+    return "" if metrics.max_ulp is None else ulp(metrics.max_ulp)
+
+
+def _shapes(item: ItemComparison) -> Markdown:
+    sides = dict.fromkeys(_shape(ref) for ref in (item.reference, item.candidate) if ref)
+    return join(map(code, sides), " → ")
+
+
+def _shape(ref: TensorRef) -> str:
+    return f"{ref.dtype}[{', '.join(map(str, ref.shape))}]"
+
+
+def _remark(item: ItemComparison) -> str:
+    return "; ".join(filter(None, [item.note, *_not_finite(item.metrics), _pads(item)]))
+
+
+def _not_finite(metrics: Metrics | None) -> list[str]:
+    if metrics is None:
+        return []
+    kinds = (("NaN", metrics.n_nan), ("infinite", metrics.n_inf))
+    return [f"{kind}: {a:,} → {b:,}" for kind, (a, b) in kinds if a or b]
+
+
+def _pads(item: ItemComparison) -> str:
+    """Return what the padding rows did, which count for no verdict."""
+    if item.pad_rows != "differ":
+        return ""
+    metrics = item.pad_metrics
+    figure = f" by up to {number(metrics.max_abs)}" if metrics else ""
+    return f"padding rows, which do not count, differ{figure}"
+
+
+def _logits(places: str, what: str, measured: list[tuple[str, Metrics]]) -> list[Markdown]:
+    """Return what changed for a user of each prompt, and the largest differences, folded if many."""
+    facts = bullets(
+        fill("{}: {}", code(name), "; ".join(said))
+        for name, metrics in measured
+        if (said := _logits_facts(places, metrics))
+    )
+    extremes = [_extremes(what, name, metrics.top) for name, metrics in measured if metrics.top]
+    if len(extremes) < 2:
+        return [facts, *extremes]
+    return [facts, details(f"The largest differences between the {what}, by prompt", *extremes)]
+
+
+def _logits_facts(places: str, metrics: Metrics) -> list[str]:
+    facts = []
+    if metrics.n_argmax is not None and metrics.n_positions:
+        changed = part(metrics.n_argmax, metrics.n_positions)
+        facts.append(f"argmax changes at {changed} {places}")
+    if metrics.kl_max is not None:
+        mean = "" if metrics.kl_mean is None else f", on average {number(metrics.kl_mean)}"
+        facts.append(f"KL(reference || candidate): at most {number(metrics.kl_max)} nats{mean}")
+    return facts
+
+
+def _extremes(what: str, name: str, top: tuple[Extreme, ...]) -> Markdown:
+    headers = ["index", "reference", "candidate", "abs diff", "token"]
+    title = fill("The {} between the {} of {}:", _largest(len(top)), what, code(name))
+    return page([title, table(headers, map(_extreme, top), right=headers[1:4])])
+
+
+def _largest(n: int) -> str:
+    return "largest difference" if n == 1 else f"{n} largest differences"
+
+
+def _extreme(extreme: Extreme) -> list[str]:
+    left, right = pair(extreme.reference, extreme.candidate)
+    return [
+        code(str(list(extreme.index))),
+        left,
+        right,
+        exact(abs(extreme.reference - extreme.candidate)),
+        code(extreme.token) if extreme.token is not None else EMPTY,
+    ]
+
+
+def split_table(splits: tuple[TokenSplit, ...]) -> Markdown:
+    """Return where greedy decoding parts, with the two largest logits of both sides."""
+    if not splits:
+        return EMPTY
+    headers = ["prompt", "step", "reference", "margin", "candidate", "margin"]
+    rows = [
+        [code(split.prompt), str(split.step), *_choice(split.reference), *_choice(split.candidate)]
+        for split in splits
+    ]
+    title = titled("Greedy decoding chooses another token (id and logit of the best two)")
+    return page([title, table(headers, rows, right=NUMBERS)])
+
+
+def _choice(top2: tuple[tuple[int, float], tuple[int, float]] | None) -> list[str]:
+    if top2 is None:
+        return ["not recorded", ""]
+    (best, high), (second, low) = top2
+    left, right = pair(high, low)
+    return [f"{best} ({left}), then {second} ({right})", number(high - low)]

@@ -1,0 +1,80 @@
+"""One page per model, with all that its rows have to tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.reports.cell.capsule import capsules_of
+from samebits.reports.cell.in_full import in_full, timeline
+from samebits.reports.sections import attention, environment, expected, overview
+from samebits.reports.sections.crossings import crossings_of, has_losses
+from samebits.reports.sections.findings import findings_of, has_findings
+from samebits.reports.sections.loading import has_loading_to_tell, loading_of
+from samebits.reports.sections.relations_of_model import has_relations_to_tell, relations_of
+from samebits.reports.sections.tokenizers import differ, tokenizers_of
+from samebits.reports.sections.usage import usage_of
+from samebits.reports.stories import QUIET, is_quiet, stories
+from samebits.text.blocks import heading, link, page
+from samebits.text.markdown import Markdown, fill
+from samebits.text.names import page_path
+
+if TYPE_CHECKING:
+    from samebits.records.report import Report, Row
+    from samebits.reports.stories import Story
+
+
+def pages(report: Report) -> dict[str, Markdown]:
+    """Return the pages by their paths relative to report.md; none of a model with nothing to tell."""
+    models: dict[str, list[Row]] = {}
+    for row in report.rows:
+        models.setdefault(row.model, []).append(row)
+    return {
+        page_path(model): _page(model, rows, report)
+        for model, rows in models.items()
+        if _has_to_tell(rows) or has_losses(model, report)
+    }
+
+
+def _has_to_tell(rows: list[Row]) -> bool:
+    return (
+        not all(map(is_quiet, rows))
+        or any(map(expected.has_remarks, rows))
+        or attention.changed(rows)
+        or has_relations_to_tell(rows)
+        or has_loading_to_tell(rows)
+        or has_findings(rows)
+        or differ(rows)
+    )
+
+
+def _page(model: str, rows: list[Row], report: Report) -> Markdown:
+    found = stories(rows)
+    return page(
+        [
+            heading(1, model),
+            _back(report),
+            environment.checkpoints_of(model, report),
+            overview.model_summary(rows, report),
+            findings_of(rows, report),
+            *(_section(story, report) for story in found),
+            loading_of(rows),
+            usage_of(rows),
+            relations_of(rows),
+            crossings_of(model, report),
+            tokenizers_of(rows, report),
+            attention.kernels_of(rows),
+            expected.remarks_of(rows),
+        ]
+    )
+
+
+def _back(report: Report) -> Markdown:
+    back = link("report", "../report.md")
+    return fill("Part of the {} on {} of {}.", back, report.matrix, report.started)
+
+
+def _section(story: Story, report: Report) -> Markdown:
+    cells = [cell for row in story.rows for cell in row.cells if cell.verdict not in QUIET]
+    blocks = [heading(2, story.name), timeline(story.rows[0])]
+    full = in_full(cells, story, report.expected, level=3)
+    return page([*blocks, full, capsules_of(cells, above="../")])

@@ -1,0 +1,139 @@
+"""Averages over many prompts, layer by layer: the tables and plots of issue 25420."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.reports.sections.relations_lines import alike, size
+from samebits.text.blocks import fence, heading, page, table
+from samebits.text.markdown import EMPTY, Markdown, fill
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from samebits.records.report import Row
+
+LOGITS = "logits"
+"""The last line of every table, and no layer."""
+
+DIGITS = 7
+"""Of a mean, as in the issue's tables to six decimals."""
+
+MOST_LABELS = 40
+"""Layers that a plot labels one by one."""
+
+COLOURS = {
+    "blue": "#1f77b4",
+    "red": "#d62728",
+    "green": "#2ca02c",
+    "purple": "#9467bd",
+    "orange": "#ff7f0e",
+    "grey": "#7f7f7f",
+}
+"""Of the lines of a plot, which has no legend of its own."""
+
+
+class Column(NamedTuple):
+    """The means of one variant, on the stacks that have just these."""
+
+    variant: str
+    stacks: list[str]
+    samples: int
+    layers: Mapping[str, float]
+
+
+def averaged(row: Row) -> bool:
+    """Return True if a row has averages over prompts."""
+    return any(signal.averages for signal in row.invariants.values())
+
+
+def averages(rows: Iterable[Row]) -> Markdown:
+    """Return one table for a model, a column per variant, and the growth over its layers."""
+    rows = [row for row in rows if averaged(row)]
+    columns = [column for row in rows for column in _columns(row)]
+    if not columns:
+        return EMPTY
+    samples = ", ".join(dict.fromkeys(f"{column.samples:,}" for column in columns))
+    said = fill("Mean over {} prompts of the largest difference of each layer:", samples)
+    newest = [_columns(row)[-1] for row in rows]
+    return page([heading(3, "Averages over prompts"), said, _table(columns), _plot(newest)])
+
+
+def _columns(row: Row) -> list[Column]:
+    """Return the columns of a row, that of its newest stack last."""
+    found = {stack: s.averages for stack, s in row.invariants.items() if s.averages}
+    groups = alike(found)
+    groups.sort(key=lambda group: list(found).index(group[0][-1]))
+    return [Column(row.variant, stacks, a.samples, a.layers) for stacks, a in groups]
+
+
+def _table(columns: list[Column]) -> Markdown:
+    names = dict.fromkeys(name for column in columns for name in column.layers if name != LOGITS)
+    rows = [[name, *(_mean(column, name) for column in columns)] for name in (*names, LOGITS)]
+    headers = ["layer", *(_header(column, columns) for column in columns)]
+    return table(headers, rows, right=headers[1:])
+
+
+def _header(column: Column, columns: list[Column]) -> str:
+    """Return the variant, with stacks where not all of them have the same means."""
+    if len([other for other in columns if other.variant == column.variant]) == 1:
+        return column.variant
+    return f"{column.variant} on {', '.join(column.stacks)}"
+
+
+def _mean(column: Column, name: str) -> str:
+    return size(column.layers[name], DIGITS) if name in column.layers else ""
+
+
+def _plot(columns: list[Column]) -> Markdown:
+    """Return the growth as mermaid draws it, with words for its colours.
+
+    Nothing of it is a name: a title could leave its quotes.
+    """
+    columns = columns[: len(COLOURS)]
+    curves = [_logarithms(column) for column in columns]
+    drawn = [height for curve in curves for height in curve if height is not None]
+    n_layers = max(map(len, curves))
+    if not drawn or n_layers < 2:
+        return EMPTY
+    low, high = math.floor(min(drawn)) - 1, math.ceil(max(drawn)) + 1
+    plots = [f"    line [{', '.join(_height(h, low) for h in curve)}]" for curve in curves]
+    palette = ", ".join(list(COLOURS.values())[: len(columns)])
+    text = "\n".join(
+        [
+            f'%%{{init: {{"themeVariables": {{"xyChart": {{"plotColorPalette": "{palette}"}}}}}}}}%%',
+            "xychart-beta",
+            '    title "Largest difference by layer, mean over prompts"',
+            f'    x-axis "layer" {_axis(n_layers)}',
+            f'    y-axis "log10" {low} --> {high}',
+            *plots,
+        ]
+    )
+    return page([fence(text, "mermaid"), _legend(columns)])
+
+
+def _axis(n_layers: int) -> str:
+    """Return a label for each layer while they fit; for more, mermaid chooses round numbers."""
+    if n_layers > MOST_LABELS:
+        return f"0 --> {n_layers - 1}"
+    return f"[{', '.join(map(str, range(n_layers)))}]"
+
+
+def _logarithms(column: Column) -> list[float | None]:
+    means = [mean for name, mean in column.layers.items() if name != LOGITS]
+    return [math.log10(mean) if 0 < mean < sys.float_info.max else None for mean in means]
+
+
+def _height(height: float | None, low: int) -> str:
+    return f"{low if height is None else height:.3f}"
+
+
+def _legend(columns: list[Column]) -> Markdown:
+    """Return which line is which; what has no logarithm lies on the lower edge."""
+    said = "; ".join(
+        f"{colour}: {column.variant} on {column.stacks[-1]}"
+        for colour, column in zip(COLOURS, columns, strict=False)
+    )
+    return fill("{}. What has no logarithm, such as 0, lies on the lower edge.", f"Lines: {said}")

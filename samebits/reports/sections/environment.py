@@ -1,0 +1,139 @@
+"""What the cells ran on: stacks and their packages, checkpoints, the machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.text.blocks import details, fence, folded, heading, link, page, table, titled
+from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
+from samebits.text.names import page_path
+from samebits.text.numbers import count, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from samebits.records.report import CheckpointReport, MachineReport, Report, StackReport
+
+NOT_INSTALLED = Markdown("-")
+
+
+def stacks(report: Report) -> Markdown:
+    """Return what every stack resolved to, and which packages differ between them."""
+    headers = ["stack", "transformers", "torch", "python", "packages", "lock"]
+    built = [stack for stack in report.stacks if not stack.failure]
+    return page(
+        [
+            heading(2, "Stacks"),
+            table(headers, map(_stack, report.stacks), right=("packages",)),
+            *(_failure(stack) for stack in report.stacks if stack.failure),
+            _packages(built),
+        ]
+    )
+
+
+def _stack(stack: StackReport) -> list[str]:
+    return [
+        stack.id,
+        stack.transformers or _failed(stack),
+        stack.torch or "",
+        stack.python or "",
+        count(len(stack.packages)) if stack.packages else "",
+        _lock(stack),
+    ]
+
+
+def _failed(stack: StackReport) -> Markdown:
+    return Markdown("**could not be built**") if stack.failure else EMPTY
+
+
+def _lock(stack: StackReport) -> Markdown:
+    digest = code(stack.lock_digest[:12]) if stack.lock_digest else EMPTY
+    if stack.lock is None:
+        return digest
+    return fill("{} {}", link("lock", stack.lock), digest) if digest else link("lock", stack.lock)
+
+
+def _failure(stack: StackReport) -> Markdown:
+    title = fill("**Stack {} could not be built:**", stack.id)
+    return page([title, fence(stack.failure or "")])
+
+
+def _packages(built: list[StackReport]) -> Markdown:
+    names = sorted({name for stack in built for name in stack.packages})
+    if not names:
+        return EMPTY
+    differing = [name for name in names if len({_version(stack, name) for stack in built}) > 1]
+    complete = f"All {plural(len(names), 'package')}"
+    return page(
+        [
+            page([titled("Packages that differ between stacks"), _versions(built, differing)])
+            if differing
+            else prose("Every package has the same version in every stack."),
+            details(complete, _versions(built, names)),
+        ]
+    )
+
+
+def _versions(built: list[StackReport], names: list[str]) -> Markdown:
+    headers = ["package", *(stack.id for stack in built)]
+    return table(headers, ([name, *(_version(stack, name) for stack in built)] for name in names))
+
+
+def _version(stack: StackReport, name: str) -> str:
+    return stack.packages.get(name, NOT_INSTALLED)
+
+
+def checkpoints(report: Report, paged: Collection[str]) -> Markdown:
+    """Return what the cells of each model loaded, linked to its page if that is in ``paged``."""
+    if not report.checkpoints:
+        return EMPTY
+    name = plural(len(report.checkpoints), "checkpoint")
+    return page([heading(2, "Checkpoints"), folded(name, _checkpoints(report.checkpoints, paged))])
+
+
+def checkpoints_of(model: str, report: Report) -> Markdown:
+    """Return what the cells of one model loaded, for its own page."""
+    return _checkpoints([found for found in report.checkpoints if found.model == model])
+
+
+def _checkpoints(found: Iterable[CheckpointReport], paged: Collection[str] = ()) -> Markdown:
+    headers = ["model", "source", "parameters", "digest"]
+    return table(headers, (_checkpoint(one, paged) for one in found), right=("parameters",))
+
+
+def _checkpoint(checkpoint: CheckpointReport, paged: Collection[str]) -> list[str]:
+    path = page_path(checkpoint.model)
+    return [
+        link(checkpoint.model, path) if path in paged else checkpoint.model,
+        checkpoint.source,
+        "" if checkpoint.parameters is None else count(checkpoint.parameters),
+        code(checkpoint.digest[:12]) if checkpoint.digest else EMPTY,
+    ]
+
+
+def machine(report: Report) -> Markdown:
+    """Return where the cells ran, and with which flags and variables."""
+    if report.machine is None:
+        return EMPTY
+    facts = _facts(report.machine)
+    rows = [[name, code(value)] for name, value in facts]
+    return page([heading(2, "Machine"), table(["fact", "value"], rows), _variables(report.machine)])
+
+
+def _facts(found: MachineReport) -> list[tuple[str, str]]:
+    return [
+        ("platform", found.platform),
+        ("CPU", found.cpu),
+        ("CPU capability (ATen)", found.cpu_capability),
+        ("cores", count(found.cores)),
+        ("threads per cell", count(found.threads)),
+        *found.flags.items(),
+    ]
+
+
+def _variables(found: MachineReport) -> Markdown:
+    if not found.environment:
+        return EMPTY
+    rows = [[code(name), code(value)] for name, value in sorted(found.environment.items())]
+    name = plural(len(rows), "environment variable")
+    return details(name, table(["variable", "value"], rows))

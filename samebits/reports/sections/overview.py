@@ -1,0 +1,304 @@
+"""The top of report.md: what happened, in plain words, and the summary table."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from samebits.diagnose.everywhere import is_everywhere
+from samebits.diagnose.exit_code import INCOMPLETE, PASS
+from samebits.records.ids import Verdict
+from samebits.reports.sections.findings import named
+from samebits.reports.stories import (
+    anchors,
+    holds,
+    is_reference,
+    places,
+    row_name,
+    since,
+    stories,
+    told,
+    troubles,
+    verdict_word,
+)
+from samebits.text.blocks import bullets, heading, link, page, table, titled
+from samebits.text.markdown import EMPTY, Markdown, brief, clip, code, fill, join, prose
+from samebits.text.names import page_path
+from samebits.text.numbers import count, duration, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from samebits.records.comparison import CellResult
+    from samebits.records.report import Report, Row, StackReport
+    from samebits.reports.stories import Trouble
+
+COUNTED = {
+    Verdict.FIXED: (
+        "of them no longer differs though {} expects it",
+        "of them no longer differ though {} expects it",
+    ),
+    Verdict.EXPECTED: ("differs as {} expects", "differ as {} expects"),
+    Verdict.ROUNDING: ("differs by rounding alone", "differ by rounding alone"),
+    Verdict.ABSENT: ("is absent", "are absent"),
+    Verdict.DIFFERS: ("is a new difference", "are new differences"),
+    Verdict.DIVERGED: ("is a new divergence", "are new divergences"),
+    Verdict.UNSTABLE: ("is unstable", "are unstable"),
+    Verdict.FAILED: ("failed", "failed"),
+    Verdict.NOT_FINISHED: ("is not finished", "are not finished"),
+    Verdict.NOT_OBSERVED: ("is not observed", "are not observed"),
+}
+"""What is said of the cells that are neither reference nor identical: of one, of several."""
+
+WIDEST_WHAT = 110
+"""Characters in the last column of what needs attention; the table is read in a terminal too."""
+
+SHORTER = (
+    (
+        re.compile(r" of prompt \S+ is called in another way \((.*)\)(?=, and its layer is )"),
+        r": \1",
+    ),
+    (re.compile(r"(, and its layer)? is the first that differs(?=: )"), ""),
+    (re.compile(r"(?<=: )[\d,]+ of [\d,]+ elements, (?=max abs)"), ""),
+)
+"""What of the words of diagnosing/first.py the block of the row has, and a narrow column spares."""
+
+MOST_COLUMNS = 8
+"""Stacks up to which each has a column of the summary, whether the matrix names it or not."""
+
+FEW_TROUBLES = 5
+"""Lines that need attention and are taken in without counting them."""
+
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+LEFT_OUT = Markdown("-")
+"""A cell that the matrix file or the selection leaves out."""
+
+NOT_BUILT = Markdown("not built")
+"""A cell whose stack could not be built."""
+
+
+def title(report: Report) -> Markdown:
+    """Return the heading, which already answers whether the run passes."""
+    return heading(1, f"samebits: {report.matrix} {ANSWERS.get(report.exit_code, DOES_NOT)}")
+
+
+ANSWERS = {PASS: "passes", INCOMPLETE: "is incomplete"}
+DOES_NOT = "does not pass"
+"""What is said of a run, by its exit code."""
+
+
+def headline(report: Report) -> str:
+    """Return the run in one sentence of plain words."""
+    cells = [cell for row in report.rows for cell in row.cells]
+    compared = [cell for cell in cells if not is_reference(cell)]
+    same = sum(map(holds, compared))
+    hold = f"{count(same)} of {plural(len(compared), 'cell')} {'holds' if 1 in (same, len(compared)) else 'hold'}"
+    counts: Counter[Verdict] = Counter(cell.verdict for cell in cells)
+    parts = [f"{_extent(report)}: {hold} the same bits as the reference"]
+    parts += [*_counted(counts, report.matrix), *_observed(cells)]
+    return "; ".join(parts) + "."
+
+
+def _observed(cells: list[CellResult]) -> Iterable[str]:
+    """Yield what was compared of the cells that are not observed, if it is one thing."""
+    open_cells = [cell for cell in cells if cell.verdict == Verdict.NOT_OBSERVED]
+    headlines = list(dict.fromkeys(cell.headline for cell in open_cells))
+    if len(headlines) == 1:
+        yield f"of what is not observed: {headlines[0]}"
+
+
+def _extent(report: Report) -> str:
+    models = {row.model for row in report.rows}
+    broken = sum(stack.failure is not None for stack in report.stacks)
+    unbuilt = f" ({count(broken)} not built)" if broken else ""
+    stacks = f"{plural(len(report.stacks), 'stack')}{unbuilt}"
+    variants = len(report.rows) / len(models) if models else 0
+    every_model = all(
+        len([row for row in report.rows if row.model == model]) == variants for model in models
+    )
+    if every_model:
+        per_model = plural(int(variants), "variant")
+        return f"{plural(len(models), 'model')} {TIMES} {per_model} {TIMES} {stacks}"
+    return f"{plural(len(models), 'model')} in {plural(len(report.rows), 'row')} {TIMES} {stacks}"
+
+
+def _counted(counts: Counter[Verdict], matrix: str) -> list[str]:
+    said = ((counts[verdict], words) for verdict, words in COUNTED.items())
+    return [f"{count(n)} {words[n != 1].format(matrix)}" for n, words in said if n]
+
+
+def opening(report: Report) -> Markdown:
+    """Return the headline, whether the run passes, and the reasons if it does not."""
+    answer = _answer(report.exit_code)
+    return page(
+        [
+            prose(headline(report)),
+            answer,
+            bullets(report.reasons),
+            fill(
+                "{} {} by {} in {}.",
+                _reference(report),
+                report.started,
+                code(report.command),
+                duration(report.seconds),
+            ),
+        ]
+    )
+
+
+def _answer(code: int) -> Markdown:
+    if code == PASS:
+        return Markdown("**The run passes.**")
+    if code == INCOMPLETE:
+        return fill(
+            "**The run is incomplete** (exit code {}): nothing that was compared fails, and not "
+            "everything was compared:",
+            str(code),
+        )
+    return fill("**The run does not pass** (exit code {}):", str(code))
+
+
+def _reference(report: Report) -> Markdown:
+    if any(stack.id == report.reference for stack in report.stacks):
+        return fill("Reference stack: {}.", code(report.reference))
+    return fill(
+        "The matrix's reference stack, {}, is left out: the reference is the oldest of each row.",
+        code(report.reference),
+    )
+
+
+def attention_needed(report: Report) -> Markdown:
+    """Return what makes the run fail, one line per row and verdict."""
+    lines = [_trouble(trouble, report) for trouble in troubles(report)]
+    if not lines:
+        return EMPTY
+    headers = ["row", "verdict", "since", "stacks", "known as", "what"]
+    title = heading(2, "Needs attention")
+    return page([title, _counts(report), table(headers, lines)])
+
+
+def _counts(report: Report) -> Markdown:
+    """Return how many rows fail, by what is wrong and since when; nothing if one sees that anyway."""
+    found = troubles(report)
+    if len(found) <= FEW_TROUBLES:
+        return EMPTY
+    counts: Counter[tuple[str, str]] = Counter()
+    for trouble in found:
+        counts[_kind(trouble), trouble.shared.stacks[0]] += len(trouble.story.rows)
+    stacks = [s.id for s in report.stacks if any(stack == s.id for _, stack in counts)]
+    lines = [
+        [kind, *(count(n) if (n := counts[kind, stack]) else "" for stack in stacks)]
+        for kind in dict.fromkeys(kind for kind, _ in counts)
+    ]
+    headers = ["what is wrong", *(f"since {stack}" for stack in stacks)]
+    return page(
+        [titled("Rows by what is wrong and since when"), table(headers, lines, headers[1:])]
+    )
+
+
+def _kind(trouble: Trouble) -> str:
+    """Return the verdict, and for a difference the signal that shows it first."""
+    cell = trouble.shared.first
+    differs = cell.first is not None and cell.rest is None
+    return (
+        f"{cell.verdict}, first in {cell.first.signal}" if differs and cell.first else cell.verdict
+    )
+
+
+def _trouble(trouble: Trouble, report: Report) -> list[str]:
+    story, shared = trouble
+    cell = shared.first
+    timeless = cell.verdict == Verdict.FIXED or is_everywhere(cell)
+    return [
+        link(story.name, story.anchor),
+        fill("**{}**", cell.verdict if is_everywhere(cell) else verdict_word(cell)),
+        "" if timeless else since(story.rows[0], shared.stacks),
+        places(shared),
+        ", ".join(sorted(named(shared.cells, report))),
+        _what(cell),
+    ]
+
+
+def _what(cell: CellResult) -> str:
+    """Return the most telling line about a cell, short: that it is about the first is known here."""
+    text = " ".join(told(cell).split())
+    if cell.failure or cell.rest is not None:
+        return clip(text, WIDEST_WHAT)
+    for words, shorter in SHORTER:
+        text = words.sub(shorter, text)
+    return brief(text, WIDEST_WHAT)
+
+
+def model_summary(rows: list[Row], report: Report) -> Markdown:
+    """Return the verdict of every cell of one model, for its own page."""
+    return _group(EMPTY, rows, _columns(report), anchors(rows))
+
+
+def summary(report: Report) -> Markdown:
+    """Return the verdict of every cell, a table per group of models."""
+    groups: dict[str, list[Row]] = {}
+    for row in report.rows:
+        groups.setdefault(row.group or "", []).append(row)
+    ungrouped = groups.pop("", [])
+    targets = _targets(report)
+    stacks = _columns(report)
+    tables = [_group(prose(name), rows, stacks, targets) for name, rows in groups.items()]
+    if ungrouped:
+        name = prose("Other models" if groups else "")
+        tables.append(_group(name, ungrouped, stacks, targets))
+    return page([heading(2, "Summary"), *tables])
+
+
+def _columns(report: Report) -> tuple[StackReport, ...]:
+    """Return the stacks that have a column; of many, those between the matrix's are bands alone."""
+    if len(report.stacks) <= MOST_COLUMNS:
+        return report.stacks
+    return tuple(stack for stack in report.stacks if not stack.between)
+
+
+def _targets(report: Report) -> dict[str, str]:
+    """Return row -> where it is told: here if it fails the run, else on the page of its model."""
+    return {
+        row_name(row): story.anchor if not story.passes else f"{page_path(row.model)}{story.anchor}"
+        for story in stories(report.rows)
+        for row in story.rows
+    }
+
+
+def _group(
+    name: Markdown, rows: list[Row], stacks: tuple[StackReport, ...], targets: Mapping[str, str]
+) -> Markdown:
+    headers = ["model · variant", *(stack.id for stack in stacks)]
+    lines = table(headers, _lines(rows, stacks, targets))
+    return page([heading(3, name) if name else EMPTY, lines])
+
+
+def _lines(
+    rows: list[Row], stacks: tuple[StackReport, ...], targets: Mapping[str, str]
+) -> Iterable[list[str]]:
+    """Return the lines of the table; variants of one model and one story share equal lines."""
+    keys = ((row.model, targets.get(row_name(row)), *_words(row, stacks)) for row in rows)
+    for (_, target, *words), same in groupby(zip(keys, rows, strict=True), itemgetter(0)):
+        found = [row for _, row in same]
+        variants = join(prose(row.variant) for row in found)
+        label = fill("{} · {}", found[0].model, variants)
+        yield [link(label, target) if target else label, *words]
+
+
+def _words(row: Row, stacks: tuple[StackReport, ...]) -> list[str]:
+    cells = {cell.cell.stack: cell for cell in row.cells}
+    return [_word(cells.get(stack.id), stack) for stack in stacks]
+
+
+def _word(cell: CellResult | None, stack: StackReport) -> Markdown:
+    """Return verdict and figure; a verdict that fails the run is set in bold."""
+    if cell is None:
+        return NOT_BUILT if stack.failure else LEFT_OUT
+    rest = verdict_word(cell).removeprefix(cell.verdict)
+    word = verdict_word(cell) if cell.verdict.passes else f"**{cell.verdict}**{rest}"
+    figure = "" if cell.verdict in (Verdict.REFERENCE, Verdict.IDENTICAL) else cell.figure
+    return fill("{} {}", Markdown(word), prose(figure, limit=40)) if figure else Markdown(word)

@@ -1,0 +1,296 @@
+"""The relations of one model: what its page says where two ways did not compute the same bits."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from samebits.compare.standing import Standing, standing
+from samebits.reports.sections import untried
+from samebits.reports.sections.averages import averaged, averages
+from samebits.reports.sections.precision import has_suspicious, is_unknown, precision_table
+from samebits.reports.sections.relations import TITLE
+from samebits.reports.sections.relations_lines import GRAVITY, Line, alike, lines, size
+from samebits.text.blocks import codes, details, fence, heading, page, table, titled
+from samebits.text.markdown import EMPTY, Markdown, code, fill, join
+from samebits.text.numbers import count, exact, pair, part, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Mapping
+
+    from samebits.records.relations import (
+        CacheTensor,
+        Distance,
+        GreedySplit,
+        Relation,
+        RelationName,
+        TopDifference,
+    )
+    from samebits.records.report import Row
+
+WAYS: dict[RelationName, tuple[str, str]] = {
+    "full forward = prefill + decode": ("full forward", "prefill + decode"),
+    "prefill split anywhere": ("full forward", "split"),
+    "multi-token verify = single-token decode": ("single-token decode", "multi-token verify"),
+    "cache contents": ("one pass", "two passes"),
+    "prefix cache reused": ("fresh run", "copied cache"),
+    "greedy without cache = with cache": ("without cache", "with cache"),
+    "greedy by hand = generate()": ("generate()", "by hand"),
+    "position ids left out": ("given", "left out"),
+    "left padding": ("alone", "padded"),
+    "right padding": ("alone", "padded"),
+    "batch position": ("first", "last"),
+    "batch size": ("alone", "in a batch"),
+    "row order": ("in order", "turned"),
+    "causality": ("as it is", "changed later"),
+}
+"""What ``one`` and ``other`` of a relation are called, as probes/samebits_probe/relations/cases.py and
+probes/samebits_probe/relations/greedy.py walk them."""
+
+MOST_SIZES = 16
+"""Figures in one line; more are no longer taken in at a glance."""
+
+MOST_TENSORS = 100
+"""Tensors of a cache that a table shows; report.json has them all."""
+
+LONGEST_TOKENS = 300
+"""Characters of a list of tokens before its middle is left out."""
+
+
+def has_relations_to_tell(rows: Iterable[Row]) -> bool:
+    """Return True if a model's rows have more to say than that everything holds."""
+    rows = list(rows)
+    return (
+        any(not line.holds for line in lines(rows))
+        or any(map(averaged, rows))
+        or any(map(has_suspicious, rows))
+        or any(map(is_unknown, rows))
+    )
+
+
+def relations_of(rows: list[Row]) -> Markdown:
+    """Return every relation of a model, and in full those that do not hold bit for bit."""
+    if not any(row.invariants for row in rows):
+        return EMPTY
+    found = lines(rows)
+    telling = [line for line in found if not line.holds]
+    telling.sort(key=_gravity, reverse=True)
+    return page(
+        [
+            heading(2, TITLE),
+            _overview(telling),
+            _holding([line for line in found if line.holds and line.cases]),
+            untried.left_out(found),
+            untried.not_promoted(rows),
+            *map(_in_full, telling),
+            precision_table(rows),
+            averages(rows),
+        ]
+    )
+
+
+def _gravity(line: Line) -> int:
+    return max(GRAVITY.index(stands) for stack in line.cases if (stands := line.stands(stack)))
+
+
+def _overview(telling: list[Line]) -> Markdown:
+    stacks = list(dict.fromkeys(stack for line in telling for stack in line.row.invariants))
+    rows = [[line.name, line.row.variant, *map(line.word, stacks)] for line in telling]
+    return table(["relation", "variant", *stacks], rows)
+
+
+def _holding(found: list[Line]) -> Markdown:
+    """Return what holds everywhere, variants of which the same is true in one line."""
+    variants: dict[str, list[str]] = {}
+    for line in found:
+        variants.setdefault(line.row.variant, []).append(line.name)
+    said = (
+        fill("{} hold wherever tried, in {}: {}.", count(len(names)), who, _list(names))
+        for names, who in ((names, ", ".join(who)) for who, names in alike(variants))
+    )
+    return page(said)
+
+
+def _list(names: list[str]) -> Markdown:
+    return join(names, "; ")
+
+
+def _in_full(line: Line) -> Markdown:
+    """Return all that is known of one relation in one variant, folded unless it is broken."""
+    broken = line.on(Standing.STAYS)
+    worst = {stack: case for stack in line.cases if (case := line.worst(stack))}
+    differing = {stack: case for stack, case in worst.items() if not case.holds}
+    blocks = [
+        _cases(line),
+        _notes(line),
+        _reproduce(line, broken),
+        *(_largest(line, stacks, case.top) for stacks, case in _per(differing, "top") if case.top),
+        _layers(worst),
+        *(_positions(stacks, case.positions) for stacks, case in _per(differing, "positions")),
+        _cache(worst),
+        _splits(line, differing),
+    ]
+    if not broken:
+        return details(f"{line.name}, {line.row.variant}", *blocks)
+    title = fill("{}, {}: broken on {}", line.name, line.row.variant, ", ".join(broken))
+    return page([heading(3, title), *blocks])
+
+
+def _per(cases: Mapping[str, Relation], field: str) -> list[tuple[list[str], Relation]]:
+    """Return the stacks with the same ``field`` together, and the first of their cases."""
+    groups = alike({stack: getattr(case, field) for stack, case in cases.items()})
+    return [(stacks, cases[stacks[0]]) for stacks, _ in groups]
+
+
+def _cases(line: Line) -> Markdown:
+    """Return every shape with its figures, stacks with the same figures in one line."""
+    groups: dict[Hashable, tuple[list[str], Relation]] = {}
+    for stack, cases in line.cases.items():
+        for case in cases:
+            row = tuple(_case(line, case))
+            groups.setdefault(row, ([], case))[0].append(stack)
+    rows = [[", ".join(stacks), *_case(line, case)] for stacks, case in groups.values()]
+    headers = ["stacks", "shape", "shapes tried", "stands", "elements that differ", "max abs"]
+    headers += ["mean abs", "argmax changes", "max abs in float64", "mean abs in float64", "ratio"]
+    return table(headers, rows, right=(headers[2], *headers[4:]))
+
+
+def _notes(line: Line) -> Markdown:
+    """Return why what is broken is meant to be, stacks of which the same is true together."""
+    notes: dict[str, dict[str, None]] = {}
+    for stack, cases in line.cases.items():
+        for case in cases:
+            if case.note and standing(case, line.dtype) == Standing.STAYS:
+                notes.setdefault(case.note, {})[stack] = None
+    return page(fill("On {} {}.", ", ".join(stacks), note) for note, stacks in notes.items())
+
+
+def _case(line: Line, case: Relation) -> list[str]:
+    stands = standing(case, line.dtype)
+    own, promoted = case.distance, case.promoted
+    return [
+        case.case,
+        count(case.tried),
+        Markdown(f"**{stands}**" if stands == Standing.STAYS else stands),
+        part(own.n_differ, own.n) if own else "",
+        *_sizes(own),
+        "" if own is None or own.argmax_changes is None else count(own.argmax_changes),
+        *_sizes(promoted),
+        _ratio(own, promoted),
+    ]
+
+
+def _sizes(distance: Distance | None) -> list[str]:
+    return [size(distance.max_abs, 7), size(distance.mean_abs, 7)] if distance else ["", ""]
+
+
+def _ratio(own: Distance | None, promoted: Distance | None) -> str:
+    """Return how much is left of a difference in float64."""
+    if own is None or promoted is None or not own.max_abs:
+        return ""
+    return size(promoted.max_abs / own.max_abs)
+
+
+def _reproduce(line: Line, broken: list[str]) -> Markdown:
+    commands = {cell.cell.stack: cell.reproduce for cell in line.row.cells if cell.reproduce}
+    found = [commands[stack] for stack in broken if stack in commands]
+    return page([titled("To reproduce"), fence(found[0], "bash")]) if found else EMPTY
+
+
+def _largest(line: Line, stacks: list[str], top: tuple[TopDifference, ...]) -> Markdown:
+    headers = ["position", "token", *WAYS[line.name], "abs diff"]
+    rows = [
+        [str(t.position), str(t.token), *pair(t.one, t.other), exact(abs(t.one - t.other))]
+        for t in top
+    ]
+    which = "largest difference" if len(top) == 1 else f"{len(top)} largest differences"
+    title = fill("The {} of the logits on {}:", which, ", ".join(stacks))
+    return page([title, table(headers, rows, right=headers)])
+
+
+def _layers(worst: Mapping[str, Relation]) -> Markdown:
+    """Return the growth through the layers, stacks side by side, those that agree together."""
+    grown = {s: {layer.name: layer.distance for layer in case.layers} for s, case in worst.items()}
+    columns = alike({stack: layers for stack, layers in grown.items() if layers})
+    names = dict.fromkeys(name for _, layers in columns for name in layers)
+    if not names:
+        return EMPTY
+    headers = ["layer"]
+    for stacks, _ in columns:
+        on = f" on {', '.join(stacks)}" if len(columns) > 1 else ""
+        headers += [f"max abs{on}", f"mean abs{on}"]
+    rows = [
+        [name, *(figure for _, layers in columns for figure in _sizes(layers.get(name)))]
+        for name in names
+    ]
+    return page([titled("Growth from layer to layer"), table(headers, rows, right=headers[1:])])
+
+
+def _positions(stacks: list[str], positions: tuple[float, ...]) -> Markdown:
+    """Return the largest difference of each position, if they are not all alike."""
+    figures = [size(value) for value in positions]
+    if len(set(figures)) < 2:
+        return EMPTY
+    runs = ((figure, len(list(run))) for figure, run in groupby(figures))
+    said = [f"{figure} ({n} positions)" if n > 1 else figure for figure, n in runs]
+    if len(said) > MOST_SIZES:
+        said = [*said[: MOST_SIZES - 4], "…", *said[-3:]]
+    n = count(len(positions))
+    start = fill("Largest difference at each of {} positions on {}", n, ", ".join(stacks))
+    return fill("{}: {}", start, ", ".join(said))
+
+
+def _cache(worst: Mapping[str, Relation]) -> Markdown:
+    """Return how much of each tensor of the cache differs, stacks side by side."""
+    found = {s: {t.name: t for t in case.cache} for s, case in worst.items() if case.cache}
+    columns = alike(found)
+    names = list(dict.fromkeys(name for _, tensors in columns for name in tensors))
+    differing = [name for name in names if any(_differs(t.get(name)) for _, t in columns)]
+    if not differing:
+        return EMPTY
+    headers = ["tensor", "shape", *(", ".join(stacks) for stacks, _ in columns)]
+    rows = [_tensor(name, columns) for name in differing[:MOST_TENSORS]]
+    n_same, rest = len(names) - len(differing), len(differing) - MOST_TENSORS
+    said = [
+        fill("The same bytes: {}.", plural(n_same, "other tensor")) if n_same else EMPTY,
+        fill("… and {} more that differ, in report.json.", count(rest)) if rest > 0 else EMPTY,
+    ]
+    return page([titled("The cache after one pass and after two"), table(headers, rows), *said])
+
+
+def _differs(tensor: CacheTensor | None) -> bool:
+    return tensor is not None and tensor.distance.n_differ > 0
+
+
+def _tensor(name: str, columns: list[tuple[list[str], dict[str, CacheTensor]]]) -> list[str]:
+    tensors = [tensors.get(name) for _, tensors in columns]
+    shapes = dict.fromkeys(str(list(tensor.shape)) for tensor in tensors if tensor)
+    return [code(name), codes(shapes), *map(_elements, tensors)]
+
+
+def _elements(tensor: CacheTensor | None) -> str:
+    if tensor is None:
+        return "no such tensor"
+    distance = tensor.distance
+    if not distance.n_differ:
+        return "the same bytes"
+    figures = f"max abs {size(distance.max_abs)}"
+    n, n_differ = count(distance.n), count(distance.n_differ)
+    return f"{n_differ} out of {n} elements differ, {figures}"
+
+
+def _splits(line: Line, differing: Mapping[str, Relation]) -> Markdown:
+    """Return where greedy decoding parts, with both lists of tokens."""
+    found = {stack: case.split for stack, case in differing.items() if case.split}
+    rows = [[", ".join(stacks), *_split(split)] for stacks, split in alike(found)]
+    headers = ["stacks", "first step", "margin", *WAYS[line.name]]
+    title = titled("Where greedy decoding parts, and the tokens of both ways")
+    return page([title, table(headers, rows, right=headers[1:3])]) if rows else EMPTY
+
+
+def _split(split: GreedySplit) -> list[str]:
+    return [
+        "never" if split.step is None else str(split.step),
+        "" if split.margin is None else size(split.margin),
+        *(code(" ".join(map(str, tokens)), LONGEST_TOKENS) for tokens in (split.one, split.other)),
+    ]

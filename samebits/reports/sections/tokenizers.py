@@ -1,0 +1,110 @@
+"""What each release makes of the models' tokenizers: where they part, and of one model all of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits.text.blocks import codes, heading, page, table
+from samebits.text.markdown import EMPTY, Markdown, code, fill, prose
+from samebits.text.numbers import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from samebits.records.report import Report, Row
+    from samebits.records.tokenizer import TokenizerSignal
+
+TITLE = "Tokenizers"
+MOST_MODELS = 6
+"""Models that a line of report.md names."""
+NOT_OBSERVED = "\N{EN DASH}"
+
+Facts = dict[str, str]
+"""What is told of a tokenizer -> how it is there."""
+
+
+def tokenizers(report: Report) -> Markdown:
+    """Return what differs between releases, lines of several models joined; nothing without one."""
+    models = _models(report.rows)
+    if not models:
+        return EMPTY
+    stacks = [stack.id for stack in report.stacks]
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for model, signals in models.items():
+        for what, *answers in _lines(signals, stacks):
+            if len(set(answers) - {NOT_OBSERVED}) > 1:
+                lines.setdefault((what, *answers), []).append(model)
+    rows = [
+        [
+            prose(what),
+            *(code(a) if a != NOT_OBSERVED else prose(a) for a in answers),
+            codes(names, MOST_MODELS),
+        ]
+        for (what, *answers), names in lines.items()
+    ]
+    said = fill(
+        "{} with a tokenizer. It makes no verdict: that is made by the ids that are fed.",
+        plural(len(models), "model"),
+    )
+    found = (
+        table(["", *stacks, "models"], rows) if rows else prose("All releases make the same of it.")
+    )
+    return page([heading(2, TITLE), said, found])
+
+
+def tokenizers_of(rows: list[Row], report: Report) -> Markdown:
+    """Return everything that was observed of one model's tokenizer, for its own page."""
+    signals = next(iter(_models(rows).values()), None)
+    if signals is None:
+        return EMPTY
+    stacks = [stack.id for stack in report.stacks if stack.id in signals]
+    lines = ([prose(what), *map(code, answers)] for what, *answers in _lines(signals, stacks))
+    return page([heading(2, "Tokenizer"), table(["", *stacks], lines)])
+
+
+def differ(rows: Iterable[Row]) -> bool:
+    """Return True if two releases make something else of a tokenizer."""
+    return any(
+        len(set(answers)) > 1
+        for signals in _models(rows).values()
+        for _, *answers in _lines(signals, list(signals))
+    )
+
+
+def _models(rows: Iterable[Row]) -> dict[str, Mapping[str, TokenizerSignal]]:
+    """Return model -> stack -> tokenizer, of each model's first row that has them."""
+    found: dict[str, Mapping[str, TokenizerSignal]] = {}
+    for row in rows:
+        if row.tokenizers:
+            found.setdefault(row.model, row.tokenizers)
+    return found
+
+
+def _lines(signals: Mapping[str, TokenizerSignal], stacks: list[str]) -> list[list[str]]:
+    first = next(iter(signals.values()))
+    told = {stack: _facts(signal, first) for stack, signal in signals.items()}
+    names = dict.fromkeys(name for facts in told.values() for name in facts)
+    return [
+        [name, *(told.get(stack, {}).get(name, NOT_OBSERVED) for stack in stacks)] for name in names
+    ]
+
+
+def _facts(signal: TokenizerSignal, first: TokenizerSignal) -> Facts:
+    """Return what is told of a tokenizer; ids as same or other beside those of the oldest."""
+    lacking = [name for name, there in signal.methods.items() if not there]
+    same = _bare(signal) == _bare(first)
+    facts = {
+        "class": signal.class_name,
+        "saved as": signal.saved_class or "no class",
+        "pads on the": signal.padding_side,
+        "adds": signal.adds,
+        "ids without special tokens": "those of the oldest" if same else "others",
+        "a call gives": ", ".join(signal.gives),
+        "decode of a batch": signal.batch.said,
+        "methods that are gone": str(len(lacking)),
+    }
+    return facts | ({"apply_chat_template": signal.chat.said} if signal.chat else {})
+
+
+def _bare(signal: TokenizerSignal) -> dict[str, tuple[int, ...]]:
+    return {name: text.bare for name, text in signal.texts.items()}

@@ -1,0 +1,1 @@
+"""Environments of transformers releases and the processes that run in them."""

@@ -1,0 +1,1 @@
+"""Progress and summary on the terminal."""

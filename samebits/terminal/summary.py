@@ -1,0 +1,80 @@
+"""The lines at the end of a run: counts, what needs attention, the report, why it fails."""
+
+from __future__ import annotations
+
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+from samebits.diagnose.everywhere import is_everywhere
+from samebits.diagnose.exit_code import INCOMPLETE
+from samebits.reports.sections.findings import named
+from samebits.reports.sections.overview import headline
+from samebits.reports.sections.relations import broken_line
+from samebits.reports.stories import places, troubles, verdict_word
+from samebits.text.markdown import clip, visible
+from samebits.text.names import CAPSULES
+from samebits.text.numbers import plural
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from samebits.records.report import Report
+    from samebits.reports.stories import Trouble
+
+MOST_LINES = 12
+"""Lines for what needs attention; the report has all of it."""
+
+WIDEST = 160
+"""Characters of a line, which the report has whole."""
+
+WRAPPED = 100
+"""Characters after which the headline goes on in the next line."""
+
+
+def summary(report: Report, path: Path) -> list[str]:
+    """Return the lines to print, control characters made visible."""
+    lines = [*_headline(report), *_attention(report), *_invariants(report), *_reasons(report)]
+    written = [*_capsules(report, path), f"Report: {path}"]
+    return [*(clip(visible(line), WIDEST) for line in lines), *map(visible, written)]
+
+
+def _capsules(report: Report, path: Path) -> list[str]:
+    """Return where the capsules lie; nothing without any."""
+    made = [c for row in report.rows for c in row.cells if c.capsule and c.capsule.path]
+    if not made:
+        return []
+    return [f"{plural(len(made), 'capsule')} to reproduce it: {path.parent / CAPSULES}"]
+
+
+def _headline(report: Report) -> list[str]:
+    return wrap(headline(report), WRAPPED, subsequent_indent="  ")
+
+
+def _attention(report: Report) -> list[str]:
+    found = troubles(report)
+    lines = [_line(trouble, report) for trouble in found[:MOST_LINES]]
+    rest = len(found) - MOST_LINES
+    return [*lines, f"  … and {rest:,} more"] if rest > 0 else lines
+
+
+def _invariants(report: Report) -> list[str]:
+    line = broken_line(report)
+    return [line] if line else []
+
+
+def _line(trouble: Trouble, report: Report) -> str:
+    story, shared = trouble
+    cell = shared.first
+    codes = ", ".join(sorted(named(shared.cells, report)))
+    verdict = cell.verdict if is_everywhere(cell) else verdict_word(cell)
+    words = " ".join(filter(None, [verdict, cell.figure, codes and f"({codes})"]))
+    return f"  {story.name} on {places(shared)}: {words}"
+
+
+def _reasons(report: Report) -> list[str]:
+    if report.exit_code == 0:
+        return ["The run passes."]
+    reasons = plural(len(report.reasons), "reason")
+    answer = "is incomplete" if report.exit_code == INCOMPLETE else "does not pass"
+    start = f"The run {answer} (exit code {report.exit_code}, {reasons}):"
+    return [start, *(f"  - {reason}" for reason in report.reasons)]

@@ -1,0 +1,1 @@
+"""Markdown, numbers and terminal text: how facts are written."""

@@ -1,0 +1,1 @@
+"""Two traces joined by content: where a difference starts."""

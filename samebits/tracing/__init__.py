@@ -1,1 +1,0 @@
-"""Where a difference starts: two traces joined by content."""
