@@ -2,7 +2,8 @@
 
 import pytest
 from hypothesis import settings
-from no_processes import MARKS, STARTERS, refusal
+
+from tests.support.no_processes import MARKS, STARTERS, refusal
 
 settings.register_profile("samebits", deadline=None)  # a busy machine is no failure
 settings.load_profile("samebits")

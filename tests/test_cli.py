@@ -6,11 +6,11 @@ import signal
 import time
 
 import pytest
-from sample_report import STACKS, sample_report
 
 from samebits import cli
 from samebits.base.errors import SelectionError, StackError
 from samebits.terminal.progress import choose
+from tests.support.sample_report import STACKS, sample_report
 
 MATRIX = """\
 stacks: ["4.48", "5.x"]

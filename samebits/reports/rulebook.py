@@ -1,6 +1,6 @@
 """What a rule says, in a report and as docs/findings/: one page each, and their index.
 
-``python -m samebits.reports.rulebook`` writes the pages; tests/test_findings.py keeps them equal
+``python -m samebits.reports.rulebook`` writes the pages; tests/findings/test_findings.py keeps them equal
 to the registry.
 """
 

@@ -16,12 +16,12 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parent), str(HERE)]
 
 import clock
-from builders import built_stack
 
 from samebits import cli
 from samebits.pipeline import run
 from samebits.pipeline.scheduler import Laboratory
 from samebits.stacks import probes, process
+from tests.support.builders import built_stack
 
 probes.STACK = HERE / "stack.py"
 process._LAST_WORDS = 1.0

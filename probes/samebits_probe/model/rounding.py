@@ -1,6 +1,6 @@
 """When is a difference between two ways called broken: the rule of samebits/compare/standing.py.
 
-The host judges by the same rule; tests/test_invariance.py holds the two together. Nothing here
+The host judges by the same rule; tests/compare/test_standing.py holds the two together. Nothing here
 needs torch, so that the host's tests can load it.
 """
 

@@ -1,6 +1,6 @@
 """Messages without this machine's folders: captures become reports, and reports are published.
 
-``without_folders`` is the same function as in samebits/base/redaction.py; tests/test_redaction.py keeps
+``without_folders`` is the same function as in samebits/base/redaction.py; tests/base/test_redaction.py keeps
 the two equal.
 """
 

@@ -1,0 +1,726 @@
+"""From a cell that stands out to a question, a smaller case, a text and files."""
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from markdown_it import MarkdownIt
+
+from samebits.capsules import files, shrinking, trials
+from samebits.capsules.asking import Unasked, asked, earlier
+from samebits.capsules.choosing import MOST, chosen
+from samebits.capsules.issue import Issue, issue
+from samebits.capsules.running import Place, Ran
+from samebits.capsules.trials import Answers, Trial
+from samebits.compare.metrics import measure
+from samebits.diagnose import verdict as diagnose_verdict
+from samebits.records.capsule import Capsule, CapsuleFile, Fed, Question, Seen, Side
+from samebits.records.capture import Failure, Unfinished
+from samebits.records.comparison import CellResult
+from samebits.records.ids import Verdict
+from samebits.records.tensor import TensorRef
+from samebits.records.trace import Cause
+from samebits.records.trace import Side as TracedSide
+from samebits.reports.cell.capsule import capsules_of
+from samebits.terminal.summary import summary
+from samebits.text.names import capsule_path
+from tests.support.builders import (
+    Memory,
+    cell_id,
+    forward,
+    nudged,
+    sound,
+    values,
+    weight,
+    weights_signal,
+)
+from tests.support.sample_report import sample_report
+
+
+def compared(memory, one, other):
+    return diagnose_verdict.result(other.cell, (other, other), (one, one), memory)
+
+
+def failed(phase):
+    failure = Failure(phase=phase, type="KeyError", message="'x'", traceback="")
+    cell = cell_id("5.x")
+    return CellResult(
+        cell=cell,
+        reference=cell_id(),
+        verdict=Verdict.FAILED,
+        judged=Verdict.FAILED,
+        figure="",
+        headline="failed",
+        failure=failure,
+    )
+
+
+# --- asking ------------------------------------------------------------------------------
+
+
+def padded_and_short(memory, logits):
+    """Return forwards over a padded batch and, behind it, one row; the rows' logits are given."""
+    batch = np.array([[0, 0, 5, 6], [1, 2, 3, 4]])
+    mask = memory.put(np.array([[0, 0, 1, 1], [1, 1, 1, 1]]))
+    padded = forward(memory, ids=batch, logits=logits[0], real_rows=((2, 4), (0, 4)))
+    padded = padded.model_copy(update={"inputs": padded.inputs | {"attention_mask": mask}})
+    return {"padded": padded, "short": forward(memory, ids=[[7, 8, 9]], logits=logits[1])}
+
+
+def test_other_logits_are_asked_for_where_no_padding_is():
+    memory = Memory()
+    logits = values(2, 4, 8, seed=1), values(1, 3, 8, seed=2)
+    other = nudged(logits[0], 0, 3, 1), nudged(logits[1], 0, 2, 5)
+    one = sound(memory, forward=padded_and_short(memory, logits))
+    two = sound(memory, "5.x", forward=padded_and_short(memory, other))
+    found = asked(compared(memory, one, two), one, (two, two), memory)
+    assert found.contrast == "differs"
+    assert found.question.kind == "forward"
+    assert found.question.feed == {"input_ids": Fed(rows=((7, 8, 9),))}
+    assert earlier(found.question, one, memory)[0]["input_ids"].rows == ((0, 0, 5, 6), (1, 2, 3, 4))
+
+
+def test_of_a_padded_prompt_only_real_rows_are_asked_for():
+    memory = Memory()
+    logits = values(2, 4, 8, seed=1), values(1, 3, 8, seed=2)
+    one = sound(memory, forward=padded_and_short(memory, logits))
+    two = sound(
+        memory, "5.x", forward=padded_and_short(memory, (nudged(logits[0], 0, 3, 1), logits[1]))
+    )
+    question = asked(compared(memory, one, two), one, (two, two), memory).question
+    assert question.real == ((2, 4), (0, 4))
+    trial = Trial(ref=memory.put(np.concatenate([logits[0][0, 2:4], logits[0][1]])))
+    assert trials.as_captured(question, trial, one, memory, memory)
+    assert not trials.as_captured(question, trial, two, memory, memory)
+
+
+@pytest.mark.parametrize(
+    ("phase", "kind"),
+    [
+        ("load", "forward"),
+        ("config", "forward"),
+        ("forward short", "forward"),
+        ("greedy short", "generate"),
+    ],
+)
+def test_a_failure_is_asked_for_by_what_was_being_done(phase, kind):
+    memory = Memory()
+    one = sound(memory)
+    found = asked(failed(phase), one, (), memory)
+    assert (found.contrast, found.question.kind) == ("fails", kind)
+    assert found.question.steps == (3 if kind == "generate" else 0)
+
+
+@pytest.mark.parametrize(
+    ("phase", "reason"),
+    [
+        *((phase, "a script of its own cannot") for phase in ("process", "build", "trace weights")),
+        ("forward other", "the reference ran no forward over prompt other"),
+        ("greedy other", "the reference ran no forward over prompt other"),
+    ],
+)
+def test_a_failure_that_a_script_cannot_show_says_so(phase, reason):
+    memory = Memory()
+    with pytest.raises(Unasked, match=reason):
+        asked(failed(phase), sound(memory), (), memory)
+
+
+def test_a_load_that_fails_needs_no_forward_of_the_reference():
+    memory = Memory()
+    tensors = {"norm": weight(memory, values(4), "norm"), "table": weight(memory, values(4))}
+    one = sound(memory, forward={}, weights=weights_signal(tensors))
+    for forwards in ({}, {"short": forward(memory)}):  # none, and one that gives no tensor
+        reference = sound(memory, forward=forwards, weights=weights_signal(tensors))
+        question = asked(failed("load"), reference, (), memory).question
+        assert (question.kind, question.tensor) == ("parameter", "norm")
+    for phase, reference in (
+        ("greedy short", one),
+        ("load", sound(memory, forward={}, weights=None)),
+    ):
+        with pytest.raises(Unasked, match="the reference ran no forward that"):
+            asked(failed(phase), reference, (), memory)
+
+
+def test_what_a_script_cannot_be_fed_says_why():
+    memory = Memory()
+    lost, flat = memory.put(np.full((1, 6), 77), stored=False), memory.put(np.arange(6))
+    for ref, reason in ((lost, "was not kept"), (flat, r"of shape \[6\]")):
+        fed = forward(memory, logits=values(1, 6, 8))
+        fed = fed.model_copy(update={"inputs": {"input_ids": ref}})
+        with pytest.raises(Unasked, match=reason):
+            asked(failed("forward short"), sound(memory, forward={"short": fed}), (), memory)
+
+
+def test_a_failure_without_an_exception_says_so():
+    result = failed("load").model_copy(update={"failure": None})
+    with pytest.raises(Unasked, match="no exception made it fail: failed"):
+        asked(result, sound(Memory()), (), Memory())
+
+
+def test_a_forward_without_a_tensor_says_so():
+    memory = Memory()
+    one = sound(memory, forward={"short": forward(memory)})
+    with pytest.raises(Unasked, match="over prompt short gives no tensor"):
+        asked(failed("forward short"), one, (), memory)
+
+
+def test_a_difference_that_only_layers_show_says_so():
+    memory = Memory()
+    hidden = forward(memory, logits=values(1, 6, 8, seed=16))
+    one, two = sound(memory), sound(memory, "5.x", forward={"short": hidden})
+    result = failed("load").model_copy(update={"judged": Verdict.DIFFERS})
+    with pytest.raises(Unasked, match="neither logits nor a tensor"):
+        asked(result, one, (two,), memory)
+
+
+def test_an_unstable_cell_is_asked_for_what_its_runs_do_not_agree_on():
+    memory = Memory()
+    one = sound(memory, "5.x")
+    logits = {"short": forward(memory, logits=values(1, 6, 8, seed=99))}
+    two = sound(memory, "5.x", run="b", forward=logits)
+    result = failed("load").model_copy(update={"judged": Verdict.UNSTABLE})
+    found = asked(result, sound(memory), (one, two), memory)
+    assert (found.contrast, found.question.prompt) == ("unstable", "short")
+
+
+def test_a_device_is_not_asked():
+    result = failed("load")
+    variant = result.cell.variant.model_copy(update={"device": "cuda"})
+    result = result.model_copy(update={"cell": result.cell.model_copy(update={"variant": variant})})
+    with pytest.raises(Unasked, match="cuda"):
+        asked(result, sound(Memory()), (), Memory())
+
+
+# --- shrinking ---------------------------------------------------------------------------
+
+
+def checkpoint(folder, *names, n=4, **config):
+    folder.mkdir()
+    settings = {"num_hidden_layers": n, "layer_types": ["a", "b"] * (n // 2), "eos": [1, 2]}
+    (folder / "config.json").write_text(json.dumps(settings | config))
+    (folder / "tokenizer.json").write_text("large")
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for i, name in enumerate(names):
+        offsets = [len(data), len(data) + 4]
+        header[name] = {"dtype": "F32", "shape": [1], "data_offsets": offsets}
+        data += struct.pack("<f", i)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return folder
+
+
+def tensors(folder):
+    raw = (folder / "model.safetensors").read_bytes()
+    end = 8 + int.from_bytes(raw[:8], "little")
+    assert end % 8 == 0
+    header = json.loads(raw[8:end])
+    assert header.pop("__metadata__") == {"format": "pt"}
+    found = {}
+    for name, told in header.items():
+        start, stop = told["data_offsets"]
+        (found[name],) = struct.unpack("<f", raw[end + start : end + stop])
+    assert len(raw) - end == 4 * len(found)
+    return found
+
+
+def test_a_model_with_fewer_layers_has_their_tensors_and_no_others(tmp_path):
+    names = ["embed", *(f"layers.{i}.experts.{j}.w" for i in range(4) for j in range(8)), "norm.w"]
+    source = checkpoint(tmp_path / "whole", *names)
+    files.with_layers(source, tmp_path / "small", 2)
+    found = tensors(tmp_path / "small")
+    assert list(found) == [n for n in names if not n.startswith(("layers.2", "layers.3"))]
+    assert all(found[name] == names.index(name) for name in found)
+    config = json.loads((tmp_path / "small" / "config.json").read_text())
+    assert config == {"num_hidden_layers": 2, "layer_types": ["a", "b"], "eos": [1, 2]}
+    assert not (tmp_path / "small" / "tokenizer.json").exists()
+    assert len(tensors(source)) == len(names)
+
+
+def test_the_stacks_of_another_length_keep_theirs(tmp_path):
+    names = [*(f"conv.{i}.w" for i in range(7)), *(f"layers.{i}.w" for i in range(4))]
+    files.with_layers(checkpoint(tmp_path / "whole", *names), tmp_path / "small", 1)
+    assert list(tensors(tmp_path / "small")) == [*names[:7], "layers.0.w"]
+
+
+@pytest.mark.parametrize("broken", ["sharded", "uncounted"])
+def test_a_model_that_cannot_lose_layers_says_so(tmp_path, broken):
+    source = checkpoint(tmp_path / "whole", "layers.0.w")
+    if broken == "sharded":
+        (source / "model.safetensors").rename(source / "model-00001-of-00002.safetensors")
+    else:
+        (source / "config.json").write_text("{}")
+    with pytest.raises(files.CannotShrink):
+        files.with_layers(source, tmp_path / "small", 1)
+
+
+HEADER = {
+    "__metadata__": {"format": "pt"},
+    "embed": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+    **{
+        f"layers.{i}.w": {"dtype": "BF16", "shape": [4], "data_offsets": [24 + 8 * i, 32 + 8 * i]}
+        for i in range(4)
+    },
+}
+
+
+def test_a_stand_in_has_all_but_the_weights_and_loses_layers_as_they_do(tmp_path):
+    source = checkpoint(tmp_path / "whole", "embed")
+    for name in ("pytorch_model.bin", "model.safetensors.index.json", "modeling_x.py"):
+        (source / name).write_text(name)
+    files.without_weights(source, tmp_path / "stand-in", HEADER)
+    made = tmp_path / "stand-in"
+    assert {path.name for path in made.iterdir()} == {
+        "config.json",
+        "modeling_x.py",
+        "stand-in.json",
+    }
+    assert json.loads((made / "stand-in.json").read_text()) == HEADER
+    assert files.is_stand_in(made)
+    assert not files.is_stand_in(source)
+    (made / "model.safetensors").write_bytes(b"zeros that a script wrote" * 1000)
+    assert files.size(made) < 2000
+    files.with_layers(made, tmp_path / "small", 1)
+    small = json.loads((tmp_path / "small" / "stand-in.json").read_text())
+    assert small == {name: HEADER[name] for name in ("__metadata__", "embed", "layers.0.w")}
+    assert not (tmp_path / "small" / "model.safetensors").exists()
+
+
+def test_one_row_of_a_batch_loses_its_padding_and_the_mask():
+    feed = {
+        "input_ids": Fed(rows=((0, 0, 5), (1, 2, 3))),
+        "attention_mask": Fed(rows=((0, 0, 1), (1, 1, 1))),
+        "decoder_input_ids": Fed(rows=((9,), (8,))),
+    }
+    question = Question(kind="forward", feed=feed, real=((2, 3), (0, 3)), row=1)
+    first, second = shrinking.single_rows(question)
+    assert first.feed == {
+        "input_ids": Fed(rows=((1, 2, 3),)),
+        "decoder_input_ids": Fed(rows=((8,),)),
+    }
+    assert second.feed["input_ids"].rows == ((5,),)
+    assert (first.real, first.row) == (None, 0)
+
+
+def test_a_prompt_is_cut_behind_its_first_differing_position():
+    question = Question(kind="forward", feed={"input_ids": Fed(rows=(tuple(range(20)),))})
+    lengths = [
+        len(q.feed["input_ids"].rows[0])
+        for q in shrinking.fewer_tokens(question, ((0, 4, 7), None))
+    ]
+    assert lengths == [2, 5, 10]
+    batch = Question(kind="forward", feed={"input_ids": Fed(rows=((1, 2, 3), (4, 5, 6)))})
+    assert not list(shrinking.fewer_tokens(batch, ((0, 1, 2),)))
+
+
+def test_layers_are_tried_from_one_up_to_the_first_that_differs():
+    memory = Memory()
+    hidden = [values(1, 6, 4, seed=seed) for seed in range(4)]
+    names = ["model.embed", *(f"model.layers.{i}" for i in range(3))]
+
+    def cell(stack, last):
+        from tests.support.builders import layers
+
+        states = layers(memory, *hidden[:3], last, names=names)
+        return sound(memory, stack, forward={"short": forward(memory, hidden=states)})
+
+    one, two = cell("4.48", hidden[3]), cell("5.x", nudged(hidden[3], 0, 1, 1))
+    assert list(shrinking.layer_counts(compared(memory, one, two), 8)) == [1, 3, 4]
+
+
+# --- trials ------------------------------------------------------------------------------
+
+
+def trial(memory, array=None, **told):
+    return Trial(ref=None if array is None else memory.put(array), **told)
+
+
+def answers(one, *others):
+    return Answers((one,), others)
+
+
+def test_what_holds():
+    memory = Memory()
+    a, b = values(1, 3, 8, seed=1), values(1, 3, 8, seed=2)
+    one, other, broken = trial(memory, a), trial(memory, b), trial(memory, error="KeyError")
+    assert trials.holds("differs", answers(one, other))
+    assert not trials.holds("differs", answers(one, one))
+    assert not trials.holds("differs", answers(one, broken))
+    assert trials.holds("fails", answers(one, broken))
+    assert not trials.holds("fails", answers(broken, broken))
+    assert not trials.holds("fails", answers(one, trial(memory, message="killed")))
+    assert trials.holds("unstable", Answers((one, one, one), (one, one, other)))
+    assert not trials.holds("unstable", Answers((one, one, other), (one, one, other)))
+    assert not trials.holds("unstable", Answers((one, one, one), (other, other, other)))
+    # a clock, or a number drawn by the system: memory held the same both times
+    third = trial(memory, values(1, 3, 8, seed=3))
+    assert not trials.holds("unstable", Answers((one, one, one), (one, other, third)))
+    assert not trials.holds("unstable", Answers((one, one, one), (one, other, one)))
+
+
+ONE, OTHER, THIRD = (values(1, 3, 8, seed=seed) for seed in (1, 2, 3))
+STACKS = ("4.48", "5.x")
+
+
+def thrice(memory, *arrays):
+    return tuple(trial(memory, array) for array in arrays)
+
+
+@pytest.mark.parametrize(
+    ("contrast", "reference", "candidate", "reason"),
+    [
+        ("differs", {"array": ONE}, {"array": OTHER}, ""),
+        ("differs", {"array": ONE}, {"array": ONE}, "4.48 and 5.x give the same bits"),
+        ("differs", {"error": "E", "message": "m\nn"}, {"array": ONE}, "4.48 fails: E: m"),
+        (
+            "differs",
+            {"array": ONE},
+            {"error": "E", "message": "no /a/b.py"},
+            "5.x fails: E: no …/b.py",
+        ),
+        ("differs", {"message": "killed"}, {"array": ONE}, "4.48 gave no answer: killed"),
+        ("fails", {"array": ONE}, {"error": "KeyError", "message": "'x'"}, ""),
+        ("fails", {"array": ONE}, {"error": "KeyError", "message": "/home/x"}, ""),
+        ("fails", {"array": ONE}, {"array": ONE}, "5.x does not fail"),
+        ("fails", {"array": ONE}, {"message": "killed"}, "5.x gave no answer: killed"),
+        (
+            "fails",
+            {"array": ONE},
+            {"error": "KeyError", "message": "'y'"},
+            "5.x raises KeyError: 'y', and not KeyError: 'x'",
+        ),
+        (
+            "fails",
+            {"array": ONE},
+            {"error": "OSError"},
+            "5.x raises OSError, and not KeyError: 'x'",
+        ),
+        (
+            "fails",
+            {"error": "E", "message": "m"},
+            {"error": "KeyError", "message": "'x'"},
+            "4.48 fails as well: E: m",
+        ),
+    ],
+)
+def test_why_what_was_tried_does_not_show_it(contrast, reference, candidate, reason):
+    memory = Memory()
+    both = answers(trial(memory, **reference), trial(memory, **candidate))
+    assert trials.why_not(contrast, both, STACKS, "KeyError: 'x'") == reason
+    # what holds is told apart by words besides; what does not hold always has a reason
+    assert trials.holds(contrast, both) or reason
+
+
+@pytest.mark.parametrize(
+    ("reference", "candidate", "reason"),
+    [
+        ((ONE, ONE, ONE), (ONE, ONE, OTHER), ""),
+        ((ONE, ONE, OTHER), (ONE, ONE, OTHER), "4.48 does not give the same bits twice either"),
+        (
+            (ONE, ONE, ONE),
+            (ONE, OTHER, THIRD),
+            "5.x gives other bits also where unwritten memory holds the same, as with a clock",
+        ),
+        (
+            (ONE, ONE, ONE),
+            (ONE, ONE, ONE),
+            "5.x gives the same bits whatever unwritten memory holds",
+        ),
+    ],
+)
+def test_why_an_instability_is_none_of_memory(reference, candidate, reason):
+    memory = Memory()
+    both = Answers(thrice(memory, *reference), thrice(memory, *candidate))
+    assert trials.why_not("unstable", both, STACKS) == reason
+    assert trials.holds("unstable", both) == (not reason)
+
+
+def test_a_smaller_model_that_misses_a_tensor_does_not_count():
+    memory = Memory()
+    whole = answers(trial(memory, values(3)), trial(memory, values(3, seed=1)))
+    less = {"missing_keys": ("layers.0.w",)}
+    small = answers(trial(memory, values(3)), trial(memory, values(3, seed=1), loading=less))
+    assert trials.holds("differs", small)
+    assert not trials.holds("differs", small, whole)
+
+
+def test_a_smaller_model_has_to_fail_with_the_same_words():
+    memory = Memory()
+    one = trial(memory, values(3))
+    whole = answers(one, Trial(error="IndexError", message="slot 3\nmore"))
+    assert trials.holds("fails", answers(one, Trial(error="IndexError", message="slot 3")), whole)
+    assert not trials.holds("fails", answers(one, Trial(error="IndexError", message="x")), whole)
+
+
+def steps_apart(memory, *changes, n=6):
+    """Return both sides' greedy steps; ``changes`` are (step, by), at the token in the middle."""
+    steps = values(n, 8)
+    steps[:, 0] = 9.0
+    other = steps.copy()
+    for step, by in changes:
+        other[step, 4] += by
+    return answers(trial(memory, steps), trial(memory, other))
+
+
+def test_steps_end_with_the_first_that_is_about_the_largest():
+    memory = Memory()
+    question = Question(kind="generate", steps=6)
+    both = steps_apart(memory, (0, 1e-6), (3, 0.5), (4, 0.6))
+    assert trials.steps_needed(both, memory) == 4
+    found = trials.distance(question, both, memory)
+    assert found.max_abs == pytest.approx(0.6)
+    assert found.first_index == (0, 4)
+
+
+def test_steps_behind_other_tokens_are_not_compared():
+    memory = Memory()
+    question = Question(kind="generate", steps=6)
+    both = steps_apart(memory, (2, 100.0), (3, 1000.0))
+    assert trials.steps_needed(both, memory) == 3
+    assert trials.distance(question, both, memory).max_abs == pytest.approx(100.0)
+
+
+# --- choosing ----------------------------------------------------------------------------
+
+
+def standing(model, verdict, judged=None, stack="5.x", dtype="float32"):
+    cell = cell_id(stack, model, dtype)
+    found = failed("load").model_copy(update={"cell": cell, "verdict": verdict})
+    return found.model_copy(update={"judged": judged or verdict})
+
+
+def test_unasked_only_what_fails_the_run_gets_one():
+    results = [
+        standing("rounding", Verdict.ROUNDING),
+        standing("expected", Verdict.EXPECTED, Verdict.DIVERGED),
+        standing("same", Verdict.IDENTICAL),
+        standing("new", Verdict.DIVERGED),
+    ]
+    assert [cell.model for cell in chosen(results, "failing").cells] == ["new"]
+    assert [cell.model for cell in chosen(results, "all").cells] == ["expected", "new", "rounding"]
+    assert chosen(results, "none").cells == ()
+
+
+def test_one_for_each_model_and_stack_and_the_worst_variant():
+    results = [
+        standing("llama", Verdict.ROUNDING),
+        standing("llama", Verdict.DIVERGED, dtype="bfloat16"),
+        standing("llama", Verdict.ROUNDING, stack="5.2"),
+    ]
+    found = [(c.stack, c.variant.dtype) for c in chosen(results, "all").cells]
+    assert found == [("5.x", "bfloat16"), ("5.2", "float32")]
+
+
+def test_no_more_than_some_are_made_unasked():
+    results = [standing(f"m{i}", Verdict.DIVERGED) for i in range(MOST + 3)]
+    found = chosen(results, "failing")
+    assert (len(found.cells), len(found.left_out)) == (MOST, 3)
+    assert len(chosen(results, "all").cells) == MOST + 3
+
+
+def test_a_cell_without_another_side_gets_none():
+    alone = standing("llama", Verdict.FAILED).model_copy(update={"reference": None})
+    assert chosen([alone], "all").cells == ()
+
+
+def test_a_cell_that_did_not_finish_gets_none():
+    """Nor does one that failed and did not finish; the same that finished gets one."""
+    late = {"unfinished": Unfinished(phase="greedy long", reason="no progress for 120 s")}
+    raised = standing("t5", Verdict.FAILED)
+    assert [cell.model for cell in chosen([raised], "failing").cells] == ["t5"]
+    assert chosen([raised.model_copy(update=late)], "all").cells == ()
+    for verdict in (Verdict.NOT_FINISHED, Verdict.NOT_OBSERVED):
+        assert chosen([standing("llama", verdict)], "all").cells == ()
+
+
+# --- running -----------------------------------------------------------------------------
+
+
+class Uv:
+    """A uv that knows what scripts end with, and what its cache holds."""
+
+    def __init__(self, *, cached=True, ends=0, made=None):
+        self.cached, self.ends, self.made = cached, ends, made
+        self.commands, self.folders, self.environments = [], set(), []
+
+    def __call__(self, command, folder, environment):
+        self.commands.append(command[1:])
+        self.folders.add(folder)
+        self.environments.append(environment)
+        assert (folder / "4.48.py").read_text() == "script"
+        if command[1] == "python":
+            return Ran(0, f"{self.made}/bin/python\n") if self.made else Ran(2, "none")
+        if "--offline" in command and not self.cached:
+            return Ran(1, "error: no such package in the cache")
+        return Ran(self.ends, "transformers 4.48.3\nunexpected bits")
+
+
+@pytest.fixture
+def scripts(tmp_path):
+    folder = tmp_path / "made"
+    folder.mkdir()
+    (folder / "4.48.py").write_text("script")
+    return folder
+
+
+def run_scripts(folder, uv, environ, *, needs_hub=False):
+    """Run the only script in a place that is closed afterwards."""
+    place = Place(environ, uv)
+    try:
+        return place.run(folder, ("4.48.py",), needs_hub=needs_hub)["4.48.py"]
+    finally:
+        place.close()
+
+
+def test_scripts_run_elsewhere_offline_and_leave_nothing(scripts, tmp_path):
+    made = tmp_path / "environments-v2" / "4-48-abc"
+    (made / "bin").mkdir(parents=True)
+    uv = Uv(made=made)
+    told = {"PIP_FIND_LINKS": "/wheels", "ATEN_CPU_CAPABILITY": "avx2", "PYTHONPATH": "x"}
+    assert run_scripts(scripts, uv, told).code == 0
+    assert uv.commands[0] == ["run", "--offline", "--quiet", "--script", "4.48.py"]
+    assert [command[0] for command in uv.commands] == ["run", "python"]
+    (folder,) = uv.folders
+    assert scripts not in folder.parents
+    assert not folder.exists()
+    assert not made.exists()
+    seen = uv.environments[0]
+    assert seen["UV_FIND_LINKS"] == "/wheels"
+    assert seen["HF_HUB_OFFLINE"] == "1"
+    assert not {"ATEN_CPU_CAPABILITY", "PYTHONPATH", "OMP_NUM_THREADS"} & set(seen)
+
+
+def test_the_second_capsule_runs_where_the_first_did_without_its_files(scripts):
+    uv = Uv()
+    place = Place({}, uv)
+    (scripts / "first.txt").write_text("x")
+    place.run(scripts, ("4.48.py",), needs_hub=False)
+    (scripts / "first.txt").unlink()
+    place.run(scripts, ("4.48.py",), needs_hub=False)
+    (folder,) = uv.folders
+    assert [path.name for path in folder.iterdir()] == ["4.48.py"]
+    place.close()
+    assert not folder.parent.exists()
+
+
+def test_the_network_is_used_only_where_the_cache_is_not_enough(scripts):
+    uv = Uv(cached=False)
+    run_scripts(scripts, uv, {}, needs_hub=True)
+    assert ["--offline" in command for command in uv.commands[:2]] == [True, False]
+    assert "HF_HUB_OFFLINE" not in uv.environments[0]
+
+
+def test_a_script_that_ran_and_saw_something_else_is_not_run_again(scripts):
+    uv = Uv(ends=1)
+    ran = run_scripts(scripts, uv, {})
+    assert (ran.code, ran.last_line) == (1, "unexpected bits")
+    assert [command[0] for command in uv.commands] == ["run", "python"]
+
+
+def test_only_an_environment_of_a_script_is_removed(scripts, tmp_path):
+    made = tmp_path / "usr"
+    (made / "bin").mkdir(parents=True)
+    run_scripts(scripts, Uv(made=made), {})
+    assert made.exists()
+
+
+# --- the text and the report -------------------------------------------------------------
+
+HOSTILE = "<script>alert(1)</script> | `x` [a](b) @someone\n# heading"
+
+
+def side(stack, sees):
+    return Side(
+        stack=stack,
+        script=f"{stack}.py",
+        transformers=f"{stack}.0",
+        torch="2.13.0+cpu",
+        python="3.11",
+        packages={},
+        sees=sees,
+    )
+
+
+def text(sees, contrast="differs", shrunk=("1 of 4 layers",), **changed):
+    ref = TensorRef(hash="a" * 64, dtype="float32", shape=(1, 3, 8))
+    file = CapsuleFile(
+        cell=cell_id("5.x"),
+        contrast=contrast,
+        question=Question(kind="forward", prompt="short"),
+        checkpoint="checkpoint",
+        shrunk=shrunk,
+        reference=side("4.48", Seen(ref=ref)),
+        candidate=side("5.x", sees),
+        platform="Linux",
+        cpu_capability="AVX2",
+    )
+    told = failed("load").model_copy(update={"expected": (HOSTILE,)})
+    one, other = values(1, 3, 8), values(1, 3, 8, seed=1)
+    of = Issue(
+        file, told, told, measure(one, other, logits=True), "path model", {"4.48.py": HOSTILE}
+    )
+    return issue(of._replace(**changed))
+
+
+def test_the_text_says_both_sides_and_how_to_run_them():
+    ref = TensorRef(hash="b" * 64, dtype="float32", shape=(1, 3, 8))
+    said = text(Seen(ref=ref))
+    assert said.startswith("# llama: other logits in 5.x.0 than in 4.48.0\n")
+    for part in ("a" * 16, "b" * 16, "uv run 4.48.py\nuv run 5.x.py", "Shrunk to 1 of 4 layers"):
+        assert part in said
+    assert "unsafe-best-match" in said
+
+
+@pytest.mark.parametrize("shrunk", [("1 of 4 layers",), ()])
+def test_the_text_says_where_the_difference_starts(shrunk):
+    cause = Cause(
+        kind="kernel",
+        headline="at mul",
+        prompt="short",
+        what="forward",
+        sink="logits",
+        candidate=TracedSide(stack="5.x"),
+    )
+    whole = failed("load").model_copy(update={"cause": cause})
+    said = text(Seen(unstable=True), shrunk=shrunk, whole=whole)
+    remark = " before anything was left out" if shrunk else ""
+    assert f"Where it starts{remark}, by a trace of both sides: at mul" in said
+
+
+def test_what_the_run_found_stays_text():
+    said = text(Seen(error="KeyError", message=HOSTILE), contrast="fails")
+    assert said.startswith("# llama: KeyError in 5.x.0, none in 4.48.0\n")
+    html = MarkdownIt("commonmark").enable("table").render(said)
+    assert "<script>" not in html
+    assert html.count("<h1>") == 1
+    assert 'href="b"' not in html
+
+
+@pytest.mark.parametrize("model", ["..", "../../etc", "a/b", "a\\b", "nul\0", "%2e%2e"])
+def test_no_name_leads_out_of_the_folder(model, tmp_path):
+    path = (tmp_path / capsule_path(model, "..")).resolve()
+    assert path.parent == (tmp_path / "repro").resolve()
+
+
+def test_the_last_lines_of_a_run_say_where_capsules_lie():
+    report = sample_report()
+    assert not any("capsule" in line for line in summary(report, Path("r/report.md")))
+    row = report.rows[0]
+    cells = (row.cells[0].model_copy(update={"capsule": Capsule(path="repro/x")}), *row.cells[1:])
+    rows = (row.model_copy(update={"cells": cells}), *report.rows[1:])
+    said = summary(report.model_copy(update={"rows": rows}), Path("r/report.md"))
+    assert said[-2] == "1 capsule to reproduce it: r/repro"
+
+
+def test_the_report_says_where_it_is_or_why_it_is_not():
+    there = failed("load").model_copy(
+        update={"capsule": Capsule(path="repro/llama@5.x", command="uv run 4.48.py")}
+    )
+    without = failed("load").model_copy(update={"capsule": Capsule(reason="a | b")})
+    said = capsules_of([there, without, failed("load")], above="../")
+    assert "(../repro/llama%405.x/ISSUE.md)" in said
+    assert "no capsule, because a | b" in said
+    assert len(said.splitlines()) == 4
+    assert not capsules_of([failed("load")])

@@ -1,0 +1,844 @@
+"""Every verdict and every rule, and beside each the clean case that must not be accused."""
+
+import math
+
+import numpy as np
+import pytest
+
+from samebits.diagnose.verdict import apply_expected, choose_reference, exit_code, result
+from samebits.ladder.verdicts import with_ladder
+from samebits.matrix.spec import Expected
+from samebits.records.capture import Failure, FormulaFacts
+from samebits.records.ids import Verdict
+from samebits.records.ladder import Ladder
+from samebits.records.report import ExpectedReport, StackReport
+from tests.support.builders import (
+    Memory,
+    attention,
+    buffer,
+    call,
+    capture,
+    cell_id,
+    decoded,
+    forward,
+    frequencies,
+    layers,
+    nudged,
+    sound,
+    sound_signals,
+    step_logits,
+    values,
+    weight,
+    weights_signal,
+)
+
+
+@pytest.fixture
+def memory():
+    return Memory()
+
+
+def runs(memory, stack="5.0", second=None, **changed):
+    """Return both runs of a cell; ``second`` changes the other one alone."""
+    first = sound(memory, stack, **changed)
+    return first, sound(memory, stack, run="b", **(changed | (second or {})))
+
+
+def verdict_on(memory, *candidate, reference=None, **more):
+    reference = reference or runs(memory, "4.48")
+    return result(cell_id("5.0"), candidate, reference, memory, **more)
+
+
+def logits_of(memory, logits, **more):
+    facts = sound_signals(memory)["forward"]["short"]
+    return {"short": facts.model_copy(update={"logits": memory.put(logits, **more)})}
+
+
+def hidden_of(memory, index, *place):
+    arrays = [values(1, 6, 4, seed=seed) for seed in range(3)]
+    arrays[index] = nudged(arrays[index], *place, by=0)
+    facts = sound_signals(memory)["forward"]["short"]
+    return {"short": facts.model_copy(update={"hidden_states": layers(memory, *arrays)})}
+
+
+def moved(memory):
+    """Return forwards whose logits differ by exactly 0.5 in one place."""
+    logits = values(1, 6, 8, seed=16)
+    logits[0, 2, 3] = 1.0
+    other = logits.copy()
+    other[0, 2, 3] = 1.5
+    return logits_of(memory, logits), logits_of(memory, other)
+
+
+# verdicts
+
+
+def test_identical(memory):
+    found = verdict_on(memory, *runs(memory), reproduce="samebits run x")
+    assert (found.verdict, found.judged, found.figure) == (Verdict.IDENTICAL, found.verdict, "")
+    assert found.headline == (
+        "the same bytes: inputs, weights, buffers, inv_freq, hidden_states, logits, decode, greedy"
+    )
+    assert (found.cell, found.reference) == (cell_id("5.0"), cell_id("4.48"))
+    assert found.reproduce == "samebits run x"
+    assert (found.first, found.splits, found.notes, found.changes) == (None, (), (), {})
+
+
+def test_the_reference_itself(memory):
+    reference = runs(memory, "4.48")
+    found = result(cell_id("4.48"), reference, reference, memory)
+    assert (found.verdict, found.signals) == (Verdict.REFERENCE, ())
+
+
+def test_differs(memory):
+    one, other = moved(memory)
+    found = verdict_on(
+        memory, *runs(memory, forward=other), reference=runs(memory, "4.48", forward=one)
+    )
+    assert (found.verdict, found.figure) == (Verdict.DIFFERS, "logits 0.5")
+    assert found.first.signal == "logits"
+    assert found.headline == found.first.what
+    assert found.headline.startswith("logits: prompt short: 1 of 48 elements, max abs 0.5 (")
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("a",)], ids=["both", "one"])
+def test_failed(memory, names):
+    found = verdict_on(memory, *(capture("5.0", run=run, status="failed") for run in names))
+    assert found.verdict == Verdict.FAILED
+    assert found.headline == "failed in phase load: ImportError: no such name"
+    assert found.failure.phase == "load"
+
+
+def test_one_run_of_two_that_failed_is_unstable(memory):
+    found = verdict_on(memory, sound(memory, "5.0"), capture("5.0", run="b", status="failed"))
+    assert found.verdict == Verdict.UNSTABLE
+    assert found.failure.type == "ImportError"
+    assert found.unstable == ("status: complete in run a, failed in run b",)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_a_run_that_is_missing_is_no_pass(memory, n):
+    assert verdict_on(memory, *runs(memory)[:n]).verdict == Verdict.FAILED
+
+
+def test_absent(memory):
+    absent = [capture("5.0", run=run, status="absent") for run in "ab"]
+    found = verdict_on(memory, *absent)
+    assert (found.verdict, found.absent) == (Verdict.ABSENT, "llama is not known here")
+    mixed = verdict_on(memory, absent[0], sound(memory, "5.0", run="b"))
+    assert mixed.verdict == Verdict.UNSTABLE
+
+
+def test_unstable(memory):
+    second = {"buffers": {"model.mask": buffer(memory, values(3, 3, seed=70))}}
+    found = verdict_on(memory, *runs(memory, second=second))
+    assert (found.verdict, found.unstable) == (Verdict.UNSTABLE, ("buffers model.mask",))
+    assert "buffers model.mask" in found.headline
+
+
+def test_memory_that_nothing_wrote_is_unstable_even_if_it_looks_alike(memory):
+    unwritten = {"model.mask": buffer(memory, values(3, 3, seed=14), unwritten=True)}
+    found = verdict_on(memory, *runs(memory, buffers=unwritten))
+    assert found.verdict == Verdict.UNSTABLE
+    assert found.unstable == ("buffers model.mask (never written)",)
+
+
+def padded(memory, place=None):
+    logits = values(2, 6, 8, seed=3)
+    logits = logits if place is None else nudged(logits, *place)
+    facts = forward(
+        memory,
+        ids=np.arange(12).reshape(2, 6),
+        hidden=layers(memory, values(2, 6, 4)),
+        logits=logits,
+        real_rows=((2, 6), (0, 6)),
+    )
+    return {"short": facts}
+
+
+def test_an_unstable_pad_row_is_unstable_and_named_as_one(memory):
+    found = verdict_on(
+        memory,
+        *runs(memory, forward=padded(memory), second={"forward": padded(memory, (0, 0, 0))}),
+    )
+    assert (found.verdict, found.unstable) == (Verdict.UNSTABLE, ("logits short (pad rows)",))
+
+
+def test_a_pad_row_that_differs_between_versions_is_identical_with_a_note(memory):
+    found = verdict_on(
+        memory,
+        *runs(memory, forward=padded(memory, (0, 0, 0))),
+        reference=runs(memory, "4.48", forward=padded(memory)),
+    )
+    assert found.verdict == Verdict.IDENTICAL
+    assert found.notes == ("logits: padding rows differ, which counts for no verdict: short",)
+    real = verdict_on(
+        memory,
+        *runs(memory, forward=padded(memory, (1, 0, 0))),
+        reference=runs(memory, "4.48", forward=padded(memory)),
+    )
+    assert real.verdict == Verdict.DIFFERS
+
+
+@pytest.mark.parametrize("signal", ["weights", "buffers", "inv_freq", "greedy", "forward"])
+def test_a_signal_that_is_gone_fails_unless_a_reason_is_given(memory, signal):
+    assert verdict_on(memory, *runs(memory, **{signal: None})).verdict == Verdict.FAILED
+    told = verdict_on(memory, *runs(memory, skips={signal: "not asked for"}, **{signal: None}))
+    assert told.compared == Verdict.IDENTICAL
+    assert told.verdict == ("not observed" if signal == "forward" else "identical")
+    assert any("not asked for" in note for note in told.notes)
+
+
+def test_nothing_compared_is_never_identical_whatever_the_reasons(memory):
+    skips = dict.fromkeys(("weights", "buffers", "inv_freq", "forward", "greedy"), "not asked for")
+    empty = [capture("5.0", run=run, skips=skips) for run in "ab"]
+    found = verdict_on(memory, *empty)
+    assert found.verdict == Verdict.FAILED
+    skips.pop("buffers")
+    some = [
+        capture("5.0", run=run, skips=skips, buffers=sound_signals(memory)["buffers"])
+        for run in "ab"
+    ]
+    assert verdict_on(memory, *some).verdict == Verdict.FAILED
+
+
+def test_padding_that_could_not_be_judged_is_no_pass_until_the_values_are_there(memory):
+    hidden = padded(memory, (0, 0, 0))
+    gone = hidden["short"].logits.hash
+    array = memory.arrays.pop(gone)
+    sides = runs(memory, forward=hidden), runs(memory, "4.48", forward=padded(memory))
+    found = result(cell_id("5.0"), *sides, memory)
+    assert found.verdict == Verdict.FAILED
+    assert found.headline.startswith("logits could not be compared: short: ")
+    memory.arrays[gone] = array
+    assert result(cell_id("5.0"), *sides, memory).verdict == Verdict.IDENTICAL
+
+
+def test_without_a_reference_nothing_is_identical(memory):
+    found = result(cell_id("5.0"), runs(memory), None, memory)
+    assert (found.verdict, found.reference) == (Verdict.FAILED, None)
+    failed = result(cell_id("5.0"), (capture("5.0", status="absent"),) * 2, None, memory)
+    assert failed.verdict == Verdict.ABSENT
+
+
+def test_an_identical_cell_without_greedy_says_nothing_of_tokens(memory):
+    found = verdict_on(memory, *runs(memory, greedy=None, skips={"greedy": "not asked for"}))
+    assert found.verdict == Verdict.IDENTICAL
+    assert found.headline.endswith(", logits")
+
+
+# the reference
+
+
+def test_the_matrix_reference_is_taken_if_it_is_sound(memory):
+    cells = {cell_id(s): runs(memory, s) for s in ("4.40", "4.48", "5.0")}
+    assert choose_reference(cells, "4.48") == cell_id("4.48")
+    assert choose_reference(cells, "5.0") == cell_id("5.0")
+
+
+def test_else_the_oldest_that_is(memory):
+    unstable = runs(memory, "4.40", second={"greedy": {"short": decoded(memory, 7)}})
+    cells = {
+        cell_id("4.40"): unstable,
+        cell_id("4.48"): tuple(capture("4.48", run=run, status="failed") for run in "ab"),
+        cell_id("4.57"): runs(memory, "4.57"),
+        cell_id("5.0"): runs(memory, "5.0"),
+    }
+    assert choose_reference(cells, "4.48") == cell_id("4.57")
+    assert choose_reference(dict(list(cells.items())[:2]), "4.48") is None
+
+
+# the first difference
+
+
+def test_the_first_layer_is_named_with_the_figure(memory):
+    found = verdict_on(memory, *runs(memory, forward=hidden_of(memory, 2, 0, 1, 2)))
+    assert found.first.signal == "hidden_states"
+    assert found.first.item == "short · layer 2 (model.layers.1)"
+    assert found.headline.startswith(
+        "hidden_states: layer 2 (model.layers.1) of prompt short is the first that differs: "
+        "1 of 24 elements, max abs "
+    )
+    assert found.headline.endswith(" (1 ULP)")
+
+
+def test_the_earliest_layer_over_all_prompts_is_the_first(memory):
+    facts = hidden_of(memory, 2, 0, 1, 2)["short"]
+    early = hidden_of(memory, 1, 0, 1, 2)["short"]
+    plain = sound_signals(memory)["forward"]["short"]
+    found = verdict_on(
+        memory,
+        *runs(memory, forward={"a": facts, "b": early}),
+        reference=runs(memory, "4.48", forward={"a": plain, "b": plain}),
+    )
+    assert found.first.item == "b · layer 1 (model.layers.0)"
+
+
+def test_a_kernel_change_is_first_only_where_its_layer_is(memory):
+    kernel = attention(call(0), call(1, is_causal=False, mask="bool[1, 1, 6, 6]"))
+    found = verdict_on(
+        memory, *runs(memory, forward=hidden_of(memory, 2, 0, 1, 2), attention=kernel)
+    )
+    assert found.first.signal == "attention.kernel"
+    assert found.first.item == "short · model.layers.1.self_attn"
+    assert "(masking no mask, causal → a mask)" in found.headline
+    elsewhere = verdict_on(
+        memory, *runs(memory, forward=hidden_of(memory, 1, 0, 1, 2), attention=kernel)
+    )
+    assert elsewhere.first.signal == "hidden_states"
+
+
+def test_a_call_that_is_only_spelt_otherwise_is_not_named_as_the_first_difference(memory):
+    kernel = attention(call(0), call(1, enable_gqa=True, scale=None))
+    found = verdict_on(
+        memory, *runs(memory, forward=hidden_of(memory, 2, 0, 1, 2), attention=kernel)
+    )
+    assert found.first.signal == "hidden_states"
+    assert list(found.changes) == ["attention.kernel"]
+
+
+def test_a_kernel_change_alone_is_no_difference(memory):
+    kernel = attention(call(0, enable_gqa=True), call(1, enable_gqa=True))
+    found = verdict_on(memory, *runs(memory, attention=kernel))
+    assert found.verdict == Verdict.IDENTICAL
+    assert list(found.changes) == ["attention.kernel"]
+
+
+def test_what_comes_earlier_in_the_flow_is_first(memory):
+    tensors = sound_signals(memory)["weights"].tensors
+    lost = weights_signal(
+        tensors | {"model.norm.weight": weight(memory, values(4, seed=90), origin="reinitialised")}
+    )
+    kernel = attention(call(0, enable_gqa=True), call(1, enable_gqa=True))
+    found = verdict_on(
+        memory,
+        *runs(memory, weights=lost, forward=hidden_of(memory, 1, 0, 0, 0), attention=kernel),
+    )
+    assert found.first.signal == "weights"
+    assert found.headline.startswith("weights: model.norm.weight: loaded in the reference")
+    assert any("reinitialised" in note for note in found.notes)
+    found = verdict_on(
+        memory,
+        *runs(memory, inv_freq={"rotary_emb.inv_freq": frequencies(memory, values(2, seed=5))}),
+    )
+    assert (found.first.signal, found.figure) == ("inv_freq", "inv_freq 1 of 1")
+
+
+def test_other_inputs_are_first(memory):
+    other = forward(memory, ids=[[5, 4, 3, 2, 1, 0]], logits=values(1, 6, 8, seed=50))
+    found = verdict_on(memory, *runs(memory, forward={"short": other}))
+    assert found.verdict == Verdict.DIFFERS
+    assert found.headline.startswith("inputs: input_ids of prompt short: 6 of 6 elements")
+    assert found.figure == "inputs 1 of 1"
+
+
+# figures
+
+
+def from_one_row(memory, *ids):
+    """Return other tokens that were chosen from the usual logits, as another processor may."""
+    return {"short": decoded(memory, *ids, logits=step_logits(3, 1, 4))}
+
+
+def test_tokens_are_the_figure_if_logits_agree(memory):
+    found = verdict_on(memory, *runs(memory, greedy=from_one_row(memory, 3, 1, 5)))
+    assert found.figure == "tokens step 2"
+    (split,) = found.splits
+    assert (split.prompt, split.step) == ("short", 2)
+    assert (split.reference[0], split.candidate[0]) == ((4, 1.75), (5, 1.75))
+    assert found.headline == (
+        "greedy: prompt short: step 2: token 4 in the reference, token 5 here"
+    )
+
+
+def test_the_logits_that_the_tokens_were_chosen_from_come_before_them(memory):
+    found = verdict_on(memory, *runs(memory, greedy={"short": decoded(memory, 3, 1, 5)}))
+    assert (found.verdict, found.figure) == (Verdict.DIFFERS, "tokens step 2")
+    assert (found.first.signal, found.first.item) == ("decode", "short")
+    assert found.headline.startswith("decode: prompt short: 3 of 48 elements, max abs ")
+    assert found.headline.endswith("; up to step 2, where the tokens part")
+
+
+def test_a_split_at_the_end_has_one_side(memory):
+    found = verdict_on(memory, *runs(memory, greedy={"short": decoded(memory, 3, 1)}))
+    assert found.splits[0].candidate is None
+    assert found.splits[0].reference == ((4, 1.75), (5, 0.75))
+    assert found.headline == "greedy: prompt short: step 2: token 4 in the reference, the end here"
+    assert found.notes == ("decode short: identical up to step 2, where the tokens part",)
+
+
+def test_the_same_tokens_from_other_logits_differ_and_are_no_split(memory):
+    logits = step_logits(3, 1, 4)
+    logits[1, 7] = 0.25
+    other = logits.copy()
+    other[1, 7] = 0.5
+    found = verdict_on(
+        memory,
+        *runs(memory, greedy={"short": decoded(memory, 3, 1, 4, logits=other)}),
+        reference=runs(memory, "4.48", greedy={"short": decoded(memory, 3, 1, 4, logits=logits)}),
+    )
+    assert (found.verdict, found.splits, found.figure) == (Verdict.DIFFERS, (), "decode 0.25")
+    assert found.headline.startswith("decode: prompt short: 1 of 48 elements, max abs 0.25 (")
+
+
+def test_logits_come_before_decode_in_the_figure(memory):
+    one, other = moved(memory)
+    changed = {"short": decoded(memory, 3, 1, 4, top=[2.0, 1.5, 1.75])}
+    found = verdict_on(
+        memory,
+        *runs(memory, forward=other, greedy=changed),
+        reference=runs(memory, "4.48", forward=one),
+    )
+    assert (found.figure, found.first.signal) == ("logits 0.5", "logits")
+
+
+def test_steps_that_were_not_recorded_are_told_and_fail_nothing(memory):
+    bare = {"short": decoded(memory, 3, 1, 4).model_copy(update={"logits": None})}
+    found = verdict_on(memory, *runs(memory, greedy=bare))
+    assert found.verdict == Verdict.IDENTICAL
+    assert "decode" not in found.headline
+    assert found.notes == (
+        "decode: not compared: short: the logits of the steps were not recorded",
+    )
+
+
+def test_a_cell_whose_runs_decode_from_other_logits_is_unstable(memory):
+    second = {"short": decoded(memory, 3, 1, 4, top=[2.0, 1.5, 1.75])}
+    found = verdict_on(memory, *runs(memory, second={"greedy": second}))
+    assert (found.verdict, found.unstable) == (Verdict.UNSTABLE, ("decode short",))
+
+
+@pytest.mark.parametrize(("bad", "word"), [(math.nan, "NaN"), (math.inf, "inf")], ids=str)
+def test_nan_and_inf_are_said_instead_of_a_small_number(memory, bad, word):
+    one, _ = moved(memory)
+    logits = memory.tensor(one["short"].logits).copy()
+    logits[0, 0, 0] = bad
+    logits[0, 0, 1] += 1e-6
+    found = verdict_on(
+        memory,
+        *runs(memory, forward=logits_of(memory, logits)),
+        reference=runs(memory, "4.48", forward=one),
+    )
+    assert found.figure == f"logits {word}"
+    assert "0 → 1" in found.headline
+
+
+def test_no_difference_is_rounded_to_zero(memory):
+    one = np.zeros((1, 6, 8), np.float32)
+    found = verdict_on(
+        memory,
+        *runs(memory, forward=logits_of(memory, -one)),
+        reference=runs(memory, "4.48", forward=logits_of(memory, one)),
+    )
+    assert found.figure == "logits 1 of 1"
+    assert "only in signs of zero" in found.headline
+
+
+def test_another_dtype_alone_is_said(memory):
+    one, _ = moved(memory)
+    wider = memory.tensor(one["short"].logits).astype(np.float64)
+    found = verdict_on(
+        memory,
+        *runs(memory, forward=logits_of(memory, wider)),
+        reference=runs(memory, "4.48", forward=one),
+    )
+    assert found.headline == (
+        "logits: prompt short: all values are equal; dtype float32 in the reference, float64 here"
+    )
+
+
+def test_integers_have_no_ulp(memory):
+    one, other = (logits_of(memory, np.full((1, 6, 8), n)) for n in (1, 3))
+    found = verdict_on(
+        memory, *runs(memory, forward=other), reference=runs(memory, "4.48", forward=one)
+    )
+    assert found.headline == "logits: prompt short: 48 of 48 elements, max abs 2"
+
+
+def test_without_values_the_figure_counts(memory):
+    other = logits_of(memory, values(1, 6, 8, seed=77), stored=False)
+    found = verdict_on(memory, *runs(memory, forward=other))
+    assert (found.verdict, found.figure) == (Verdict.DIFFERS, "logits 1 of 1")
+    assert "not stored" in found.headline
+
+
+# notes
+
+
+def test_a_sound_cell_has_no_notes(memory):
+    assert verdict_on(memory, *runs(memory)).notes == ()
+
+
+def test_what_is_worth_knowing_is_noted(memory):
+    formula = FormulaFacts(rope_type="default", max_ulp=900.0, bound_ulp=40.0)
+    load = sound_signals(memory)["load"].model_copy(
+        update={"parameter_dtypes": {"float32": 3, "bfloat16": 2}, "activation_dtypes": {}}
+    )
+    tensors = sound_signals(memory)["weights"].tensors
+    more = tensors | {"extra": weight(memory, values(3), origin="unexplained")}
+    same = {
+        "inv_freq": {
+            "model.rotary_emb.inv_freq": frequencies(memory, values(2, seed=15), formula=formula)
+        },
+        "load": load,
+        "weights": weights_signal(more),
+        "buffers": {"model.mask": buffer(memory, values(3, 3, seed=14), fresh="differs")},
+    }
+    sides = [
+        tuple(
+            run.model_copy(update={"probe_effect": "changed the bits"})
+            for run in runs(memory, stack, **same)
+        )
+        for stack in ("5.0", "4.48")
+    ]
+    found = verdict_on(memory, *sides[0], reference=sides[1])
+    assert found.verdict == Verdict.IDENTICAL
+    text = "\n".join(found.notes)
+    for words in (
+        "weights unexplained",
+        "buffers unlike those of a model made fresh from the config: model.mask",
+        "9e+02 ULP off the formula",
+        "float32 was asked for, and of 5 parameters 2 in bfloat16",
+        "watching the attention calls changed the logits",
+    ):
+        assert words in text
+    assert len(found.notes) == 5
+
+
+def test_a_formula_within_its_bound_is_not_noted(memory):
+    formula = FormulaFacts(rope_type="default", max_ulp=40.0, bound_ulp=40.0)
+    close = {"r.inv_freq": frequencies(memory, values(2), formula=formula)}
+    sides = runs(memory, inv_freq=close), runs(memory, "4.48", inv_freq=close)
+    assert result(cell_id("5.0"), *sides, memory).notes == ()
+
+
+# expected differences
+
+
+class World:
+    """Cells of two models on three stacks; ``differing`` names cells as model@stack -> signals."""
+
+    def __init__(self, memory, **differing):
+        self.memory = memory
+        self.differing = {key.replace("__", "@"): what for key, what in differing.items()}
+        self.results = [self.judged(m, s) for m in ("llama", "qwen") for s in STACKS]
+        self.plan = [r.cell for r in self.results]
+
+    def judged(self, model, stack):
+        what = self.differing.get(f"{model}@{STACKS[stack]}", {})
+        cell = cell_id(stack, model)
+        if what in ("failed", "absent"):
+            candidate = tuple(capture(stack, run=r, status=what, model=model) for r in "ab")
+        elif what == "unstable":
+            candidate = runs(
+                self.memory,
+                stack,
+                model=model,
+                second={"greedy": {"short": decoded(self.memory, 9)}},
+            )
+        else:
+            candidate = runs(self.memory, stack, model=model, **what)
+        return result(cell, candidate, runs(self.memory, "4.48", model=model), self.memory)
+
+    def apply(self, *rules, ran=None, plan=None):
+        results = [r for r in self.results if ran is None or ran(r.cell)]
+        return apply_expected(results, rules, self.plan if plan is None else plan, "4.48")
+
+
+STACKS = {"4.48": "ref", "5.0": "old", "5.9": "new"}
+
+
+def expected(model=("llama",), stack=("5.0",), **more):
+    return Expected(model=model, stack=stack, reason="known", **more)
+
+
+def verdicts(results):
+    return {f"{r.cell.model}@{r.cell.stack}": r.verdict.value for r in results}
+
+
+def other_logits(memory):
+    return {"forward": moved(memory)[1]}
+
+
+def test_an_expected_difference_passes_and_keeps_what_was_judged(memory):
+    world = World(memory, llama__old=other_logits(memory))
+    results, (report,) = world.apply(expected(reference="issue 1", line=7))
+    assert verdicts(results) == {
+        "llama@4.48": "reference",
+        "llama@5.0": "expected",
+        "llama@5.9": "identical",
+        "qwen@4.48": "reference",
+        "qwen@5.0": "identical",
+        "qwen@5.9": "identical",
+    }
+    found = results[1]
+    assert (found.judged, found.expected) == (Verdict.DIFFERS, ("known",))
+    assert report.cells == ("llama/float32-sdpa@5.0",)
+    assert (report.fixed, report.evaluated, report.line) == ((), True, 7)
+    assert report.text == "differs: model llama; stack 5.0"
+    assert exit_code(results, [report], []) == (0, ())
+
+
+def test_an_entry_covers_only_the_signals_it_names(memory):
+    both = other_logits(memory) | {"greedy": {"short": decoded(memory, 8)}}
+    world = World(memory, llama__old=both)
+    results, reports = world.apply(expected(signal=("logits",)))
+    assert results[1].verdict == Verdict.DIFFERS
+    assert reports[0].cells == ()
+    assert reports[0].fixed == ()  # it does still occur, among other differences
+    assert exit_code(results, reports, [])[0] == 1
+
+
+def test_entries_cover_a_cell_together(memory):
+    both = other_logits(memory) | {"greedy": {"short": decoded(memory, 8)}}
+    world = World(memory, llama__old=both)
+    rules = (
+        expected(signal=("logi*",)),
+        expected(signal=("decode", "greedy"), variant=("float32-*",)),
+    )
+    results, reports = world.apply(*rules)
+    assert results[1].verdict == Verdict.EXPECTED
+    assert [report.cells for report in reports] == [("llama/float32-sdpa@5.0",)] * 2
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        expected(model=("qwen",)),
+        expected(stack=("5.9",)),
+        expected(variant=("bfloat16-*",)),
+        expected(signal=("weights",)),
+        expected(verdict="unstable"),
+        expected(verdict="failed"),
+    ],
+    ids=lambda rule: "-".join(
+        (*rule.model, *rule.stack, *rule.variant, *rule.signal, rule.verdict)
+    ),
+)
+def test_an_entry_for_something_else_covers_nothing(memory, rule):
+    world = World(memory, llama__old=other_logits(memory))
+    results, (report,) = world.apply(rule)
+    assert results[1].verdict == Verdict.DIFFERS
+    assert report.cells == ()
+
+
+@pytest.mark.parametrize("kind", ["unstable", "failed"])
+def test_other_kinds_are_covered_by_their_own_entries(memory, kind):
+    world = World(memory, llama__old=kind)
+    results, (report,) = world.apply(expected(verdict=kind))
+    assert (results[1].verdict, results[1].judged) == (Verdict.EXPECTED, Verdict(kind))
+    assert report.fixed == ()
+    wrong = world.apply(expected(verdict="differs"))
+    assert wrong[0][1].verdict == Verdict(kind)
+    assert wrong[1][0].fixed == ()  # a cell that fails may differ still
+
+
+def test_an_unstable_signal_must_be_named_too(memory):
+    world = World(memory, llama__old="unstable")
+    for signals, verdict in (
+        (("decode", "greedy"), "expected"),
+        (("greedy",), "unstable"),
+        (("decode",), "unstable"),
+        (("logits",), "unstable"),
+    ):
+        rule = expected(verdict="unstable", signal=signals)
+        assert world.apply(rule)[0][1].verdict == verdict
+
+
+def test_a_difference_that_went_away_is_reported_and_fails(memory):
+    world = World(memory, llama__old=other_logits(memory))
+    results, (report,) = world.apply(expected(model=("llama", "qwen"), stack=("5.*",), line=3))
+    assert report.fixed == ("qwen",)
+    assert verdicts(results)["qwen@5.0"] == verdicts(results)["qwen@5.9"] == "fixed"
+    assert verdicts(results)["llama@5.0"] == "expected"
+    assert verdicts(results)["llama@5.9"] == "identical"
+    code, reasons = exit_code(results, [report], [])
+    assert code == 1
+    (reason,) = reasons
+    assert reason.startswith("expected, line 3: qwen no longer occurs (")
+    assert "; remove it (differs: model " in reason
+
+
+def test_each_stack_must_still_occur(memory):
+    world = World(memory, llama__old=other_logits(memory))
+    _, (report,) = world.apply(expected(stack=("5.0", "5.9")))
+    assert report.fixed == ("5.9",)
+
+
+def test_what_the_filters_left_out_is_not_called_fixed(memory):
+    world = World(memory, llama__new=other_logits(memory))
+    rule = expected(stack=("5.0", "5.9"))
+    _, (report,) = world.apply(rule, ran=lambda cell: cell.stack != "5.9")
+    assert report.fixed == ("5.0",)  # llama still occurs where it was not looked
+    _, (report,) = world.apply(rule, ran=lambda cell: cell.model == "qwen")
+    assert (report.fixed, report.evaluated) == ((), False)
+
+
+def test_beside_another_reference_than_the_matrix_has_nothing_is_called_fixed(memory):
+    sides = {stack: runs(memory, stack) for stack in ("5.0", "5.9")}
+    alone = [result(cell_id(s), side, sides["5.0"], memory) for s, side in sides.items()]
+    assert [r.verdict for r in alone] == [Verdict.REFERENCE, Verdict.IDENTICAL]
+    rule, left_out = expected(stack=("5.9",)), cell_id("4.48")
+    plan = [r.cell for r in alone]
+    results, (report,) = apply_expected(alone, [rule], [left_out, *plan], "4.48")
+    assert (report.fixed, results[1].verdict) == ((), Verdict.IDENTICAL)
+    for whole in (([*plan], "4.48"), ([left_out, *plan], "5.0")):
+        results, (report,) = apply_expected(alone, [rule], *whole)
+        assert (report.fixed, results[1].verdict) == (("llama", "5.9"), Verdict.FIXED)
+    _, (report,) = apply_expected(
+        alone, [expected(stack=("5.9",), verdict="failed")], [left_out, *plan], "4.48"
+    )
+    assert report.fixed == ("llama", "5.9")  # that it ran needs no reference
+
+
+def test_beside_another_reference_than_the_matrix_has_no_difference_is_covered(memory):
+    sides = {"5.0": runs(memory, "5.0"), "5.9": runs(memory, "5.9", **other_logits(memory))}
+    alone = [result(cell_id(s), side, sides["5.0"], memory) for s, side in sides.items()]
+    rule, left_out = expected(stack=("5.9",)), cell_id("4.48")
+    plan = [r.cell for r in alone]
+    results, (report,) = apply_expected(alone, [rule], [left_out, *plan], "4.48")
+    assert results[1].verdict == Verdict.DIFFERS
+    assert (report.cells, report.fixed) == ((), ())
+    assert report.untold == (str(cell_id("5.9")),)
+    for whole in ((plan, "4.48"), ([left_out, *plan], "5.0")):
+        results, (report,) = apply_expected(alone, [rule], *whole)
+        assert results[1].verdict == Verdict.EXPECTED
+        assert (report.cells, report.untold) == ((str(cell_id("5.9")),), ())
+
+
+def test_what_is_in_no_plan_is_not_evaluated(memory):
+    world = World(memory)
+    results, (report,) = world.apply(expected(model=("gone",)))
+    assert (report.fixed, report.evaluated) == ((), False)
+    assert exit_code(results, [report], [])[0] == 0
+
+
+def test_an_entry_for_a_cell_that_became_the_reference_is_not_called_fixed(memory):
+    _, (report,) = World(memory).apply(expected(stack=("4.48",)))
+    assert report.fixed == ()
+
+
+def test_a_failure_that_went_away_is_fixed(memory):
+    results, (report,) = World(memory).apply(expected(verdict="failed"))
+    assert report.fixed == ("llama", "5.0")
+    assert results[1].verdict == Verdict.FIXED
+
+
+def test_a_message_in_short_goes_on_where_its_first_line_announces_the_next():
+    def short(message):
+        return Failure(phase="config", type="E", message=message, traceback="").in_short
+
+    assert short("error for 'sizes':\n    ValueError: 47 is odd.\nand more") == (
+        "error for 'sizes': ValueError: 47 is odd."
+    )
+    assert short("one\ntwo:\nthree") == "one"
+    assert short("it ends so:\n") == "it ends so:"
+    assert short("") == ""
+
+
+# exit code
+
+
+def test_what_is_said_of_nothing_compared_is_true_where_both_stacks_ran(memory):
+    reference = runs(memory, "4.48")
+    one, other = moved(memory)
+    unstable = runs(memory, forward=one, second={"forward": other})
+    alone = [result(cell_id("4.48"), reference, reference, memory)]
+    alone.append(result(cell_id("5.0"), unstable, reference, memory))
+    assert alone[1].verdict == Verdict.UNSTABLE
+    _, reasons = exit_code(alone, [], [])
+    assert reasons[-1].startswith("nothing was compared")
+    assert "ran on both" not in reasons[-1]
+
+
+def test_nothing_compared_is_never_a_pass(memory):
+    reference = runs(memory, "4.48")
+    alone = [result(cell_id("4.48"), reference, reference, memory)]
+    for results in ([], alone):
+        code, (reason,) = exit_code(results, [], [])
+        assert code == 1
+        assert reason.startswith("nothing was compared")
+    absent = (capture("5.0", status="absent"), capture("5.0", run="b", status="absent"))
+    alone.append(result(cell_id("5.0"), absent, reference, memory))
+    assert exit_code(alone, [], [])[0] == 1
+    alone.append(result(cell_id("5.9"), runs(memory, "5.9"), reference, memory))
+    assert exit_code(alone, [], []) == (0, ())
+
+
+def test_a_model_that_a_user_brings_and_no_stack_knows_fails_the_run(memory):
+    world = World(memory, llama__old="absent")
+    old = [r for r in world.results if r.verdict == Verdict.ABSENT]
+    others = [r for r in world.results if r.cell.model != "llama"]
+    for trusted, hint in ((False, True), (True, False)):
+        code, (reason,) = exit_code([*old, *others], [], [], {"llama": trusted, "qwen": trusted})
+        assert code == 1
+        assert reason.startswith("llama is absent from every stack: ")
+        assert reason.endswith("trust_remote_code: true") == hint
+    assert exit_code([*old, *others], [], [])[0] == 0
+    assert exit_code(world.results, [], [], {"llama": False, "qwen": False})[0] == 0
+
+
+@pytest.mark.parametrize("what", ["failed", "unstable"])
+def test_each_verdict_that_does_not_pass_is_counted(memory, what):
+    world = World(memory, llama__old=what, qwen__old=what, qwen__new=other_logits(memory))
+    code, reasons = exit_code(world.results, [], [])
+    assert code == 1
+    assert set(reasons) == {
+        f"2 cells with verdict {what}: llama/float32-sdpa@5.0, qwen/float32-sdpa@5.0",
+        "1 cell with verdict differs: qwen/float32-sdpa@5.9",
+    }
+
+
+def test_a_stack_that_failed_fails_the_run(memory):
+    for said in ("no wheel for it", "stack 5.9: no wheel\n  for it"):
+        stacks = [StackReport(id="5.0"), StackReport(id="5.9", failure=said)]
+        code, reasons = exit_code(World(memory).results, [], stacks)
+        assert (code, reasons) == (1, ("stack 5.9 failed: no wheel for it",))
+
+
+def test_rounding_and_absence_pass(memory):
+    world = World(memory, llama__old="absent")
+    assert exit_code(world.results, [], [])[0] == 0
+    fixed = ExpectedReport(line=0, text="t", reason="r", fixed=("x",))
+    assert "an entry: x" in exit_code(world.results, [fixed], [])[1][0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "told", "verdict", "fixed"),
+    [
+        ("differs", "rounding", "rounding", ("llama", "5.0")),
+        ("differs", "diverged", "expected", ()),
+        ("differs", "undecided", "expected", ()),
+        ("diverged", "diverged", "expected", ()),
+        ("diverged", "undecided", "differs", ()),
+        ("diverged", "rounding", "rounding", ("llama", "5.0")),
+    ],
+)
+def test_an_entry_may_say_which_kind_of_difference_it_expects(memory, entry, told, verdict, fixed):
+    world = World(memory, llama__old=other_logits(memory))
+    said = Ladder(kind=told, rule="slope", reason="")
+    world.results[1] = with_ladder(world.results[1], said)
+    results, (report,) = world.apply(expected(verdict=entry))
+    assert results[1].verdict == verdict
+    assert report.fixed == fixed
+
+
+def test_a_difference_that_is_rounding_passes_without_an_entry(memory):
+    world = World(memory, llama__old=other_logits(memory))
+    world.results[1] = with_ladder(
+        world.results[1], Ladder(kind="rounding", rule="slope", reason="")
+    )
+    results, _ = world.apply()
+    assert exit_code(results, [], []) == (0, ())
+
+
+@pytest.mark.parametrize("verdict", ["differs", "diverged", "unstable"])
+def test_a_release_that_does_not_know_the_model_proves_nothing_fixed(memory, verdict):
+    world = World(memory, llama__old="absent")
+    results, (report,) = world.apply(expected(verdict=verdict))
+    assert report.fixed == ()
+    assert verdicts(results)["llama@5.0"] == "absent"
+    both = expected(stack=("5.*",), verdict=verdict)
+    assert world.apply(both)[1][0].fixed == ("llama", "5.*")
+    (report,) = World(memory).apply(expected(verdict=verdict))[1]
+    assert report.fixed == ("llama", "5.0")

@@ -1,0 +1,1000 @@
+"""Every rule speaks of what it is made for, and of nothing beside it."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from samebits.compare.signals import compare
+from samebits.findings.case import Case
+from samebits.findings.registry import RULES, findings, texts
+from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, TokenFacts
+from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
+from samebits.records.crossing import Crossing
+from samebits.records.evidence import EvidenceSignal, PromptEvidence
+from samebits.records.finding import ROPE_TABLES, Step
+from samebits.records.ladder import Ladder
+from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
+from samebits.records.relations import Distance, InvariantsSignal, Relation
+from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
+from samebits.records.usage import UsageSignal
+from samebits.reports import rulebook
+from tests.support.builders import (
+    Memory,
+    attention,
+    call,
+    capture,
+    decoded,
+    forward,
+    frequencies,
+    sound,
+    values,
+    weight,
+    weights_signal,
+)
+
+OWN, LIBRARY = "modeling_tiny.py", "transformers/modeling_utils.py"
+
+
+def frame(file=OWN, code="x", function="__init__"):
+    return Frame(file=file, line=7, function=function, code=code, own=file == OWN)
+
+
+def failed(type_name, message, *frames, code=None, phase="load"):
+    failure = Failure(
+        phase=phase, type=type_name, message=message, traceback="", frames=frames or (frame(),)
+    )
+    made = capture("5.x", status="failed", code=code or own_code())
+    return made.model_copy(update={"failure": failure})
+
+
+def own_code(*, imports=(), classes=()):
+    return CodeSignal(files={OWN: "0" * 64}, imports=imports, classes=classes)
+
+
+def missing(name, owner="transformers.utils", **changed):
+    symbol = Symbol(name=name, owner=owner, found=False)
+    return ImportFact(symbol=symbol, file=OWN, line=3, **changed)
+
+
+def cls(name="TinyForCausalLM", bases=("PreTrainedModel",), **changed):
+    return ClassFact(name=name, bases=bases, file=OWN, line=40, **changed)
+
+
+def with_idiom(run, name):
+    idiom = Idiom(name=name, file=OWN, line=9, code="the line")
+    code = own_code().model_copy(update={"idioms": (idiom,)})
+    return run.model_copy(update={"signals": run.signals.model_copy(update={"code": code})})
+
+
+def codes(case):
+    return [finding.code for finding in findings(case)]
+
+
+def codes_of(run, **changed):
+    return codes(Case(capture=run, **changed))
+
+
+CRASHES = [
+    ("SB101", "ImportError", "cannot import name 'LossKwargs' from 'transformers.utils' (…)"),
+    ("SB101", "ImportError", "cannot import name 'TransformersKwargs' from 'transformers.utils'"),
+    ("SB102", "ImportError", "cannot import name 'MambaCache' from 'transformers.cache_utils'"),
+    ("SB102", "ModuleNotFoundError", "No module named 'transformers.masking_utils'"),
+    ("SB104", "AttributeError", "'Tiny' object has no attribute 'get_head_mask'"),
+    ("SB105", "TypeError", "f() got an unexpected keyword argument 'use_auth_token'"),
+    ("SB201", "AttributeError", "'TinyConfig' object has no attribute 'pad_token_id'"),
+    ("SB202", "AttributeError", "'LlamaConfig' object has no attribute 'rope_theta'"),
+    (
+        "SB205",
+        "huggingface_hub.errors.StrictDataclassFieldValidationError",
+        "Validation error for field 'hidden_size': expected int, got str",
+    ),
+    ("SB305", "RuntimeError", "Tensor.item() cannot be called on meta tensors"),
+    ("SB305", "TypeError", "can't convert meta device type tensor to numpy."),
+    ("SB402", "AttributeError", "'Tiny' object has no attribute 'all_tied_weights_keys'"),
+    (
+        "SB403",
+        "TypeError",
+        "Tiny.tie_weights() got an unexpected keyword argument 'recompute_mapping'",
+    ),
+    (
+        "SB502",
+        "TypeError",
+        "LlamaRotaryEmbedding.__init__() got an unexpected keyword argument 'device'",
+    ),
+    (
+        "SB603",
+        "TypeError",
+        "create_causal_mask() got an unexpected keyword argument 'input_embeds'",
+    ),
+    ("SB701", "AttributeError", "'DynamicCache' object has no attribute 'key_cache'"),
+    ("SB701", "AttributeError", "type object 'DynamicCache' has no attribute 'from_legacy_cache'"),
+    ("SB702", "TypeError", "'DynamicCache' object is not subscriptable"),
+    ("SB702", "AttributeError", "'tuple' object has no attribute 'get_seq_length'"),
+    ("SB707", "ValueError", "Calling `crop` with a positive value (`3`) is not supported"),
+    ("SB810", "ValueError", "Tokenizer class TokenizersBackend does not exist or is not imported."),
+]
+NEAR = [
+    ("ImportError", "cannot import name 'LossKwargs' from 'mypackage.utils'"),
+    ("ImportError", "cannot import name 'NeverHeardOf' from 'transformers.utils'"),
+    ("ModuleNotFoundError", "No module named 'einops'"),
+    ("AttributeError", "'Tiny' object has no attribute 'head_mask'"),
+    ("AttributeError", "'TinyConfig' object has no attribute 'my_own_field'"),
+    ("AttributeError", "'Tiny' object has no attribute 'pad_token_id'"),
+    ("TypeError", "f() got an unexpected keyword argument 'my_dtype'"),
+    ("RuntimeError", "Tensor.item() takes no arguments"),
+    ("KeyError", "'default'"),
+    ("AttributeError", "'list' object has no attribute 'keys'"),
+    ("AttributeError", "'Memory' object has no attribute 'key_cache'"),
+    ("ValueError", "Tokenizer class MyTokenizer does not exist"),
+    ("RuntimeError", "size of tensor a (24) must match the size of tensor b (12) at dimension 3"),
+]
+
+
+@pytest.mark.parametrize(("code", "type_name", "message"), CRASHES)
+def test_an_exception_with_a_name_is_named(code, type_name, message):
+    (finding,) = findings(Case(capture=failed(type_name, message)))
+    assert finding.code == code
+    assert finding.where == f"{OWN}:7"
+    assert any(message in line for line in finding.evidence)
+
+
+@pytest.mark.parametrize(("type_name", "message"), NEAR)
+def test_an_exception_that_only_looks_alike_is_not_named(type_name, message):
+    assert codes_of(failed(type_name, message)) == []
+
+
+@pytest.mark.parametrize(("code", "type_name", "message"), CRASHES)
+def test_the_same_message_in_another_type_is_not_named(code, type_name, message):
+    assert codes_of(failed("MyOwnError", message)) == []
+
+
+def test_a_sound_cell_has_no_findings():
+    memory = Memory()
+    one, other = sound(memory), sound(memory, "5.x")
+    signals = compare(one, other, memory)
+    assert codes_of(other, reference=one, signals=signals) == []
+    assert codes_of(one) == []
+
+
+def test_own_code_is_named_as_the_checkpoint_calls_it():
+    copied = Frame(file=f"tiny_hyphen_1/abc/{OWN}", line=7, function="f", code="x", own=True)
+    message = "'TinyConfig' object has no attribute 'pad_token_id'"
+    (finding,) = findings(Case(capture=failed("AttributeError", message, copied)))
+    assert finding.where == f"{OWN}:7"
+    assert not any("hyphen" in line for line in finding.evidence)
+
+
+def test_a_module_that_is_missing_is_one_finding_and_not_two():
+    fact = missing("create_causal_mask", "transformers.masking_utils")
+    message = "No module named 'transformers.masking_utils'"
+    run = failed("ModuleNotFoundError", message, code=own_code(imports=(fact,)))
+    (finding,) = findings(Case(capture=run))
+    assert finding.code == "SB102"
+    assert any(message in line for line in finding.evidence)
+
+
+def test_an_import_behind_the_first_is_named_before_it_is_reached():
+    code = own_code(imports=(missing("LossKwargs"), missing("is_torch_fx_available")))
+    run = failed(
+        "ImportError", "cannot import name 'LossKwargs' from 'transformers.utils'", code=code
+    )
+    first, second = findings(Case(capture=run))
+    assert (first.code, second.code) == ("SB101", "SB102")
+    assert any("not reached yet" in line for line in second.evidence)
+    assert not any("not reached yet" in line for line in first.evidence)
+    assert any("drop the guard" in line for line in second.evidence)
+
+
+def test_a_guarded_import_is_no_finding():
+    code = own_code(imports=(missing("LossKwargs", guarded=True),))
+    assert codes_of(failed("ValueError", "something else", code=code)) == []
+
+
+def test_a_missing_import_of_a_model_that_runs_is_no_finding():
+    code = own_code(imports=(missing("LossKwargs"),))
+    assert codes_of(sound(Memory(), "5.x", code=code)) == []
+
+
+def test_the_default_rope_is_named_by_the_line_that_asked_for_it():
+    asked = frame(code="self.rope_init_fn = ROPE_INIT_FUNCTIONS[self.rope_type]")
+    assert codes_of(failed("KeyError", "'default'", asked)) == ["SB501"]
+    other = frame(code="colours = PALETTE[name]")
+    assert codes_of(failed("KeyError", "'default'", other)) == []
+
+
+def test_a_list_of_ties_is_named_by_the_class_that_declares_it():
+    message = "'list' object has no attribute 'keys'"
+    declared = own_code(classes=(cls(attributes={"_tied_weights_keys": "list"}),))
+    (finding,) = findings(Case(capture=failed("AttributeError", message, code=declared)))
+    assert finding.code == "SB401"
+    assert finding.where == f"{OWN}:40"
+    proper = own_code(classes=(cls(attributes={"_tied_weights_keys": "dict"}),))
+    assert codes_of(failed("AttributeError", message, code=proper)) == []
+    inside = frame(LIBRARY, "tied_mapping = self._tied_weights_keys", "get_expanded_tied_weights")
+    assert codes_of(failed("AttributeError", message, inside)) == ["SB401"]
+
+
+def test_a_list_of_ties_that_only_a_save_reads_is_named():
+    """A config that ties nothing: the model loads, and save_pretrained fails."""
+    reason = "AttributeError: 'list' object has no attribute 'keys'"
+    declared = own_code(classes=(cls(attributes={"_tied_weights_keys": "list"}),))
+
+    def saved(reason, code=declared):
+        trip = RoundTrip(outcome="save failed", reason=reason)
+        signal = IntegritySignal(poison="NaN", round_trip=trip)
+        return findings(Case(capture=sound(Memory(), "5.x", integrity=signal, code=code)))
+
+    named = {finding.code: finding for finding in saved(reason)}
+    assert set(named) == {"SB307", "SB401"}
+    assert named["SB401"].where == f"{OWN}:40"
+    assert f"save_pretrained: {reason}" in named["SB401"].evidence
+    assert [f.code for f in saved("OSError: full")] == ["SB307"]
+    assert [f.code for f in saved(reason, own_code(classes=(cls(),)))] == ["SB307"]
+
+
+def test_a_class_without_post_init_is_named():
+    message = "'Tiny' object has no attribute 'all_tied_weights_keys'"
+    without = cls("Tiny", methods={"__init__": ("self",)}, calls={"__init__": ("super",)})
+    proper = cls("Proper", methods={"__init__": ("self",)}, calls={"__init__": ("self.post_init",)})
+    code = own_code(classes=(without, proper))
+    (finding,) = findings(Case(capture=failed("AttributeError", message, code=code)))
+    told = " ".join(finding.evidence)
+    assert "class Tiny " in told
+    assert "class Proper" not in told
+
+
+def test_a_head_without_generation_mixin_is_named_where_nothing_generates():
+    said = {"greedy": "TinyForCausalLM does not generate"}
+    load = LoadFacts(model_class="TinyForCausalLM", requested_dtype="float32")
+
+    def run(bases, skips=said):
+        return sound(Memory(), skips=skips, load=load, code=own_code(classes=(cls(bases=bases),)))
+
+    assert codes_of(run(("TinyPreTrainedModel",))) == ["SB103"]
+    assert codes_of(run(("TinyPreTrainedModel", "GenerationMixin"))) == []
+    assert codes_of(run(("TinyPreTrainedModel",), skips={})) == []
+
+
+def test_a_mask_one_column_too_long_is_named_inside_attention_alone():
+    message = (
+        "The size of tensor a (24) must match the size of tensor b (25) at non-singleton "
+        "dimension 3"
+    )
+    inside = frame("transformers/integrations/sdpa_attention.py", function="sdpa_attention_forward")
+    assert codes_of(failed("RuntimeError", message, frame(), inside)) == ["SB602"]
+    elsewhere = frame("transformers/models/x/modeling_x.py", function="mlp")
+    assert codes_of(failed("RuntimeError", message, frame(), elsewhere)) == []
+    shorter = message.replace("25", "23")
+    assert codes_of(failed("RuntimeError", shorter, frame(), inside)) == []
+    by_two = message.replace("25", "26")
+    assert codes_of(failed("RuntimeError", by_two, frame(), inside)) == []
+
+
+def integrity(**tensors):
+    made = {
+        name: Provenance(**({"kind": "parameter", "source": "loaded", "written": "all"} | facts))
+        for name, facts in tensors.items()
+    }
+    return IntegritySignal(poison="NaN", tensors=made)
+
+
+def test_an_unwritten_buffer_and_an_unwritten_parameter_are_two_findings():
+    facts = {"source": "unwritten", "written": "none"}
+    signal = integrity(
+        inv_freq=facts | {"kind": "non-persistent buffer", "fresh": "differs"}, scale=facts
+    )
+    found = findings(Case(capture=sound(Memory(), integrity=signal)))
+    assert [(f.code, f.where) for f in found] == [("SB301", "inv_freq"), ("SB302", "scale")]
+
+
+def test_a_partly_written_buffer_says_how_much_is_left():
+    signal = integrity(
+        table={
+            "kind": "non-persistent buffer",
+            "source": "partly written",
+            "written": "partly",
+            "n_unwritten": 12,
+        }
+    )
+    (finding,) = findings(Case(capture=sound(Memory(), integrity=signal)))
+    assert "12 of its elements" in finding.evidence[0]
+
+
+def test_written_buffers_of_any_origin_are_no_finding():
+    signal = integrity(
+        mask={"kind": "non-persistent buffer", "source": "derived", "written": "all"},
+        odd={"kind": "non-persistent buffer", "source": "unexplained", "written": "not covered"},
+    )
+    assert codes_of(sound(Memory(), integrity=signal)) == []
+
+
+def drawn(*, in_checkpoint, missing_keys=(), classes=(), source="reinitialised"):
+    load = LoadFacts(model_class="Tiny", requested_dtype="float32", missing_keys=missing_keys)
+    return sound(
+        Memory(),
+        load=load,
+        integrity=integrity(q={"source": source, "ignored": in_checkpoint}),
+        code=own_code(classes=classes),
+    )
+
+
+def test_a_loaded_tensor_that_is_drawn_anew_is_told_from_one_that_is_missing():
+    assert codes_of(drawn(in_checkpoint=True)) == ["SB303"]
+    assert codes_of(drawn(in_checkpoint=False, missing_keys=("q",))) == ["SB304"]
+    assert codes_of(drawn(in_checkpoint=False)) == []
+
+
+def test_a_tensor_that_is_not_taken_and_constant_has_a_finding_of_its_own():
+    assert codes_of(drawn(in_checkpoint=True, source="derived")) == ["SB308"]
+    assert codes_of(drawn(in_checkpoint=True, source="unexplained")) == ["SB308"]
+    assert codes_of(drawn(in_checkpoint=False, source="derived")) == []
+
+
+OUTSIDE = {"kind": "non-persistent buffer", "ignored": True}
+
+
+@pytest.mark.parametrize("source", ["derived", "reinitialised"])
+def test_a_buffer_outside_the_state_dict_is_not_taken_rather_than_overwritten(source):
+    signal = integrity(table=OUTSIDE | {"source": source})
+    (finding,) = findings(Case(capture=sound(Memory(), integrity=signal)))
+    assert (finding.code, finding.where) == ("SB308", "table")
+    assert "such a buffer is in no state_dict" in finding.evidence
+
+
+def test_a_buffer_that_holds_what_the_file_has_is_no_finding():
+    signal = integrity(table=OUTSIDE | {"source": "derived", "ignored": False})
+    assert codes_of(sound(Memory(), integrity=signal)) == []
+
+
+@pytest.mark.parametrize(("unexpected", "word"), [("base.table", "reported"), ("x", "not report")])
+def test_a_tensor_that_is_not_taken_is_named_as_the_file_names_it(unexpected, word):
+    signal = integrity(table=OUTSIDE | {"source": "derived", "stored_as": "base.table"})
+    load = LoadFacts(model_class="Tiny", requested_dtype="float32", unexpected_keys=(unexpected,))
+    (finding,) = findings(Case(capture=sound(Memory(), load=load, integrity=signal)))
+    first, *_, last = finding.evidence
+    assert first == "the checkpoint has base.table, and the model holds other bytes as table"
+    assert word in last
+
+
+def test_the_line_of_init_weights_that_overwrites_is_evidence():
+    guilty = cls("Tiny", calls={"_init_weights": ("module.weight.data.normal_",)})
+    (finding,) = findings(Case(capture=drawn(in_checkpoint=True, classes=(guilty,))))
+    assert any("module.weight.data.normal_" in line for line in finding.evidence)
+
+
+def with_dtype(stack, dtypes):
+    signal = IntegritySignal(poison="NaN", default_dtypes=dtypes)
+    return sound(Memory(), stack, integrity=signal)
+
+
+def test_another_default_dtype_is_a_finding_and_the_same_is_none():
+    old = with_dtype("4.48", {"float32": 9})
+    assert codes_of(with_dtype("5.x", {"bfloat16": 9}), reference=old) == ["SB306"]
+    assert codes_of(with_dtype("5.x", {"float32": 8}), reference=old) == []
+    assert codes_of(with_dtype("5.x", None), reference=old) == []
+
+
+@pytest.mark.parametrize("outcome", ["differs", "save failed", "load failed"])
+def test_a_lossy_round_trip_is_a_finding(outcome):
+    trip = RoundTrip(outcome=outcome, tensors=("q",), config=("theta",), reason="why")
+    signal = IntegritySignal(poison="NaN", round_trip=trip)
+    (finding,) = findings(Case(capture=sound(Memory(), integrity=signal)))
+    assert finding.code == "SB307"
+    assert {"why", "other bytes: q", "config: theta"} <= set(finding.evidence)
+
+
+@pytest.mark.parametrize("outcome", ["same bits", "not tried"])
+def test_a_round_trip_that_keeps_all_is_none(outcome):
+    signal = IntegritySignal(poison="NaN", round_trip=RoundTrip(outcome=outcome))
+    assert codes_of(sound(Memory(), integrity=signal)) == []
+
+
+def tied(stack, *, together):
+    memory = Memory()
+    embed = values(8, 4)
+    if together:
+        tensors = {"embed": weight(memory, embed, "embed", aliases=("head",))}
+    else:
+        head = values(8, 4, seed=3)
+        tensors = {"embed": weight(memory, embed, "embed"), "head": weight(memory, head)}
+    return sound(memory, stack, weights=weights_signal(tensors))
+
+
+def test_embeddings_that_part_are_a_finding_and_those_that_meet_are_none():
+    assert codes_of(tied("5.x", together=False), reference=tied("4.48", together=True)) == ["SB404"]
+    assert codes_of(tied("5.x", together=True), reference=tied("4.48", together=True)) == []
+    assert codes_of(tied("5.x", together=True), reference=tied("4.48", together=False)) == []
+
+
+def rotary(stack, max_ulp, *, written="all", dtype=np.float32):
+    memory = Memory()
+    formula = FormulaFacts(rope_type="default", max_ulp=max_ulp, bound_ulp=50.0)
+    facts = frequencies(memory, values(2, dtype=np.float32).astype(dtype), formula=formula)
+    tensors = {
+        "inv_freq": {
+            "kind": "non-persistent buffer",
+            "written": written,
+            "source": "derived" if written == "all" else "unwritten",
+        }
+    }
+    return sound(memory, stack, inv_freq={"inv_freq": facts}, integrity=integrity(**tensors))
+
+
+def test_frequencies_off_their_formula_here_alone_are_a_finding():
+    good, bad = rotary("4.48", 3.0), rotary("5.x", 9e6)
+    assert codes_of(bad, reference=good) == ["SB503"]
+    assert codes_of(rotary("5.x", 50.0), reference=good) == []
+    assert codes_of(bad, reference=rotary("4.48", 9e6)) == []
+    assert codes_of(bad) == []
+
+
+def test_a_default_for_theta_is_named_where_no_buffer_holds_the_frequencies():
+    def run(status, inv_freq=None):
+        bare = sound(Memory(), "5.x", inv_freq=inv_freq)
+        steps = (Step(suspect=ROPE_TABLES, status=status, what="differ from position 1 on"),)
+        return Case(with_idiom(bare, "default for a rope field"), sound(Memory()), steps=steps)
+
+    (finding,) = findings(run("ruled in"))
+    assert (finding.code, finding.where) == ("SB503", f"{OWN}:9")
+    assert codes(run("follows")) == []
+    assert codes(run("ruled out")) == []
+    buffers = {"inv_freq": frequencies(Memory(), values(2))}
+    assert codes(run("ruled in", buffers)) == []
+
+
+def test_unwritten_frequencies_are_one_finding_and_not_two():
+    bad = rotary("5.x", 9e6, written="none")
+    assert codes_of(bad, reference=rotary("4.48", 3.0)) == ["SB301"]
+
+
+def test_frequencies_in_another_dtype_are_a_finding():
+    half = rotary("5.x", 3.0, dtype=np.float16)
+    assert codes_of(half, reference=rotary("4.48", 3.0)) == ["SB504"]
+
+
+def by_hand(layer):
+    return call(layer).model_copy(update={"sdpa": None, "function": "eager_attention_forward"})
+
+
+def moved_by_hand(memory, eager=None):
+    """Return a reference by hand and a cell through sdpa whose logits differ, and the comparison."""
+    evidence = EvidenceSignal(prompts={"short": PromptEvidence(eager_logits=eager)})
+    moved = forward(memory, hidden=(), logits=values(1, 6, 8, seed=99))
+    one = sound(memory, attention=attention(by_hand(0), by_hand(1)), evidence=evidence)
+    other = sound(memory, "5.x", forward={"short": moved}, evidence=evidence)
+    return one, other, compare(one, other, memory)
+
+
+def climbed(kind):
+    return Ladder(kind=kind, rule="slope", reason=f"the ladder says {kind}")
+
+
+def test_another_kernel_is_a_finding_only_where_numbers_move():
+    memory = Memory()
+    one, other, signals = moved_by_hand(memory)
+    told = {"reference": one, "signals": signals}
+    assert codes_of(other, **told, ladder=climbed("rounding")) == ["SB601"]
+    assert codes_of(other, **told) == []
+    same = sound(memory, "5.x")
+    unmoved = compare(one, same, memory)
+    assert codes_of(same, reference=one, signals=unmoved, ladder=climbed("rounding")) == []
+    reference = sound(memory)
+    signals = compare(reference, other, memory)
+    assert codes_of(other, reference=reference, signals=signals, ladder=climbed("rounding")) == []
+
+
+def test_a_kernel_that_is_another_function_is_named_only_if_eager_attention_agrees():
+    memory = Memory()
+    one, other, signals = moved_by_hand(memory, memory.put(values(1, 6, 8, seed=5)))
+    told = {"reference": one, "signals": signals}
+    (finding,) = findings(Case(other, **told, ladder=climbed("diverged")))
+    assert finding.code == "SB605"
+    assert any("forced to eager" in line for line in finding.evidence)
+    assert codes_of(other, **told, ladder=climbed("undecided")) == []
+    one, other, signals = moved_by_hand(memory)
+    assert codes_of(other, reference=one, signals=signals, ladder=climbed("diverged")) == []
+
+
+def token(query, key, layer=0):
+    layouts = {"query": f"float32{query} strides [1, 1, 1, 1]", "key": f"float32{key}"}
+    made = call(layer)
+    return TokenFacts(
+        attention=(made.model_copy(update={"sdpa": made.sdpa.model_copy(update=layouts)}),),
+        functions=(),
+    )
+
+
+PACKED, REPEATED = token([2, 2, 2, 16], [2, 2, 14, 16]), token([2, 4, 1, 16], [2, 4, 14, 16])
+
+
+def decoding(memory, there, here, *, ids=(3, 1, 5)):
+    one = sound(memory, first_token={"padded": there})
+    greedy = {"short": decoded(memory, *ids)}
+    other = sound(memory, "5.x", first_token={"padded": here}, greedy=greedy)
+    return {"reference": one, "signals": compare(one, other, memory)}, other
+
+
+def test_packed_heads_are_named_where_decoding_is_the_first_to_differ():
+    told, other = decoding(Memory(), REPEATED, PACKED)
+    (finding,) = findings(Case(other, **told, ladder=climbed("rounding")))
+    assert (finding.code, finding.where) == ("SB604", "decoding, prompt padded")
+    assert codes_of(other, **told, ladder=climbed("diverged")) == []
+    told, other = decoding(Memory(), PACKED, REPEATED)
+    assert codes_of(other, **told) == ["SB604"]
+
+
+@pytest.mark.parametrize(
+    "here",
+    [
+        REPEATED,
+        token([2, 2, 3, 16], [2, 2, 14, 16]),
+        token([2, 4, 2, 16], [2, 4, 14, 16]),
+        token([2, 2, 2, 16], [2, 2, 14, 16], layer=1),
+    ],
+)
+def test_a_token_that_is_not_packed_is_not_named(here):
+    told, other = decoding(Memory(), REPEATED, here)
+    assert codes_of(other, **told) == []
+
+
+def test_packed_heads_that_move_nothing_are_not_named():
+    told, other = decoding(Memory(), REPEATED, PACKED, ids=(3, 1, 4))
+    assert codes_of(other, **told) == []
+
+
+def relation(name, max_abs, promoted, **changed):
+    def distance(value):
+        return Distance(n=8, n_differ=4, max_abs=value, mean_abs=value / 2)
+
+    return Relation(
+        relation=name,
+        case="40 tokens",
+        holds=False,
+        distance=distance(max_abs),
+        promoted=distance(promoted),
+        **changed,
+    )
+
+
+def with_relations(*relations, ran="LlamaAttention"):
+    ran_too = FunctionFact(file="m.py", line=1, own=False, digest="d")
+    code = CodeSignal(executed={f"modeling_x:{ran}.forward": ran_too})
+    return sound(Memory(), code=code, invariants=InvariantsSignal(relations=relations))
+
+
+DECODE, SPLIT = "full forward = prefill + decode", "prefill split anywhere"
+
+
+def test_a_broken_cache_is_told_from_rounding_and_from_a_delta_net():
+    broken, rounding = (3.0, 3.0), (1e-5, 1e-14)
+    delta = "Qwen3NextGatedDeltaNet"
+    assert codes_of(with_relations(relation(SPLIT, *broken), ran=delta)) == ["SB703"]
+    assert codes_of(with_relations(relation(SPLIT, *broken))) == ["SB704"]
+    both = (relation(SPLIT, *broken), relation(DECODE, *broken))
+    assert codes_of(with_relations(*both, ran=delta)) == ["SB704"]
+    assert codes_of(with_relations(relation(SPLIT, *rounding), ran=delta)) == []
+    assert codes_of(with_relations(relation(DECODE, *rounding))) == []
+
+
+def delta_net(relation, *, step="torch_recurrent_gated_delta_rule"):
+    run = with_relations(relation, ran="torch_chunk_gated_delta_rule")
+    chunk = FunctionFact(file="m.py", line=1, own=False, digest="d")
+    code = CodeSignal(executed={"modeling_x:torch_chunk_gated_delta_rule": chunk})
+    token = TokenFacts(attention=(), functions=(f"modeling_x:{step}",))
+    signals = run.signals.model_copy(update={"code": code, "first_token": {"short": token}})
+    return codes_of(run.model_copy(update={"signals": signals}))
+
+
+def test_two_formulations_are_named_where_both_ran_and_part_by_rounding():
+    assert delta_net(relation(DECODE, 1e-5, 1e-14)) == ["SB710"]
+    assert delta_net(relation(DECODE, 1e-5, 1e-14), step="torch_chunk_gated_delta_rule") == []
+    assert "SB710" not in delta_net(relation(DECODE, 3.0, 3.0))
+    assert codes_of(with_relations(relation(DECODE, 1e-5, 1e-14))) == []
+
+
+def test_decoding_is_not_blamed_where_rows_see_the_future():
+    ahead = relation("causality", 2.0, 2.0)
+    relations = (relation(DECODE, 3.0, 3.0), relation("right padding", 3.0, 3.0), ahead)
+    assert codes_of(with_relations(*relations)) == ["SB706"]
+    assert codes_of(with_relations(*relations[:2])) == ["SB704", "SB705"]
+    left = relation("left padding", 3.0, 3.0)
+    assert codes_of(with_relations(ahead, left)) == ["SB705", "SB706"]
+
+
+def test_other_linear_attention_is_no_delta_net():
+    broken = relation(SPLIT, 3.0, 3.0)
+    assert codes_of(with_relations(broken, ran="MiniMaxLightningAttention")) == ["SB704"]
+
+
+def test_an_own_preparation_for_generate_is_named_where_generate_alone_fails():
+    message = "The size of tensor a (19) must match the size of tensor b (10) at dimension 3"
+    code = own_code(classes=(cls(methods={"prepare_inputs_for_generation": ("self",)}),))
+    assert codes_of(failed("RuntimeError", message, code=code, phase="greedy short")) == ["SB805"]
+    assert codes_of(failed("RuntimeError", message, code=code, phase="forward short")) == []
+    assert codes_of(failed("RuntimeError", message, phase="greedy short")) == []
+
+
+def test_what_differs_by_design_is_no_finding():
+    noted = relation(DECODE, 3.0, 3.0, note="the rope depends on the length")
+    assert codes_of(with_relations(noted)) == []
+
+
+def test_padding_and_causality_have_findings_of_their_own():
+    assert codes_of(with_relations(relation("left padding", 2.0, 2.0))) == ["SB705"]
+    assert codes_of(with_relations(relation("causality", 2.0, 2.0))) == ["SB706"]
+    assert codes_of(with_relations(relation("left padding", 1e-5, 1e-14))) == []
+
+
+def crossing(**changed):
+    facts = {"saver": "5.x", "loader": "4.48", "outcome": "differs"} | changed
+    return Crossing(**facts)
+
+
+def crossed(*crossings):
+    return codes(Case(capture=sound(Memory()), crossings=crossings))
+
+
+def test_rope_settings_lost_between_releases_are_a_finding():
+    lost = crossing(config=("rope_parameters.rope_theta: 500000.0 → 10000.0",), logits_max_abs=1.2)
+    assert crossed(lost) == ["SB203"]
+    assert crossed(crossing(config=("hidden_act: a → b",))) == ["SB207"]
+    assert crossed(lost.model_copy(update={"outcome": "same bits"})) == []
+    assert crossed(lost.model_copy(update={"saver": "4.48"})) == []
+
+
+@pytest.mark.parametrize(
+    "field", ["global_rope_theta: 5.0 → 1.0", "rotary_pct: 0.5 → 0.25", "rope_scaling: a → b"]
+)
+def test_rope_settings_of_any_name_and_of_a_forward_that_fails_are_rope(field):
+    assert crossed(crossing(config=(field,))) == ["SB203"]
+    assert crossed(crossing(config=(field,), outcome="forward failed")) == ["SB203"]
+
+
+def test_missing_keys_beside_lost_rope_settings_are_told_as_well():
+    lost = crossing(config=("rope_theta: 5.0 → 1.0",), keys=("missing model.x",))
+    assert crossed(lost) == ["SB203", "SB207"]
+
+
+def test_a_save_that_failed_is_no_finding_of_the_loaders():
+    failure = Failure(phase="save", type="RuntimeError", message="shared", traceback="")
+    assert crossed(crossing(outcome="save failed", failure=failure)) == []
+    died = failure.model_copy(update={"phase": "process"})
+    assert crossed(crossing(outcome="load failed", failure=died)) == []
+    assert crossed(crossing(outcome="load failed", failure=failure)) == ["SB207"]
+
+
+def test_logits_that_came_back_are_not_called_different():
+    field = crossing(config=("reference_compile: false → not there",), logits="same bits")
+    case = Case(
+        capture=sound(Memory()), crossings=(field.model_copy(update={"logits_max_abs": 0}),)
+    )
+    (finding,) = findings(case)
+    assert "the logits hold the same bits" in finding.evidence
+    assert not any("differ by" in line for line in finding.evidence)
+
+
+def test_an_infinity_written_as_a_dict_is_a_finding():
+    message = "clamp() received an invalid combination of arguments - got (Tensor, float, dict)"
+    failure = Failure(phase="forward", type="TypeError", message=message, traceback="")
+    assert crossed(crossing(outcome="load failed", failure=failure)) == ["SB204"]
+    other = failure.model_copy(update={"message": "something else"})
+    assert crossed(crossing(outcome="load failed", failure=other)) == ["SB207"]
+
+
+def test_a_changed_tie_is_a_finding_of_its_own():
+    changed = crossing(config=("tie_word_embeddings: false → true",), tensors=("lm_head.weight",))
+    assert crossed(changed) == ["SB206"]
+
+
+@pytest.mark.parametrize("outcome", ["same bits", "absent", "not tried"])
+def test_a_crossing_that_loses_nothing_is_no_finding(outcome):
+    assert crossed(crossing(outcome=outcome)) == []
+
+
+def tokenizer(**changed):
+    told = {
+        "class_name": "LlamaTokenizerFast",
+        "padding_side": "left",
+        "special": {"bos": 1},
+        "texts": {"fixed": Encoded(text="Hello", ids=(1, 5, 6), bare=(5, 6))},
+        "gives": ("input_ids", "attention_mask"),
+        "batch": Answer(raised="TypeError: no list"),
+        "methods": {"encode_plus": True},
+        "saved_class": "LlamaTokenizer",
+        "knows_backend": False,
+    }
+    return TokenizerSignal(**(told | changed))
+
+
+def tokenized(**changed):
+    """Return the codes of a cell whose tokenizer differs so from the reference's."""
+    one = sound(Memory(), tokenizer=tokenizer())
+    return codes_of(sound(Memory(), "5.x", tokenizer=tokenizer(**changed)), reference=one)
+
+
+def texts_of(text, *ids, bare=(5, 6)):
+    return {"fixed": Encoded(text=text, ids=ids, bare=bare)}
+
+
+def test_a_tokenizer_that_is_the_same_has_no_finding():
+    assert tokenized() == []
+    assert tokenized(class_name="LlamaTokenizer", knows_backend=True) == []
+    assert codes_of(sound(Memory(), "5.x", tokenizer=tokenizer(padding_side="right"))) == []
+
+
+def test_a_special_token_less_is_a_finding():
+    assert tokenized(texts=texts_of("Hello", 5, 6)) == ["SB801"]
+    assert tokenized(texts=texts_of("Hello", 1, 5, 6, 2)) == []
+    assert tokenized(texts=texts_of("Hello there", 5, 6)) == []
+
+
+def test_other_tokens_are_told_from_a_special_token_less():
+    assert tokenized(texts=texts_of("Hello", 1, 5, 7, bare=(5, 7))) == ["SB806"]
+    assert tokenized(texts=texts_of("Hello", 1, 5, bare=(5,))) == ["SB806"]
+    assert tokenized(texts=texts_of("Hello", 5, bare=(5,))) == ["SB801", "SB806"]
+
+
+def test_a_class_that_the_reference_lacks_is_a_finding_where_it_is_written():
+    assert tokenized(saved_class="TokenizersBackend", knows_backend=True) == ["SB802"]
+    one = sound(Memory(), tokenizer=tokenizer(knows_backend=True))
+    written = tokenizer(saved_class="TokenizersBackend", knows_backend=True)
+    assert codes_of(sound(Memory(), "5.x", tokenizer=written), reference=one) == []
+
+
+def test_another_padding_side_is_a_finding():
+    assert tokenized(padding_side="right") == ["SB807"]
+
+
+def test_another_answer_of_the_chat_template_is_a_finding():
+    ids, batch = Answer(type="list"), Answer(type="BatchEncoding")
+    one = sound(Memory(), tokenizer=tokenizer(chat=ids))
+    for answer, expected in ((batch, ["SB808"]), (ids, []), (None, [])):
+        other = sound(Memory(), "5.x", tokenizer=tokenizer(chat=answer))
+        assert codes_of(other, reference=one) == expected
+
+
+def test_methods_and_answers_that_changed_are_one_finding():
+    gone = {"methods": {"encode_plus": False}, "batch": Answer(type="list")}
+    assert tokenized(**gone) == ["SB809"]
+    assert tokenized(gives=("input_ids", "token_type_ids", "attention_mask")) == ["SB809"]
+    assert tokenized(methods={"encode_plus": True, "another": False}) == []
+    assert tokenized(batch=Answer(raised="TypeError: other words")) == []
+
+
+def named(stack, **tensors):
+    memory = Memory()
+    facts = {
+        name: weight(memory, values(4, 4, seed=seed), *pieces)
+        for seed, (name, pieces) in enumerate(tensors.items())
+    }
+    return sound(memory, stack, weights=weights_signal(facts))
+
+
+def test_names_that_are_the_files_in_the_reference_alone_are_a_finding():
+    one = named("4.48", head=("head",), w1=("w1",), w2=("w2",))
+    fused = named("5.x", head=("head",), gate=(("w1", "[0:2]"), ("w2", "[0:2]")))
+    (finding,) = findings(Case(fused, reference=one))
+    assert finding.code == "SB309"
+    assert finding.evidence[0].startswith("2 of 3 tensors")
+    assert "w1 is in gate" in finding.evidence
+    assert codes_of(one, reference=one) == []
+    assert codes_of(one, reference=fused) == []
+    assert codes_of(fused, reference=fused) == []
+
+
+def test_a_name_that_is_an_alias_here_is_still_a_name():
+    one = named("4.48", head=("head",))
+    memory = Memory()
+    tied = {"embed": weight(memory, values(4, 4), "head", aliases=("head",))}
+    assert codes_of(sound(memory, "5.x", weights=weights_signal(tied)), reference=one) == []
+
+
+def pair(memory, **changed):
+    one, other = sound(memory), sound(memory, "5.x", **changed)
+    return one, other, compare(one, other, memory)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("truth of a cache", "SB708"), ("past_key_value keyword", "SB709")]
+)
+def test_a_suspicious_line_is_named_only_where_decoding_differs(name, code):
+    memory = Memory()
+    one, other, signals = pair(memory, greedy={"short": decoded(memory, 3, 1, 5)})
+    (finding,) = findings(Case(with_idiom(other, name), one, signals))
+    assert (finding.code, finding.where) == (code, f"{OWN}:9")
+    assert codes_of(other, reference=one, signals=signals) == []
+    one, other, signals = pair(memory)
+    assert codes_of(with_idiom(other, name), reference=one, signals=signals) == []
+
+
+def test_a_suspicious_line_is_not_blamed_for_an_exception_that_has_a_name():
+    message = "'DynamicCache' object is not subscriptable"
+    named = with_idiom(failed("TypeError", message, phase="greedy short"), "truth of a cache")
+    assert codes_of(named) == ["SB702"]
+    crop = "Calling `crop` with a positive value (`3`) is not supported"
+    cropped = with_idiom(failed("ValueError", crop, phase="greedy short"), "truth of a cache")
+    assert codes_of(cropped) == ["SB707"]
+    other = with_idiom(failed("TypeError", "no len()", phase="greedy short"), "truth of a cache")
+    assert codes_of(other) == ["SB708"]
+
+
+def test_the_first_of_a_layers_output_is_named_only_where_the_forward_differs():
+    memory, name = Memory(), "first of a layer's output"
+    moved = forward(memory, hidden=(), logits=values(1, 6, 8, seed=99))
+    one, other, signals = pair(memory, forward={"short": moved})
+    assert codes_of(with_idiom(other, name), reference=one, signals=signals) == ["SB803"]
+    one, other, signals = pair(memory)
+    assert codes_of(with_idiom(other, name), reference=one, signals=signals) == []
+    died = with_idiom(failed("RuntimeError", "shapes", phase="forward padded"), name)
+    assert codes_of(died) == ["SB803"]
+    loading = with_idiom(failed("RuntimeError", "shapes", phase="load"), name)
+    assert codes_of(loading) == []
+
+
+def test_logits_of_more_positions_are_named_by_the_keyword():
+    memory, name = Memory(), "logits_to_keep keyword"
+    one = sound(memory, forward={"short": forward(memory, logits=values(1, 1, 8))})
+    other = sound(memory, "5.x", forward={"short": forward(memory, logits=values(1, 6, 8))})
+    signals = compare(one, other, memory)
+    assert "SB804" in codes_of(with_idiom(other, name), reference=one, signals=signals)
+    assert "SB804" not in codes_of(other, reference=one, signals=signals)
+
+
+def test_a_test_of_a_buffers_values_is_said_to_be_no_repair():
+    facts = {"source": "unwritten", "written": "none", "kind": "non-persistent buffer"}
+    run = with_idiom(sound(Memory(), integrity=integrity(t=facts)), "truth of a buffer's values")
+    (finding,) = findings(Case(run))
+    assert finding.code == "SB301"
+    assert any("no repair" in line for line in finding.evidence)
+
+
+MAPS = {"implementation": "sdpa", "given": "an empty tuple", "eager": "tensors"}
+HELD = {"fed": 40, "kind": "DynamicCache", "seq_length": 40}
+SLIDING = {"kind": "DynamicSlidingWindowLayer", "keys": 7, "n": 2}
+WAYS = ("no mask, no cache", "a mask of ones, no cache", "no mask, use_cache=True")
+SB907 = (
+    "ValueError: Passing `MinLengthLogitsProcessor` when using `assisted_generation is disabled."
+)
+SB908 = "ValueError: Contrastive Search requires `trust_remote_code=True` in your `generate` call"
+
+
+def packed(*by_the_first, ordinary=6.0):
+    ways = [
+        {"way": way, "by_the_first": by, "from_alone": by}
+        for way, by in zip(WAYS, by_the_first, strict=True)
+    ]
+    return {"ordinary": ordinary, "ways": ways}
+
+
+def fed(*positions, same_logits=False):
+    return {"prompt": 5, "fed": positions, "same_logits": same_logits}
+
+
+USAGE = [
+    ("SB901", "attentions", MAPS, MAPS | {"given": "tensors", "logits_changed": False}),
+    ("SB901", "attentions", MAPS | {"given": "None for each layer"}, MAPS | {"eager": "None"}),
+    ("SB901", "attentions", MAPS | {"given": "None"}, MAPS | {"given": "None", "eager": None}),
+    (
+        "SB902",
+        "attentions",
+        {"implementation": "sdpa", "given": "tensors", "logits_changed": True},
+        {"implementation": "eager", "given": "tensors", "logits_changed": False},
+    ),
+    ("SB903", "packed", packed(0, 9.4, 9.4), packed(0, 2.4e-6, 0)),
+    ("SB903", "packed", packed(8, 8, 8), packed(8, 8, 8, ordinary=0)),
+    (
+        "SB904",
+        "cache",
+        HELD | {"layers": [SLIDING, {"kind": "DynamicLayer", "keys": 40, "n": 1}]},
+        HELD | {"layers": [{"kind": "DynamicLayer", "keys": 40, "n": 3}]},
+    ),
+    (
+        "SB905",
+        "cache_position",
+        {"named": False, "wrong": "the same logits"},
+        {"named": True, "wrong": "other logits"},
+    ),
+    (
+        "SB905",
+        "cache_position",
+        {"named": False, "wrong": "the same logits"},
+        {"named": False, "wrong": "TypeError: forward() got an unexpected keyword argument"},
+    ),
+    ("SB906", "position_ids", fed(4, 4, 4), fed(4, 5, 6, same_logits=True)),
+    ("SB906", "position_ids", fed(4, 4), fed(4, 4, same_logits=True)),
+    ("SB906", "position_ids", fed(4, 4), {"refused": "ValueError: not used by the model"}),
+    ("SB907", "assisted", {"min_new_tokens": SB907}, {"min_new_tokens": ""}),
+    ("SB907", "assisted", {"min_new_tokens": SB907}, {"min_new_tokens": SB907, "plain": "No"}),
+    ("SB908", "strategies", {"penalty_alpha": SB908}, {"penalty_alpha": "ValueError: stateful"}),
+    ("SB909", "saved", {"files": ["model.safetensors"]}, {"files": ["pytorch_model.bin"]}),
+]
+"""Code, the part of the signal, what makes the rule speak, and what does not."""
+
+
+def used(stack="5.x", **parts):
+    return sound(Memory(), stack, usage=UsageSignal.model_validate(parts))
+
+
+@pytest.mark.parametrize(("code", "part", "bad", "clean"), USAGE)
+def test_what_a_release_answers_is_named(code, part, bad, clean):
+    assert codes_of(used(**{part: bad})) == [code]
+    assert codes_of(used(**{part: clean})) == []
+
+
+COMPARED = [
+    ("SB910", "saved", {"dtype_keys": ["torch_dtype"]}, {"dtype_keys": ["dtype"]}),
+    ("SB910", "saved", {"max_shard_size": "5GB"}, {"max_shard_size": "50GB"}),
+    ("SB911", "checkpointing", {"use_reentrant": True}, {"use_reentrant": False}),
+]
+
+
+@pytest.mark.parametrize(("code", "part", "there", "here"), COMPARED)
+def test_what_a_release_chooses_otherwise_is_named_beside_the_reference(code, part, there, here):
+    old, new = used("4.48", **{part: there}), used(**{part: here})
+    (finding,) = findings(Case(new, reference=old))
+    assert finding.code == code
+    assert [line.partition(":")[0] for line in finding.evidence] == ["4.48", "5.x"]
+    assert codes_of(new) == codes_of(new, reference=used("4.48", **{part: here})) == []
+    assert codes_of(new, reference=sound(Memory())) == codes_of(new, reference=used("4.48")) == []
+
+
+def test_a_save_that_was_refused_says_nothing_of_the_dtype_s_key():
+    refused = {"refused": "AttributeError: no", "max_shard_size": "5GB"}
+    wrote = {"dtype_keys": ["torch_dtype"], "files": ["x.bin"], "max_shard_size": "5GB"}
+    assert codes_of(used(saved=refused), reference=used("4.48", saved=wrote)) == []
+    assert codes_of(used(saved=wrote), reference=used("4.48", saved=refused)) == []
+    other = refused | {"max_shard_size": "50GB"}
+    (finding,) = findings(Case(used(saved=other), reference=used("4.48", saved=wrote)))
+    assert finding.evidence == ("4.48: max_shard_size is 5GB", "5.x: max_shard_size is 50GB")
+
+
+def test_a_class_that_cannot_checkpoint_has_no_other_default():
+    old = used("4.48", checkpointing={"use_reentrant": True})
+    assert codes_of(used(checkpointing={"refused": "ValueError: no"}), reference=old) == []
+
+
+def test_rounding_of_a_coarser_dtype_is_not_seeing_the_first_sequence():
+    signal = UsageSignal.model_validate({"packed": packed(0.02, 0.02, 0.02)})
+    assert signal.packed is not None
+    way = signal.packed.ways[0]
+    seen = [signal.packed.sees(way, dtype) for dtype in ("bfloat16", "float16", "float32")]
+    assert seen == [False, False, True]
+
+
+def test_codes_are_in_order_and_one_rule_each():
+    numbers = [rule.text.code for rule in RULES]
+    assert numbers == sorted(set(numbers))
+    assert all(re.fullmatch(r"SB\d{3}", number) for number in numbers)
+
+
+def test_every_rule_says_all_that_a_reader_needs():
+    for rule in RULES:
+        text = rule.text
+        assert all((text.looks_for, text.cause, text.remedy, text.releases)), text.code
+
+
+def test_texts_come_once_and_in_order():
+    assert [text.code for text in texts(["SB301", "SB101", "SB301"])] == ["SB101", "SB301"]
+
+
+def test_every_rule_spoke_in_this_file():
+    spoken = set(re.findall(r"SB\d{3}", Path(__file__).read_text("utf-8")))
+    assert {rule.text.code for rule in RULES} <= spoken
+
+
+@pytest.mark.parametrize("name", sorted(rulebook.render()))
+def test_the_pages_are_those_of_the_registry(name):
+    assert (rulebook.FOLDER / name).read_text("utf-8") == rulebook.render()[name]
+
+
+def test_no_page_is_left_of_a_rule_that_is_gone():
+    assert {path.name for path in rulebook.FOLDER.glob("*.md")} == set(rulebook.render())
+
+
+def test_names_of_code_are_set_as_code(tmp_path):
+    rulebook.write(tmp_path)
+    page = (tmp_path / "SB301.md").read_text("utf-8")
+    assert "`_init_weights`" in page
+    assert "```python" in page

@@ -1,0 +1,443 @@
+"""A cell's captures are made once for all that its bits follow from, and nothing is lost silently."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from samebits.base.errors import CaptureError
+from samebits.base.seal import sealed
+from samebits.compare.pair import reason
+from samebits.jobs.cells import RUNS, VALUES_LIMIT, CellRunner, failed
+from samebits.jobs.checkpoints import Checkpoint
+from samebits.matrix.spec import Prompt
+from samebits.records.capture import Failure, Signals, Skip, Unfinished
+from samebits.records.inputs import Inputs
+from samebits.stacks.process import Ended
+from samebits.storage.store import Store
+from tests.support.builders import Memory, built_stack, capture, cell_id, model_spec, sound_signals
+
+CELL = cell_id("4.48")
+STACK = built_stack("4.48")
+CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
+HUB = Checkpoint(model="llama", source="org/llama", said="hub org/llama")
+FINE, LOST, CRASHED = Ended(exit=0), Ended(signal=9), Ended(signal=11)
+STALLED = Ended(
+    signal=9,
+    timed_out=True,
+    phase="greedy short",
+    step="2 of 3",
+    stalled="no progress for 120 s",
+    meanwhile="it used no CPU: it waits for something",
+)
+
+
+class Process:
+    """A stack process whose children leave ``status`` captures, or end without one."""
+
+    def __init__(
+        self, status="complete", ends=FINE, log="", only=RUNS, failure=None, n_slots=1, **changed
+    ):
+        self.status, self.ends, self.log, self.only = status, ends, log, only
+        self.changed = changed if failure is None else changed | {"failure": failure}
+        self.n_slots = n_slots
+        self.jobs = []
+
+    async def run(self, job, started):
+        started()
+        self.jobs.append(job)
+        await asyncio.sleep(0)
+        path = Path(job["capture"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.log:
+            Path(job["log"]).write_text(self.log, "utf-8")
+        if self.status is not None and job["run"] in self.only:
+            left = capture("4.48", run=job["run"], status=self.status)
+            left = left.model_copy(update=self.changed)
+            path.write_text(sealed(left.model_dump_json()), "utf-8")
+        return self.ends
+
+
+class Bench:
+    """Runs one cell under given circumstances; anything not given is as usual."""
+
+    def __init__(self, root):
+        self.root = root
+        self.begun = 0
+
+    def observe(self, process, *, wanted=(), **changed):
+        said = {"probes": "p", "machine": "m", "fresh": False} | changed
+        runner = CellRunner(
+            self.root,
+            Store(self.root),
+            said["probes"],
+            said["machine"],
+            fresh=said["fresh"],
+        )
+        return asyncio.run(
+            runner.observe(
+                said.get("cell", CELL),
+                said.get("model", model_spec()),
+                said.get("checkpoint", CHECKPOINT),
+                said.get("stack", STACK),
+                process,
+                wanted,
+                self.begin,
+            )
+        )
+
+    def begin(self):
+        self.begun += 1
+
+    def runs_again(self, process=None, **changed):
+        """Return True if observing runs both jobs, False if none."""
+        process = process or Process()
+        self.observe(process, **changed)
+        assert len(process.jobs) in (0, 2)
+        return bool(process.jobs)
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+def test_both_runs_are_made_and_read(bench):
+    process = Process()
+    captures = bench.observe(process)
+    assert [(c.cell, c.run, c.status) for c in captures] == [
+        (CELL, "a", "complete"),
+        (CELL, "b", "complete"),
+    ]
+    assert bench.begun == 2
+
+
+def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
+    process = Process()
+    prompts = {"short": Prompt(text="a", length=3), "pair": Prompt(batch=(Prompt(length=2),))}
+    model = model_spec(
+        hub="org/llama", revision="main", trust_remote_code=True, prompts=prompts, timeout=7.0
+    )
+    inputs = Inputs(record="/work/inputs.json", root="/work", digest="c" * 64)
+    checkpoint = HUB.model_copy(update={"revision": "main", "inputs": inputs})
+    bench.observe(process, model=model, checkpoint=checkpoint, wanted=["ab" * 32])
+    first, second = process.jobs
+    assert json.loads(json.dumps(first)) == first
+    assert first["kind"] == "cell"
+    assert first["cell"] == CELL.model_dump(mode="json")
+    assert (first["run"], second["run"]) == RUNS
+    assert (first["timeout"], first["budget"], first["threads"]) == (7.0, 600.0, 1)
+    assert first["model"] == {
+        "source": "org/llama",
+        "revision": "main",
+        "trust_remote_code": True,
+        "greedy": 3,
+        "invariants": {"sweep": False, "samples": 0, "large": False},
+        "usage": True,
+        "prompts": {"short": {"text": "a", "length": 3}, "pair": {"batch": [{"length": 2}]}},
+        "inputs": inputs.model_dump(),
+    }
+    assert first["store"] == {
+        "root": str(bench.root),
+        "limit": VALUES_LIMIT,
+        "wanted": ["ab" * 32],
+    }
+    assert len({job[key] for job in process.jobs for key in ("capture", "log")}) == 4
+    folder = Path(first["capture"]).parent
+    assert folder.parent == bench.root / "captures" / "llama" / "float32-sdpa" / "4.48"
+
+
+@pytest.mark.parametrize(
+    ("cell", "changed", "tried"),
+    [
+        (cell_id(attention="sdpa"), {}, True),
+        (cell_id(attention="sdpa"), {"usage": False}, False),
+        (cell_id(attention="eager"), {}, False),
+        (cell_id(attention="sdpa"), {"devices": ("cuda", "cpu")}, True),
+        (cell_id(attention="sdpa"), {"devices": ("cuda",)}, False),
+    ],
+)
+def test_usage_is_tried_in_the_first_variant_on_the_cpu(bench, cell, changed, tried):
+    process = Process()
+    spec = model_spec(**({"attention": ("sdpa", "eager")} | changed))
+    bench.observe(process, cell=cell, model=spec)
+    assert {job["model"]["usage"] for job in process.jobs} == {tried}
+
+
+@pytest.mark.parametrize("status", ["complete", "absent"])
+def test_captures_of_a_model_that_answered_are_used_again(bench, status):
+    first = bench.observe(Process(status))
+    process = Process()
+    assert bench.observe(process) == first
+    assert process.jobs == []
+    assert bench.begun == 2
+
+
+def test_fresh_uses_none(bench):
+    assert bench.runs_again()
+    assert bench.runs_again(fresh=True)
+    assert not bench.runs_again()
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "again"),
+    [
+        (HUB, True),
+        (HUB.model_copy(update={"revision": "main"}), True),
+        (HUB.model_copy(update={"revision": "0" * 40}), False),
+        (CHECKPOINT, False),
+    ],
+    ids=["hub", "branch", "commit", "digest"],
+)
+def test_only_a_source_that_cannot_change_is_used_again(bench, checkpoint, again):
+    assert bench.runs_again(checkpoint=checkpoint)
+    assert bench.runs_again(checkpoint=checkpoint) == again
+
+
+def test_an_exception_of_the_model_is_an_answer_and_kept(bench):
+    bench.observe(Process("failed"))
+    captures = bench.observe(Process())
+    assert {c.status for c in captures} == {"failed"}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"phase": "process"},
+        {"phase": "probe"},
+        {"type": "MemoryError"},
+        {"type": "torch.OutOfMemoryError"},
+        {"type": "OSError"},
+        {"type": "RuntimeError", "message": "DefaultCPUAllocator: can't allocate memory"},
+    ],
+    ids=str,
+)
+def test_what_the_machine_may_have_done_is_run_again(bench, changed):
+    failure = Failure(phase="load", type="ValueError", message="no", traceback="")
+    bench.observe(Process("failed", failure=failure.model_copy(update=changed)))
+    captures = bench.observe(Process())
+    assert {c.status for c in captures} == {"complete"}
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_one_run_alone_is_not_used_again(bench, run):
+    first, second = bench.observe(Process(only=[run]))
+    assert {first.run: first.status, second.run: second.status} == {
+        run: "complete",
+        ({*RUNS} - {run}).pop(): "failed",
+    }
+    assert bench.runs_again()
+
+
+def test_a_torn_capture_is_not_used_again(bench):
+    process = Process()
+    bench.observe(process)
+    path = Path(process.jobs[1]["capture"]).with_name("b.json")
+    path.write_text(path.read_text("utf-8")[:-5], "utf-8")
+    assert bench.runs_again()
+
+
+def test_a_capture_of_a_known_row_that_is_not_whole_is_named_and_removed(bench):
+    process = Process()
+    bench.observe(process)
+    folder = Path(process.jobs[0]["capture"]).parent
+    paths = folder / "a.json", folder / "b.json"
+    reader = CellRunner(bench.root, Store(bench.root), "p", "m")
+    assert [run.run for run in reader.read(paths)] == ["a", "b"]
+    paths[1].write_bytes(paths[1].read_bytes().replace(b"sdpa", b"sdpb", 1))
+    with pytest.raises(CaptureError, match=r"b\.json is not what was written"):
+        reader.read(paths)
+    assert paths[0].exists()
+    assert not paths[1].exists()
+    assert bench.runs_again()
+
+
+def test_a_second_look_runs_anew(bench):
+    bench.observe(Process())
+    assert bench.runs_again(wanted=["ab" * 32])
+    assert not bench.runs_again()
+
+
+OTHERS = {
+    "stack": {"stack": built_stack("4.48", lock="other\n")},
+    "content": {"checkpoint": CHECKPOINT.model_copy(update={"digest": "e" * 64})},
+    "source": {"checkpoint": CHECKPOINT.model_copy(update={"source": "/elsewhere"})},
+    "prompt": {"model": model_spec(prompts={"short": Prompt(length=7)})},
+    "name of a prompt": {"model": model_spec(prompts={"brief": Prompt(length=6)})},
+    "one more prompt": {
+        "model": model_spec(prompts={"short": Prompt(length=6), "long": Prompt(length=9)})
+    },
+    "steps": {"model": model_spec(greedy=4)},
+    "relations": {"model": model_spec(invariants=False)},
+    "samples": {"model": model_spec(samples=7)},
+    "relations of a large model": {"model": model_spec(insists=True)},
+    "budget": {"model": model_spec(budget=60.0)},
+    "remote code": {"model": model_spec(trust_remote_code=True)},
+    "probes": {"probes": "other"},
+    "machine": {"machine": "other"},
+    "dtype": {"cell": cell_id("4.48", dtype="bfloat16")},
+    "attention": {"cell": cell_id("4.48", attention="eager")},
+    "stack's id": {"cell": cell_id("4.49")},
+}
+
+
+@pytest.mark.parametrize("changed", OTHERS.values(), ids=OTHERS)
+def test_under_other_circumstances_it_is_run_again(bench, changed):
+    bench.observe(Process())
+    assert bench.runs_again(**changed)
+    assert not bench.runs_again(**changed)
+    assert not bench.runs_again()  # and what there was is still there
+
+
+def test_what_bits_do_not_follow_from_runs_nothing_again(bench):
+    bench.observe(Process())
+    model = model_spec(timeout=99.0, group="Decoders", dtypes=("float32", "bfloat16"))
+    same = CHECKPOINT.model_copy(update={"said": "otherwise", "builder": "5.0", "parameters": 7})
+    assert not bench.runs_again(model=model, checkpoint=same)
+
+
+def test_a_run_that_left_nothing_failed_and_says_why(bench):
+    log = "".join(f"line {n}\n" for n in range(40))
+    first, second = bench.observe(Process(None, CRASHED, log))
+    for found in (first, second):
+        assert found.status == "failed"
+        assert found.cell == CELL
+        assert found.failure.phase == "process"
+        assert found.failure.message == "killed by signal 11 (SIGSEGV)"
+        assert found.failure.traceback.endswith("line 38\nline 39")
+        assert "line 3\n" not in found.failure.traceback
+    assert (first.run, second.run) == RUNS
+    assert bench.runs_again()
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        (Ended(exit=0), "is not there: the probe ended before it wrote it"),
+        (Ended(exit=1), "exited with 1"),
+        (Ended(signal=11, phase="load"), "killed by signal 11 (SIGSEGV), in phase load"),
+        (Ended(lost="the stack's process died:\nx"), "the stack's process died"),
+    ],
+    ids=["silent", "exit", "signal", "lost"],
+)
+def test_every_way_to_leave_nothing_has_its_words(bench, ends, words):
+    assert words in bench.observe(Process(None, ends))[0].failure.message
+
+
+def test_a_capture_of_an_earlier_run_does_not_stand_in_for_one_that_is_missing(bench):
+    bench.observe(Process())
+    captures = bench.observe(Process(None, CRASHED), fresh=True)
+    assert {c.status for c in captures} == {"failed"}
+    captures = bench.observe(Process(None, CRASHED))
+    assert {c.status for c in captures} == {"failed"}
+
+
+def test_a_capture_that_was_written_counts_however_its_process_ended(bench):
+    first, _ = bench.observe(Process("complete", LOST))
+    assert first.status == "complete"
+
+
+# runs that did not finish
+
+
+def unfinished(ends, **signals):
+    """Return a process whose runs are ended in greedy: what they observed by then is there."""
+    memory = Memory()
+    told = {name: sound_signals(memory)[name] for name in ("load", "weights", "buffers", "forward")}
+    at = Unfinished(phase="greedy short", reason="the run was still going on")
+    return Process("unfinished", ends, "the log", unfinished=at, signals=Signals(**told | signals))
+
+
+@pytest.mark.parametrize("ends", [STALLED, LOST, Ended(lost="the stack's process died")])
+def test_a_run_that_was_ended_keeps_what_it_observed(bench, ends):
+    first, second = bench.observe(unfinished(ends))
+    for found in (first, second):
+        assert found.status == "unfinished"
+        assert found.unfinished.phase == "greedy short"
+        assert found.unfinished.step == ends.step
+        assert found.unfinished.reason == ends.why
+        assert set(found.signals.forward) == {"short"}
+        assert found.failures == ()
+    assert bench.runs_again()
+
+
+def test_what_a_run_did_not_come_to_is_named(bench):
+    first, _ = bench.observe(unfinished(STALLED))
+    told = {skip.what: skip for skip in first.skips}
+    assert set(told) == {"inv_freq", "greedy short"}
+    assert {skip.why for skip in told.values()} == {"unfinished"}
+    assert told["greedy short"].reason == (
+        "the run ended before: no progress for 120 s (it used no CPU: it waits for something; raise "
+        "timeout: if it was at work) in phase greedy short"
+    )
+    assert reason(first, "greedy", "short").startswith("the run ended before")
+    assert reason(first, "greedy", "short[1]").startswith("the run ended before")
+
+
+def test_what_is_missing_for_another_reason_is_not_called_unfinished(bench):
+    told = (Skip(what="prompt short", reason="none"), Skip(what="inv_freq", reason="none"))
+    process = unfinished(STALLED, forward={}, inv_freq={})
+    process.changed["skips"] = told
+    first, _ = bench.observe(process)
+    assert first.skips == told
+
+
+@pytest.mark.parametrize("ends", [STALLED, LOST])
+def test_a_run_that_was_ended_before_it_left_anything_is_unfinished_too(bench, ends):
+    first, _ = bench.observe(Process(None, ends))
+    assert (first.status, first.failure) == ("unfinished", None)
+    assert first.unfinished.phase == (ends.phase or "start")
+    assert {skip.what for skip in first.skips} >= {"weights", "forward short", "greedy short"}
+    assert bench.runs_again()
+
+
+@pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        (CRASHED, "killed by signal 11 (SIGSEGV)"),
+        (Ended(exit=3, phase="forward short"), "exited with 3"),
+        (FINE, "the probe ended before it wrote it"),
+    ],
+)
+def test_a_process_that_ends_itself_fails_its_phase(bench, ends, words):
+    first, _ = bench.observe(unfinished(ends))
+    assert first.status == "unfinished"
+    (failure,) = first.failures
+    assert (failure.phase, failure.type) == (ends.phase or "greedy short", "no result")
+    assert failure.message == words
+    assert failure.traceback == "the log"
+    assert first.raised == failure
+
+
+def test_an_exception_behind_the_load_is_an_answer_unless_the_machine_may_have_raised_it(bench):
+    failure = Failure(phase="greedy short", type="ValueError", message="no", traceback="")
+    bench.observe(Process(failures=(failure,)))
+    assert not bench.runs_again()
+    memory = failure.model_copy(update={"type": "MemoryError"})
+    bench.observe(Process(failures=(failure, memory)), fresh=True)
+    assert bench.runs_again()
+
+
+@pytest.mark.parametrize(
+    ("skip", "n_slots", "again"),
+    [
+        (Skip(what="invariants", reason="no room", why="cost"), 1, True),
+        (Skip(what="invariants", reason="no room", why="cost"), 2, False),
+        (Skip(what="invariants", reason="none", why="plain"), 1, False),
+    ],
+    ids=["fewer jobs", "as many jobs", "no cost"],
+)
+def test_what_was_left_out_for_want_of_memory_is_tried_where_a_job_may_take_more(
+    bench, skip, n_slots, again
+):
+    bench.observe(Process(n_slots=2, slots=2, skips=(skip,)))
+    assert bench.runs_again(Process(n_slots=n_slots)) == again
+
+
+def test_a_cell_that_could_not_be_started_has_two_failed_captures():
+    captures = failed(CELL, "stack", "no wheel", "the log")
+    assert [(c.run, c.status) for c in captures] == [("a", "failed"), ("b", "failed")]
+    assert {c.failure.phase for c in captures} == {"stack"}
+    assert captures[0].failure.message == "no wheel"
+    assert captures[0].failure.traceback == "the log"

@@ -1,0 +1,300 @@
+"""Who saves, who loads, what is kept, and what a crash costs: crossings over fakes."""
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from samebits.jobs.checkpoints import Checkpoint
+from samebits.jobs.crossings import Crosser, Party, Subject, rows_to_cross
+from samebits.matrix.plan import Selection, plan
+from samebits.matrix.spec import Matrix
+from samebits.records.ids import Variant
+from samebits.stacks.process import StackProcess
+from samebits.storage.store import Store
+from tests.support.builders import built_stack, model_spec, stack_spec
+from tests.support.fakes import Crossed, FakeProcess
+
+STACKS = ("4.48", "5.0")
+
+
+def failure(type="RuntimeError", phase="save", message="it broke"):
+    return {"phase": phase, "type": type, "message": message, "traceback": "trace"}
+
+
+ALL = [("load", "4.48"), ("load", "5.0"), ("save", "4.48"), ("save", "5.0")]
+
+
+def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None, probed="p"):
+    """Cross one model and return outcome by pair, with the report itself."""
+
+    async def starter(python, environment, log):
+        return FakeProcess(probes)
+
+    async def main():
+        slots = asyncio.Semaphore(4)
+        parties = [
+            Party(
+                built_stack(id, "llama", lock=(locks or {}).get(id)),
+                StackProcess(id, f"python{id}", {}, root / f"{id}.log", slots, starter),
+            )
+            for id in stacks
+        ]
+        crosser = Crosser(root, Store(root), probed, "machine", fresh=fresh)
+        checkpoint = Checkpoint(model="llama", source="/c", said="path c", digest=digest)
+        subject = Subject(
+            model_spec(), Variant(dtype="float32", attention="sdpa", device="cpu"), checkpoint
+        )
+        report = await asyncio.wait_for(crosser.cross(subject, parties), 10)
+        crosser.close()
+        for party in parties:
+            await party.process.close()
+        return report
+
+    return asyncio.run(main())
+
+
+def outcomes(report):
+    return {(c.saver, c.loader): c.outcome for c in report.crossings}
+
+
+def pair(report, saver, loader):
+    return next(c for c in report.crossings if (c.saver, c.loader) == (saver, loader))
+
+
+def files(root):
+    return sorted(p.relative_to(root).as_posix() for p in root.rglob("*") if p.is_file())
+
+
+# what is planned
+
+
+def planned(*models, select=None):
+    matrix = Matrix(
+        path="m", stacks=tuple(map(stack_spec, STACKS)), reference="4.48", models=models
+    )
+    rows = rows_to_cross(matrix, plan(matrix, Selection.parse(**(select or {}))))
+    return [(row.model, str(row.variant)) for row in rows]
+
+
+def test_the_first_variant_on_cpu_crosses():
+    several = model_spec("a", dtypes=("float32", "bfloat16"), attention=("eager", "sdpa"))
+    other = model_spec("b", devices=("cuda", "cpu"))
+    assert planned(several, other) == [("a", "float32-eager"), ("b", "float32-sdpa")]
+
+
+def test_what_does_not_cross():
+    assert planned(model_spec("a", crossings=False), model_spec("b", devices=("cuda",))) == []
+    assert planned(model_spec("a"), select={"stacks": "5.0"}) == []
+
+
+# what is run
+
+
+def test_each_stack_saves_once_and_loads_all_in_one_job(tmp_path):
+    probes = Crossed()
+    report = run(tmp_path, probes)
+    assert list(outcomes(report)) == [
+        ("4.48", "4.48"),
+        ("4.48", "5.0"),
+        ("5.0", "4.48"),
+        ("5.0", "5.0"),
+    ]
+    assert set(outcomes(report).values()) == {"same bits"}
+    assert (report.model, report.variant) == ("llama", "float32-sdpa")
+    assert probes.did() == ALL
+    assert all(list(job["savers"]) == list(STACKS) for job in probes.jobs if "savers" in job)
+
+
+def test_what_a_loader_says_reaches_the_report(tmp_path):
+    lost = {"outcome": "differs", "config": ["rope_theta: 5.0 → 1.0"], "logits": "differs"}
+    saves = {"5.0": {"outcome": "saved", "restored": ["modeling.py"]}}
+    report = run(tmp_path, Crossed(saves, {("5.0", "4.48"): lost | {"logits_max_abs": 1.5}}))
+    found = pair(report, "5.0", "4.48")
+    assert found.is_loss
+    assert found.config == ("rope_theta: 5.0 → 1.0",)
+    assert found.logits_max_abs == 1.5
+    assert found.restored == ("modeling.py",)
+    assert [c.is_loss for c in report.crossings] == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome", "reason"),
+    [
+        ({"outcome": "failed", "failure": failure()}, "save failed", ""),
+        ({"outcome": "absent", "reason": "no such model"}, "absent", "no such model"),
+        ({"outcome": "skipped", "reason": "2 GiB"}, "not tried", "2 GiB"),
+        (
+            {"outcome": "not loaded", "failure": failure(phase="load")},
+            "absent",
+            "5.0 cannot load the original: RuntimeError: it broke",
+        ),
+    ],
+)
+def test_what_a_stack_did_not_save_is_said_of_every_loader_and_tried_by_none(
+    tmp_path, said, outcome, reason
+):
+    probes = Crossed({"5.0": said})
+    report = run(tmp_path, probes)
+    for loader in STACKS:
+        found = pair(report, "5.0", loader)
+        assert (found.outcome, found.reason) == (outcome, reason)
+        assert (found.failure is not None) == (outcome == "save failed")
+        assert pair(report, "4.48", loader).outcome == "same bits"
+    assert all(list(job["savers"]) == ["4.48"] for job in probes.jobs if "savers" in job)
+
+
+def test_without_anything_saved_nothing_is_loaded(tmp_path):
+    absent = {"outcome": "absent", "reason": "no such model"}
+    probes = Crossed({"4.48": absent, "5.0": absent})
+    assert set(outcomes(run(tmp_path, probes)).values()) == {"absent"}
+    assert {kind for kind, _ in probes.did()} == {"save"}
+
+
+# crashes
+
+
+def test_a_crash_costs_one_pair(tmp_path):
+    stacks = ("4.48", "5.0", "5.1")
+    probes = Crossed(crashes={("5.1", "4.48"), ("5.1", "5.0")})
+    report = run(tmp_path, probes, stacks=stacks)
+    bad = {key for key, outcome in outcomes(report).items() if outcome != "same bits"}
+    assert bad == {("4.48", "5.1"), ("5.0", "5.1")}
+    found = pair(report, "5.0", "5.1")
+    assert found.outcome == "load failed"
+    assert "SIGSEGV" in found.failure.message
+
+
+def test_a_crash_of_the_original_is_no_fault_of_a_saver(tmp_path):
+    report = run(tmp_path, Crossed(crashes={("5.0", "original")}))
+    found = pair(report, "4.48", "5.0")
+    assert found.outcome == "not tried"
+    assert not found.is_loss
+    assert "5.0 left nothing of the original" in found.reason
+    assert "SIGSEGV" in found.reason
+    assert pair(report, "5.0", "4.48").outcome == "same bits"
+
+
+def test_a_saver_that_is_killed_fails_and_runs_again(tmp_path):
+    report = run(tmp_path, Crossed({"5.0": None}))
+    found = pair(report, "5.0", "4.48")
+    assert found.outcome == "save failed"
+    assert "SIGKILL" in found.failure.message
+    again = Crossed()
+    assert set(outcomes(run(tmp_path, again)).values()) == {"same bits"}
+    assert ("save", "5.0") in again.did()
+    assert ("save", "4.48") not in again.did()
+
+
+# what is kept
+
+
+def test_a_second_run_runs_nothing_and_says_the_same(tmp_path):
+    lost = {"outcome": "forward failed", "failure": failure("TypeError", "forward")}
+    first = run(tmp_path, Crossed(loads={("5.0", "4.48"): lost}))
+    again = Crossed()
+    assert run(tmp_path, again) == first
+    assert again.jobs == []
+    assert not [name for name in files(tmp_path) if ".tmp" in name]
+
+
+@pytest.mark.parametrize(
+    ("changed", "rerun"),
+    [
+        ({"digest": "other"}, ALL),
+        ({"probed": "other"}, ALL),
+        ({"locks": {"5.0": "torch==9"}}, [("load", "5.0"), ("save", "5.0")]),
+    ],
+)
+def test_what_changes_runs_again(tmp_path, changed, rerun):
+    run(tmp_path, Crossed())
+    again = Crossed()
+    run(tmp_path, again, **changed)
+    assert again.did() == rerun
+
+
+def test_loaders_run_again_if_a_saver_left_other_files(tmp_path):
+    run(tmp_path, Crossed())
+    saves = {"5.0": {"outcome": "saved", "files": {"config.json": "00"}}}
+    again = Crossed(saves)
+    run(tmp_path, again, locks={"5.0": "torch==9"})
+    assert again.did() == [("load", "4.48"), ("load", "5.0"), ("save", "5.0")]
+
+
+def test_a_failure_of_the_machine_is_not_kept(tmp_path):
+    full = {"outcome": "failed", "failure": failure("OSError", message="No space left")}
+    assert pair(run(tmp_path, Crossed({"5.0": full})), "5.0", "4.48").outcome == "save failed"
+    memory = {"outcome": "load failed", "failure": failure("MemoryError", "load")}
+    second = Crossed(loads={("4.48", "5.0"): memory})
+    report = run(tmp_path, second)
+    assert ("save", "5.0") in second.did()
+    assert pair(report, "4.48", "5.0").outcome == "load failed"
+    third = Crossed()
+    assert set(outcomes(run(tmp_path, third)).values()) == {"same bits"}
+    assert third.did() == [("load", "5.0")]
+
+
+def test_a_failure_of_the_model_is_kept(tmp_path):
+    shared = {"outcome": "failed", "failure": failure(message="shared tensors")}
+    first = run(tmp_path, Crossed({"5.0": shared}))
+    again = Crossed()
+    assert run(tmp_path, again) == first
+    assert again.jobs == []
+
+
+def test_a_torn_file_is_no_answer(tmp_path):
+    run(tmp_path, Crossed())
+    for path in tmp_path.glob("crossings/llama/*/5.0/*.json"):
+        path.write_text(path.read_text()[:-9])
+    again = Crossed()
+    run(tmp_path, again)
+    assert again.did() == [("load", "5.0")]
+
+
+def test_a_saved_model_that_is_not_whole_is_saved_anew_before_it_is_loaded(tmp_path):
+    saves = {"4.48": {"outcome": "saved", "files": {"model.safetensors": "weights"}}}
+    first = run(tmp_path, Crossed(saves))
+    (weights,) = tmp_path.glob("saved/s*/model.safetensors")
+    weights.write_text("weightt")
+    again = Crossed(saves)
+    assert run(tmp_path, again) == first  # nobody loads it
+    assert again.jobs == []
+    for path in tmp_path.glob("crossings/llama/*/5.0/*.json"):
+        path.unlink()
+    assert run(tmp_path, again) == first
+    assert again.did() == [("load", "5.0"), ("save", "4.48")]
+    assert weights.read_text() == "weights"
+
+
+@pytest.mark.parametrize("options", [{"fresh": True}, {"digest": None}])
+def test_a_fresh_run_and_an_unpinned_checkpoint_leave_no_folder(tmp_path, options):
+    kept = run(tmp_path, Crossed())
+    before = set(tmp_path.glob("saved/*"))
+    assert len(before) == 2
+    again = Crossed()
+    assert run(tmp_path, again, **options) == kept
+    assert again.did() == ALL
+    assert set(tmp_path.glob("saved/*")) == before
+
+
+def test_folders_that_no_run_has_used_for_long_are_removed(tmp_path):
+    run(tmp_path, Crossed())
+    now = time.time()
+    old, recent = tmp_path / "saved" / "s-old", tmp_path / "saved" / "s-recent"
+    for folder in (old, recent):
+        folder.mkdir()
+    (tmp_path / "saved" / "s-old.log").touch()
+    for path, days in ((old, 8), (tmp_path / "saved" / "s-old.log", 8), (recent, 6)):
+        os.utime(path, (now - days * 86_400,) * 2)
+    kept = list(tmp_path.glob("saved/s*/saved.json"))
+    assert len(kept) == 2
+    for path in kept:
+        os.utime(path.parent, (now - 8 * 86_400,) * 2)
+    again = Crossed()
+    run(tmp_path, again)
+    assert again.jobs == []
+    assert all(path.exists() for path in kept)
+    assert not old.exists()
+    assert not (tmp_path / "saved" / "s-old.log").exists()
+    assert recent.exists()

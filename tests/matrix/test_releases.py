@@ -1,0 +1,124 @@
+"""Every release between the stacks of a matrix becomes a stack; uv's resolver is a fake here."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from packaging.version import Version
+
+from samebits.base.errors import StackError
+from samebits.matrix.plan import Selection, plan
+from samebits.matrix.releases import widened
+from samebits.matrix.spec import Matrix
+from samebits.stacks.build import release_pattern
+from tests.support.builders import model_spec, stack_spec
+
+RELEASED = (
+    *("4.47.1", "4.48.0", "4.48.3", "4.49.0", "4.51.2", "4.51.3", "4.57.6"),
+    *("5.0.0", "5.1.0", "5.2.0", "5.3.0", "5.3.1", "5.23.0"),
+)
+
+
+class Index:
+    """Answers as uv's resolver does, from a list of releases."""
+
+    def __init__(self, released=RELEASED):
+        self.released = sorted(released, key=Version)
+        self.asked = []
+
+    def version(self, spec):
+        pattern = release_pattern(spec.transformers).replace(".", r"\.").replace("*", ".*")
+        fitting = [v for v in self.released if re.fullmatch(pattern, v)]
+        if not fitting:
+            msg = f"stack {spec.id}: no resolution"
+            raise StackError(msg)
+        return fitting[-1]
+
+    def below(self, spec, version, oldest):
+        self.asked.append((spec.id, version))
+        low, high = Version(oldest), Version(version)
+        return [v for v in self.released if low <= Version(v) < high][-1]
+
+
+def matrix(*stacks, **more):
+    return Matrix(
+        path="matrix.yaml", stacks=stacks, reference=stacks[0].id, models=(model_spec(),), **more
+    )
+
+
+def family(*ids):
+    return tuple(stack_spec(id) for id in ids)
+
+
+def ids(matrix):
+    return [spec.id for spec in matrix.stacks]
+
+
+def test_the_newest_patch_of_every_minor_release_comes_in_between():
+    index = Index()
+    wide = widened(matrix(*family("4.48", "4.57", "5.2", "5.x")), index)
+    assert ids(wide) == ["4.48", "4.49", "4.51", "4.57", "5.0", "5.1", "5.2", "5.3", "5.x"]
+    added = [spec for spec in wide.stacks if spec.between]
+    assert [spec.id for spec in added] == ["4.49", "4.51", "5.0", "5.1", "5.3"]
+    assert {spec.transformers: index.version(spec) for spec in added}["4.51"] == "4.51.3"
+    assert {id for id, _ in index.asked} == {"5.x"}  # whose torch and Python the others get
+
+
+def test_two_neighbours_have_nothing_between_them():
+    stacks = family("5.1", "5.2")
+    assert ids(widened(matrix(*stacks), Index())) == ["5.1", "5.2"]
+    assert ids(widened(matrix(*stacks[:1]), Index())) == ["5.1"]
+    assert ids(widened(matrix(*family("4.48.0", "4.48")), Index())) == ["4.48.0", "4.48"]
+
+
+def test_stacks_come_in_the_order_of_releases_whatever_they_are_called():
+    stacks = stack_spec("new", "5.x"), stack_spec("old", "4.51"), stack_spec("5.0", "5.2")
+    wide = widened(matrix(*stacks), Index())
+    assert ids(wide) == ["old", "4.57", "transformers-5.0.0", "5.1", "5.0", "5.3", "new"]
+
+
+def test_those_that_are_added_are_like_the_newest_stack_and_make_no_checkpoint():
+    newest = stack_spec("5.x", torch="2.14.0", python="3.12", packages=("accelerate",))
+    wide = widened(matrix(stack_spec("5.1"), newest), Index())
+    (added,) = (spec for spec in wide.stacks if spec.id == "5.2")
+    assert (added.torch, added.python, added.packages) == ("2.14.0", "3.12", ())
+    assert [spec.id for spec in wide.stacks if not spec.between] == ["5.1", "5.x"]
+
+
+def test_saves_and_loads_of_every_pair_are_left_out():
+    before = matrix(*family("5.1", "5.x"))
+    assert before.models[0].crossings
+    assert not widened(before, Index()).models[0].crossings
+
+
+def test_the_reference_stays_and_filters_know_what_was_added():
+    wide = widened(matrix(*family("4.48", "5.x")), Index())
+    assert wide.reference == "4.48"
+    (row,) = plan(wide, Selection.parse(stacks="5.1,5.2")).rows
+    assert ([cell.stack for cell in row.cells], row.reference) == (["5.1", "5.2"], "5.1")
+
+
+def test_a_stack_that_cannot_be_resolved_is_an_error():
+    with pytest.raises(StackError, match="no resolution"):
+        widened(matrix(*family("4.48", "6.x")), Index())
+
+
+versions = st.builds("{}.{}.{}".format, st.integers(4, 6), st.integers(0, 12), st.integers(0, 3))
+
+
+@given(st.sets(versions, min_size=2), st.data())
+def test_no_minor_release_is_left_out_and_none_stands_twice(released, data):
+    ends = data.draw(st.lists(st.sampled_from(sorted(released)), min_size=2, unique=True))
+    ends.sort(key=Version)
+    index = Index(released)
+    stacks = tuple(stack_spec(f"s{n}", version) for n, version in enumerate(ends))
+    wide = widened(matrix(*stacks), index)
+    found = [Version(index.version(spec)) for spec in wide.stacks]
+    low, high = Version(ends[0]), Version(ends[-1])
+    inside = {v.release[:2] for v in map(Version, released) if low <= v <= high}
+    assert {v.release[:2] for v in found} == inside
+    assert found == sorted(found)
+    added = [v.release[:2] for v, s in zip(found, wide.stacks, strict=True) if s.between]
+    assert len(added) == len(set(added))
+    assert not set(added) & {Version(end).release[:2] for end in ends}

@@ -1,0 +1,627 @@
+"""A plan becomes captures; whatever breaks on the way fails the cells that need it and no other."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from samebits.base.errors import StackError
+from samebits.base.seal import sealed
+from samebits.matrix.plan import Selection, plan
+from samebits.matrix.spec import Matrix, Recipe, Rule
+from samebits.pipeline.scheduler import Laboratory
+from samebits.records.capture import Capture, Failure
+from samebits.records.ids import CellId
+from samebits.stacks import costs
+from samebits.stacks.costs import Finished
+from samebits.storage.store import Store
+from tests.support.builders import built_stack, capture, model_spec, stack_spec
+from tests.support.fakes import Crossed, FakeStarter, choose_inputs, ended
+
+STACKS = ("4.48", "4.57", "5.0")
+KNOWN = {"4.48": ("llama",), "4.57": ("llama", "gemma3"), "5.0": ("llama", "gemma3", "qwen3")}
+
+
+def recipe(name="llama", architecture=None, **changed):
+    """Return a model that is made; its architecture is its name unless another is given."""
+    return model_spec(name, build=Recipe(architecture=architecture or name, **changed))
+
+
+class Told:
+    """A Progress that remembers everything."""
+
+    def __init__(self):
+        self.lines = []
+
+    def stack(self, id, state):
+        self.lines.append(f"stack {id}: {state}")
+
+    def begin(self, phase, total, what):
+        self.lines.append(f"begin {phase} ({total}): {what}")
+
+    def expect(self, estimate):
+        self.estimate = estimate
+
+    def advance(self, phase):
+        self.advanced = [*getattr(self, "advanced", ()), phase]
+
+    def end(self, phase):
+        self.lines.append(f"end {phase}")
+
+    def start(self, cell):
+        self.lines.append(f"start {cell}")
+
+    def step(self, job, phase, step, of):
+        self.lines.append(f"step {job}: {phase} {step}/{of}")
+
+    def done(self, cell, outcome):
+        self.lines.append(f"done {cell}: {outcome}")
+
+    def failure(self, text):
+        self.lines.append(f"failure {text}")
+
+    def note(self, text):
+        self.lines.append(f"note {text}")
+
+    def close(self):
+        self.lines.append("close")
+
+    def of(self, word):
+        return [line for line in self.lines if line.startswith(word)]
+
+
+def probe(job):
+    """Do what the probes do: leave a checkpoint, or a complete capture."""
+    if job["kind"] == "build":
+        out = Path(job["out"])
+        out.mkdir(parents=True)
+        (out / "model.safetensors").write_text(json.dumps(job["recipe"], sort_keys=True))
+        (out / "checkpoint.json").write_text(sealed('{"n_parameters": 12}'))
+        return ended(job)
+    if job["kind"] == "inputs":
+        return choose_inputs(job)
+    cell = CellId.model_validate(job["cell"])
+    left = capture(cell.stack, run=job["run"], model=cell.model).model_copy(update={"cell": cell})
+    path = Path(job["capture"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(sealed(left.model_dump_json()))
+    return ended(job)
+
+
+class Bench:
+    """A laboratory whose stacks are built, and whose processes run, in no time."""
+
+    def __init__(
+        self,
+        root,
+        *models,
+        does=None,
+        failing=(),
+        select=None,
+        exclude=(),
+        slots=4,
+        between=(),
+        **options,
+    ):
+        self.does = does or {}
+        self.failing = failing
+        self.built = []
+        self.told = Told()
+        self.starter = FakeStarter()
+        matrix = Matrix(
+            path=str(root / "matrix.yaml"),
+            stacks=tuple(
+                stack_spec(id).model_copy(update={"between": id in between}) for id in STACKS
+            ),
+            reference="4.48",
+            models=models or (recipe(),),
+            exclude=exclude,
+        )
+        self.plan = plan(matrix, Selection.parse(**(select or {})))
+        self.environ = {"HF_TOKEN": "secret"}
+        self.make = lambda: Laboratory(
+            root / "work",
+            matrix,
+            self.plan,
+            Store(root / "work"),
+            self.told,
+            self.environ,
+            slots=slots,
+            starter=self.start,
+            builder=self.build,
+            **options,
+        )
+        self.lab = None
+
+    def build(self, spec):
+        self.built.append(spec.id)
+        if spec.id in self.failing:
+            msg = f"stack {spec.id}: no resolution:\nnumpy is too old"
+            raise StackError(msg)
+        return built_stack(spec.id, *KNOWN[spec.id], python=f"python{spec.id}")
+
+    async def start(self, python, environment, log):
+        process = await self.starter(python, environment, log)
+        process.does = self.does.get(python.removeprefix("python"), probe)
+        return process
+
+    def run(self, *, again=None):
+        async def main():
+            self.lab = self.make()
+            try:
+                runs = await asyncio.wait_for(self.lab.observe(), 10)
+                if again is not None:
+                    await asyncio.wait_for(self.lab.look_again(again(runs)), 10)
+            finally:
+                await self.lab.close()
+            return runs
+
+        return asyncio.run(main())
+
+    @property
+    def jobs(self):
+        """Every job, with the python that ran it."""
+        pairs = zip(self.starter.started, self.starter.processes, strict=True)
+        return [(start[0].removeprefix("python"), job) for start, p in pairs for job in p.jobs]
+
+    def jobs_of(self, kind):
+        return [(stack, job) for stack, job in self.jobs if job["kind"] == kind]
+
+
+def statuses(runs):
+    return {
+        f"{cell.model}@{cell.stack}": [run.status for run in both] for cell, both in runs.items()
+    }
+
+
+def failures(runs):
+    return {
+        f"{cell.model}@{cell.stack}": (both[0].failure.phase, both[0].failure.message)
+        for cell, both in runs.items()
+        if both[0].failure
+    }
+
+
+COMPLETE = ["complete"] * 2
+FAILED = ["failed"] * 2
+
+
+def test_every_cell_of_the_plan_has_two_captures_in_its_order(tmp_path):
+    bench = Bench(tmp_path, recipe(), recipe("small", "llama"))
+    runs = bench.run()
+    assert tuple(runs) == bench.plan.cells
+    assert list(statuses(runs).values()) == [COMPLETE] * 6
+    assert all((a.run, b.run) == ("a", "b") for a, b in runs.values())
+    assert len(bench.jobs_of("cell")) == 12
+    assert sorted(bench.built) == sorted(STACKS)
+    assert all(process.has_ended for process in bench.starter.processes)
+
+
+def test_a_second_run_uses_what_the_first_left(tmp_path):
+    first = Bench(tmp_path).run()
+    second = Bench(tmp_path)
+    assert second.run() == first
+    assert second.jobs == []
+    assert second.starter.started == []
+    assert second.lab.machine == {"platform": "Linux", "cpu": "fake"}  # of the first run
+    fresh = Bench(tmp_path, fresh=True)
+    assert fresh.run() == first
+    assert len(fresh.jobs_of("cell")) == 6
+    assert fresh.jobs_of("build") == []
+
+
+def test_what_is_told_while_it_runs(tmp_path):
+    bench = Bench(tmp_path, failing=("5.0",))
+    bench.run()
+    told = bench.told
+    assert set(told.of("stack 4.48")) == {
+        "stack 4.48: resolving and building",
+        "stack 4.48: transformers 4.48.0",
+    }
+    assert told.of("stack 5.0")[-1] == "stack 5.0: failed"
+    assert sorted(told.of("done")) == [
+        "done llama/float32-sdpa@4.48: complete",
+        "done llama/float32-sdpa@4.57: complete",
+        "done llama/float32-sdpa@5.0: failed",
+    ]
+    assert told.of("failure") == [
+        "failure failed: llama/float32-sdpa@5.0: stack 5.0: no resolution: numpy is too old"
+    ]
+
+
+def test_every_phase_is_told_from_beginning_to_end(tmp_path):
+    bench = Bench(tmp_path, recipe(), recipe("small", "llama"))
+    bench.run()
+    assert [line for line in bench.told.lines if line.startswith(("begin", "end"))] == [
+        "begin stacks (3): 3 to resolve and build",
+        "end stacks",
+        "begin cells (6): 6 cells of 2 models, each run twice",
+        "begin checkpoints (2): 2 to read or make",
+        "end checkpoints",
+        "end cells",
+    ]
+    assert sorted(bench.told.advanced) == [*["checkpoints"] * 2, *["stacks"] * 3]
+    assert set(bench.lab.phases.taken) == {"stacks", "cells", "checkpoints"}
+
+
+def fails(message):
+    """Return what a stack does with a model that does not load there."""
+
+    def does(job):
+        if job["kind"] in {"build", "inputs"}:
+            return probe(job)
+        cell = CellId.model_validate(job["cell"])
+        failure = Failure(phase="load", type="KeyError", message=message, traceback="")
+        left = Capture(cell=cell, run=job["run"], status="failed", failure=failure)
+        path = Path(job["capture"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(sealed(left.model_dump_json()))
+        return ended(job)
+
+    return does
+
+
+def test_what_fails_in_every_stack_is_said_once(tmp_path):
+    bench = Bench(tmp_path, does=dict.fromkeys(STACKS, fails("'a'")))
+    bench.run()
+    line = "failure failed in all 3 stacks: llama/float32-sdpa: load: KeyError: 'a'"
+    assert bench.told.of("failure") == [line]
+    # once its last cell is known
+    assert bench.told.lines.index(line) > bench.told.lines.index(bench.told.of("done")[-1])
+
+
+def test_what_fails_otherwise_in_one_of_them_is_said_apart(tmp_path):
+    bench = Bench(tmp_path, does={"4.48": fails("'a'"), "4.57": fails("'a'"), "5.0": fails("'b'")})
+    bench.run()
+    assert bench.told.of("failure") == [
+        "failure failed in 4.48, 4.57: llama/float32-sdpa: load: KeyError: 'a'",
+        "failure failed: llama/float32-sdpa@5.0: load: KeyError: 'b'",
+    ]
+
+
+# what a run takes
+
+
+def test_the_cells_that_have_captures_are_counted(tmp_path):
+    first = Bench(tmp_path)
+    first.run()
+    assert not [line for line in first.told.of("note") if "known" in line]
+    second = Bench(tmp_path, recipe(), recipe("small", "llama"))
+    second.run()
+    assert "note 3 of 6 cells known from an earlier run" in second.told.lines
+    fresh = Bench(tmp_path, fresh=True)
+    fresh.run()
+    assert not [line for line in fresh.told.of("note") if "known" in line]
+
+
+def test_what_jobs_took_is_left_for_an_estimate(tmp_path):
+    bench = Bench(tmp_path)
+    bench.run()
+    assert not hasattr(bench.told, "estimate")
+    bench.lab.keep_costs(Finished(started="2026-11-21T10:00:00Z", seconds=8.0, cells=3))
+    left = costs.read(tmp_path / "work")
+    assert left.new == 3
+    assert left.of["llama/float32-sdpa@5.0"]["cell"] == costs.Cost(jobs=2, seconds=1.0, cpu=0.0)
+    again = Bench(tmp_path, fresh=True)
+    again.run()
+    # three cells of a second each, four at a time
+    assert again.told.estimate.phases["cells"] == pytest.approx(3 * 1.0 / 4)
+    assert again.told.estimate.weights == {str(cell): 1.0 for cell in again.plan.cells}
+    assert [line for line in again.told.of("note") if "by what jobs took" in line]
+
+
+# stacks
+
+
+def test_a_stack_that_cannot_be_built_fails_its_cells_alone(tmp_path):
+    bench = Bench(tmp_path, failing=("4.57",))
+    runs = bench.run()
+    assert statuses(runs) == {"llama@4.48": COMPLETE, "llama@4.57": FAILED, "llama@5.0": COMPLETE}
+    assert failures(runs) == {
+        "llama@4.57": ("stack", "stack 4.57: no resolution:\nnumpy is too old")
+    }
+    assert bench.lab.failures == {"4.57": "stack 4.57: no resolution:\nnumpy is too old"}
+    assert list(bench.lab.stacks) == ["4.48", "5.0"]
+
+
+def test_no_stack_at_all_is_no_crash(tmp_path):
+    bench = Bench(tmp_path, failing=STACKS)
+    assert list(statuses(bench.run()).values()) == [FAILED] * 3
+    assert bench.lab.machine is None
+    assert bench.lab.checkpoints == {}
+    assert bench.starter.started == []
+
+
+def test_a_process_that_never_comes_up_fails_its_cells_alone(tmp_path):
+    bench = Bench(tmp_path)
+
+    async def start(python, environment, log):
+        process = await Bench.start(bench, python, environment, log)
+        if python == "python4.57":
+            process._lines.get_nowait()
+            process.die()
+        return process
+
+    bench.start = start
+    runs = bench.run()
+    assert statuses(runs)["llama@4.57"] == FAILED
+    assert failures(runs) == {
+        "llama@4.57": ("process", "the stack could not import its packages:\nlast words")
+    }
+    assert bench.lab.machine == {"platform": "Linux", "cpu": "fake"}
+
+
+def test_only_the_stacks_of_the_plan_are_built(tmp_path):
+    hub = model_spec("hub", hub="org/hub")
+    bench = Bench(tmp_path, hub, select={"stacks": "4.57"})
+    bench.run()
+    assert bench.built == ["4.57"]
+
+
+@pytest.mark.parametrize(
+    ("model", "built"),
+    [
+        (recipe(), ["4.48", "4.57"]),
+        (recipe(stack="5.0"), ["4.57", "5.0"]),
+        (recipe(stack="4.57"), ["4.57"]),
+        (recipe(architecture="gemma3"), ["4.48", "4.57"]),
+        (recipe(architecture="qwen3"), ["4.48", "4.57", "5.0"]),
+    ],
+    ids=["oldest", "a-newer-one", "itself", "not-the-oldest", "none-of-the-plan"],
+)
+def test_and_those_that_may_have_to_make_a_checkpoint_for_it(tmp_path, model, built):
+    bench = Bench(tmp_path, model, select={"stacks": "4.57"})
+    runs = bench.run()
+    assert sorted(bench.built) == built
+    assert statuses(runs) == {"llama@4.57": COMPLETE}
+
+
+# checkpoints
+
+
+def test_the_oldest_stack_that_knows_it_makes_the_checkpoint_once_for_all(tmp_path):
+    bench = Bench(tmp_path, recipe(), recipe("gemma3"), recipe("qwen3"))
+    runs = bench.run()
+    assert {(s, j["recipe"]["architecture"]) for s, j in bench.jobs_of("build")} == {
+        ("4.48", "llama"),
+        ("4.57", "gemma3"),
+        ("5.0", "qwen3"),
+    }
+    assert len(bench.jobs_of("build")) == 3
+    assert set(map(tuple, statuses(runs).values())) == {tuple(COMPLETE)}
+    for model, builder in (("llama", "4.48"), ("gemma3", "4.57"), ("qwen3", "5.0")):
+        found = bench.lab.checkpoints[model]
+        assert (found.builder, found.parameters) == (builder, 12)
+        sources = {
+            job["model"]["source"] for _, job in bench.jobs_of("cell") if model in job["log"]
+        }
+        assert sources == {found.source}
+
+
+def test_a_release_between_the_stacks_makes_no_checkpoint(tmp_path):
+    """A scan is of the checkpoint that the matrix without it is of."""
+    bench = Bench(tmp_path, between=("4.48",))
+    bench.run()
+    assert [stack for stack, _ in bench.jobs_of("build")] == ["4.57"]
+
+
+def test_the_next_oldest_makes_it_if_the_oldest_could_not_be_built(tmp_path):
+    bench = Bench(tmp_path, failing=("4.48",))
+    bench.run()
+    assert [stack for stack, _ in bench.jobs_of("build")] == ["4.57"]
+
+
+def test_a_recipe_that_nobody_knows_fails_its_cells_alone(tmp_path):
+    bench = Bench(tmp_path, recipe(), recipe("odd", "lama"))
+    runs = bench.run()
+    assert statuses(runs)["llama@5.0"] == COMPLETE
+    assert failures(runs) == {
+        f"odd@{stack}": (
+            "build",
+            "no stack of the matrix knows the architecture 'lama'; did you mean \"llama\"?",
+        )
+        for stack in STACKS
+    }
+    assert "odd" not in bench.lab.checkpoints
+    assert len(bench.told.of("done odd")) == 3
+
+
+def test_a_named_builder_that_could_not_be_built_is_said(tmp_path):
+    runs = Bench(tmp_path, recipe(stack="5.0"), failing=("5.0",)).run()
+    assert failures(runs)["llama@4.48"] == (
+        "build",
+        "stack 5.0, which is to make the checkpoint, could not be built",
+    )
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["child", "process"])
+def test_a_checkpoint_that_could_not_be_made_fails_its_cells_with_the_log(tmp_path, dies):
+    def breaks(job):
+        if job["kind"] != "build" or job["recipe"]["architecture"] != "llama":
+            return probe(job)
+        Path(job["log"]).parent.mkdir(parents=True, exist_ok=True)
+        Path(job["log"]).write_text("KeyError: 'rope'")
+        return OSError("killed") if dies else ended(job, exit=1)
+
+    runs = Bench(tmp_path, recipe(), recipe("gemma3"), does={"4.48": breaks}).run()
+    assert statuses(runs)["gemma3@4.48"] == COMPLETE
+    for stack in STACKS:
+        phase, message = failures(runs)[f"llama@{stack}"]
+        assert phase == "build"
+        assert message.startswith("4.48 could not make the checkpoint: ")
+        assert ("the stack's process died" if dies else "exited with 1") in message
+        assert message.endswith("\nKeyError: 'rope'")
+
+
+def test_a_folder_is_loaded_as_it_is(tmp_path):
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "config.json").write_text("{}")
+    bench = Bench(tmp_path, model_spec("tiny", path="tiny"))
+    bench.run()
+    assert bench.jobs_of("build") == []
+    sources = {job["model"]["source"] for _, job in bench.jobs_of("cell")}
+    assert sources == {str((tmp_path / "tiny").resolve())}
+
+
+# the second look
+
+
+def test_a_second_look_runs_the_cells_that_differ_anew_for_their_values(tmp_path):
+    bench = Bench(tmp_path)
+    hashes = {"ab" * 32}
+    runs = bench.run(again=lambda runs: {cell: hashes for cell in runs if cell.stack == "5.0"})
+    wanted = [(s, j["store"]["wanted"]) for s, j in bench.jobs_of("cell") if j["store"]["wanted"]]
+    assert wanted == [("5.0", ["ab" * 32])] * 2
+    assert len(bench.jobs_of("cell")) == 6 + 2
+    assert len(bench.jobs_of("build")) == 1
+    assert len(runs) == 3
+    assert len(bench.told.of("done")) == 3  # no cell is counted twice
+    assert bench.told.of("begin second") == [
+        "begin second look (1): 1 cell once more for values that differ"
+    ]
+    assert bench.told.lines[-1] == "end second look"
+
+
+def test_nothing_wanted_no_second_look(tmp_path):
+    bench = Bench(tmp_path)
+    bench.run(again=lambda runs: {})
+    assert bench.told.of("begin second") == []
+    assert len(bench.jobs_of("cell")) == 6
+
+
+# what the processes see
+
+
+def test_the_hub_is_switched_off_unless_a_model_of_the_plan_is_there(tmp_path):
+    models = recipe(), model_spec("hub", hub="org/hub")
+    for select, offline in (({}, None), ({"models": "llama"}, "1")):
+        bench = Bench(tmp_path, *models, select=select, fresh=True)
+        bench.run()
+        assert {env.get("HF_HUB_OFFLINE") for _, env, _ in bench.starter.started} == {offline}
+
+
+def test_each_stack_has_a_log_and_a_copy_of_remote_code_of_its_own(tmp_path):
+    bench = Bench(tmp_path)
+    bench.run()
+    logs = {log for _, _, log in bench.starter.started}
+    modules = {env["HF_MODULES_CACHE"] for _, env, _ in bench.starter.started}
+    assert len(logs) == len(modules) == 3
+    assert not any(Path(folder).exists() for folder in modules)
+
+
+def test_excluded_cells_are_not_run(tmp_path):
+    rule = Rule(stack=("4.57",))
+    bench = Bench(tmp_path, exclude=(rule,))
+    assert list(statuses(bench.run())) == ["llama@4.48", "llama@5.0"]
+    assert {stack for stack, _ in bench.jobs_of("cell")} == {"4.48", "5.0"}
+
+
+def test_closing_before_anything_ran_is_no_mistake(tmp_path):
+    async def main():
+        await Bench(tmp_path).make().close()
+
+    asyncio.run(main())
+
+
+def test_slots_bound_the_cells_of_all_stacks_together(tmp_path):
+    running, most = 0, 0
+
+    async def slowly(job):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.002)
+        running -= 1
+        return probe(job)
+
+    for slots, model in ((1, recipe()), (3, recipe("gemma3"))):
+        most = 0
+        Bench(tmp_path, model, does=dict.fromkeys(STACKS, slowly), slots=slots).run()
+        assert most == slots
+
+
+def test_without_a_number_there_is_a_slot_for_each_core(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(7))
+    assert Bench(tmp_path, slots=None).make()._slots._value == 7
+
+
+# crossings
+
+
+def crossed(root, *models, **options):
+    """Observe and cross; return savers and loaders by model, and what was told."""
+    crossing = Crossed()
+
+    def does(job):
+        return crossing(job) if job["kind"] in {"save", "load"} else probe(job)
+
+    bench = Bench(root, *models, does=dict.fromkeys(STACKS, does), **options)
+
+    async def main():
+        laboratory = bench.make()
+        try:
+            await laboratory.observe()
+            return await asyncio.wait_for(laboratory.cross(), 10)
+        finally:
+            await laboratory.close()
+
+    found = asyncio.run(main())
+    pairs = {m.model: [(c.saver, c.loader) for c in m.crossings] for m in found}
+    return pairs, bench.told.of("begin crossings")
+
+
+def test_every_model_crosses_between_all_stacks(tmp_path):
+    pairs, notes = crossed(tmp_path, recipe(), recipe("small", "llama"))
+    every = [(saver, loader) for saver in STACKS for loader in STACKS]
+    assert pairs == {"llama": every, "small": every}
+    said = "2 models saved by each stack and loaded by every other one"
+    assert notes == [f"begin crossings (2): {said}"]
+
+
+def test_a_stack_that_was_not_built_takes_no_part(tmp_path):
+    pairs, _ = crossed(tmp_path, failing=("4.57",))
+    assert {stack for pair in pairs["llama"] for stack in pair} == {"4.48", "5.0"}
+    assert crossed(tmp_path, failing=("4.57", "5.0"))[0] == {}
+
+
+def test_a_model_without_a_checkpoint_does_not_cross(tmp_path):
+    pairs, _ = crossed(tmp_path, recipe(), recipe("nobody"))
+    assert list(pairs) == ["llama"]
+
+
+def test_nothing_crosses_where_it_is_switched_off(tmp_path):
+    off = model_spec("llama", build=Recipe(architecture="llama"), crossings=False)
+    assert crossed(tmp_path, off) == ({}, [])
+
+
+def test_what_runs_left_long_ago_goes_and_nothing_else(tmp_path):
+    kept = {"modules/mine", f"logs/4.48-{'b' * 12}.log", "logs/notes.txt"}
+    gone = {f"modules/{'0' * 12}-{'a' * 12}", f"logs/5.0-{'a' * 12}.log"}
+    for name in kept | gone:
+        path = tmp_path / "work" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        if "b" * 12 not in name:
+            os.utime(path, (0, 0))
+    bench = Bench(tmp_path, failing=STACKS)
+    bench.run()
+    assert {name for name in kept | gone if (tmp_path / "work" / name).exists()} == kept
+
+
+def test_a_run_leaves_no_copies_of_remote_code(tmp_path):
+    bench = Bench(tmp_path)
+
+    async def main():
+        laboratory = bench.make()
+        await laboratory.observe()
+        folders = [laboratory._modules(stack) for stack in laboratory.stacks.values()]
+        for folder in folders:
+            folder.mkdir(parents=True)
+        await laboratory.close()
+        return folders
+
+    folders = asyncio.run(main())
+    assert len(folders) == 3
+    assert not any(folder.exists() for folder in folders)

@@ -1,0 +1,134 @@
+"""What a report leaves out can be had again, or says nothing; what is worth a look stays."""
+
+import pytest
+
+from samebits.pipeline import trim
+from samebits.records.comparison import (
+    CellResult,
+    Extreme,
+    ItemComparison,
+    Metrics,
+    SignalComparison,
+)
+from samebits.records.ids import CellId, Variant, Verdict
+from samebits.records.provenance import IntegritySignal, Provenance
+from samebits.records.relations import Distance, InvariantsSignal, LayerDistance, Relation
+from samebits.records.report import Row
+from samebits.records.tensor import TensorRef
+from tests.support.sample_report import attention
+
+REF = TensorRef(hash="a" * 64, dtype="float32", shape=(2,))
+TOP = (Extreme(index=(0,), reference=1.0, candidate=2.0),)
+APART = Metrics(n=2, n_differ=1, max_abs=1, mean_abs=0.5, max_rel=1, max_ulp=1, cosine=1.0, top=TOP)
+
+
+def item(name="x", outcome="differs", **fields):
+    known = {"reference": REF, "candidate": REF} | fields
+    return ItemComparison(name=name, outcome=outcome, **known)
+
+
+def trimmed(signal, *items):
+    found = CellResult(
+        cell=CellId(model="m", variant=Variant(dtype="float32", attention="sdpa"), stack="5.x"),
+        reference=None,
+        verdict=Verdict.DIFFERS,
+        judged=Verdict.DIFFERS,
+        figure="",
+        headline="",
+        signals=(
+            SignalComparison(signal=signal, outcome="differs", n_items=9, n_differ=1, items=items),
+        ),
+    )
+    return trim.result(found).signals[0].items
+
+
+def test_layers_keep_their_distance_and_lose_extremes():
+    (layer,) = trimmed("hidden_states", item(metrics=APART))
+    assert layer.metrics == APART.model_copy(update={"top": ()})
+    assert layer.reference == REF
+
+
+def test_an_identical_layer_loses_its_hashes_and_keeps_what_its_padding_does():
+    layer, padded = trimmed(
+        "hidden_states",
+        item(outcome="identical"),
+        item(outcome="identical", pad_rows="differ", pad_metrics=APART),
+    )
+    assert (layer.reference, layer.candidate, layer.outcome) == (None, None, "identical")
+    assert padded.pad_rows == "differ"
+    assert padded.pad_metrics.max_abs == 1
+
+
+@pytest.mark.parametrize("signal", ["logits", "decode", "weights", "inputs", "buffers"])
+def test_nothing_else_is_touched(signal):
+    items = (item(metrics=APART), item(outcome="identical"))
+    assert trimmed(signal, *items) == items
+
+
+def relation(n_differ, *layers, holds):
+    def distance(n):
+        return Distance(n=9, n_differ=n, max_abs=float(n), mean_abs=float(n))
+
+    return Relation(
+        relation="causality",
+        case="9 tokens",
+        holds=holds,
+        distance=distance(n_differ),
+        layers=tuple(
+            LayerDistance(name=f"{i}", distance=distance(n)) for i, n in enumerate(layers)
+        ),
+        positions=(0.0, 0.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "kept"),
+    [
+        (relation(0, 0, 0, holds=True), False),
+        (relation(1, 0, 0, holds=True), True),
+        (relation(0, 0, 1, holds=True), True),
+        (relation(0, 0, 0, holds=False), True),
+    ],
+    ids=["zeros", "logits differ", "a layer differs", "it does not hold"],
+)
+def test_zeros_of_relations_that_hold_are_left_out(found, kept):
+    (told,) = trim.relations(InvariantsSignal(relations=(found,))).relations
+    assert (told == found) == kept
+    assert (told.holds, told.distance, told.case) == (found.holds, found.distance, found.case)
+    assert bool(told.layers and told.positions) == kept
+
+
+def test_a_load_counts_plain_tensors_and_names_the_others():
+    def tensor(source, written="all", **more):
+        return Provenance(kind="parameter", source=source, written=written, **more)
+
+    tensors = {
+        "a": tensor("loaded"),
+        "b": tensor("loaded", "not covered"),
+        "c": tensor("tied"),
+        "d": tensor("derived"),
+        "e": tensor("derived", "not covered"),
+        "f": tensor("loaded", ignored=True),
+        "g": tensor("reinitialised"),
+        "h": tensor("partly written", "partly"),
+    }
+    signal = IntegritySignal(poison="NaN", tensors=tensors, silent=("g",), seconds=1.0)
+    told = trim.load(signal)
+    assert sorted(told.tensors) == ["e", "f", "g", "h"]
+    assert told.counts == {
+        "loaded": 3,
+        "tied": 1,
+        "derived": 2,
+        "reinitialised": 1,
+        "partly written": 1,
+    }
+    same = {"poison", "silent", "seconds", "round_trip", "stored_dtypes", "default_dtypes"}
+    assert told.model_dump(include=same) == signal.model_dump(include=same)
+
+
+def test_attention_comes_back_as_it_was():
+    signals = {"4.48": attention(gqa=False, layers=3), "5.x": attention(gqa=False, layers=1)}
+    told, calls = trim.attention(signals)
+    assert len(calls) == 1, "layers differ by nothing but their module"
+    row = Row(model="m", variant="v", reference=None, cells=(), attention=told, calls=calls)
+    assert {stack: row.ran(stack) for stack in signals} == signals

@@ -1,0 +1,48 @@
+"""Lines of a model's own code that mean something else in another release."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "probes"))
+
+from samebits_probe.cell.idioms import idioms
+
+GUILTY = [
+    ("truth of a cache", "if past_key_values and input_ids is not None:\n    pass"),
+    ("truth of a cache", "x = 1 if not cache else 2"),
+    ("truth of a buffer's values", "if not self.inv_freq.any():\n    pass"),
+    ("truth of a buffer's values", "if self.table.all() == False:\n    pass"),
+    ("first of a layer's output", "h = decoder_layer(h, mask)[0]"),
+    ("first of a layer's output", "h = self.layer(h)[0]"),
+    ("past_key_value keyword", "layer(h, past_key_value=cache)"),
+    ("logits_to_keep keyword", "model(ids, num_logits_to_keep=1)"),
+    ("default for a rope field", "theta = getattr(config, 'rope_theta', 10000.0)"),
+]
+CLEAN = [
+    "if past_key_values is not None:\n    pass",
+    "if cache.get_seq_length() > 0:\n    pass",
+    "if len(past_key_values) and use_cache:\n    pass",
+    "if mask.any():\n    pass",
+    "h = outputs[0]",
+    "h = layer(h)[1]",
+    "h = self.norm(h)[0]",
+    "layer(h, past_key_values=cache)",
+    "theta = getattr(config, 'rope_theta')",
+    "theta = getattr(config, 'hidden_size', 3)",
+]
+
+
+@pytest.mark.parametrize(("name", "source"), GUILTY)
+def test_it_is_found_with_its_line(name, source):
+    (found,) = idioms(ast.parse(f"\n{source}"))
+    assert found.name == name
+    assert found.line == 2
+    assert found.code in source.replace("\n", "")
+
+
+@pytest.mark.parametrize("source", CLEAN)
+def test_what_means_the_same_everywhere_is_left_alone(source):
+    assert list(idioms(ast.parse(source))) == []

@@ -1,0 +1,139 @@
+"""The floors of docs/design.md: imports point downwards, and each side keeps to its own side."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+HOST_FLOORS = [
+    {"base"},
+    {"records", "text"},
+    {"compare", "matrix"},
+    {"ladder", "diagnose", "findings", "stacks"},
+    {"storage", "reports"},
+    {"trace", "terminal"},
+    {"grafts"},
+    {"jobs"},
+    {"capsules"},
+    {"pipeline"},
+    {"cli", "schemas", "sessions"},
+    {"__main__"},
+]
+"""Packages of samebits/, lowest first; a package imports nothing of its own floor or above."""
+
+PROBE_FLOORS = [
+    {"process"},
+    {"model"},
+    {"relations", "usage", "trace"},
+    {"cell", "graft", "jobs"},
+]
+"""Packages of probes/samebits_probe/, in the same order."""
+
+HOST = sorted(p for p in (ROOT / "samebits").rglob("*.py") if p.name != "__init__.py")
+PROBES = sorted((ROOT / "probes").rglob("*.py"))
+PROBE_PACKAGE = ROOT / "probes" / "samebits_probe"
+
+
+def imports(path: Path) -> set[str]:
+    """Return every module that a file imports, and every name that it imports from one."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "")
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def package(path: Path, root: Path) -> str:
+    """Return the first part of a file's path below ``root``, without a suffix."""
+    return path.relative_to(root).with_suffix("").parts[0]
+
+
+def imported_packages(path: Path, root: str) -> set[str]:
+    """Return the packages of ``root`` that a file imports from."""
+    return {name.split(".")[1] for name in imports(path) if name.startswith(f"{root}.")}
+
+
+def floor_of(name: str, floors: list[set[str]]) -> int:
+    return next(number for number, floor in enumerate(floors) if name in floor)
+
+
+@pytest.mark.parametrize("path", HOST, ids=lambda p: str(p.relative_to(ROOT)))
+def test_host_imports_point_downwards(path):
+    importer = package(path, ROOT / "samebits")
+    for imported in imported_packages(path, "samebits") - {importer}:
+        lower = floor_of(imported, HOST_FLOORS) < floor_of(importer, HOST_FLOORS)
+        assert lower, f"{importer} imports {imported}, which is not below it"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [p for p in PROBES if p.is_relative_to(PROBE_PACKAGE) and p.name != "__init__.py"],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
+def test_probe_imports_point_downwards(path):
+    importer = package(path, PROBE_PACKAGE)
+    for imported in imported_packages(path, "samebits_probe") - {importer}:
+        lower = floor_of(imported, PROBE_FLOORS) < floor_of(importer, PROBE_FLOORS)
+        assert lower, f"{importer} imports {imported}, which is not below it"
+
+
+def test_every_package_has_one_floor():
+    named = [name for floor in HOST_FLOORS for name in floor]
+    assert sorted(named) == sorted({package(path, ROOT / "samebits") for path in HOST})
+
+
+def test_every_probe_package_has_one_floor():
+    named = [name for floor in PROBE_FLOORS for name in floor]
+    assert sorted(named) == sorted(
+        p.name for p in PROBE_PACKAGE.iterdir() if p.is_dir() and any(p.glob("*.py"))
+    )
+
+
+def test_no_file_imports_the_root_package():
+    for path in HOST:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                assert "samebits" not in {alias.name for alias in node.names}, path
+
+
+@pytest.mark.parametrize("path", HOST, ids=lambda p: str(p.relative_to(ROOT)))
+def test_host_imports_no_torch_and_no_transformers(path):
+    roots = {name.split(".")[0] for name in imports(path)}
+    assert not roots & {"torch", "transformers", "safetensors"}
+
+
+@pytest.mark.parametrize("path", PROBES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_probes_import_no_samebits(path):
+    assert "samebits" not in {name.split(".")[0] for name in imports(path)}
+
+
+def test_the_folder_of_probes_shadows_no_installable_module():
+    # its entries come first on sys.path of a stack's interpreter
+    entries = {
+        path.stem
+        for path in (ROOT / "probes").iterdir()
+        if path.suffix in ("", ".py") and path.name[0] != "."
+    }
+    assert entries - {"__pycache__"} == {"stack", "architectures", "samebits_probe"}
+
+
+@pytest.mark.processes
+def test_running_host_loads_no_torch():
+    code = "import sys, samebits.cli; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
+    out = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert out.stdout.strip() == "[]"
+
+
+def test_an_import_inside_a_function_counts(tmp_path):
+    bad = tmp_path / "bad.py"
+    bad.write_text("def f():\n    from torch import nn\n")
+    assert "torch" in imports(bad)

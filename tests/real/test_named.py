@@ -1,0 +1,219 @@
+"""Custom code on real stacks: each defect is found under its name, and each repair is complete."""
+
+import pytest
+
+CUSTOM = "tests/custom"
+DEFECTS = {
+    "import-losskwargs": "SB101",
+    "import-transformerskwargs": "SB101",
+    "import-removed": "SB102",
+    "no-generation-mixin": "SB103",
+    "head-mask": "SB104",
+    "extended-mask": "SB104",
+    "dtype-keyword": "SB105",
+    "config-attribute": "SB201",
+    "rope-theta-missing": "SB202",
+    "strict-config": "SB205",
+    "inv-freq-buffer": "SB301",
+    "sinusoid-table": "SB301",
+    "missing-parameter": "SB302",
+    "meta-init-item": "SB305",
+    "meta-init-numpy": "SB305",
+    "tied-list": "SB401",
+    "no-post-init": "SB402",
+    "tie-weights-signature": "SB403",
+    "untied": "SB404",
+    "rope-default-key": "SB501",
+    "rotary-device": "SB502",
+    "rope-theta-default": "SB503",
+    "inv-freq-dtype": "SB504",
+    "mask-4d-longer": "SB602",
+    "create-causal-mask": "SB603",
+    "library-sdpa": "SB604",
+    "cache-attribute": "SB701",
+    "legacy-cache": "SB701",
+    "cache-subscript": "SB702",
+    "cache-crop": "SB707",
+    "cache-truthiness": "SB708",
+    "cache-keyword": "SB709",
+    "tokenizer-llama": "SB801",
+    "tokenizer-backend": "SB810",
+    "layer-tuple": "SB803",
+    "logits-to-keep": "SB804",
+    "generate-legacy": "SB805",
+}
+"""Defect -> the finding that must be among those of at least one of its cells."""
+REPAIRED = (
+    "cache-crop",
+    "cache-truthiness",
+    "dtype-keyword",
+    "import-losskwargs",
+    "import-transformerskwargs",
+    "inv-freq-buffer",
+    "inv-freq-dtype",
+    "library-sdpa",
+    "library-rotary-init",
+    "meta-init-numpy",
+    "missing-parameter",
+    "rope-default-key",
+    "rope-theta-missing",
+    "sinusoid-table",
+    "tie-weights-signature",
+    "tokenizer-backend",
+    "tokenizer-llama",
+)
+TEXT = "prompts: {short: The capital of France is}"
+SETTINGS = {
+    "inv-freq-dtype": "dtypes: [bfloat16]",
+    "tokenizer-backend": TEXT,
+    "tokenizer-llama": TEXT,
+}
+"""Model -> what its entry says besides."""
+ALWAYS = {"SB103", "SB307"}
+"""What is found of a cell without its defect, too: a head that generates in no release, and a model
+that cannot be saved, which is no matter of the reference."""
+API = {"SB802", "SB808", "SB809"}
+"""What 5.x does to every tokenizer, and no checkpoint can repair: said of the release."""
+HEAD = """
+stacks: ["4.48", "4.57", "5.2", "5.x"]
+defaults:
+  dtypes: [float32]
+  greedy: 4
+  invariants: false
+  crossings: false
+  usage: false
+  prompts:
+    short: {length: 9}
+    padded: {batch: [{length: 5}, {length: 13}]}
+models:
+"""
+
+
+HALF = """\
+--- a/config.json
++++ b/config.json
+@@ -24,3 +24,3 @@
+   "tie_word_embeddings": true,
+-  "torch_dtype": "float32",
++  "torch_dtype": "bfloat16",
+   "use_cache": true
+"""
+
+
+def model(name, *patches):
+    told = ", ".join(f"{root}/{patch}.diff" for root, patch in patches)
+    patch = f", patch: [{told}]" if told else ""
+    more = "".join(f", {SETTINGS[n]}" for n in [name.removesuffix(".repaired")] if n in SETTINGS)
+    return f"  {name}: {{path: {root_of()}/healthy, trust_remote_code: true{more}{patch}}}"
+
+
+def root_of():
+    from tests.real.conftest import ROOT
+
+    return ROOT / CUSTOM
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made, root = tmp_path_factory.mktemp("custom"), root_of()
+    lines = [model("healthy")]
+    lines += [model(name, (root, name)) for name in DEFECTS]
+    lines += [
+        model(f"{name}.repaired", (root, name), (root, f"{name}.repair")) for name in REPAIRED
+    ]
+    (made / "matrix.yaml").write_text(HEAD + "\n".join(lines))
+    return made
+
+
+@pytest.fixture(scope="module")
+def report(folder, run_in):
+    return run_in(folder)
+
+
+@pytest.fixture(scope="module")
+def cells(report):
+    return {(row.model, cell.cell.stack): cell for row in report.rows for cell in row.cells}
+
+
+def of(cells, model):
+    return [cell for (name, _), cell in cells.items() if name == model]
+
+
+def codes(cell):
+    return {finding.code for finding in cell.findings}
+
+
+def test_the_healthy_model_is_the_same_bits_everywhere_and_has_no_finding(cells):
+    found = of(cells, "healthy")
+    assert [cell.verdict for cell in found] == ["reference", *["identical"] * 3]
+    assert [codes(cell) for cell in found] == [set()] * 4
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_is_found_under_its_name(cells, defect):
+    assert DEFECTS[defect] in set().union(*map(codes, of(cells, defect)))
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_cell_without_a_defect_has_no_finding(cells, defect):
+    for cell in of(cells, defect):
+        if cell.verdict == "identical":
+            assert codes(cell) <= ALWAYS, (defect, cell.cell.stack)
+
+
+@pytest.mark.parametrize("name", REPAIRED)
+def test_a_repaired_model_is_the_same_bits_everywhere(cells, name):
+    found = of(cells, f"{name}.repaired")
+    assert [cell.verdict for cell in found] == ["reference", *["identical"] * 3]
+    assert set().union(*map(codes, found)) == set()
+
+
+def test_a_tokenizer_is_told_apart_by_what_each_release_makes_of_it(cells):
+    """BOS and side of a llama tokenizer move between releases, and so does what its calls return."""
+    _, *newer = of(cells, "tokenizer-llama")
+    assert [codes(cell) for cell in newer] == [
+        set(),
+        {"SB801", "SB807"},
+        {"SB801", "SB806"},
+    ]
+
+
+def test_what_a_release_does_to_every_tokenizer_is_said_of_the_release(report):
+    said = {
+        stack.id: {found.code: found.models for found in stack.findings} for stack in report.stacks
+    }
+    assert {stack: set(found) & API for stack, found in said.items()} == {
+        "4.48": set(),
+        "4.57": set(),
+        "5.2": API,
+        "5.x": API,
+    }
+    # a model's tokenizer is asked whether or not it carries a defect
+    for stack in ("5.2", "5.x"):
+        assert set(said[stack]["SB809"]) >= {"tokenizer-llama", "tokenizer-llama.repaired"}
+    assert not any(codes(cell) & API for row in report.rows for cell in row.cells)
+
+
+def test_weights_that_init_weights_draws_anew_are_named(tmp_path, run_in):
+    root = root_of()
+    text = HEAD.replace('"4.57", "5.2", "5.x"', '"5.1.0"')
+    text += model("init-overwrites", (root, "init-overwrites"))
+    (tmp_path / "matrix.yaml").write_text(text)
+    (row,) = run_in(tmp_path).rows
+    old, new = row.cells
+    assert codes(old) == set()
+    assert "SB303" in codes(new)
+    told = " ".join(line for finding in new.findings for line in finding.evidence)
+    assert "_init_weights calls" in told
+
+
+def test_a_default_dtype_that_changed_is_named(tmp_path, run_in):
+    patch = tmp_path / "half.diff"
+    patch.write_text(HALF)
+    text = HEAD.replace('"4.57", "5.2", "5.x"', '"5.x"')
+    (tmp_path / "matrix.yaml").write_text(text + model("half", (tmp_path, "half")))
+    (row,) = run_in(tmp_path).rows
+    old, new = row.cells
+    assert codes(old) == set()
+    assert codes(new) == {"SB306"}
+    assert new.verdict == "identical"

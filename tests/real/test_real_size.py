@@ -1,0 +1,165 @@
+"""A stock model of real size comes out right, with nothing set, in bounded memory and work.
+
+It is a Llama of 0.28 B parameters in float32, made on the spot: 24 layers, 1.06 GiB. At that size a
+clock, a copy too many and a question too many show, which no tiny model can tell.
+"""
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from samebits.storage.store import Store
+from tests.real.conftest import NEW, OLD
+
+LAYERS, HIDDEN, INNER, VOCABULARY = 24, 1024, 2048, 32_000
+MOST_FORWARDS = {"forward": 9, "greedy": 36, "integrity": 2, "first token": 6}
+"""Three prompts: watched, plain and with attention watched; twelve tokens each; before and after a save;
+and the first token behind the cache."""
+MOST_MEMORY = 5.0
+"""Times the weights that all processes of both stacks hold at once: two jobs, each with its model and, for
+a while, a second one; the rest is for what a forward takes. 2.5 were seen where the two did not meet."""
+
+
+def shapes():
+    yield "model.embed_tokens.weight", (VOCABULARY, HIDDEN)
+    for layer in (f"model.layers.{i}" for i in range(LAYERS)):
+        for name in "qkvo":
+            yield f"{layer}.self_attn.{name}_proj.weight", (HIDDEN, HIDDEN)
+        for name in ("gate", "up"):
+            yield f"{layer}.mlp.{name}_proj.weight", (INNER, HIDDEN)
+        yield f"{layer}.mlp.down_proj.weight", (HIDDEN, INNER)
+        for name in ("input", "post_attention"):
+            yield f"{layer}.{name}_layernorm.weight", (HIDDEN,)
+    yield "model.norm.weight", (HIDDEN,)
+
+
+def make(folder):
+    """Write config.json and random weights, one tensor at a time; return their bytes."""
+    folder.mkdir()
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": VOCABULARY,
+        "hidden_size": HIDDEN,
+        "intermediate_size": INNER,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 16,
+        "tie_word_embeddings": True,
+        "torch_dtype": "float32",
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    header, end = {"__metadata__": {"format": "pt"}}, 0
+    for name, shape in shapes():
+        start, end = end, end + 4 * int(np.prod(shape))
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    generator = np.random.default_rng(0)
+    with (folder / "model.safetensors").open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, shape in shapes():
+            values = generator.standard_normal(shape, dtype=np.float32)
+            values *= 0.02
+            file.write((values if len(shape) > 1 else values + 1).tobytes())
+    return end
+
+
+class Memory:
+    """Looks again and again at what the children of this process hold, shared pages counted once."""
+
+    def __init__(self):
+        self.most = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._thread.join()
+
+    def _look(self):
+        while not self._ended.wait(1.0):
+            self.most = max(self.most, sum(map(held, descendants(os.getpid()))))
+
+
+def descendants(pid):
+    parents = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents.setdefault(int(fields[1]), []).append(int(entry.name))
+    found, left = [], [pid]
+    while left:
+        left += (children := parents.get(left.pop(), []))
+        found += children
+    return found
+
+
+def held(pid):
+    """Return the bytes of a process that are no file's, its part of what it shares."""
+    try:
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss_Anon:"):
+                return int(line.split()[1]) << 10
+    except OSError:
+        pass  # it has just ended
+    return 0
+
+
+@pytest.fixture(scope="module")
+def observed(run_in, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("real-size")
+    size = make(folder / "model")
+    (folder / "matrix.yaml").write_text(
+        f'stacks: ["{OLD}", "{NEW}"]\nmodels: {{real: {{path: model}}}}\n'
+    )
+    try:
+        with Memory() as memory:
+            report = run_in(folder, jobs=2)
+        captures = (folder / ".samebits" / "captures").rglob("[ab].json")
+        yield report, [Store(folder / ".samebits").read_capture(c) for c in captures], memory, size
+    finally:
+        (folder / "model" / "model.safetensors").unlink()
+
+
+def test_it_is_the_same_function_in_both_releases_and_the_run_passes(observed):
+    report, *_ = observed
+    (row,) = report.rows
+    verdicts = {cell.cell.stack: cell.verdict for cell in row.cells}
+    assert verdicts[OLD] == "reference"
+    assert verdicts[NEW] in ("identical", "rounding")
+    assert report.exit_code == 0
+
+
+def test_every_run_is_complete(observed):
+    _, captures, *_ = observed
+    assert [(c.status, c.failures) for c in captures] == [("complete", ())] * 4
+
+
+def test_what_it_costs_is_bounded(observed):
+    _, captures, memory, size = observed
+    for capture in captures:
+        assert capture.counts.keys() <= MOST_FORWARDS.keys()
+        assert all(n <= MOST_FORWARDS[phase] for phase, n in capture.counts.items())
+    assert memory.most > size  # it was seen at all
+    assert memory.most / size < MOST_MEMORY, memory.most / size
+
+
+def test_what_was_left_out_for_its_price_is_named_with_the_switch(observed):
+    _, captures, *_ = observed
+    for capture in captures:
+        costs = {skip.what: skip.reason for skip in capture.skips if skip.why == "cost"}
+        assert costs.keys() == ({"usage", "invariants"} if capture.run == "a" else set())
+        if capture.run == "a":
+            assert "1.1 GiB" in costs["usage"]
+            assert "write invariants: true at the model" in costs["invariants"]

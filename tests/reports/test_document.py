@@ -1,0 +1,900 @@
+import difflib
+import hashlib
+import json
+import os
+import posixpath
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from samebits.findings.registry import RULES
+from samebits.pipeline import trim
+from samebits.records.capture import AttentionSignal, Failure
+from samebits.records.comparison import (
+    Extreme,
+    FactChange,
+    FirstDifference,
+    ItemComparison,
+    SignalComparison,
+)
+from samebits.records.finding import Finding
+from samebits.records.ids import Variant, Verdict
+from samebits.records.report import ExpectedReport, StackReport
+from samebits.reports import document, json_refs, write
+from samebits.reports import json as reports_json
+from samebits.reports.cell.tensors import growth_line
+from samebits.reports.sections.overview import headline
+from samebits.reports.stories import since, troubles
+from samebits.schemas import FOLDER as SCHEMAS
+from samebits.terminal.summary import summary
+from tests.support.sample_report import STACKS, attention, metrics, sample_report
+from tests.support.sample_report import cell as sample_cell
+from tests.support.sample_report import stacks as sample_stacks
+from tests.text.test_markdown import NASTY
+
+GOLD = Path(__file__).parents[1] / "gold" / "report"
+STACK_REPORTS = sample_stacks()
+VARIANT = Variant(dtype="float32", attention="sdpa")
+GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+
+texts = st.one_of(
+    st.sampled_from(NASTY), st.lists(st.sampled_from(NASTY), max_size=3).map("".join), st.text()
+)
+
+
+def assert_gold(name, text):
+    """Compare with the gold file, or write it where SAMEBITS_REFRESH_GOLD asks for that."""
+    path = GOLD / name
+    if os.environ.get("SAMEBITS_REFRESH_GOLD"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, "utf-8")
+        pytest.skip(f"wrote {path}")
+    lines = difflib.unified_diff(
+        path.read_text("utf-8").splitlines(), text.splitlines(), f"gold/{name}", "now", lineterm=""
+    )
+    difference = "\n".join(lines)
+    assert not difference, f"tests/gold/README.md says how to refresh\n{difference}"
+
+
+def rendered(report):
+    """report.md alone."""
+    return document.render(report)["report.md"]
+
+
+def everything(report):
+    """report.md and all pages, one after the other, as no reader gets them."""
+    return "\n".join(document.render(report).values())
+
+
+def structure(text):
+    """Every block of the document, and the marks within, without any text."""
+    return [
+        (
+            token.type,
+            [c.type for c in token.children or [] if c.type not in ("text", "code_inline")],
+        )
+        for token in GFM.parse(text)
+    ]
+
+
+def test_report_md():
+    assert_gold("report.md", rendered(sample_report()))
+
+
+@pytest.mark.parametrize("model", ["gemma2", "falcon", "whisper"])
+def test_page_of_a_model(model):
+    path = f"models/{model}.md"
+    assert_gold(path, document.render(sample_report())[path])
+
+
+def test_report_json():
+    rows = tuple(row for row in sample_report().rows if row.model == "falcon")
+    report = sample_report().model_copy(update={"rows": rows})
+    assert_gold("report.json", reports_json.render(report))
+
+
+def test_summary():
+    assert_gold(
+        "summary.txt", "\n".join(summary(sample_report(), Path("reports/latest/report.md")))
+    )
+
+
+def test_every_verdict_is_in_the_sample():
+    found = {cell.verdict for row in sample_report().rows for cell in row.cells}
+    assert found == set(Verdict)
+
+
+@settings(max_examples=15, deadline=None)
+@given(texts, texts, texts)
+def test_names_messages_and_tokens_change_no_structure(name, message, token):
+    plain = structure(everything(sample_report("x", "x", "x")))
+    found = structure(everything(sample_report(f"x{name}", f"x{message}", f"x{token}")))
+    assert found == plain
+
+
+def test_html_is_that_of_folded_parts_alone():
+    text = everything(sample_report(*["<img src=x><details>"] * 3))
+    html = [t.content for t in GFM.parse(text) if t.type == "html_block"]
+    inline = [c for t in GFM.parse(text) for c in t.children or [] if c.type == "html_inline"]
+    tags = set(re.findall(r"</?\w+", "".join(html)))
+    assert tags == {"<details", "<summary", "</summary", "</details"}
+    assert not inline
+
+
+def anchors_of(text):
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links_of(text):
+    """What links point to; markdown-it leaves out what only looks like a link."""
+    children = (child for token in GFM.parse(text) for child in token.children or [])
+    return [child.attrs["href"] for child in children if child.type == "link_open"]
+
+
+@pytest.mark.parametrize("text", ["", "<x>/%41 b"])
+@pytest.mark.parametrize("copies", [1, 8])
+def test_every_link_leads_to_a_heading_or_a_file(text, copies):
+    documents = document.render(many(sample_report(text), copies))
+    n_links = 0
+    for path, content in documents.items():
+        for target in links_of(content):
+            if not target.startswith(("https://", "locks/")):
+                file, _, anchor = target.partition("#")
+                other = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(file)))
+                linked = documents[other] if file else content
+                assert not anchor or unquote(anchor) in anchors_of(linked), (path, target)
+                n_links += 1
+    assert n_links > 20
+
+
+def many(report, copies):
+    """The report with every model that many times, under other names."""
+    rows = tuple(
+        renamed(row, f"{row.model}{'' if i == 0 else i}")
+        for i in range(copies)
+        for row in report.rows
+    )
+    return report.model_copy(update={"rows": rows})
+
+
+def renamed(row, model):
+    cells = tuple(
+        cell.model_copy(update={"cell": cell.cell.model_copy(update={"model": model})})
+        for cell in row.cells
+    )
+    return row.model_copy(update={"model": model, "cells": cells})
+
+
+def test_rows_without_a_difference_have_no_section():
+    text = rendered(sample_report())
+    assert "### llama/" not in text
+    assert "### gemma2/float32-sdpa" in text
+
+
+def test_equal_rows_of_one_model_share_a_line():
+    assert "| llama · float32-sdpa, bfloat16-sdpa " in rendered(sample_report())
+
+
+def test_cells_of_one_outcome_share_a_subsection():
+    assert "#### 5.0, 5.9: differs logits 1.2e-01" in rendered(sample_report())
+
+
+def test_a_run_that_passes_says_so():
+    report = sample_report().model_copy(update={"exit_code": 0, "reasons": (), "rows": ()})
+    text = rendered(report)
+    assert text.startswith("# samebits: matrix.yaml passes\n")
+    assert "**The run passes.**" in text
+    assert "## Needs attention" not in text
+    assert summary(report, Path("r.md"))[-2] == "The run passes."
+
+
+def test_a_glance_counts_what_cells_do_and_not_what_is_expected_of_them():
+    text = rendered(sample_report())
+    glance = text.partition("## At a glance")[2].partition("\n## ")[0]
+    (counted,) = (row for row in glance.splitlines() if row.startswith("| `5.23`"))
+    assert [cell.strip() for cell in counted.split("|")[3:-1]] == [
+        *("10", "1", "1", "1", "", "2", "", "1", "")
+    ]
+
+
+def steps_of(report):
+    """step and what -> the models, of the table that goes from stack to stack."""
+    lines = rendered(report).partition("from stack to stack")[2].partition("\n## ")[0]
+    cells = [[cell.strip() for cell in line.split("|")] for line in lines.splitlines()]
+    found = {(line[1].replace("\u00a0", " "), line[2]): line[4] for line in cells if len(line) > 5}
+    return {key: which for key, which in found.items() if not which.startswith((":", "which"))}
+
+
+def test_a_model_stands_at_the_step_where_it_begins_and_where_it_ends():
+    steps = steps_of(sample_report())
+    assert (
+        steps["4.57 → 5.0", "undecided"] == "[gemma2](models/gemma2.md), [mamba](models/mamba.md)"
+    )
+    falcon, deep = "[falcon](models/falcon.md)", "[t5-deep](models/t5-deep.md)"
+    assert steps["5.0 → 5.9", "failed"] == f"{falcon}, {deep}"
+    assert steps["5.9 → 5.23", "no longer"] == f"[gemma2](models/gemma2.md), {deep}"
+    assert not [key for key, which in steps.items() if "falcon" in which and "5.23" in key[0]]
+    assert not [which for which in steps.values() if "llama" in which]
+
+
+def test_a_model_that_differs_by_other_numbers_than_before_is_named_again():
+    row = only_rows("mamba").rows[0]
+    other = differing("logits", item(name="short", metrics=metrics(0.5))).signals
+    cells = (*row.cells[:-1], row.cells[-1].model_copy(update={"signals": other}))
+    report = only_rows("mamba").model_copy(
+        update={"rows": (row.model_copy(update={"cells": cells}),)}
+    )
+    assert list(steps_of(only_rows("mamba"))) == [("4.57 → 5.0", "undecided")]
+    assert list(steps_of(report))[1:] == [("5.9 → 5.23", "undecided otherwise")]
+
+
+def test_a_step_names_the_defects_that_begin_there():
+    row = only_rows("falcon").rows[0]
+    found = (Finding(code="SB701", where="cache.py:3", evidence=("seen",)),)
+    saved = (Finding(code="SB701", where="saved by 5.9", evidence=("seen",)),)
+    cells = tuple(
+        c.model_copy(update={"findings": found if c.verdict == Verdict.FAILED else saved})
+        for c in row.cells
+    )
+    report = only_rows("falcon").model_copy(
+        update={
+            "rows": (row.model_copy(update={"cells": cells}),),
+            "rules": (next(rule.text for rule in RULES if rule.text.code == "SB701"),),
+        }
+    )
+    assert steps_of(report) == {("5.0 → 5.9", "failed"): "[falcon](models/falcon.md) (SB701)"}
+
+
+def finding_in(model, verdict, code, where="cache.py:3"):
+    """The sample's one model, with a finding of this rule in its cells of a verdict."""
+    row = only_rows(model).rows[0]
+    found = (Finding(code=code, where=where, evidence=("seen",)),)
+    cells = tuple(
+        c.model_copy(update={"findings": found if c.verdict == verdict else ()}) for c in row.cells
+    )
+    rules = (next(rule.text for rule in RULES if rule.text.code == code),)
+    rows = (row.model_copy(update={"cells": cells}),)
+    return only_rows(model).model_copy(update={"rows": rows, "rules": rules})
+
+
+def test_what_needs_attention_says_by_which_name_it_is_known():
+    report = finding_in("falcon", Verdict.FAILED, "SB701")
+    attention = rendered(report).partition("## Needs attention")[2].partition("\n## ")[0]
+    assert "| SB701 " in attention
+    assert any(line.endswith("(SB701)") for line in summary(report, Path("r.md")))
+    quiet = rendered(finding_in("falcon", Verdict.IDENTICAL, "SB701"))
+    assert "SB701" not in quiet.partition("## Needs attention")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict", "where", "folds"),
+    [
+        ("SB701", Verdict.FAILED, "cache.py:3", False),
+        ("SB309", Verdict.FAILED, "names in memory", False),
+        ("SB309", Verdict.IDENTICAL, "names in memory", True),
+        ("SB207", Verdict.IDENTICAL, "save_pretrained of the model", True),
+        ("SB203", Verdict.IDENTICAL, "saved by 5.9", True),
+    ],
+)
+def test_a_finding_that_moves_no_number_of_its_cells_is_folded(code, verdict, where, folds):
+    text = document.render(finding_in("falcon", verdict, code, where))["models/falcon.md"]
+    assert (f"<summary>{code} " in text) == folds
+    assert (f"### {code} " in text) != folds
+
+
+@pytest.mark.parametrize("n", [12, 13])
+def test_what_many_rules_say_is_folded_under_one_title(n):
+    report = sample_report().model_copy(
+        update={"rules": tuple(rule.text for rule in RULES if rule.text.scope == "model")[:n]}
+    )
+    text = rendered(report).partition("## Findings")[2].partition("\n## ")[0]
+    assert text.count("**Remedy.**") == n
+    assert text.count("<details>") == text.count("</details>") == n + (n > 12)
+    assert ("<summary>Cause and remedy of each</summary>" in text) == (n > 12)
+
+
+def test_the_contents_name_every_part():
+    text = rendered(sample_report())
+    parts = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    contents = next(line for line in text.splitlines() if line.startswith("[Needs attention]"))
+    assert re.findall(r"\[([^]]+)\]", contents) == parts
+
+
+def test_an_explanation_without_cells_is_not_shown():
+    report = sample_report()
+    entry = report.expected[0]
+    assert "The scan is a sum" in rendered(report)
+    gone = report.model_copy(update={"expected": (entry.model_copy(update={"cells": ()}),)})
+    assert "The scan is a sum" not in rendered(gone)
+
+
+def test_an_empty_report_is_no_crash():
+    report = sample_report().model_copy(
+        update={"rows": (), "stacks": (), "checkpoints": (), "expected": (), "machine": None}
+    )
+    assert "0 models" in headline(report)
+    assert "## Machine" not in rendered(report)
+
+
+def test_headline_counts_the_cells_that_were_compared():
+    rows = tuple(row for row in sample_report().rows if row.model == "llama")
+    report = sample_report().model_copy(update={"rows": rows})
+    assert headline(report).replace("\N{MULTIPLICATION SIGN}", "x") == (
+        "1 model x 2 variants x 6 stacks (1 not built): "
+        "8 of 8 cells hold the same bits as the reference."
+    )
+
+
+def test_since_names_the_stacks_that_are_good_again():
+    row = next(row for row in sample_report().rows if row.model == "opensci-ref")
+    assert since(row, ["5.0"]) == "5.0 (last good: 4.57; good again: 5.9)"
+    assert since(row, ["4.48"]) == "4.48 (good again: 4.57, 5.9)"
+
+
+def ran(signals):
+    """The fields of a row whose stacks ran these attentions."""
+    attention, calls = trim.attention(signals)
+    return {"attention": attention, "calls": calls}
+
+
+def with_attention(*signals):
+    """The sample with one row, whose stacks ran these attentions."""
+    row = sample_report().rows[0].model_copy(update=ran(dict(zip(STACKS, signals, strict=False))))
+    return sample_report().model_copy(update={"rows": (row,)})
+
+
+def test_attention_that_was_not_observed_is_said_to_be():
+    nothing = AttentionSignal(requested="sdpa", resolved=None)
+    text = rendered(with_attention(nothing, attention(gqa=False)))
+    assert re.search(r"\| `sdpa → unknown` +\| not observed ", text)
+
+
+def test_attention_without_sdpa_has_no_arguments_of_it():
+    eager = attention(gqa=False)
+    calls = {"short": tuple(c.model_copy(update={"sdpa": None}) for c in eager.calls["short"])}
+    report = with_attention(AttentionSignal(requested="eager", resolved="eager", calls=calls))
+    text = rendered(report)
+    assert "In every row all stacks ran the same attention." in text
+    assert "enable_gqa" not in text
+
+
+def test_no_attention_no_section():
+    assert "## Attention" not in rendered(with_attention())
+
+
+def test_stacks_without_a_difference_say_so():
+    stacks = tuple(stack.model_copy(update={"packages": {"a": "1"}}) for stack in STACK_REPORTS)
+    report = sample_report().model_copy(update={"stacks": stacks})
+    assert "Every package has the same version in every stack." in rendered(report)
+
+
+def test_a_machine_without_variables():
+    reports_json = sample_report().machine.model_copy(update={"environment": {}})
+    report = sample_report().model_copy(update={"machine": reports_json})
+    assert "environment variable" not in rendered(report)
+
+
+def only(cell):
+    """The sample with the one cell."""
+    row = sample_report().rows[0].model_copy(update={"cells": (cell,)})
+    return rendered(sample_report().model_copy(update={"rows": (row,)}))
+
+
+def differing(signal, *items):
+    found = SignalComparison(
+        signal=signal, outcome="differs", n_items=9, n_differ=len(items), items=items
+    )
+    return sample_cell("m", VARIANT, "5.0", Verdict.DIFFERS, signals=(found,), reference=None)
+
+
+def item(**fields):
+    return ItemComparison(**{"name": "a", "outcome": "differs"} | fields)
+
+
+def test_logits_without_positions_and_top():
+    text = only(differing("logits", item(metrics=metrics(0.5, kl_max=None, cosine=None))))
+    assert "argmax" not in text
+    assert "between the logits" not in text
+    assert "cosine" not in text
+
+
+def test_one_large_difference():
+    top = (Extreme(index=(1,), reference=0.0, candidate=1.0),)
+    text = only(differing("logits", item(metrics=metrics(1.0, top=top, kl_max=0.5))))
+    assert "The largest difference between the logits of `a`:" in text
+    assert "at most 5.0e-01 nats\n" in text
+
+
+def test_decode_gets_what_logits_get_in_its_own_words():
+    top = (Extreme(index=(2, 7), reference=0.0, candidate=1.0, token="7"),)
+    found = metrics(1.0, top=top, kl_max=0.5, n_argmax=1, n_positions=4)
+    text = only(differing("decode", item(metrics=found)))
+    assert "- `a`: argmax changes at 1 of 4 (25.0 %) greedy steps; KL" in text
+    assert "at most 5.0e-01 nats\n" in text
+    assert "The largest difference between the logits of the greedy steps of `a`:" in text
+    assert "| `[2, 7]` " in text
+    assert "argmax changes" not in only(differing("hidden_states", item(metrics=found)))
+
+
+def test_padding_rows_without_figures():
+    text = only(differing("hidden_states", item(outcome="identical", pad_rows="differ")))
+    assert "padding rows, which do not count, differ |" in text
+
+
+def test_many_tensors_are_cut_and_counted():
+    items = [item(name=f"w{i}", metrics=metrics(1.0)) for i in range(250)]
+    assert "… and 50 more in report.json." in only(differing("weights", *items))
+
+
+def test_failures_without_frames_and_cells_without_commands():
+    failure = Failure(phase="load", type="Killed", message="", traceback="")
+    bare = sample_cell("m", VARIANT, "5.0", Verdict.FAILED, failure=failure)
+    text = only(bare.model_copy(update={"reproduce": ""}))
+    assert "Deepest" not in text
+    assert "Traceback" not in text
+    assert "To reproduce" not in text
+
+
+def test_a_stack_without_a_lock_file_shows_its_digest():
+    stack = StackReport(id="a", transformers="5.0.0", lock_digest="12" * 32)
+    bare = StackReport(id="b", transformers="5.0.0", lock="b.txt")
+    report = sample_report().model_copy(update={"stacks": (stack, bare), "rows": ()})
+    text = rendered(report)
+    assert "`121212121212`" in text
+    assert re.search(r"\[lock\]\(b\.txt\) +\|", text)
+
+
+def test_part_of_an_entry_can_be_fixed():
+    entry = ExpectedReport(line=3, text="a", reason="b", cells=("c",), fixed=("5.9",))
+    report = sample_report().model_copy(update={"expected": (entry,)})
+    assert "**fixed**: remove `5.9` from it (matrix.yaml line 3)" in rendered(report)
+
+
+def test_a_reference_that_was_left_out_is_not_called_one():
+    report = sample_report()
+    assert "Reference stack: `4.48`." in rendered(report)
+    text = rendered(report.model_copy(update={"stacks": report.stacks[1:]}))
+    assert "Reference stack:" not in text
+    assert "The matrix's reference stack, `4.48`, is left out" in text
+
+
+def test_entries_about_another_comparison_are_said_to_cover_nothing():
+    entry = ExpectedReport(line=3, text="a", reason="b", untold=("llama/float32@5.9",))
+    text = rendered(sample_report().model_copy(update={"expected": (entry,)}))
+    assert "left out what the entries compare them with: `llama/float32@5.9`." in text
+    assert "still occurs" not in text
+    both = entry.model_copy(update={"cells": ("qwen/float32@5.9",)})
+    text = rendered(sample_report().model_copy(update={"expected": (both,)}))
+    assert "entry that still occurs" in text
+    assert "left out what the entries compare them with: `llama/float32@5.9`." in text
+
+
+def test_summary_names_a_dozen_rows_and_counts_the_others():
+    report = many(only_rows("falcon"), 15)
+    lines = summary(report, Path("r.md"))
+    assert sum(line.startswith("  falcon") for line in lines) == 12
+    assert "  … and 3 more" in lines
+
+
+def only_rows(model):
+    """The sample with the rows of one model."""
+    rows = tuple(row for row in sample_report().rows if row.model == model)
+    return sample_report().model_copy(update={"rows": rows})
+
+
+def test_summary_has_short_lines():
+    report = sample_report(message="x" * 1000)
+    assert max(map(len, summary(report, Path("r.md")))) <= 160
+
+
+def test_summary_shows_no_control_character():
+    report = sample_report(message="\x1b[2J").model_copy(update={"matrix": "\x1b"})
+    assert all(line.isprintable() for line in summary(report, Path("r\x1b.md")))
+
+
+def test_report_json_reads_back():
+    assert reports_json.read(reports_json.render(sample_report())) == sample_report()
+
+
+def test_report_json_writes_what_json_has_no_number_for_as_text():
+    text = reports_json.render(sample_report().model_copy(update={"seconds": float("nan")}))
+    assert json.loads(text)["seconds"] == "NaN"
+
+
+def test_report_json_survives_a_name_that_is_no_utf8():
+    text = reports_json.render(sample_report().model_copy(update={"command": "a\udcff\\"}))
+    assert json.loads(text.encode())["command"] == "a\\udcff\\"
+
+
+def test_write_puts_everything_in_its_place(tmp_path):
+    folder = tmp_path / "reports" / "latest"
+    written = write.write(sample_report(), folder, {f"locks/{s}.txt": f"# {s}\n" for s in STACKS})
+    assert written.markdown.read_text("utf-8") == rendered(sample_report())
+    assert json.loads(written.json.read_text("utf-8"))["matrix"] == "matrix.yaml"
+    links = re.findall(r"\[lock\]\(([^)]+)\)", written.markdown.read_text("utf-8"))
+    assert len(links) == len(STACKS)
+    assert all((folder / link).is_file() for link in links)
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "locks",
+        "models",
+        "report.json",
+        "report.md",
+    ]
+    assert {p.name for p in (folder / "models").iterdir()} == {
+        posixpath.basename(path) for path in document.render(sample_report()) if "/" in path
+    }
+
+
+def test_write_removes_the_pages_of_other_runs_alone(tmp_path):
+    write.write(sample_report(), tmp_path, {})
+    write.write(only_rows("gemma2"), tmp_path, {})
+    assert [p.name for p in (tmp_path / "models").iterdir()] == ["gemma2.md"]
+
+
+def test_write_removes_nothing_that_is_not_of_an_earlier_report(tmp_path):
+    """A folder of the user's own may have the name of one of ours, and its files any name."""
+    for name in ("models/mine.md", "models/mine.txt", "around-the-model.md", "repro/a/b.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    written = write.write(only_rows("gemma2"), tmp_path, {"repro/c@5.x/d.py": b"x"})
+    edited = tmp_path / "models" / "gemma2.md"
+    edited.write_text("edited")
+    write.write(only_rows("falcon"), tmp_path, {})
+    assert all(path.read_text() == "mine" for path in before)
+    assert edited.read_text() == "edited"
+    assert not (tmp_path / "repro" / "c@5.x").exists()
+    assert (tmp_path / "repro" / "a" / "b.py").exists()
+    assert written.json.exists()
+
+
+@pytest.mark.parametrize("name", ["../mine.txt", "/mine.txt", "link/mine.txt", "models", "gone.md"])
+def test_write_believes_no_list_that_leads_elsewhere(tmp_path, name):
+    folder, mine = tmp_path / "report", tmp_path / "mine.txt"
+    mine.write_text("mine")
+    write.write(only_rows("gemma2"), folder, {})
+    (folder / "link").symlink_to(tmp_path)
+    digest = hashlib.sha256(b"mine").hexdigest()
+    listed = str(mine) if name.startswith("/") else name
+    whole = json.loads((folder / "report.json").read_text())
+    (folder / "report.json").write_text(json.dumps(whole | {"files": {listed: digest}}))
+    write.write(only_rows("gemma2"), folder, {})
+    assert mine.read_text() == "mine"
+    assert (folder / "models" / "gemma2.md").exists()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "3", "{}", '{"files": 3}', "[" * 100_000],
+    ids=lambda text: text[:9] or "empty",
+)
+def test_write_removes_nothing_where_it_cannot_read_what_was_left(tmp_path, text):
+    write.write(sample_report(), tmp_path, {})
+    before = {path.name for path in (tmp_path / "models").iterdir()}
+    (tmp_path / "report.json").write_text(text)
+    write.write(only_rows("gemma2"), tmp_path, {})
+    assert {path.name for path in (tmp_path / "models").iterdir()} == before
+
+
+def test_write_puts_capsules_beside_the_report_and_removes_those_of_other_runs(tmp_path):
+    old = {f"repro/{name}": b"\x00" for name in ("old@5.x/checkpoint/w.bin", "kept@5.x/old.py")}
+    write.write(sample_report(), tmp_path, {"locks/a.txt": "x", **old})
+    assert (tmp_path / "repro" / "old@5.x" / "checkpoint" / "w.bin").read_bytes() == b"\x00"
+    write.write(sample_report(), tmp_path, {"repro/kept@5.x/new.py": b"new"})
+    assert [p for p in (tmp_path / "repro").rglob("*") if p.is_file()] == [
+        tmp_path / "repro" / "kept@5.x" / "new.py"
+    ]
+    assert not (tmp_path / "repro" / "old@5.x").exists()
+    write.write(sample_report(), tmp_path, {})
+    assert not (tmp_path / "repro").exists()
+
+
+def test_write_does_not_follow_a_link_that_stands_where_capsules_go(tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "a.txt").write_text("kept")
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "repro").symlink_to(mine)
+    write.write(sample_report(), tmp_path / "report", {})
+    assert (mine / "a.txt").is_file()
+
+
+def test_write_leaves_the_last_report_if_anything_goes_wrong(tmp_path, monkeypatch):
+    first = write.write(sample_report(), tmp_path, {})
+    before = first.markdown.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(write.os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write.write(sample_report(message="other"), tmp_path, {"locks/a.txt": "x"})
+    assert first.markdown.read_bytes() == before
+    assert not [p for p in tmp_path.rglob("*") if p.name.startswith(".")]
+
+
+def test_write_works_where_folders_cannot_be_opened(tmp_path, monkeypatch):
+    monkeypatch.delattr(write.os, "O_DIRECTORY")
+    assert write.write(sample_report(), tmp_path, {}).markdown.is_file()
+
+
+@pytest.mark.parametrize("name", ["../a.txt", "/etc/a.txt", "locks/../../a"])
+def test_write_stays_in_its_folder(tmp_path, name):
+    with pytest.raises(ValueError, match="outside of the report's folder"):
+        write.write(sample_report(), tmp_path, {name: ""})
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_worst_rows_come_first_and_a_dozen_of_them_in_full():
+    text = rendered(many(only_rows("falcon"), 20))
+    assert "The first 12 of 20 are given in full" in text
+    assert text.count("Deepest frames") == 2 * 12
+    assert text.count("All details: [models/falcon") == 8
+    assert text.count("- **5.9, 5.23** failed (forward short): forward short: Attr") == 8
+    order = [trouble.shared.first.verdict for trouble in troubles(sample_report())]
+    assert order == [
+        *["failed"] * 4,
+        *("unstable", "diverged", "differs", "not finished", "not observed", "fixed"),
+    ]
+
+
+def test_many_troubles_are_counted_by_kind_and_first_stack():
+    text = rendered(many(sample_report(), 2))
+    assert re.search(r"\| differs, first in hidden_states +\|( +\|){2} +2 \|( +\|){2}\n", text)
+    assert "Rows by what is wrong" not in rendered(only_rows("falcon"))
+
+
+def variants_of(model, count=2):
+    """The sample with one row in several dtypes."""
+    row = only_rows(model).rows[0]
+    dtypes = ("float32", "bfloat16", "float16")[:count]
+    rows = tuple(in_dtype(row, Variant(dtype=dtype, attention="sdpa")) for dtype in dtypes)
+    return sample_report().model_copy(update={"rows": rows})
+
+
+def in_dtype(row, variant):
+    cells = tuple(
+        cell.model_copy(update={"cell": cell.cell.model_copy(update={"variant": variant})})
+        for cell in row.cells
+    )
+    return row.model_copy(update={"variant": str(variant), "cells": cells})
+
+
+def test_variants_with_one_story_share_a_block():
+    text = rendered(variants_of("falcon"))
+    assert "### falcon/float32-sdpa, bfloat16-sdpa\n" in text
+    assert "#### 5.9, 5.23: failed" in text
+    assert text.count("AttributeError: 'DynamicCache'") == 2  # what needs attention, the block
+    assert "On 5.9:" in text
+
+
+def test_variants_with_other_bits_are_told_apart_within_their_block():
+    rows = variants_of("gemma2", 3).rows
+    other = rows[1].cells[3].model_copy(update={"figure": "logits 9.9e-01"})
+    rows = (
+        rows[0],
+        rows[1].model_copy(update={"cells": (*rows[1].cells[:3], other, *rows[1].cells[4:])}),
+    )
+    text = rendered(sample_report().model_copy(update={"rows": rows}))
+    assert "#### float32-sdpa@5.0,5.9; bfloat16-sdpa@5.0: differs" in text
+    assert "#### bfloat16-sdpa@5.9: differs logits 9.9e-01" in text
+
+
+def test_known_differences_stand_once_under_their_reason():
+    assert "- the scan was rewritten (<https://github.com/" in rendered(only_rows("mamba"))
+    text = rendered(variants_of("mamba"))
+    block = text[text.index("## Differences that do not fail") :]
+    assert block.count("the scan was rewritten") == 1
+    anchor = "models/mamba.md#mambafloat32-sdpa-bfloat16-sdpa"
+    assert (
+        f"  - **5.0**: [mamba · float32-sdpa]({anchor}) (logits 3.0e-06), "
+        f"[mamba · bfloat16-sdpa]({anchor}) (logits 3.0e-06): logits differ on 5.0\n"
+    ) in block
+
+
+def test_a_reason_is_given_in_full_once_and_its_items_are_neighbours():
+    long = f"the scan was rewritten {'and ' * 40}that is all"
+    row = variants_of("mamba").rows[0]
+
+    def expecting(dtype, *reasons):
+        cells = (
+            c.model_copy(update={"expected": reasons if c.expected else ()}) for c in row.cells
+        )
+        found = row.model_copy(update={"cells": tuple(cells)})
+        return in_dtype(found, Variant(dtype=dtype, attention="sdpa"))
+
+    rows = [("float32", "a window", long), ("float16", long), ("bfloat16", "a window")]
+    report = sample_report().model_copy(update={"rows": tuple(expecting(*r) for r in rows)})
+    text = rendered(report)
+    block = text[text.index("## Differences that do not fail") :]
+    items = [line for line in block.splitlines() if line.startswith("- ")][:3]
+    assert items[0].startswith("- a window And: the scan was rewritten and and")
+    assert items[0].endswith("that is all")
+    assert items[1] == "- a window"
+    assert items[2].startswith("- the scan was rewritten and and")
+    assert items[2].endswith("…")
+
+
+def test_growth_is_one_line_for_the_prompt_where_it_is_largest():
+    layers = [
+        item(name=f"{prompt} · layer {i}", outcome="differs", metrics=metrics(size))
+        for prompt, factor in (("short", 1), ("long", 2))
+        for i, size in enumerate(factor * 2.0**n for n in range(20))
+    ]
+    found = differing("hidden_states", item(name="long · layer 0", outcome="identical"), *layers)
+    line = growth_line(found)
+    assert line.startswith("layers 0→20 of `long`, max abs: 0, 2.0e+00, 4.0e+00, ")
+    assert line.endswith(", …, 2.6e+05, 5.2e+05, 1.0e+06")
+    assert growth_line(differing("logits", *layers)) == ""
+    unknown = item(name="long · layer 0", outcome="not compared")
+    assert growth_line(differing("hidden_states", unknown)) == ""
+
+
+def test_growth_counts_layers_of_equal_size():
+    same = [item(name=f"a · layer {i}", outcome="identical") for i in range(3)]
+    last = item(name="a · layer 3", metrics=metrics(0.5))
+    line = growth_line(differing("hidden_states", *same, last))
+    assert line == "layers 0→3 of `a`, max abs: 0 (3 layers), 5.0e-01"
+
+
+def test_a_signal_without_items_to_show_has_no_table():
+    assert "buffers: what differs" not in only(differing("buffers"))
+
+
+def changed(kind, *changes):
+    """The text about cells where these facts changed."""
+    facts = tuple(FactChange(what=w, reference=r, candidate=c) for w, r, c in changes)
+    cell = sample_cell("m", VARIANT, "5.0", Verdict.DIFFERS, changes={kind: facts})
+    return only(cell)
+
+
+def test_config_fields_that_do_nothing_share_a_line():
+    text = changed(
+        "config",
+        ("top_k", 50, "absent"),
+        ("num_beams", 1, "absent"),
+        ("top_h", 50, "absent"),
+        ("scale", "absent", 1.0),
+        ("use_cache", True, "absent"),
+        ("tie", False, True),
+    )
+    assert "config: 2 fields only in the reference, off or at a default: top_k, num_beams." in text
+    assert "config: 1 field only in the candidate, off or at a default: scale." in text
+    assert "config: 3 changes, which may explain it" in text
+    assert re.search(r"\| `use_cache` +\| `True` +\| absent \|", text)
+
+
+def test_tuples_and_lists_are_shown_alike():
+    text = changed("load", ("messages", ("a",), []))
+    assert re.search(r"`\['a'\]` +\| `\[\]` \|", text)
+
+
+def attention_report(*changes, kernels):
+    """The sample's row of changed attention, with other facts and kernels."""
+    row = only_rows("gemma2").rows[0]
+    facts = tuple(FactChange(what=w, reference=r, candidate=c) for w, r, c in changes)
+    cells = tuple(
+        cell.model_copy(update={"changes": {"attention.kernel": facts}}) for cell in row.cells
+    )
+    row = row.model_copy(update={"cells": cells} | ran(kernels))
+    return rendered(sample_report().model_copy(update={"rows": (row,)}))
+
+
+ATTENTION_CHANGES = (
+    ("resolved", "sdpa", "eager"),
+    ("short · model.layers.*.self_attn · sdpa.enable_gqa (4 times)", False, True),
+)
+
+
+def test_attention_shows_what_can_matter_and_folds_what_is_only_written_otherwise():
+    kernels = {
+        stack: attention(gqa=stack >= "5", kernel="aten::bmm" if stack == "5.9" else "aten::x")
+        for stack in STACKS
+    }
+    text = attention_report(*ATTENTION_CHANGES, kernels=kernels)
+    assert "attention.kernel: of the whole model:\n" in text
+    material = text[text.index("attention.kernel: what can change the numbers") :]
+    line = material.splitlines()[4]
+    assert re.sub(r" +", " ", line) == (
+        "| `model.layers.0-3.self_attn` | short, long | `aten` | 5.9 | `['aten::x']` | `['aten::bmm']` |"
+    )
+    assert "<summary>attention.kernel: 1 argument or name that changed</summary>" in text
+
+
+def test_attention_that_only_is_written_otherwise_is_folded():
+    kernels = {stack: attention(gqa=stack >= "5") for stack in STACKS}
+    text = attention_report(ATTENTION_CHANGES[1], kernels=kernels)
+    assert "what can change the numbers" not in text
+    assert "<summary>attention.kernel: 1 argument or name that changed</summary>" in text
+    text = attention_report(ATTENTION_CHANGES[0], kernels=kernels)
+    assert "arguments and names" not in text
+
+
+def test_attention_changes_are_all_shown_where_calls_were_not_observed():
+    text = attention_report(*ATTENTION_CHANGES, kernels={})
+    assert "attention.kernel: 2 changes, which may explain it" in text
+
+
+def test_rows_that_go_over_to_another_kernel_are_joined():
+    other = attention(gqa=False, kernel="aten::bmm")
+    nothing = AttentionSignal(requested="sdpa", resolved=None)
+    report = with_attention(
+        attention(gqa=False), nothing, other, attention(gqa=True, kernel="aten::bmm")
+    )
+    text = rendered(many(report, 8))
+    kernels = text[text.index("## Attention kernels") :]
+    assert re.search(r"\| 5\.0 +\| +8 \| llama, llama1, .*llama5 and 2 more +\| sdpa by", kernels)
+    assert "4 ways to run attention" in kernels
+    page = document.render(report)["models/llama.md"]
+    assert re.search(r"\| float32-sdpa \| 5\.0 +\| short, long \| `model\.layers\.0-3", page)
+
+
+def test_only_models_with_something_to_tell_have_a_page():
+    row = only_rows("llama").rows[0]
+    bare = tuple(cell.model_copy(update={"changes": {}}) for cell in row.cells)
+    row = row.model_copy(update={"cells": bare})
+    report = sample_report().model_copy(update={"rows": (row,)})
+    assert list(document.render(report)) == ["report.md"]
+    assert "[llama]" not in rendered(report)
+
+
+def test_remarks_that_say_alike_of_many_models_are_one_line():
+    text = rendered(many(only_rows("whisper"), 30))
+    remarks = text[text.index("## Remarks on cells") : text.index("## Stacks")]
+    assert remarks.count("whisper") == 4
+    assert re.search(r"\| +30 \| `whisper/float16-eager`, `whisper1/float16-eager` \|", remarks)
+
+
+def test_what_needs_attention_is_short_and_keeps_its_figures():
+    what = (
+        "attention.kernel: model.layers.0.self_attn of prompt short is called in another way "
+        f"(computed by hand → sdpa; aten {'x' * 200}), and its layer is the first that differs: "
+        "348 of 432 elements, max abs 6.7e-06 (2,092,982,002 ULP)"
+    )
+    first = FirstDifference(signal="attention.kernel", item="short", what=what)
+    cell = sample_cell("m", VARIANT, "5.0", Verdict.DIFFERS, first=first)
+    text = only(cell.model_copy(update={"headline": what}))
+    line = next(line for line in text.splitlines() if line.startswith("| [llama/"))
+    said = line.rsplit(" | ", 1)[1].removesuffix(" |")
+    assert said.startswith("attention.kernel: model.layers.0.self_attn: computed by hand → sdpa")
+    assert said.endswith("x…: max abs 6.7e-06 (2.1e+09 ULP)")
+    assert len(said) == 110
+    assert "(2.1e+09 ULP)" in text[text.index("**Differs first:**") :]
+    assert "2,092,982,002" not in text
+
+
+def test_report_json_leaves_out_defaults_and_fits_its_schema():
+    text = reports_json.render(sample_report())
+    found = json.loads(text)
+    assert found["schema_version"] == 3
+    assert "expected" not in found["rows"][0]["cells"][0]
+    assert "null" not in json.dumps(found["stacks"])
+    schema = json.loads((SCHEMAS / "report.schema.json").read_text("utf-8"))
+    jsonschema.validate(found, schema)
+    assert found["shared"]
+    assert "$ref" in json.dumps(found["rows"])
+    jsonschema.validate(json_refs.put_in(found), schema)
+    for wrong in ({"$ref": "#/rows/0"}, {"$ref": "#/shared/0", "more": 1}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(found | {"stacks": wrong}, schema)
+
+
+def test_report_json_has_a_line_for_each_cell():
+    cells = [cell for row in sample_report().rows for cell in row.cells]
+    lines = reports_json.render(sample_report()).splitlines()
+    assert sum(line.lstrip().startswith('{"cell":') for line in lines) == len(cells)
+
+
+def test_largest_differences_of_many_prompts_are_folded():
+    top = (Extreme(index=(0, 1), reference=0.0, candidate=1.0),)
+    items = [item(name=name, metrics=metrics(1.0, top=top)) for name in "ab"]
+    text = only(differing("logits", *items))
+    assert "<summary>The largest differences between the logits, by prompt</summary>" in text
+    assert text.count("The largest difference between the logits of") == 2

@@ -1,0 +1,338 @@
+"""Stacks are resolved once, built aside, and moved into place; uv itself is a fake here."""
+
+import json
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from samebits.base.errors import StackError
+from samebits.base.seal import sealed, sealed_lines
+from samebits.records.record import read_record
+from samebits.stacks import build
+from samebits.stacks.build import Stack, StackBuilder, release_pattern, requirements, uv_environment
+from tests.support.builders import built_stack, stack_spec
+
+LOCK = "numpy==2.3.1\ntorch==2.13.0\ntransformers==4.48.3\n"
+SPEC = stack_spec("4.48")
+
+
+class Uv:
+    """Answers the commands that a builder runs and leaves what they would leave."""
+
+    def __init__(self, lock=LOCK):
+        self.lock = lock
+        self.calls = []
+        self.failing = {}
+        self.during_sync = lambda aside: None
+
+    def __call__(self, command, text, env):
+        what = self.name(command)
+        self.calls.append((what, command, text, dict(env)))
+        if what in self.failing:
+            return CompletedProcess(command, 1, "", self.failing[what])
+        return CompletedProcess(command, 0, self.does(what, command), "")
+
+    def name(self, command):
+        if command[1].endswith("architectures.py"):
+            return "architectures"
+        return next(word for word in command if word in ("compile", "venv", "sync"))
+
+    def does(self, what, command):
+        if what == "compile":
+            return self.lock
+        if what == "venv":
+            python = build._interpreter(Path(command[-1]))
+            python.parent.mkdir(parents=True)
+            python.touch()
+        elif what == "sync":
+            assert Path(command[-1]).read_text("utf-8") == self.lock
+            self.during_sync(Path(command[-1]).parent)
+        else:
+            return json.dumps({"architectures": ["gpt2", "llama"]})
+        return ""
+
+    @property
+    def names(self):
+        return [what for what, *_ in self.calls]
+
+    def command(self, what):
+        return next(command for name, command, *_ in self.calls if name == what)
+
+
+@pytest.fixture
+def uv():
+    return Uv()
+
+
+def builder(root, uv, environ=None, **options):
+    return StackBuilder(root, environ or {}, run=uv, **options)
+
+
+def folder_of(stack):
+    return next(path for path in Path(stack.python).parents if path.parent.name == "stacks")
+
+
+def test_a_stack_is_resolved_then_built(tmp_path, uv):
+    stack = builder(tmp_path, uv).build(SPEC)
+    assert uv.names == ["compile", "venv", "sync", "architectures"]
+    assert (stack.id, stack.transformers, stack.lock) == ("4.48", "4.48.3", LOCK)
+    assert stack.packages == {"numpy": "2.3.1", "torch": "2.13.0", "transformers": "4.48.3"}
+    assert stack.architectures == ("gpt2", "llama")
+    assert Path(stack.python).is_file()
+    assert uv.calls[0][2] == "torch==2.13.0\ntransformers==4.48.*"
+    assert uv.command("venv")[uv.command("venv").index("--python") + 1] == "3.11"
+
+
+def test_the_lock_is_kept_and_the_environment_used_again(tmp_path, uv):
+    first = builder(tmp_path, uv).build(SPEC)
+    uv.calls.clear()
+    uv.lock = LOCK.replace("4.48.3", "4.48.9")  # released meanwhile
+    assert builder(tmp_path, uv).build(SPEC) == first
+    assert uv.calls == []
+
+
+def test_what_lies_below_a_release_is_asked_of_the_resolver_and_kept(tmp_path, uv):
+    asked = builder(tmp_path, uv)
+    assert asked.version(SPEC) == "4.48.3"
+    assert asked.below(stack_spec("5.x"), "5.0", "4.48.0") == "4.48.3"
+    assert [text for _, _, text, _ in uv.calls] == [
+        "torch==2.13.0\ntransformers==4.48.*",
+        "torch==2.13.0\ntransformers>=4.48.0,<5.0",
+    ]
+    uv.calls.clear()
+    again = builder(tmp_path, uv)
+    assert (again.version(SPEC), again.below(stack_spec("5.x"), "5.0", "4.48.0")) == (
+        "4.48.3",
+        "4.48.3",
+    )
+    assert uv.calls == []
+    again.below(stack_spec("5.x"), "5.1", "4.48.0")
+    assert uv.names == ["compile"]
+
+
+def test_an_upgrade_resolves_again_and_leaves_the_old_environment(tmp_path, uv):
+    first = builder(tmp_path, uv).build(SPEC)
+    uv.lock = LOCK.replace("4.48.3", "4.48.9")
+    second = builder(tmp_path, uv, upgrade=True).build(SPEC)
+    assert second.transformers == "4.48.9"
+    assert second.lock_digest != first.lock_digest
+    assert folder_of(second) != folder_of(first)
+    assert Path(first.python).is_file()
+    uv.calls.clear()
+    assert builder(tmp_path, uv).build(SPEC) == second  # the new lock is kept from now on
+    assert uv.calls == []
+
+
+def test_an_upgrade_that_finds_nothing_newer_builds_nothing(tmp_path, uv):
+    first = builder(tmp_path, uv).build(SPEC)
+    uv.calls.clear()
+    assert builder(tmp_path, uv, upgrade=True).build(SPEC) == first
+    assert uv.names == ["compile"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        stack_spec("4.48", transformers="4.48.0"),
+        stack_spec("4.48", torch="2.12.0"),
+        stack_spec("4.48", python="3.12"),
+        stack_spec("4.48", packages=("accelerate>=1",)),
+    ],
+    ids=["transformers", "torch", "python", "packages"],
+)
+def test_another_question_is_resolved_anew(tmp_path, uv, other):
+    builder(tmp_path, uv).resolve(SPEC)
+    builder(tmp_path, uv).resolve(other)
+    assert uv.names == ["compile", "compile"]
+    builder(tmp_path, uv).resolve(SPEC)
+    assert len(uv.calls) == 2
+
+
+def test_exclude_newer_is_passed_on_and_is_part_of_the_question(tmp_path, uv):
+    builder(tmp_path, uv).resolve(SPEC)
+    assert "--exclude-newer" not in uv.command("compile")
+    builder(tmp_path, uv, exclude_newer="2026-01-01").resolve(SPEC)
+    command = uv.calls[1][1]
+    assert command[command.index("--exclude-newer") + 1] == "2026-01-01"
+
+
+@pytest.mark.parametrize(
+    ("version", "pattern"),
+    [("4.48", "4.48.*"), ("4.48.0", "4.48.0"), ("5.x", "5.*"), ("4.48.x", "4.48.*"), ("5", "5.*")],
+)
+def test_fewer_than_three_numbers_are_a_family(version, pattern):
+    assert release_pattern(version) == pattern
+
+
+def test_torch_is_asked_for_like_transformers():
+    spec = stack_spec("5.x", torch="2.x", packages=("accelerate>=1",))
+    assert requirements(spec) == ["torch==2.*", "transformers==5.*", "accelerate>=1"]
+
+
+@pytest.mark.parametrize("step", ["compile", "venv", "sync", "architectures"])
+def test_a_failure_says_uv_s_words_and_what_to_do(tmp_path, uv, step):
+    uv.failing[step] = "\x1b[31m!\x1b[0m No solution found: numpy is too old\n"
+    with pytest.raises(StackError) as caught:
+        builder(tmp_path, uv).build(SPEC)
+    text = str(caught.value)
+    assert text.startswith("stack 4.48: ")
+    assert "! No solution found: numpy is too old\n" in text
+    assert "Change the stack in matrix.yaml" in text
+    assert "\x1b" not in text
+    uv.failing.clear()  # nothing of the failure is left that a second try would trip over
+    assert builder(tmp_path, uv).build(SPEC).transformers == "4.48.3"
+
+
+def test_words_on_standard_output_are_said_if_there_are_no_others(tmp_path):
+    def run(command, text, env):
+        return CompletedProcess(command, 2, "out of reach", "")
+
+    with pytest.raises(StackError, match="out of reach"):
+        StackBuilder(tmp_path, {}, run=run).resolve(SPEC)
+
+
+def test_pip_s_links_are_passed_on_where_uv_has_none_of_its_own(tmp_path, uv):
+    builder(tmp_path, uv, {"PIP_FIND_LINKS": "/wheels"}).resolve(SPEC)
+    assert uv.calls[0][3]["UV_FIND_LINKS"] == "/wheels"
+    both = {"PIP_FIND_LINKS": "/wheels", "UV_FIND_LINKS": "/mine"}
+    assert uv_environment(both)["UV_FIND_LINKS"] == "/mine"
+    assert "UV_FIND_LINKS" not in uv_environment({"PATH": "/bin"})
+
+
+def test_other_links_are_another_question(tmp_path, uv):
+    builder(tmp_path, uv).resolve(SPEC)
+    builder(tmp_path, uv, {"UV_FIND_LINKS": "/wheels"}).resolve(SPEC)
+    assert uv.names == ["compile", "compile"]
+
+
+def test_no_foreign_environment_reaches_uv():
+    foreign = {"VIRTUAL_ENV": "/v", "PYTHONPATH": "/p", "PYTHONHOME": "/h", "PATH": "/bin"}
+    assert uv_environment(foreign) == {"PATH": "/bin"}
+    assert len(foreign) == 4
+
+
+@pytest.mark.parametrize("damage", ["no stamp", "half a stamp", "no interpreter", "other id"])
+def test_a_torn_folder_is_built_again(tmp_path, uv, damage):
+    stack = builder(tmp_path, uv).build(SPEC)
+    folder = folder_of(stack)
+    stamp = folder / "samebits-stack.json"
+    if damage == "no stamp":
+        stamp.unlink()
+    elif damage == "half a stamp":
+        stamp.write_text(stamp.read_text("utf-8")[:50], "utf-8")
+    elif damage == "no interpreter":
+        Path(stack.python).unlink()
+    else:
+        other = stack.model_copy(update={"id": "5.0"})
+        stamp.write_text(sealed(other.model_dump_json()), "utf-8")
+    uv.calls.clear()
+    assert builder(tmp_path, uv).build(SPEC) == stack
+    assert uv.names == ["venv", "sync", "architectures"]
+    assert Path(stack.python).is_file()
+    assert read_record(stamp, Stack) == stack
+
+
+def test_a_lost_race_is_no_error_and_leaves_nothing_aside(tmp_path, uv):
+    def another_run_is_faster(aside):
+        uv.during_sync = lambda aside: None
+        builder(tmp_path, Uv()).build(SPEC)
+        assert aside.is_dir()
+
+    # two builders of one process would share the folder aside; two processes do not
+    pids = iter([1, 1, 2, 2, 2])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build.os, "getpid", lambda: next(pids))
+        uv.during_sync = another_run_is_faster
+        stack = builder(tmp_path, uv).build(SPEC)
+    assert Path(stack.python).is_file()
+    assert [path.name for path in (tmp_path / "stacks").iterdir()] == [folder_of(stack).name]
+
+
+def test_what_a_stack_prints_is_short():
+    stack = built_stack("5.0", *(f"model{i}" for i in range(400)))
+    assert "model7" not in repr(stack)
+
+
+def test_probes_are_identified_by_their_source(tmp_path):
+    (tmp_path / "probe_a.py").write_text("a", "utf-8")
+    before = build.probes_digest(tmp_path)
+    (tmp_path / "ruff.toml").write_text("", "utf-8")
+    assert build.probes_digest(tmp_path) == before
+    (tmp_path / "probe_b.py").write_text("", "utf-8")
+    assert build.probes_digest(tmp_path) != before
+
+
+# what a run that was killed, or a power cut, left
+
+
+@pytest.mark.parametrize(
+    "left",
+    [b"", b"numpy==2", b"\xff\xfe", sealed_lines("torch==2.13.0\n").encode(), LOCK.encode()],
+    ids=["empty", "cut", "binary", "part", "no seal"],
+)
+def test_a_lock_that_is_not_whole_is_resolved_anew(tmp_path, uv, left):
+    builder(tmp_path, uv).build(SPEC)
+    (lock,) = (tmp_path / "locks").iterdir()
+    lock.write_bytes(left)
+    assert builder(tmp_path, uv).resolve(SPEC) == LOCK
+    assert uv.names.count("compile") == 2
+    assert lock.read_text() == sealed_lines(LOCK)
+
+
+@pytest.mark.parametrize("left", [b"", b"{}", b"\xff\xfe", b"[" * 100_000, b'{"id": "4.48"}'])
+def test_a_stamp_that_is_not_whole_is_an_environment_to_be_built(tmp_path, uv, left):
+    stack = builder(tmp_path, uv).build(SPEC)
+    (folder_of(stack) / "samebits-stack.json").write_bytes(left)
+    assert builder(tmp_path, uv).build(SPEC) == stack
+    assert uv.names.count("sync") == 2
+
+
+@pytest.mark.parametrize(
+    "said", ["", "Welcome!", "[]", "{}", '{"architectures": 3}', "[" * 100_000]
+)
+def test_an_interpreter_that_says_nonsense_fails_its_stack_alone(tmp_path, uv, said):
+    does = uv.does
+    uv.does = lambda what, command: said if what == "architectures" else does(what, command)
+    with pytest.raises(StackError, match="did not say what it knows"):
+        builder(tmp_path, uv).build(SPEC)
+    assert not list((tmp_path / "stacks").iterdir())
+
+
+def test_what_a_package_prints_before_the_answer_is_none_of_it(tmp_path, uv):
+    does = uv.does
+    uv.does = lambda what, command: (
+        f"Welcome!\n{does(what, command)}" if what == "architectures" else does(what, command)
+    )
+    assert builder(tmp_path, uv).build(SPEC).architectures == ("gpt2", "llama")
+
+
+def test_environments_that_were_never_finished_go_after_a_day(tmp_path, uv):
+    old, young, mine = (
+        tmp_path / "stacks" / f"4.48-{name}.tmp" for name in (f"o.{'0' * 12}", f"y.{'1' * 12}", "m")
+    )
+    for folder in (old, young, mine):
+        (folder / "bin").mkdir(parents=True)
+    for folder in (old, mine):
+        os.utime(folder, (0, 0))
+    builder(tmp_path, uv).build(SPEC)
+    assert not old.exists()
+    assert young.exists()
+    assert mine.exists()
+
+
+@pytest.mark.processes
+def test_a_command_that_runs_is_ended_with_the_run_and_none_follows():
+    commands = build.Commands()
+    sleep = [sys.executable, "-c", "import time; print('x', flush=True); time.sleep(600)"]
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(commands, sleep, "", os.environ)
+        while not commands._running:
+            time.sleep(0.01)
+        commands.end()
+        assert running.result(timeout=10).returncode != 0
+    assert commands([sys.executable, "-c", ""], "", os.environ).returncode == 1

@@ -1,0 +1,470 @@
+"""Jobs find their answers, and a process that dies, hangs or never comes up loses no job."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from samebits.stacks import process as stacks_process
+from samebits.stacks.process import Ended, StackProcess, start_process, tail
+from tests.support.fakes import READY, FakeProcess, FakeStarter, ended
+
+JOB = {"kind": "cell", "timeout": 10}
+LOG = Path("stack.log")
+
+
+def stack(starter, slots=None):
+    return StackProcess("4.48", "python", {"A": "1"}, LOG, slots or asyncio.Semaphore(4), starter)
+
+
+def run(scenario, *processes):
+    """Run ``scenario`` with a stack whose processes these are; return its result and the starter."""
+
+    async def main():
+        starter = FakeStarter(*processes)
+        process = stack(starter)
+        try:
+            return await asyncio.wait_for(scenario(process), 5), starter
+        finally:
+            await process.close()
+
+    return asyncio.run(main())
+
+
+def after(*answers):
+    """Return what a process does: the given answers in order of the jobs; None is silence."""
+    left = list(answers)
+    return lambda job: answer(job) if callable(answer := left.pop(0)) else answer
+
+
+def one(process, job=JOB):
+    return process.run(job)
+
+
+# jobs and answers
+
+
+def test_a_job_is_answered():
+    found, starter = run(one)
+    assert found == Ended(exit=0, seconds=0.5)
+    assert found.reason == ""
+    assert starter.started == [("python", {"A": "1"}, LOG)]
+    (job,) = starter.processes[0].jobs
+    assert job == JOB | {"id": "4.48#1", "slots": 1}
+
+
+def test_a_process_is_started_when_it_is_first_needed_and_once():
+    async def scenario(process):
+        assert process.machine is None
+        await asyncio.gather(*(process.run(JOB) for _ in range(6)))
+        return process.machine
+
+    machine, starter = run(scenario)
+    assert machine == READY["ready"]
+    assert len(starter.started) == 1
+    assert run(lambda process: asyncio.sleep(0))[1].started == []
+
+
+def test_answers_find_their_jobs_in_any_order():
+    async def scenario(process):
+        jobs = [{"n": n, "timeout": 10} for n in range(4)]
+        return await asyncio.gather(*(process.run(job) for job in jobs))
+
+    async def late(job):
+        await asyncio.sleep(0.01 * (4 - job["n"]))
+        return ended(job, seconds=float(job["n"]))
+
+    found, _ = run(scenario, lambda: FakeProcess(late))
+    assert [answer.seconds for answer in found] == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_how_a_child_ended_is_told():
+    async def scenario(process):
+        return [await process.run(JOB) for _ in range(6)]
+
+    at = {"phase": "greedy long", "step": "3 of 12"}
+    quiet = {"stalled": "no progress for 120 s", "meanwhile": "it used no CPU: it waits"}
+    does = after(
+        lambda job: ended(job, exit=3),
+        lambda job: ended(job, exit=None, signal=11),
+        lambda job: ended(job, exit=None, signal=250),
+        lambda job: ended(job, exit=1, said="SystemExit: enough", phase="forward short"),
+        lambda job: ended(job, exit=None, signal=9, **at),
+        lambda job: ended(job, exit=None, signal=9, timed_out=True, **at, **quiet),
+    )
+    found, _ = run(scenario, lambda: FakeProcess(does))
+    place = ", in phase greedy long (3 of 12)"
+    memory = ", most likely because memory ran out (use --jobs 1, or more memory)"
+    assert [end.reason for end in found] == [
+        "exited with 3",
+        "killed by signal 11 (SIGSEGV)",
+        "killed by signal 250 (unknown)",
+        "exited with 1: SystemExit: enough, in phase forward short",
+        f"killed by signal 9 (SIGKILL){memory}{place}",
+        f"no progress for 120 s (it used no CPU: it waits; raise timeout: if it was at work){place}",
+    ]
+    assert found[4].why.startswith("killed by signal 9 (SIGKILL), most likely")
+    assert [end.crashed for end in found] == [True, True, True, True, False, False]
+    assert [end.stopped for end in found] == [False, False, False, False, True, True]
+    assert not Ended(exit=0, phase="greedy long").reason
+
+
+def test_a_job_may_take_as_long_as_it_makes_progress():
+    """What is running is told again and again; who listens learns of each job what it is at."""
+
+    async def scenario(process):
+        process.on_step = lambda job, running: told.append((job["n"], running))
+        return await process.run({"timeout": 0.01, "n": 7})
+
+    async def slowly(job):
+        for step in range(3):
+            await asyncio.sleep(0.02)
+            running = {
+                "id": job["id"],
+                "phase": "forward long",
+                "step": step,
+                "of": 3,
+                "quiet": 0.5,
+            }
+            fake.say(
+                {"running": [running, {"id": "4.48#99", "phase": "none of ours"}, {"id": 3}, 4]}
+            )
+        return ended(job)
+
+    def made():
+        fake.does = slowly
+        return fake
+
+    told, fake = [], FakeProcess()
+    found, _ = run(scenario, made)
+    assert found.reason == ""
+    assert [(n, running.phase, running.step, running.of) for n, running in told] == [
+        *((7, "forward long", step, 3) for step in range(3)),
+        (7, "", 0, 0),  # it has ended
+    ]
+
+
+def test_what_a_package_prints_is_no_answer():
+    def chatty():
+        process = FakeProcess(ready=None)
+        process._lines.get_nowait()
+        for line in ("Welcome to the library!", "3", '["a"]', "{}", ""):
+            process.say(line)
+        process.say(READY)
+
+        def does(job):
+            process.say("imported something")
+            process.say('{"exit": 1}')
+            process.say(ended(job, id="4.48#99"))
+            return ended(job, seconds=2.0)
+
+        process.does = does
+        return process
+
+    found, _ = run(one, chatty)
+    assert found == Ended(exit=0, seconds=2.0)
+
+
+# processes that go wrong
+
+
+def test_the_job_that_ends_its_process_takes_no_other_with_it():
+    """Both are lost at first; each runs again in a process of its own, where one does it again."""
+
+    def kills(job):
+        if job["n"] == "culprit":
+            return OSError("killed")
+        return None if job["n"] == "beside" else ended(job)
+
+    def calmly(job):
+        return kills({**job, "n": "culprit" if job["n"] == "culprit" else "alone"})
+
+    async def scenario(process):
+        beside = asyncio.create_task(process.run({"timeout": 10, "n": "beside"}))
+        await asyncio.sleep(0)
+        culprit = await process.run({"timeout": 10, "n": "culprit"})
+        return await beside, culprit, await process.run({"timeout": 10, "n": "later"})
+
+    def dies(does):
+        return lambda: FakeProcess(does)
+
+    (beside, culprit, later), starter = run(scenario, dies(kills), *[dies(calmly)] * 3)
+    assert culprit.reason == "the stack's process died:\nlast words"
+    assert not culprit.timed_out
+    assert beside.reason == later.reason == ""
+    logs = [log.name for _, _, log in starter.started]
+    assert logs == ["stack.log", "stack-alone3.log", "stack-alone4.log", "stack.log"]
+    assert all(process.has_ended for process in starter.processes)
+
+
+def test_a_process_that_died_unnoticed_is_found_when_it_is_written_to():
+    async def scenario(process):
+        await process.run(JOB)
+        process._process.has_ended = True
+        return await process.run(JOB)
+
+    def gone():
+        process = FakeProcess()
+        process.has_ended = True
+        return process
+
+    found, starter = run(scenario)
+    assert found.reason == ""
+    assert len(starter.started) == 2
+    found, _ = run(scenario, FakeProcess, gone)
+    assert found.reason == "the stack's process is gone: [Errno 32] Broken pipe"
+
+
+def test_jobs_are_not_run_again_when_all_is_closed():
+    async def scenario(process):
+        waiting = asyncio.create_task(process.run(JOB))
+        await asyncio.sleep(0.01)
+        await process.close()
+        return await waiting
+
+    _, starter = run(scenario, lambda: FakeProcess(lambda job: None))
+    assert len(starter.started) == 1
+
+
+@pytest.mark.parametrize("last", [None, "Traceback (most recent call last):"], ids=["end", "text"])
+def test_a_process_that_never_comes_up_fails_every_job_and_is_not_tried_again(last):
+    def broken():
+        process = FakeProcess(ready=last)
+        process.die()
+        return process
+
+    async def scenario(process):
+        return await asyncio.gather(*(process.run(JOB) for _ in range(3)))
+
+    found, starter = run(scenario, broken)
+    assert {end.reason for end in found} == {"the stack could not import its packages:\nlast words"}
+    assert len(starter.started) == 1
+    assert starter.processes[0].has_ended
+    assert starter.processes[0].jobs == []
+
+
+def test_an_interpreter_that_is_gone_fails_its_jobs_alone():
+    found, starter = run(one, lambda: FileNotFoundError(2, "No such file", "bin/python"))
+    assert "could not be started" in found.reason
+    assert "bin/python" in found.reason
+    assert len(starter.started) == 1
+
+
+@pytest.fixture
+def listening(monkeypatch):
+    monkeypatch.setattr(stacks_process, "_LISTEN", 0.02)
+    monkeypatch.setattr(stacks_process, "_SILENCE", 0.06)
+
+
+def mute():
+    return FakeProcess(lambda job: None)
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_process_that_stops_answering_is_ended_and_its_job_runs_once_more():
+    async def scenario(process):
+        return await process.run(JOB), await process.run(JOB)
+
+    (silent, again), starter = run(scenario, mute, mute)
+    assert silent.reason == "the stack's process stopped answering"
+    assert again.reason == ""
+    assert [process.has_ended for process in starter.processes[:2]] == [True, True]
+    assert len(starter.started) == 3
+
+
+@pytest.mark.usefixtures("listening")
+def test_jobs_beside_one_that_hangs_run_again_at_once_and_end_nothing_later():
+    async def scenario(process):
+        patient = asyncio.create_task(process.run(JOB))
+        hung = await process.run(JOB)
+        told = await asyncio.wait_for(asyncio.shield(patient), 0.1)
+        again = await process.run(JOB)
+        await asyncio.sleep(0.25)  # beyond the patience with the first process
+        return hung, told, again, await process.run(JOB)
+
+    found, starter = run(scenario, mute)
+    assert [end.reason for end in found] == [""] * 4
+    assert len(starter.started) == 4
+    assert len(starter.processes[3].jobs) == 2
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_process_that_speaks_is_left_alone_however_long_a_job_takes():
+    async def slowly(job):
+        for _ in range(10):
+            await asyncio.sleep(0.015)
+            fake.say({"running": []})
+        return ended(job)
+
+    def made():
+        fake.does = slowly
+        return fake
+
+    fake = FakeProcess()
+    found, starter = run(one, made)
+    assert found.reason == ""
+    assert len(starter.started) == 1
+
+
+@pytest.mark.usefixtures("listening")
+def test_a_process_without_jobs_need_not_speak():
+    async def scenario(process):
+        await process.run(JOB)
+        await asyncio.sleep(0.2)
+        return await process.run(JOB)
+
+    found, starter = run(scenario)
+    assert found.reason == ""
+    assert len(starter.started) == 1
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"id": "4.48#1", "exit": "soon"}', "x" * 100])
+def test_an_answer_that_is_none_harms_no_job_but_its_own(line):
+    def odd():
+        process = FakeProcess()
+        process.does = lambda job: line if job["n"] == 0 else ended(job)
+        return process
+
+    async def scenario(process):
+        first = asyncio.create_task(process.run({"timeout": 10, "n": 0}))
+        second = await process.run({"timeout": 10, "n": 1})
+        await process.close()
+        return await first, second
+
+    (first, second), _ = run(scenario, odd)
+    assert first.reason
+    assert second.reason == ""
+
+
+def test_a_process_that_never_gets_ready_is_given_up(monkeypatch):
+    monkeypatch.setattr(stacks_process, "_SLOWEST_START", 0.01)
+
+    def never():
+        process = FakeProcess()
+        process._lines.get_nowait()
+        return process
+
+    found, starter = run(one, never)
+    assert found.reason == "the stack still imported its packages after 0 s"
+    assert starter.processes[0].has_ended
+    assert len(starter.started) == 1
+
+
+def test_a_process_that_is_slow_to_end_does_not_take_the_next_one_with_it():
+    async def scenario(process):
+        await process.run(JOB)
+        first = process._process
+        gate = asyncio.Event()
+        first.end = gate.wait
+        closing = asyncio.create_task(process.close())
+        await asyncio.sleep(0)
+        running = asyncio.create_task(process.run(JOB))
+        await asyncio.sleep(0.01)
+        gate.set()
+        await closing
+        return await running, await process.run(JOB)
+
+    found, starter = run(scenario)
+    assert [end.reason for end in found] == ["", ""]
+    assert len(starter.started) == 2
+
+
+def test_jobs_that_wait_when_all_is_closed_are_told():
+    async def scenario(process):
+        waiting = asyncio.create_task(process.run(JOB))
+        await asyncio.sleep(0.01)
+        await process.close()
+        await process.close()  # twice is no mistake
+        return await waiting
+
+    found, _ = run(scenario, lambda: FakeProcess(lambda job: None))
+    assert found.reason == "the stack's process was ended"
+
+
+# slots
+
+
+def test_slots_bound_how_many_jobs_run_over_all_stacks():
+    async def main():
+        slots, begun = asyncio.Semaphore(2), []
+
+        async def slowly(job):
+            await asyncio.sleep(0.005)
+            assert len(begun) <= done.count(1) + 2
+            done.append(1)
+            return ended(job)
+
+        done = []
+        starters = [FakeStarter(lambda: FakeProcess(slowly)) for _ in range(2)]
+        stacks = [stack(starter, slots) for starter in starters]
+        await asyncio.gather(
+            *(s.run(JOB, lambda: begun.append(1)) for s in stacks for _ in range(4))
+        )
+        for s in stacks:
+            await s.close()
+        return [p.most_running for starter in starters for p in starter.processes], begun
+
+    most, begun = asyncio.run(main())
+    assert len(begun) == 8
+    assert max(most) <= 2
+
+
+def test_a_job_that_is_lost_gives_its_slot_back():
+    async def main():
+        process = stack(FakeStarter(lambda: FakeProcess(ready=None)), asyncio.Semaphore(1))
+        return [await asyncio.wait_for(process.run(JOB), 1) for _ in range(3)]
+
+    assert all(end.lost for end in asyncio.run(main()))
+
+
+# logs, and a real process
+
+
+def test_the_tail_of_a_log(tmp_path):
+    log = tmp_path / "log"
+    assert tail(log) == ""
+    log.write_text("".join(f"{n}\n" for n in range(100)), "utf-8")
+    assert tail(log, 3) == "97\n98\n99"
+    assert len(tail(log).splitlines()) == 15
+    log.write_bytes(b"x" * 50_000 + b"\n\xff\xfe end")
+    assert tail(log).splitlines()[-1].endswith(" end")
+    assert len(tail(log)) <= 1 << 14
+
+
+FAKE_STACK = """
+import json, os, sys
+print(json.dumps({"ready": {"environment": dict(os.environ)}}), flush=True)
+print("to the log", file=sys.stderr, flush=True)
+for line in sys.stdin:
+    job = json.loads(line)
+    if job["kind"] == "die":
+        sys.exit(1)
+    print(json.dumps({"id": job["id"], "exit": 0, "seconds": job["x"]}), flush=True)
+"""
+
+
+@pytest.mark.processes
+def test_a_real_process_is_spoken_to_line_by_line(tmp_path, monkeypatch):
+    (tmp_path / "stack.py").write_text(FAKE_STACK, "utf-8")
+    monkeypatch.setattr(stacks_process.probes, "STACK", tmp_path / "stack.py")
+    log = tmp_path / "logs" / "4.48.log"
+
+    async def main():
+        process = StackProcess(
+            "4.48", sys.executable, {"A": "1"}, log, asyncio.Semaphore(2), start_process
+        )
+        long = {"kind": "cell", "timeout": 10, "x": 1.5, "text": "ü" * 100_000}
+        first = await process.run(long)
+        machine = process.machine
+        died = await process.run({"kind": "die", "timeout": 10})
+        again = await process.run(long)
+        await process.close()
+        return first, machine, died, again
+
+    first, machine, died, again = asyncio.run(main())
+    assert first == again == Ended(exit=0, seconds=1.5)
+    assert machine["environment"]["A"] == "1"
+    assert "HOME" not in machine["environment"]
+    assert died.reason == "the stack's process died:\nto the log"
+    assert (tmp_path / "logs" / "4.48-alone3.log").read_text() == "to the log\n"

@@ -1,0 +1,262 @@
+"""A receipt is served only where the same run would say the same; each way to be stale is planted."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from samebits import cli
+from samebits.base.seal import opened, sealed
+from samebits.storage import receipt
+from samebits.storage.receipt import answer
+from tests.support.sample_report import STACKS, sample_report
+
+ROOT = Path(__file__).parents[2]
+MATRIX = 'stacks: ["4.48", "5.x"]\nmodels: {llama: {build: llama}}\n'
+ENVIRON = {"HOME": "/h", "HF_TOKEN": "secret"}
+LOCKS = {f"locks/{stack}.txt": "numpy==2\n" for stack in STACKS}
+
+
+class Run:
+    """Stands for run_matrix: goes by one capture, one checkpoint and one trace that is not there."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.unsettled = ()
+        self.ran = 0
+
+    async def __call__(self, order, environ, progress, ledger):
+        self.ran += 1
+        ledger.file(self.folder / "work" / "a.json")
+        ledger.file(self.folder / "work" / "never.json")
+        ledger.folder(self.folder / "checkpoint")
+        for reason in self.unsettled:
+            ledger.unsettle(reason)
+        digest = receipt.digest_of_file(order.matrix)
+        return sample_report().model_copy(update={"matrix_digest": digest}), LOCKS
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "matrix.yaml").write_text(MATRIX)
+    for name in ("work/a.json", "checkpoint/model.safetensors"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("bytes")
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder, monkeypatch):
+    made = Run(folder)
+    monkeypatch.setattr(cli, "run_matrix", made)
+    return made
+
+
+def matrix(*options):
+    return cli.run(["matrix", *options], ENVIRON)
+
+
+def test_the_same_again_says_the_same(run):
+    code, lines = matrix()
+    found = answer(["matrix"], ENVIRON)
+    assert (found.code, found.lines[1:]) == (code, lines)
+    assert found.lines[0].startswith(f"nothing changed since {sample_report().started}")
+
+
+def test_a_receipt_that_is_served_is_in_use(run, folder):
+    matrix()
+    (left,) = (folder / receipt.FOLDER).iterdir()
+    os.utime(left, (0, 0))
+    assert answer(["matrix"], ENVIRON) is not None
+    assert left.stat().st_mtime > 0
+
+
+def test_a_receipt_holds_no_token(run, folder):
+    matrix()
+    (left,) = (folder / receipt.FOLDER).iterdir()
+    assert "secret" not in left.read_text()
+
+
+def rewrite(path):
+    """Change bytes and set the time back, as a tool that keeps times does."""
+    before = path.stat()
+    path.write_text(path.read_text()[::-1])
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def page(folder):
+    return next((folder / "reports" / "latest" / "models").glob("*.md"))
+
+
+STALE = {
+    "a capture was written again": lambda f: rewrite(f / "work" / "a.json"),
+    "a capture is gone": lambda f: (f / "work" / "a.json").unlink(),
+    "a file that was missing came": lambda f: (f / "work" / "never.json").write_text(""),
+    "a local checkpoint changed": lambda f: rewrite(f / "checkpoint" / "model.safetensors"),
+    "a local checkpoint has one more": lambda f: (f / "checkpoint" / "code.py").write_text(""),
+    "the matrix changed": lambda f: (f / "matrix.yaml").write_text(f"{MATRIX}# and more\n"),
+    "the matrix is gone": lambda f: (f / "matrix.yaml").unlink(),
+    "a page was edited": lambda f: page(f).write_text("mine"),
+    "a page was deleted": lambda f: page(f).unlink(),
+    "the report was edited": lambda f: rewrite(f / "reports/latest/report.md"),
+    "report.json is gone": lambda f: (f / "reports/latest/report.json").unlink(),
+    "a lock was edited": lambda f: rewrite(f / "reports/latest/locks/4.48.txt"),
+    "the report is gone": lambda f: shutil.rmtree(f / "reports"),
+}
+
+
+@pytest.mark.parametrize("stale", STALE)
+def test_what_changed_on_disk_is_noticed(run, folder, stale):
+    matrix()
+    assert answer(["matrix"], ENVIRON) is not None
+    STALE[stale](folder)
+    assert answer(["matrix"], ENVIRON) is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["matrix", "--models", "llama"],
+        ["matrix", "--fresh"],
+        ["matrix", "--reports", "elsewhere"],
+        ["matrix", "--causes"],
+        ["probe"],
+        [],
+    ],
+    ids=" ".join,
+)
+def test_another_question_is_not_answered(run, arguments):
+    matrix()
+    assert answer(arguments, ENVIRON) is None
+
+
+def test_another_environment_is_not_answered(run):
+    matrix()
+    assert answer(["matrix"], {"HOME": "/h"}) is not None, "the token is no part of the question"
+    for name in ("CUDA_VISIBLE_DEVICES", "HF_HOME", "UV_FIND_LINKS"):
+        assert answer(["matrix"], ENVIRON | {name: "x"}) is None
+
+
+@pytest.mark.parametrize("what", ["source_digest", "machine_fingerprint"])
+def test_another_source_or_machine_is_not_answered(run, monkeypatch, what):
+    matrix()
+    monkeypatch.setattr(receipt, what, lambda: "another")
+    assert answer(["matrix"], ENVIRON) is None
+
+
+def test_another_folder_is_not_answered(run, folder, monkeypatch):
+    matrix("--matrix", str(folder / "matrix.yaml"))
+    asked = ["matrix", "--matrix", str(folder / "matrix.yaml")]
+    assert answer(asked, ENVIRON) is not None
+    (folder / "other").mkdir()
+    monkeypatch.chdir(folder / "other")
+    assert answer(asked, ENVIRON) is None
+
+
+def test_another_run_into_the_same_folder_ends_it(run, monkeypatch):
+    matrix()
+
+    async def other(order, environ, progress, ledger):
+        return sample_report().model_copy(update={"command": "other"}), LOCKS
+
+    monkeypatch.setattr(cli, "run_matrix", other)
+    matrix("--models", "llama")
+    assert answer(["matrix"], ENVIRON) is None
+
+
+@pytest.mark.parametrize("option", ["--fresh", "--upgrade"])
+def test_a_run_that_kept_nothing_leaves_none(run, folder, option):
+    matrix(option)
+    assert answer(["matrix", option], ENVIRON) is None
+    assert not (folder / receipt.FOLDER).exists()
+
+
+def test_a_run_that_may_end_otherwise_is_never_served(run, folder):
+    run.unsettled = ["hub org/name may be another model tomorrow"]
+    matrix()
+    assert answer(["matrix"], ENVIRON) is None
+    (left,) = (folder / receipt.FOLDER).iterdir()
+    assert json.loads(left.read_text())["unsettled"] == run.unsettled
+
+
+def test_an_option_that_receipts_do_not_know_leaves_none(run, folder, monkeypatch):
+    monkeypatch.setattr(receipt, "OPTIONS", receipt.OPTIONS - {"causes"})
+    matrix("--causes")
+    assert not (folder / receipt.FOLDER).exists()
+
+
+def test_a_page_of_the_user_beside_it_changes_nothing(run, folder):
+    matrix()
+    (page(folder).parent / "mine.md").write_text("mine")
+    assert answer(["matrix"], ENVIRON) is not None
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"format": "x"}'])
+def test_a_torn_receipt_is_none(run, folder, text):
+    matrix()
+    (left,) = (folder / receipt.FOLDER).iterdir()
+    for content in (text, *([sealed(text)] if text.endswith("}") else [])):
+        left.write_text(content)
+        assert answer(["matrix"], ENVIRON) is None
+
+
+def test_a_receipt_of_another_format_is_none(run, folder):
+    matrix()
+    (left,) = (folder / receipt.FOLDER).iterdir()
+    told = json.loads(opened(left.read_bytes()))
+    assert answer(["matrix"], ENVIRON) is not None
+    left.write_text(sealed(json.dumps(told | {"format_version": receipt.FORMAT_VERSION + 1})))
+    assert answer(["matrix"], ENVIRON) is None
+
+
+def test_the_source_is_all_that_computes(tmp_path, monkeypatch):
+    """Every module and every probe counts, by content."""
+    for name in ("samebits/a.py", "samebits/findings/b.py", "probes/probe_c.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x = 1\n")
+    monkeypatch.setattr(receipt, "_ROOT", tmp_path / "samebits")
+    digest = receipt.source_digest.__wrapped__
+    found = {digest()}
+    for name in ("samebits/a.py", "samebits/findings/b.py", "probes/probe_c.py"):
+        (tmp_path / name).write_text("x = 2\n")
+        found.add(digest())
+    (tmp_path / "samebits" / "__pycache__").mkdir()
+    (tmp_path / "samebits" / "__pycache__" / "a.pyc").write_text("")
+    found.add(digest())
+    assert len(found) == 4
+    monkeypatch.setattr(receipt, "_packages", lambda: ["numpy-99.dist-info"])
+    assert digest() not in found
+
+
+@pytest.mark.processes
+def test_the_command_prints_it_without_importing_what_a_run_needs(run, folder):
+    """The whole way through ``python -m samebits``, in a process of its own."""
+    code = (
+        "import sys, atexit; sys.argv = ['samebits', 'matrix']\n"
+        "heavy = {'pydantic', 'numpy', 'yaml', 'rich', 'asyncio'}\n"
+        "atexit.register(lambda: print(sorted(heavy & set(sys.modules))))\n"
+        "from samebits import __main__; __main__.main()"
+    )
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "HOME": "/h"}
+
+    def samebits():
+        command = [sys.executable, "-c", code]
+        return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+    found, lines = cli.run(["matrix"], environ)
+    left = (folder / receipt.FOLDER).iterdir()
+    # another process has other folders on its path, so that its question has another digest
+    asks = "import sys, os; from samebits.storage import receipt as r; print(r._asked(['matrix'], os.environ))"
+    asked = subprocess.run(
+        [sys.executable, "-c", asks], env=environ, capture_output=True, text=True, check=True
+    )
+    next(left).rename(folder / receipt.FOLDER / f"{asked.stdout.strip()[:16]}.json")
+    done = samebits()
+    assert done.returncode == found, done.stderr
+    assert done.stdout.splitlines()[1:-1] == lines
+    assert done.stdout.splitlines()[-1] == "[]"
