@@ -51,7 +51,7 @@ def test_an_installed_samebits_runs_a_matrix_in_an_empty_folder(installed, stack
     call(str(installed / "samebits"), "matrix", folder=tmp_path)
     report = json.loads((tmp_path / "reports" / "latest" / "report.json").read_text())
     assert [stack["id"] for stack in report["stacks"]] == [OLD, NEW]
-    assert "| llama |" in (tmp_path / "reports" / "latest" / "report.md").read_text()
+    assert "llama" in (tmp_path / "reports" / "latest" / "report.md").read_text()
 
 
 def test_an_installed_samebits_imports_nothing_of_the_checkout(installed, tmp_path):
