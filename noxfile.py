@@ -98,6 +98,14 @@ def bench(session: nox.Session) -> None:
     subprocess.run([sys.executable, "-m", "bench", *session.posargs], cwd=ROOT, check=True)
 
 
+@nox.session(venv_backend="none", default=False)
+def unchanged(session: nox.Session) -> None:
+    """Prove that the working tree's reports are those of a commit: nox -s unchanged -- REV."""
+    subprocess.run(
+        [sys.executable, "-m", "bench.unchanged", *session.posargs], cwd=ROOT, check=True
+    )
+
+
 @nox.session(default=False)
 def schemas(session: nox.Session) -> None:
     """Write samebits/schemas/ from the records that define the files."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+
 from tests.real.conftest import NEW, OLD, ROOT
 
 MATRIX = f"""
