@@ -10,11 +10,11 @@ from samebits.jobs import trace as tracing
 from samebits.jobs.cells import failed
 from samebits.ladder.asking import Ask
 from samebits.stacks.process import Ended, StackProcess, tail
-from tests.jobs.test_crossings import run as cross
-from tests.jobs.test_ladder import Process, climb
-from tests.pipeline.test_scheduler import STACKS, Bench, probe, recipe
 from tests.support.builders import built_stack, cell_id, model_spec
+from tests.support.crossings_bench import run as cross
 from tests.support.fakes import Crossed, FakeProcess, ended
+from tests.support.ladder_bench import Process, climb
+from tests.support.scheduler_bench import STACKS, Bench, probe, recipe
 
 PLANTED = (
     "Traceback (most recent call last):\n"

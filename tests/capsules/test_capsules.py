@@ -11,14 +11,11 @@ from markdown_it import MarkdownIt
 from samebits.capsules import files, shrinking, trials
 from samebits.capsules.asking import Unasked, asked, earlier
 from samebits.capsules.choosing import MOST, chosen
-from samebits.capsules.issue import Issue, issue
 from samebits.capsules.running import Place, Ran
 from samebits.capsules.trials import Answers, Trial
-from samebits.compare.metrics import measure
 from samebits.diagnose import verdict as diagnose_verdict
-from samebits.records.capsule import Capsule, CapsuleFile, Fed, Question, Seen, Side
-from samebits.records.capture import Failure, Unfinished
-from samebits.records.comparison import CellResult
+from samebits.records.capsule import Capsule, Fed, Question, Seen
+from samebits.records.capture import Unfinished
 from samebits.records.ids import Verdict
 from samebits.records.tensor import TensorRef
 from samebits.records.trace import Cause
@@ -36,25 +33,12 @@ from tests.support.builders import (
     weight,
     weights_signal,
 )
+from tests.support.capsules import HOSTILE, checkpoint, failed, text
 from tests.support.sample_report import sample_report
 
 
 def compared(memory, one, other):
     return diagnose_verdict.result(other.cell, (other, other), (one, one), memory)
-
-
-def failed(phase):
-    failure = Failure(phase=phase, type="KeyError", message="'x'", traceback="")
-    cell = cell_id("5.x")
-    return CellResult(
-        cell=cell,
-        reference=cell_id(),
-        verdict=Verdict.FAILED,
-        judged=Verdict.FAILED,
-        figure="",
-        headline="failed",
-        failure=failure,
-    )
 
 
 # --- asking ------------------------------------------------------------------------------
@@ -194,22 +178,6 @@ def test_a_device_is_not_asked():
 
 
 # --- shrinking ---------------------------------------------------------------------------
-
-
-def checkpoint(folder, *names, n=4, **config):
-    folder.mkdir()
-    settings = {"num_hidden_layers": n, "layer_types": ["a", "b"] * (n // 2), "eos": [1, 2]}
-    (folder / "config.json").write_text(json.dumps(settings | config))
-    (folder / "tokenizer.json").write_text("large")
-    header, data = {"__metadata__": {"format": "pt"}}, b""
-    for i, name in enumerate(names):
-        offsets = [len(data), len(data) + 4]
-        header[name] = {"dtype": "F32", "shape": [1], "data_offsets": offsets}
-        data += struct.pack("<f", i)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
-    return folder
 
 
 def tensors(folder):
@@ -627,41 +595,6 @@ def test_only_an_environment_of_a_script_is_removed(scripts, tmp_path):
 
 
 # --- the text and the report -------------------------------------------------------------
-
-HOSTILE = "<script>alert(1)</script> | `x` [a](b) @someone\n# heading"
-
-
-def side(stack, sees):
-    return Side(
-        stack=stack,
-        script=f"{stack}.py",
-        transformers=f"{stack}.0",
-        torch="2.13.0+cpu",
-        python="3.11",
-        packages={},
-        sees=sees,
-    )
-
-
-def text(sees, contrast="differs", shrunk=("1 of 4 layers",), **changed):
-    ref = TensorRef(hash="a" * 64, dtype="float32", shape=(1, 3, 8))
-    file = CapsuleFile(
-        cell=cell_id("5.x"),
-        contrast=contrast,
-        question=Question(kind="forward", prompt="short"),
-        checkpoint="checkpoint",
-        shrunk=shrunk,
-        reference=side("4.48", Seen(ref=ref)),
-        candidate=side("5.x", sees),
-        platform="Linux",
-        cpu_capability="AVX2",
-    )
-    told = failed("load").model_copy(update={"expected": (HOSTILE,)})
-    one, other = values(1, 3, 8), values(1, 3, 8, seed=1)
-    of = Issue(
-        file, told, told, measure(one, other, logits=True), "path model", {"4.48.py": HOSTILE}
-    )
-    return issue(of._replace(**changed))
 
 
 def test_the_text_says_both_sides_and_how_to_run_them():

@@ -13,8 +13,8 @@ from samebits.pipeline import scheduler
 from samebits.records.capture import Failure
 from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
-from tests.pipeline.test_scheduler import Bench, recipe
 from tests.support.builders import built_stack
+from tests.support.scheduler_bench import Bench, recipe
 
 FILES = {"4.48.py": b"print()", "checkpoint/model.safetensors": bytes(range(256))}
 

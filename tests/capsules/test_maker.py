@@ -15,8 +15,8 @@ from samebits.jobs.checkpoints import Checkpoint
 from samebits.records.capsule import CapsuleFile
 from samebits.stacks.process import StackProcess
 from samebits.storage.store import Store
-from tests.capsules.test_capsules import checkpoint, failed
 from tests.support.builders import Memory, built_stack, cell_id, model_spec, sound, values
+from tests.support.capsules import checkpoint, failed
 from tests.support.fakes import FakeProcess, ended
 
 PACKAGES = {

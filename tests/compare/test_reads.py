@@ -6,8 +6,7 @@ from samebits.base import seal
 from samebits.base.digests import digest_of_folder
 from samebits.diagnose import verdict
 from samebits.records.ids import Verdict
-from tests.compare.test_signals import sound
-from tests.support.builders import Memory, forward, layers, values, weight, weights_signal
+from tests.support.builders import Memory, forward, layers, sound, values, weight, weights_signal
 
 
 def captures(memory, *, hidden=0):

@@ -5,10 +5,9 @@ import pytest
 from samebits.compare.phases import best_first, key, lack, same
 from samebits.diagnose.alone import alone, same_failure
 from samebits.diagnose.verdict import result
-from samebits.records.capture import Failure, Skip, Unfinished
+from samebits.records.capture import Skip, Unfinished
 from samebits.records.ids import Verdict
 from tests.support.builders import (
-    Memory,
     capture,
     cell_id,
     decoded,
@@ -17,34 +16,7 @@ from tests.support.builders import (
     sound_signals,
     values,
 )
-
-LATE = Unfinished(phase="greedy short", reason="no progress for 120 s", step="forward 3 of 12")
-BEHIND = Unfinished(phase="invariants", reason="no progress for 120 s", step="forward 31 of 350")
-
-
-@pytest.fixture
-def memory():
-    return Memory()
-
-
-def raised(phase="greedy short", type="ValueError", message="no start token"):
-    return Failure(phase=phase, type=type, message=message, traceback="")
-
-
-def ended(run, at=LATE, **signals):
-    """Return a run as it is left where it ended in a phase, without what it then lacks."""
-    signals = run.signals.model_copy(update=signals)
-    return run.model_copy(update={"status": "unfinished", "unfinished": at, "signals": signals})
-
-
-def raising(run, *failures, **signals):
-    """Return a complete run of which phases raised, without what they then lack."""
-    signals = run.signals.model_copy(update={"greedy": {}} | signals)
-    return run.model_copy(update={"failures": failures, "signals": signals})
-
-
-def both(memory, stack="5.0", **changed):
-    return sound(memory, stack, **changed), sound(memory, stack, run="b", **changed)
+from tests.support.partial import BEHIND, LATE, both, ended, raised, raising
 
 
 def verdict(memory, *runs):

@@ -17,7 +17,6 @@ from samebits.ladder.verdicts import third_look, unmeasured, with_ladder
 from samebits.matrix.spec import Expected
 from samebits.records.capture import Skip, Unfinished
 from samebits.records.ladder import Ladder, LadderFile
-from tests.diagnose.test_alone import BEHIND, LATE, both, ended, raised, raising
 from tests.support.builders import (
     Memory,
     buffer,
@@ -28,6 +27,7 @@ from tests.support.builders import (
     sound_signals,
     values,
 )
+from tests.support.partial import BEHIND, LATE, both, ended, raised, raising
 
 START = raised("greedy short", message="no decoder_start_token_id, at 0x1f")
 UNFED = Skip(what="forward", reason="it takes protein_embeddings", why="inputs")

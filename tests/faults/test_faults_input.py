@@ -340,8 +340,8 @@ def test_an_error_cannot_set_the_terminal(folder, monkeypatch, capsys):
 
 
 def test_a_model_s_folder_that_cannot_be_read_fails_its_cells_alone(tmp_path, monkeypatch):
-    from tests.pipeline.test_scheduler import Bench as Bench_
-    from tests.pipeline.test_scheduler import recipe, statuses
+    from tests.support.scheduler_bench import Bench as Bench_
+    from tests.support.scheduler_bench import recipe, statuses
 
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "config.json").write_text("{}")

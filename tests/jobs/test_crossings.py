@@ -1,22 +1,16 @@
 """Who saves, who loads, what is kept, and what a crash costs: crossings over fakes."""
 
-import asyncio
 import os
 import time
 
 import pytest
 
-from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.crossings import Crosser, Party, Subject, rows_to_cross
+from samebits.jobs.crossings import rows_to_cross
 from samebits.matrix.plan import Selection, plan
 from samebits.matrix.spec import Matrix
-from samebits.records.ids import Variant
-from samebits.stacks.process import StackProcess
-from samebits.storage.store import Store
-from tests.support.builders import built_stack, model_spec, stack_spec
-from tests.support.fakes import Crossed, FakeProcess
-
-STACKS = ("4.48", "5.0")
+from tests.support.builders import model_spec, stack_spec
+from tests.support.crossings_bench import STACKS, run
+from tests.support.fakes import Crossed
 
 
 def failure(type="RuntimeError", phase="save", message="it broke"):
@@ -24,35 +18,6 @@ def failure(type="RuntimeError", phase="save", message="it broke"):
 
 
 ALL = [("load", "4.48"), ("load", "5.0"), ("save", "4.48"), ("save", "5.0")]
-
-
-def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None, probed="p"):
-    """Cross one model and return outcome by pair, with the report itself."""
-
-    async def starter(python, environment, log):
-        return FakeProcess(probes)
-
-    async def main():
-        slots = asyncio.Semaphore(4)
-        parties = [
-            Party(
-                built_stack(id, "llama", lock=(locks or {}).get(id)),
-                StackProcess(id, f"python{id}", {}, root / f"{id}.log", slots, starter),
-            )
-            for id in stacks
-        ]
-        crosser = Crosser(root, Store(root), probed, "machine", fresh=fresh)
-        checkpoint = Checkpoint(model="llama", source="/c", said="path c", digest=digest)
-        subject = Subject(
-            model_spec(), Variant(dtype="float32", attention="sdpa", device="cpu"), checkpoint
-        )
-        report = await asyncio.wait_for(crosser.cross(subject, parties), 10)
-        crosser.close()
-        for party in parties:
-            await party.process.close()
-        return report
-
-    return asyncio.run(main())
 
 
 def outcomes(report):

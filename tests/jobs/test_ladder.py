@@ -1,58 +1,19 @@
 """What a cell leaves on the ladder is made once for all that it follows from, and nothing is lost."""
 
-import asyncio
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-from samebits.base.seal import sealed
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.ladder import Climber
 from samebits.ladder.asking import Ask
 from samebits.matrix.spec import Prompt
 from samebits.records.capture import Failure
 from samebits.records.ladder import Aligned, LadderFile, Rung
 from samebits.stacks.process import Ended
 from samebits.storage.store import Store
-from tests.support.builders import Memory, built_stack, cell_id, model_spec
+from tests.support.builders import Memory, built_stack, model_spec
+from tests.support.ladder_bench import ASK, CELL, CHECKPOINT, Process, climb
 
-CELL = cell_id("4.48")
-CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
 HUB = Checkpoint(model="llama", source="org/llama", said="hub org/llama")
-ASK = Ask(forced={"short": (3, 5)}, rounded={"w": "bfloat16"})
-
-
-class Process:
-    """A stack process whose child leaves ``left``, or nothing."""
-
-    def __init__(self, left=None, ended=None):
-        self.left = left or LadderFile(cell=CELL, rungs={"float64": Rung()})
-        self.ended = ended
-        self.jobs = []
-
-    async def run(self, job):
-        self.jobs.append(job)
-        path = Path(job["ladder"]["result"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if self.ended is None:
-            path.write_text(sealed(self.left.model_dump_json()), "utf-8")
-        return self.ended or Ended(exit=0)
-
-
-def climb(root, process, **changed):
-    said = {"probes": "p", "machine": "m", "fresh": False, "ask": ASK} | changed
-    climber = Climber(root, said["probes"], said["machine"], fresh=said["fresh"])
-    return asyncio.run(
-        climber.climb(
-            CELL,
-            said.get("model", model_spec()),
-            said.get("checkpoint", CHECKPOINT),
-            said.get("stack", built_stack("4.48")),
-            process,
-            said["ask"],
-        )
-    )
 
 
 def runs_again(root, **changed):

@@ -1,173 +1,20 @@
 """A plan becomes captures; whatever breaks on the way fails the cells that need it and no other."""
 
 import asyncio
-import json
 import os
 from pathlib import Path
 
 import pytest
 
-from samebits.base.errors import StackError
 from samebits.base.seal import sealed
-from samebits.matrix.plan import Selection, plan
-from samebits.matrix.spec import Matrix, Recipe, Rule
-from samebits.pipeline.scheduler import Laboratory
+from samebits.matrix.spec import Recipe, Rule
 from samebits.records.capture import Capture, Failure
 from samebits.records.ids import CellId
 from samebits.stacks import costs
 from samebits.stacks.costs import Finished
-from samebits.storage.store import Store
-from tests.support.builders import built_stack, capture, model_spec, stack_spec
-from tests.support.fakes import Crossed, FakeStarter, choose_inputs, ended
-
-STACKS = ("4.48", "4.57", "5.0")
-KNOWN = {"4.48": ("llama",), "4.57": ("llama", "gemma3"), "5.0": ("llama", "gemma3", "qwen3")}
-
-
-def recipe(name="llama", architecture=None, **changed):
-    """Return a model that is made; its architecture is its name unless another is given."""
-    return model_spec(name, build=Recipe(architecture=architecture or name, **changed))
-
-
-class Told:
-    """A Progress that remembers everything."""
-
-    def __init__(self):
-        self.lines = []
-
-    def stack(self, id, state):
-        self.lines.append(f"stack {id}: {state}")
-
-    def begin(self, phase, total, what):
-        self.lines.append(f"begin {phase} ({total}): {what}")
-
-    def expect(self, estimate):
-        self.estimate = estimate
-
-    def advance(self, phase):
-        self.advanced = [*getattr(self, "advanced", ()), phase]
-
-    def end(self, phase):
-        self.lines.append(f"end {phase}")
-
-    def start(self, cell):
-        self.lines.append(f"start {cell}")
-
-    def step(self, job, phase, step, of):
-        self.lines.append(f"step {job}: {phase} {step}/{of}")
-
-    def done(self, cell, outcome):
-        self.lines.append(f"done {cell}: {outcome}")
-
-    def failure(self, text):
-        self.lines.append(f"failure {text}")
-
-    def note(self, text):
-        self.lines.append(f"note {text}")
-
-    def close(self):
-        self.lines.append("close")
-
-    def of(self, word):
-        return [line for line in self.lines if line.startswith(word)]
-
-
-def probe(job):
-    """Do what the probes do: leave a checkpoint, or a complete capture."""
-    if job["kind"] == "build":
-        out = Path(job["out"])
-        out.mkdir(parents=True)
-        (out / "model.safetensors").write_text(json.dumps(job["recipe"], sort_keys=True))
-        (out / "checkpoint.json").write_text(sealed('{"n_parameters": 12}'))
-        return ended(job)
-    if job["kind"] == "inputs":
-        return choose_inputs(job)
-    cell = CellId.model_validate(job["cell"])
-    left = capture(cell.stack, run=job["run"], model=cell.model).model_copy(update={"cell": cell})
-    path = Path(job["capture"])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(sealed(left.model_dump_json()))
-    return ended(job)
-
-
-class Bench:
-    """A laboratory whose stacks are built, and whose processes run, in no time."""
-
-    def __init__(
-        self,
-        root,
-        *models,
-        does=None,
-        failing=(),
-        select=None,
-        exclude=(),
-        slots=4,
-        between=(),
-        **options,
-    ):
-        self.does = does or {}
-        self.failing = failing
-        self.built = []
-        self.told = Told()
-        self.starter = FakeStarter()
-        matrix = Matrix(
-            path=str(root / "matrix.yaml"),
-            stacks=tuple(
-                stack_spec(id).model_copy(update={"between": id in between}) for id in STACKS
-            ),
-            reference="4.48",
-            models=models or (recipe(),),
-            exclude=exclude,
-        )
-        self.plan = plan(matrix, Selection.parse(**(select or {})))
-        self.environ = {"HF_TOKEN": "secret"}
-        self.make = lambda: Laboratory(
-            root / "work",
-            matrix,
-            self.plan,
-            Store(root / "work"),
-            self.told,
-            self.environ,
-            slots=slots,
-            starter=self.start,
-            builder=self.build,
-            **options,
-        )
-        self.lab = None
-
-    def build(self, spec):
-        self.built.append(spec.id)
-        if spec.id in self.failing:
-            msg = f"stack {spec.id}: no resolution:\nnumpy is too old"
-            raise StackError(msg)
-        return built_stack(spec.id, *KNOWN[spec.id], python=f"python{spec.id}")
-
-    async def start(self, python, environment, log):
-        process = await self.starter(python, environment, log)
-        process.does = self.does.get(python.removeprefix("python"), probe)
-        return process
-
-    def run(self, *, again=None):
-        async def main():
-            self.lab = self.make()
-            try:
-                runs = await asyncio.wait_for(self.lab.observe(), 10)
-                if again is not None:
-                    await asyncio.wait_for(self.lab.look_again(again(runs)), 10)
-            finally:
-                await self.lab.close()
-            return runs
-
-        return asyncio.run(main())
-
-    @property
-    def jobs(self):
-        """Every job, with the python that ran it."""
-        pairs = zip(self.starter.started, self.starter.processes, strict=True)
-        return [(start[0].removeprefix("python"), job) for start, p in pairs for job in p.jobs]
-
-    def jobs_of(self, kind):
-        return [(stack, job) for stack, job in self.jobs if job["kind"] == kind]
+from tests.support.builders import model_spec
+from tests.support.fakes import Crossed, ended
+from tests.support.scheduler_bench import STACKS, Bench, probe, recipe
 
 
 def statuses(runs):

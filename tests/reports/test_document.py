@@ -1,7 +1,5 @@
-import difflib
 import hashlib
 import json
-import os
 import posixpath
 import re
 from pathlib import Path
@@ -10,8 +8,6 @@ from urllib.parse import unquote
 import jsonschema
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from markdown_it import MarkdownIt
 
 from samebits.findings.registry import RULES
 from samebits.pipeline import trim
@@ -33,33 +29,13 @@ from samebits.reports.sections.overview import headline
 from samebits.reports.stories import since, troubles
 from samebits.schemas import FOLDER as SCHEMAS
 from samebits.terminal.summary import summary
+from tests.support.pages import GFM, anchors_of, assert_gold, links_of, structure, texts
 from tests.support.sample_report import STACKS, attention, metrics, sample_report
 from tests.support.sample_report import cell as sample_cell
 from tests.support.sample_report import stacks as sample_stacks
-from tests.text.test_markdown import NASTY
 
-GOLD = Path(__file__).parents[1] / "gold" / "report"
 STACK_REPORTS = sample_stacks()
 VARIANT = Variant(dtype="float32", attention="sdpa")
-GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-
-texts = st.one_of(
-    st.sampled_from(NASTY), st.lists(st.sampled_from(NASTY), max_size=3).map("".join), st.text()
-)
-
-
-def assert_gold(name, text):
-    """Compare with the gold file, or write it where SAMEBITS_REFRESH_GOLD asks for that."""
-    path = GOLD / name
-    if os.environ.get("SAMEBITS_REFRESH_GOLD"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, "utf-8")
-        pytest.skip(f"wrote {path}")
-    lines = difflib.unified_diff(
-        path.read_text("utf-8").splitlines(), text.splitlines(), f"gold/{name}", "now", lineterm=""
-    )
-    difference = "\n".join(lines)
-    assert not difference, f"tests/gold/README.md says how to refresh\n{difference}"
 
 
 def rendered(report):
@@ -70,17 +46,6 @@ def rendered(report):
 def everything(report):
     """report.md and all pages, one after the other, as no reader gets them."""
     return "\n".join(document.render(report).values())
-
-
-def structure(text):
-    """Every block of the document, and the marks within, without any text."""
-    return [
-        (
-            token.type,
-            [c.type for c in token.children or [] if c.type not in ("text", "code_inline")],
-        )
-        for token in GFM.parse(text)
-    ]
 
 
 def test_report_md():
@@ -125,17 +90,6 @@ def test_html_is_that_of_folded_parts_alone():
     tags = set(re.findall(r"</?\w+", "".join(html)))
     assert tags == {"<details", "<summary", "</summary", "</details"}
     assert not inline
-
-
-def anchors_of(text):
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def links_of(text):
-    """What links point to; markdown-it leaves out what only looks like a link."""
-    children = (child for token in GFM.parse(text) for child in token.children or [])
-    return [child.attrs["href"] for child in children if child.type == "link_open"]
 
 
 @pytest.mark.parametrize("text", ["", "<x>/%41 b"])

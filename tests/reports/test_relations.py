@@ -29,7 +29,7 @@ from samebits.reports.sections.relations_lines import RELATIONS, alike, largest,
 from samebits.reports.sections.relations_of_model import WAYS
 from samebits.schemas import FOLDER as SCHEMAS
 from samebits.terminal.summary import summary
-from tests.reports.test_document import anchors_of, assert_gold, links_of, structure, texts
+from tests.support.pages import anchors_of, assert_gold, links_of, structure, texts
 from tests.support.sample_report import (
     STACKS,
     decoding,

@@ -15,7 +15,7 @@ from samebits.reports import json
 from samebits.reports.sections.usage import PAGE
 from samebits.reports.sections.usage_answers import SEEN_IN
 from samebits.reports.write import write
-from tests.reports.test_document import anchors_of
+from tests.support.pages import anchors_of
 from tests.support.sample_report import same_everywhere, sample_report
 
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])

@@ -9,49 +9,10 @@ from samebits.text import blocks, numbers
 from samebits.text import markdown as text_markdown
 from samebits.text.markdown import Markdown, code, fill, html_text, prose, shorten, visible
 from samebits.text.names import numbered, page_path
+from tests.support.pages import NASTY
 
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
-NASTY = [
-    "|",
-    "\\|",
-    "a\\",
-    "`",
-    "``` ```",
-    "a\n```\nb",
-    "~~~",
-    "<details>",
-    "</details>",
-    "<!-- ",
-    "&amp;",
-    "&#124;",
-    "*a* __b__ _c_",
-    "[a](b)",
-    "![a](b)",
-    "# h",
-    "h #",
-    "- a",
-    "1. a",
-    "1)",
-    "> q",
-    "---",
-    "===",
-    "a\n\nb",
-    "a\r\n| b |\n|---|",
-    "\x1b[31mred\x1b[0m",
-    "\u202eabc",
-    "\ud800",
-    "\u0301",
-    "    code",
-    "\t",
-    "",
-    " ",
-    "<https://a.b>",
-    "$x$",
-    "~x~",
-    "\\",
-    "版主",
-]
 
 texts = st.one_of(
     st.sampled_from(NASTY),

@@ -1,0 +1,42 @@
+"""Crossings of one model over fake processes."""
+
+import asyncio
+
+from samebits.jobs.checkpoints import Checkpoint
+from samebits.jobs.crossings import Crosser, Party, Subject
+from samebits.records.ids import Variant
+from samebits.stacks.process import StackProcess
+from samebits.storage.store import Store
+from tests.support.builders import built_stack, model_spec
+from tests.support.fakes import FakeProcess
+
+STACKS = ("4.48", "5.0")
+
+
+def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None, probed="p"):
+    """Cross one model and return outcome by pair, with the report itself."""
+
+    async def starter(python, environment, log):
+        return FakeProcess(probes)
+
+    async def main():
+        slots = asyncio.Semaphore(4)
+        parties = [
+            Party(
+                built_stack(id, "llama", lock=(locks or {}).get(id)),
+                StackProcess(id, f"python{id}", {}, root / f"{id}.log", slots, starter),
+            )
+            for id in stacks
+        ]
+        crosser = Crosser(root, Store(root), probed, "machine", fresh=fresh)
+        checkpoint = Checkpoint(model="llama", source="/c", said="path c", digest=digest)
+        subject = Subject(
+            model_spec(), Variant(dtype="float32", attention="sdpa", device="cpu"), checkpoint
+        )
+        report = await asyncio.wait_for(crosser.cross(subject, parties), 10)
+        crosser.close()
+        for party in parties:
+            await party.process.close()
+        return report
+
+    return asyncio.run(main())

@@ -1,0 +1,52 @@
+"""A climb of the precision ladder over a fake process."""
+
+import asyncio
+from pathlib import Path
+
+from samebits.base.seal import sealed
+from samebits.jobs.checkpoints import Checkpoint
+from samebits.jobs.ladder import Climber
+from samebits.ladder.asking import Ask
+from samebits.records.ladder import LadderFile, Rung
+from samebits.stacks.process import Ended
+from tests.support.builders import built_stack, cell_id, model_spec
+
+CELL = cell_id("4.48")
+
+
+CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
+
+
+ASK = Ask(forced={"short": (3, 5)}, rounded={"w": "bfloat16"})
+
+
+class Process:
+    """A stack process whose child leaves ``left``, or nothing."""
+
+    def __init__(self, left=None, ended=None):
+        self.left = left or LadderFile(cell=CELL, rungs={"float64": Rung()})
+        self.ended = ended
+        self.jobs = []
+
+    async def run(self, job):
+        self.jobs.append(job)
+        path = Path(job["ladder"]["result"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.ended is None:
+            path.write_text(sealed(self.left.model_dump_json()), "utf-8")
+        return self.ended or Ended(exit=0)
+
+
+def climb(root, process, **changed):
+    said = {"probes": "p", "machine": "m", "fresh": False, "ask": ASK} | changed
+    climber = Climber(root, said["probes"], said["machine"], fresh=said["fresh"])
+    return asyncio.run(
+        climber.climb(
+            CELL,
+            said.get("model", model_spec()),
+            said.get("checkpoint", CHECKPOINT),
+            said.get("stack", built_stack("4.48")),
+            process,
+            said["ask"],
+        )
+    )

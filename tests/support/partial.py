@@ -1,0 +1,39 @@
+"""Pairs of captures in which a phase failed or did not finish."""
+
+import pytest
+
+from samebits.records.capture import Failure, Unfinished
+from tests.support.builders import (
+    Memory,
+    sound,
+)
+
+LATE = Unfinished(phase="greedy short", reason="no progress for 120 s", step="forward 3 of 12")
+
+
+BEHIND = Unfinished(phase="invariants", reason="no progress for 120 s", step="forward 31 of 350")
+
+
+@pytest.fixture
+def memory():
+    return Memory()
+
+
+def raised(phase="greedy short", type="ValueError", message="no start token"):
+    return Failure(phase=phase, type=type, message=message, traceback="")
+
+
+def ended(run, at=LATE, **signals):
+    """Return a run as it is left where it ended in a phase, without what it then lacks."""
+    signals = run.signals.model_copy(update=signals)
+    return run.model_copy(update={"status": "unfinished", "unfinished": at, "signals": signals})
+
+
+def raising(run, *failures, **signals):
+    """Return a complete run of which phases raised, without what they then lack."""
+    signals = run.signals.model_copy(update={"greedy": {}} | signals)
+    return run.model_copy(update={"failures": failures, "signals": signals})
+
+
+def both(memory, stack="5.0", **changed):
+    return sound(memory, stack, **changed), sound(memory, stack, run="b", **changed)
