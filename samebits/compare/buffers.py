@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from samebits.compare.outcome import not_observed, signal_comparison
-from samebits.compare.pair import bare, union
+from samebits.compare.pair import union, unreadable_items
 from samebits.compare.tensors import compare_tensors, unpaired
 from samebits.records.comparison import ItemComparison, SignalComparison
 
@@ -41,9 +41,9 @@ def buffers(pair: Pair) -> SignalComparison:
         _without_weights(reference, persistent),
         _without_weights(candidate, persistent),
     )
-    unreadable = tuple(bare(pair, "buffers"))
+    unreadable = tuple(unreadable_items(pair, "buffers"))
     if not reference_buffers and not candidate_buffers and not unreadable:
-        return nothing_there("buffers", f"{NEITHER} buffers besides weights and inv_freq")
+        return _absent_on_both("buffers", f"{NEITHER} buffers besides weights and inv_freq")
     return signal_comparison(
         "buffers", (*_buffer_items(reference_buffers, candidate_buffers, pair.values), *unreadable)
     )
@@ -66,7 +66,7 @@ def inv_freq(pair: Pair) -> SignalComparison:
         _without_originals(candidate),
     )
     if not reference_tables and not candidate_tables:
-        return nothing_there("inv_freq", f"{NEITHER} rotary frequencies")
+        return _absent_on_both("inv_freq", f"{NEITHER} rotary frequencies")
     if not reference_tables or not candidate_tables:
         return not_observed(
             pair, "inv_freq", reference=not reference_tables, candidate=not candidate_tables
@@ -76,7 +76,7 @@ def inv_freq(pair: Pair) -> SignalComparison:
     )
 
 
-def nothing_there(signal: Literal["buffers", "inv_freq"], note: str) -> SignalComparison:
+def _absent_on_both(signal: Literal["buffers", "inv_freq"], note: str) -> SignalComparison:
     """Return the comparison of a signal that both sides looked for and neither has."""
     return SignalComparison(
         signal=signal, outcome="not compared", n_items=0, n_differ=0, note=note, excused=True
@@ -194,7 +194,7 @@ def _drop_duplicates(side: Frequencies) -> list[str]:
         first_names.setdefault((_content_key(facts), role(name)), name)
     names = list(first_names.values())
     for name in [name for name in side if name not in names]:
-        del side[name]  # the first name stands for all with the same content
+        del side[name]  # the first name represents all with the same content
     return names
 
 

@@ -202,7 +202,7 @@ def _output_item(
 
 
 def real_rows(forward: ForwardFacts, ref: TensorRef) -> NDArray[np.bool_] | None:
-    """Return the mask [batch, positions] of what is not padding; None without such axes.
+    """Return the mask [batch, positions] of the rows without padding; None without such axes.
 
     An output [batch, n] gets no mask: n may count labels as well as positions.
     """

@@ -31,9 +31,9 @@ def signal_comparison(
 ) -> SignalComparison:
     """Return the comparison of a signal made of ``items``.
 
-    A signal of which nothing was compared is never identical. An item that could not be compared
-    and is not excused keeps the signal from being identical. Identical items without a note are
-    left out unless ``show_all``.
+    A signal without a compared item is never identical. An item that could not be compared and is
+    not excused keeps the signal from being identical. Identical items without a note are left out
+    unless ``show_all``.
     """
     items = tuple(items)
     n_differ = sum(differs(item) for item in items)
@@ -52,12 +52,12 @@ def signal_comparison(
     if n_differ:
         return common
     if blocked:
-        why = f"{blocked[0].name}: {blocked[0].note}"
-        return common.model_copy(update={"outcome": "not compared", "note": why})
+        reason = f"{blocked[0].name}: {blocked[0].note}"
+        return common.model_copy(update={"outcome": "not compared", "note": reason})
     if n_same:
         return common.model_copy(update={"outcome": "identical"})
-    why = common.note or _without_counterpart(items) or NOTHING
-    update = {"outcome": "not compared", "note": why, "excused": bool(items)}
+    reason = common.note or _without_counterpart(items) or NOTHING
+    update = {"outcome": "not compared", "note": reason, "excused": bool(items)}
     return common.model_copy(update=update)
 
 

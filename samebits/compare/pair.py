@@ -57,10 +57,12 @@ class Pair:
             sides.append(("in the reference", reason(self.reference, signal, prompt)))
         if candidate:
             sides.append(("here", reason(self.candidate, signal, prompt)))
-        reasons = {why for _, why in sides}
+        reasons = {text for _, text in sides}
         if len(sides) == 2 and len(reasons) == 1 and all(reasons):
             return f"not observed on either side: {sides[0][1]}", True
-        notes = [f"not observed {where}: {why or 'no reason was recorded'}" for where, why in sides]
+        notes = [
+            f"not observed {where}: {text or 'no reason was recorded'}" for where, text in sides
+        ]
         return "; ".join(notes), all(reasons)
 
     def _raised_on_both(self, signal: Signal, prompt: str | None) -> str:
@@ -125,7 +127,7 @@ def _covers_prompt(skipped: str, signal: Signal, prompt: str | None) -> bool:
     return not skipped or signal in FORWARD or signal == "greedy"
 
 
-def bare(pair: Pair, signal: Literal["weights", "buffers"]) -> Iterator[ItemComparison]:
+def unreadable_items(pair: Pair, signal: Literal["weights", "buffers"]) -> Iterator[ItemComparison]:
     """Yield the tensors of a signal whose values could not be read on one of the sides."""
     sides = (pair.reference, pair.candidate)
     prefix = f"tensor {signal} "

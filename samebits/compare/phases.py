@@ -70,7 +70,7 @@ def prompt_of(row: str, prompts: Iterable[str] = ()) -> str:
 
 
 def failure_behind(capture: Capture, signal: Signal, prompt: str | None = None) -> Failure | None:
-    """Return the exception because of which ``capture`` lacks ``signal`` (for ``prompt``)."""
+    """Return the exception that explains why ``capture`` lacks ``signal`` (for ``prompt``)."""
     for failure in capture.failures:
         phase_prompt = _word_and_prompt(failure.phase)[1]
         if signal in signals_of(failure.phase) and (

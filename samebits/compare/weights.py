@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from samebits.compare.outcome import not_observed, signal_comparison
-from samebits.compare.pair import bare, reason
+from samebits.compare.pair import reason, unreadable_items
 from samebits.compare.slices import coverage, same_part
 from samebits.compare.tensors import compare_tensors, unpaired
 from samebits.records.capture import Piece, WeightFacts, WeightsSignal
@@ -44,7 +44,7 @@ def weights(pair: Pair) -> SignalComparison:
         )
     sides = Sides.of(pair, reference, candidate)
     others = _judge_others(sides)
-    items = (*others.items, *_checkpoint_items(sides, others), *bare(pair, "weights"))
+    items = (*others.items, *_checkpoint_items(sides, others), *unreadable_items(pair, "weights"))
     return signal_comparison("weights", items)
 
 
@@ -322,8 +322,8 @@ def _unpaired_item(
 def _untraced_reason(sides: Sides) -> str | None:
     """Return why a side cannot trace its tensors to a checkpoint; None if both can.
 
-    '' means that no reason was recorded. Without a checkpoint, a fused tensor cannot be told from a
-    missing one.
+    '' means that no reason was recorded. Without a checkpoint, a fused tensor looks like a missing
+    one.
     """
     for capture in (sides.pair.reference, sides.pair.candidate):
         signal = capture.signals.weights

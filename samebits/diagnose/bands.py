@@ -54,7 +54,7 @@ _VERSION = re.compile(r"\b\d+(?:\.\d+)+\S*")
 
 class _Kind(NamedTuple):
     does: str
-    why: str = ""
+    detail: str = ""
     """Distinguishes two failures."""
 
 

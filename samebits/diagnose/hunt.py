@@ -107,8 +107,8 @@ class _Hunt:
     def _root_signal(self, name: Signal) -> Step:
         signal = self._signals.get(name)
         if signal is None or signal.outcome == "not compared":
-            why = signal.note if signal is not None else "not compared"
-            return Step(suspect=name, status="not observed", what=why)
+            reason = signal.note if signal is not None else "not compared"
+            return Step(suspect=name, status="not observed", what=reason)
         n = signal.n_items
         if signal.outcome == "identical":
             what = f"all {n:,} hold the same bytes" if n > 1 else "the same bytes"
@@ -149,8 +149,8 @@ class _Hunt:
     def _rope(self) -> Step:
         tables = self._flow.rotary()
         if not tables:
-            why = self._flow.missing_reason("rotary")
-            return Step(suspect=ROPE, status="not observed", what=why)
+            reason = self._flow.missing_reason("rotary")
+            return Step(suspect=ROPE, status="not observed", what=reason)
         what = _grouped({part: table.what for part, table in tables.items()})
         verdicts = [table.same for table in tables.values()]
         if False in verdicts:
@@ -162,8 +162,8 @@ class _Hunt:
     def _attention_inputs(self) -> Step:
         attention = self._flow.attention
         if not attention:
-            why = self._flow.missing_reason("attention")
-            return Step(suspect=QKV, status="not observed", what=why)
+            reason = self._flow.missing_reason("attention")
+            return Step(suspect=QKV, status="not observed", what=reason)
         first = attention[0]
         by_part = {part: first.parts[part].what for part in ATTENTION_INPUTS if part in first.parts}
         what = f"entering {first.module}: {_grouped(by_part)}"
@@ -199,8 +199,8 @@ class _Hunt:
         first = next((a for a in attention if a.output_same is False), None)
         call_text = self._call_text(None if first is None else attention.index(first))
         if not attention:
-            why = self._flow.missing_reason("attention")
-            return Step(suspect=ATTENTION, status="not observed", what=f"{call_text}; {why}")
+            reason = self._flow.missing_reason("attention")
+            return Step(suspect=ATTENTION, status="not observed", what=f"{call_text}; {reason}")
         if first is None:
             n = len(attention)
             if all(a.output_same for a in attention):
@@ -246,8 +246,8 @@ class _Hunt:
         if self._flow.logits() is not False:
             return None
         if self._flow.is_eager_anyway:
-            why = "both sides resolve to eager attention anyway"
-            return Step(suspect=EAGER, status="not observed", what=why)
+            reason = "both sides resolve to eager attention anyway"
+            return Step(suspect=EAGER, status="not observed", what=reason)
         same = self._flow.eager()
         if same is None:
             return Step(
@@ -309,8 +309,8 @@ class _Hunt:
         name = "decoding through the cache"
         signal = self._signals.get("decode")
         if signal is None or signal.outcome == "not compared":
-            why = signal.note if signal is not None else "not compared"
-            return Step(suspect=name, status="not observed", what=why)
+            reason = signal.note if signal is not None else "not compared"
+            return Step(suspect=name, status="not observed", what=reason)
         if signal.outcome == "identical":
             what = "the logits of every step are the same"
             return Step(suspect=name, status="ruled out", what=what)
