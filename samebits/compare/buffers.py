@@ -1,4 +1,4 @@
-"""Do both sides hold the same buffers besides the weights, and the same rotary frequencies?"""
+"""Comparison of the buffers that are not weights, and of the rotary frequencies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Literal
 
 from samebits.compare.outcome import not_observed, signal_comparison
-from samebits.compare.pair import bare, union
+from samebits.compare.pair import union, unreadable_items
 from samebits.compare.tensors import compare_tensors, unpaired
 from samebits.records.comparison import ItemComparison, SignalComparison
 
@@ -20,14 +20,14 @@ Frequencies = dict[str, "InvFreqFacts"]
 Content = tuple[str, float | None]
 
 NEITHER = "neither side has"
-"""Begins the note of a signal that is not there to be compared, on either side."""
+"""Start of the note of a signal that neither side has."""
 
 
 def buffers(pair: Pair) -> SignalComparison:
     """Compare the buffers that are neither weights nor rotary frequencies, by name.
 
-    A buffer that one side does not have is no difference: whether it matters shows in what
-    is computed. One that pairs by equal content was renamed.
+    A buffer that only one side has is not a difference: whether it matters shows in what is
+    computed from it. A buffer that has the same bytes under another name was renamed.
     """
     reference, candidate = pair.reference.signals.buffers, pair.candidate.signals.buffers
     if reference is None or candidate is None:
@@ -37,18 +37,23 @@ def buffers(pair: Pair) -> SignalComparison:
     persistent = {
         name for side in (reference, candidate) for name, facts in side.items() if facts.persistent
     }
-    mine, theirs = _judged_here(reference, persistent), _judged_here(candidate, persistent)
-    untold = tuple(bare(pair, "buffers"))
-    if not mine and not theirs and not untold:
-        return nothing_there("buffers", f"{NEITHER} buffers besides weights and inv_freq")
-    return signal_comparison("buffers", (*_buffer_items(mine, theirs, pair.values), *untold))
+    reference_buffers, candidate_buffers = (
+        _without_weights(reference, persistent),
+        _without_weights(candidate, persistent),
+    )
+    unreadable = tuple(unreadable_items(pair, "buffers"))
+    if not reference_buffers and not candidate_buffers and not unreadable:
+        return _absent_on_both("buffers", f"{NEITHER} buffers besides weights and inv_freq")
+    return signal_comparison(
+        "buffers", (*_buffer_items(reference_buffers, candidate_buffers, pair.values), *unreadable)
+    )
 
 
 def inv_freq(pair: Pair) -> SignalComparison:
-    """Compare the distinct rotary frequencies, wherever the modules that hold them sit.
+    """Compare the distinct rotary frequencies, whichever modules hold them.
 
-    Modules per layer that became one shared module hold the same set. What is not the same
-    pairs by name, then by role (local or global attention, text, vision or audio), then by
+    Modules per layer that became one shared module hold the same set. Frequencies that do not match
+    are paired by name, then by role (local or global attention, text, vision or audio), then by
     order.
     """
     reference, candidate = pair.reference.signals.inv_freq, pair.candidate.signals.inv_freq
@@ -56,22 +61,29 @@ def inv_freq(pair: Pair) -> SignalComparison:
         return not_observed(
             pair, "inv_freq", reference=reference is None, candidate=candidate is None
         )
-    mine, theirs = _without_originals(reference), _without_originals(candidate)
-    if not mine and not theirs:
-        return nothing_there("inv_freq", f"{NEITHER} rotary frequencies")
-    if not mine or not theirs:
-        return not_observed(pair, "inv_freq", reference=not mine, candidate=not theirs)
-    return signal_comparison("inv_freq", _frequency_items(mine, theirs, pair.values))
+    reference_tables, candidate_tables = (
+        _without_originals(reference),
+        _without_originals(candidate),
+    )
+    if not reference_tables and not candidate_tables:
+        return _absent_on_both("inv_freq", f"{NEITHER} rotary frequencies")
+    if not reference_tables or not candidate_tables:
+        return not_observed(
+            pair, "inv_freq", reference=not reference_tables, candidate=not candidate_tables
+        )
+    return signal_comparison(
+        "inv_freq", _frequency_items(reference_tables, candidate_tables, pair.values)
+    )
 
 
-def nothing_there(signal: Literal["buffers", "inv_freq"], note: str) -> SignalComparison:
+def _absent_on_both(signal: Literal["buffers", "inv_freq"], note: str) -> SignalComparison:
     """Return the comparison of a signal that both sides looked for and neither has."""
     return SignalComparison(
         signal=signal, outcome="not compared", n_items=0, n_differ=0, note=note, excused=True
     )
 
 
-def _judged_here(side: dict[str, BufferFacts], persistent: set[str]) -> dict[str, BufferFacts]:
+def _without_weights(side: dict[str, BufferFacts], persistent: set[str]) -> dict[str, BufferFacts]:
     return {
         name: facts
         for name, facts in side.items()
@@ -95,13 +107,16 @@ def _buffer_items(
             )
 
 
-def _renamed(name: str, facts: BufferFacts, other: dict[str, BufferFacts]) -> ItemComparison | None:
+def _renamed(
+    name: str, facts: BufferFacts, other_side: dict[str, BufferFacts]
+) -> ItemComparison | None:
     """Return the pair with the first buffer of the same bytes on the other side, if any.
 
-    Many may pair with one: a buffer of every layer that became one for all.
+    Several buffers may pair with the same one: a buffer of every layer may have become one shared
+    buffer.
     """
     ref = facts.ref
-    same = next((n for n, there in other.items() if there.ref.hash == ref.hash), None)
+    same = next((n for n, twin in other_side.items() if twin.ref.hash == ref.hash), None)
     if same is None or not ref.numel:
         return None
     note = f"{same} on the other side"
@@ -115,69 +130,82 @@ def _without_originals(side: Frequencies) -> Frequencies:
 def _frequency_items(
     reference: Frequencies, candidate: Frequencies, values: TensorSource
 ) -> Iterator[ItemComparison]:
-    mine, theirs = dict(reference), dict(candidate)
+    reference_rest, candidate_rest = dict(reference), dict(candidate)
     for name in [name for name in reference if name in candidate]:
-        yield _frequencies(name, mine.pop(name), theirs.pop(name), values)
-    yield from _same_content(mine, theirs, reference, candidate)
-    for name, other in _pairs_left(mine, theirs):
-        shown = f"{name} → {other}"
-        yield _frequencies(shown, mine.pop(name), theirs.pop(other), values)
-    for name, facts in mine.items():
+        yield _frequencies(name, reference_rest.pop(name), candidate_rest.pop(name), values)
+    yield from _same_content(reference_rest, candidate_rest, reference, candidate)
+    for name, counterpart in _pair_remaining(reference_rest, candidate_rest):
+        item_name = f"{name} → {counterpart}"
+        yield _frequencies(
+            item_name, reference_rest.pop(name), candidate_rest.pop(counterpart), values
+        )
+    for name, facts in reference_rest.items():
         yield unpaired(name, facts.ref, None, "no counterpart on the other side", excused=True)
-    for name, facts in theirs.items():
+    for name, facts in candidate_rest.items():
         yield unpaired(name, None, facts.ref, "no counterpart in the reference", excused=True)
 
 
 def _same_content(
-    mine: Frequencies, theirs: Frequencies, reference: Frequencies, candidate: Frequencies
+    reference_rest: Frequencies,
+    candidate_rest: Frequencies,
+    reference: Frequencies,
+    candidate: Frequencies,
 ) -> Iterator[ItemComparison]:
-    """Take out of ``mine`` and ``theirs`` what the other side holds too, in the same role."""
-    for left, other, ours in ((mine, candidate, True), (theirs, reference, False)):
-        for name, facts in list(left.items()):
-            same = _counterpart(name, facts, other)
-            if same is None:
+    """Remove the frequencies that the other side has too in the same role; yield each pair once."""
+    for rest, other_side, from_reference in (
+        (reference_rest, candidate, True),
+        (candidate_rest, reference, False),
+    ):
+        for name, facts in list(rest.items()):
+            counterpart = _counterpart(name, facts, other_side)
+            if counterpart is None:
                 continue
-            del left[name]
-            if ours:  # from the other side it is the same pair once more
-                yield _frequencies_item(f"{name} → {same}", facts, other[same])
+            del rest[name]
+            if from_reference:  # the candidate's pass finds the same pair again
+                yield _identical_item(f"{name} → {counterpart}", facts, other_side[counterpart])
 
 
-def _counterpart(name: str, facts: InvFreqFacts, other: Frequencies) -> str | None:
-    found = (n for n, there in other.items() if _content(there) == _content(facts))
-    return next((n for n in found if role(n) == role(name)), None)
+def _counterpart(name: str, facts: InvFreqFacts, other_side: Frequencies) -> str | None:
+    matches = (n for n, twin in other_side.items() if _content_key(twin) == _content_key(facts))
+    return next((n for n in matches if role(n) == role(name)), None)
 
 
-def _pairs_left(mine: Frequencies, theirs: Frequencies) -> list[tuple[str, str]]:
-    """Pair what is left by role, then by order; each distinct content once per side."""
-    first, second = _distinct(mine), _distinct(theirs)
+def _pair_remaining(
+    reference_rest: Frequencies, candidate_rest: Frequencies
+) -> list[tuple[str, str]]:
+    """Pair the remaining frequencies by role, then by order; each content once per side."""
+    reference_names, candidate_names = (
+        _drop_duplicates(reference_rest),
+        _drop_duplicates(candidate_rest),
+    )
     pairs = []
-    for name in list(first):
-        other = next((n for n in second if role(n) == role(name)), None)
-        if other is not None:
-            pairs.append((name, other))
-            first.remove(name)
-            second.remove(other)
-    return [*pairs, *zip(first, second, strict=False)]
+    for name in list(reference_names):
+        counterpart = next((n for n in candidate_names if role(n) == role(name)), None)
+        if counterpart is not None:
+            pairs.append((name, counterpart))
+            reference_names.remove(name)
+            candidate_names.remove(counterpart)
+    return [*pairs, *zip(reference_names, candidate_names, strict=False)]
 
 
-def _distinct(side: Frequencies) -> list[str]:
-    first: dict[tuple[Content, str], str] = {}
+def _drop_duplicates(side: Frequencies) -> list[str]:
+    first_names: dict[tuple[Content, str], str] = {}
     for name, facts in side.items():
-        first.setdefault((_content(facts), role(name)), name)
-    kept = list(first.values())
-    for name in [name for name in side if name not in kept]:
-        del side[name]  # stands for no other frequencies than its first namesake
-    return kept
+        first_names.setdefault((_content_key(facts), role(name)), name)
+    names = list(first_names.values())
+    for name in [name for name in side if name not in names]:
+        del side[name]  # the first name represents all with the same content
+    return names
 
 
-def _content(facts: InvFreqFacts) -> Content:
+def _content_key(facts: InvFreqFacts) -> Content:
     return facts.ref.hash, facts.attention_scaling
 
 
 def role(name: str) -> str:
-    """Return what a rotary embedding is for, read from its name over all versions.
+    """Return what a rotary embedding is for, read from its name in any release.
 
-    ``rotary_emb_local`` through 4.5x is ``sliding_attention`` in 5.x.
+    ``rotary_emb_local`` up to 4.5x is ``sliding_attention`` in 5.x.
     """
     kind = "local" if re.search(r"local|sliding", name) else "global"
     tower = re.search(r"vision|visual|audio", name)
@@ -192,15 +220,13 @@ def _frequencies(
     if scalings[0] == scalings[1]:
         return item
     note = f"attention_scaling {scalings[0]} in the reference, {scalings[1]} here"
-    if None in scalings:  # not to be read in that version: no sign of a difference
+    if None in scalings:  # that release does not expose it, which is not a difference
         return item.model_copy(update={"note": f"{item.note}; {note}".strip("; ")})
     notes = f"{note}; {item.note}" if item.note else note
     return item.model_copy(update={"outcome": "differs", "note": notes, "excused": False})
 
 
-def _frequencies_item(
-    name: str, reference: InvFreqFacts, candidate: InvFreqFacts
-) -> ItemComparison:
+def _identical_item(name: str, reference: InvFreqFacts, candidate: InvFreqFacts) -> ItemComparison:
     return ItemComparison(
         name=name, outcome="identical", reference=reference.ref, candidate=candidate.ref
     )

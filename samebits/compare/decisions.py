@@ -1,4 +1,4 @@
-"""Do two tensors of logits still choose the same tokens, and how far do they shift belief?"""
+"""What logits decide: the tokens that two tensors of logits choose, and their KL divergence."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CHUNK = 1 << 16
-"""Elements looked at together, unless a single position has more."""
+"""Elements processed together, unless a single position has more."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decisions:
-    """What logits decide, over the positions that count; None where there is no vocabulary."""
+    """The changes of argmax and the KL divergence; None if there is no vocabulary axis."""
 
     n_argmax: int | None = None
-    """Positions whose argmax changed; as in torch, NaN is larger than every number."""
+    """Positions whose argmax changed. As in torch, NaN is larger than every number."""
     n_positions: int | None = None
     kl_max: float | None = None
-    """Over the positions where it is defined, in nats; None if there is none."""
+    """In nats, over the positions where it is defined; None if there is none."""
     kl_mean: float | None = None
 
 
@@ -34,8 +34,8 @@ def decisions(
 ) -> Decisions:
     """Return what the logits [..., vocabulary] decide where the mask ``rows`` is True.
 
-    KL is not defined at a position that holds NaN or +inf, or nothing but -inf, on either
-    side; such positions are left out of its maximum and mean. A -inf is a probability of 0.
+    KL is undefined at a position where a side holds NaN or +inf, or only -inf. Such positions are
+    left out of the maximum and the mean. A -inf is a probability of 0.
     """
     if not reference.ndim or not reference.shape[-1]:
         return Decisions()
@@ -64,8 +64,8 @@ def _blocks(
     counted = _positions(reference.shape, rows)
     step = max(1, CHUNK // vocabulary)
     for start in range(0, len(counted), step):
-        places = counted[start : start + step]
-        yield a[places], b[places]
+        positions = counted[start : start + step]
+        yield a[positions], b[positions]
 
 
 def _positions(shape: tuple[int, ...], rows: NDArray[np.bool_] | None) -> NDArray[np.intp]:

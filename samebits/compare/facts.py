@@ -1,4 +1,4 @@
-"""Which facts changed that may explain a difference, and make none by themselves?"""
+"""Facts that changed and may explain a difference, but are not differences themselves."""
 
 from __future__ import annotations
 
@@ -16,108 +16,119 @@ if TYPE_CHECKING:
     from samebits.records.capture import AttentionCall, Capture, SdpaCall, WeightsSignal
 
 ABSENT = "absent"
-"""Stands for a value that one side does not have."""
+"""Replaces a value that one side does not have."""
 
 
 def changes(reference: Capture, candidate: Capture) -> dict[str, tuple[FactChange, ...]]:
-    """Return what changed, by kind; a kind without changes is left out.
+    """Return the changed facts by kind; a kind without changes is left out.
 
     Kinds: ``config``, ``load``, ``tokenizer``, ``attention.kernel``, ``weights layout``.
     """
-    found = {
-        "config": _config(reference, candidate),
-        "load": _load(reference, candidate),
-        "tokenizer": _tokenizer(reference, candidate),
-        "attention.kernel": _attention(reference, candidate),
-        "weights layout": _layout(reference, candidate),
+    by_kind = {
+        "config": _config_changes(reference, candidate),
+        "load": _load_changes(reference, candidate),
+        "tokenizer": _tokenizer_changes(reference, candidate),
+        "attention.kernel": _attention_changes(reference, candidate),
+        "weights layout": _layout_changes(reference, candidate),
     }
-    return {kind: tuple(changed) for kind, changed in found.items() if changed}
+    return {kind: tuple(facts) for kind, facts in by_kind.items() if facts}
 
 
 def call_changes(reference: AttentionCall, candidate: AttentionCall) -> list[FactChange]:
-    """Return what changed between two attention calls; where its source stands is left out."""
-    mine, theirs = _call(reference), _call(candidate)
-    if mine.get("sdpa") is None or theirs.get("sdpa") is None:
-        return _changed(mine, theirs)
-    return _changed(_flat(mine), _flat(theirs))
+    """Return what changed between two attention calls, without their source locations."""
+    reference_call, candidate_call = _call_facts(reference), _call_facts(candidate)
+    if reference_call.get("sdpa") is None or candidate_call.get("sdpa") is None:
+        return _fact_changes(reference_call, candidate_call)
+    return _fact_changes(_flattened(reference_call), _flattened(candidate_call))
 
 
 def material_changes(reference: AttentionCall, candidate: AttentionCall) -> list[FactChange]:
-    """Return what changed between two calls that can make the same numbers come out otherwise.
+    """Return what changed between two calls and can change the numbers.
 
-    Left out is what only spells the call: strides, the dtype of a mask, heads repeated by hand
-    or by enable_gqa, a scale left to its default; and the names of classes and functions.
+    Left out is what only changes how the call is written: strides, the dtype of a mask, heads
+    repeated by hand or by enable_gqa, a scale left to its default, and the names of classes and
+    functions.
     """
-    return _changed(_matter(reference), _matter(candidate))
+    return _fact_changes(_material_facts(reference), _material_facts(candidate))
 
 
-def _matter(call: AttentionCall) -> dict[str, Any]:
+def _material_facts(call: AttentionCall) -> dict[str, Any]:
     kind = "by hand" if call.sdpa is None else "scaled_dot_product_attention"
-    found: dict[str, Any] = {"computed": kind, "aten": call.aten}
+    facts: dict[str, Any] = {"computed": kind, "aten": call.aten}
     if call.sdpa is not None:
-        found["masking"] = _masking(call.sdpa)
-        found["scale"] = _effective_scale(call.sdpa)
-        found["dropout_p"] = call.sdpa.dropout_p
-    return found
+        facts["masking"] = _masking(call.sdpa)
+        facts["scale"] = _effective_scale(call.sdpa)
+        facts["dropout_p"] = call.sdpa.dropout_p
+    return facts
 
 
 def _masking(call: SdpaCall) -> str:
-    given = "no mask" if call.mask is None else "a mask"
-    return f"{given}, causal" if call.is_causal else given
+    mask = "no mask" if call.mask is None else "a mask"
+    return f"{mask}, causal" if call.is_causal else mask
 
 
 def _effective_scale(call: SdpaCall) -> float | None:
-    """Return the scale, or what it is when left out: 1 / sqrt of the head's dimension."""
+    """Return the scale, or its default if left out: 1 / sqrt of the head dimension."""
     if call.scale is not None:
-        return _twelve_digits(call.scale)
+        return _rounded(call.scale)
     head_dim = re.search(r"(\d+)\]", call.query)
-    return _twelve_digits(int(head_dim.group(1)) ** -0.5) if head_dim else None
+    return _rounded(int(head_dim.group(1)) ** -0.5) if head_dim else None
 
 
-def _twelve_digits(number: float) -> float:
-    """Round what two ways to write one square root make of the last digit, and no more."""
+def _rounded(number: float) -> float:
+    """Round to 12 digits: two ways to compute the same square root differ in the last one."""
     return float(f"{number:.12g}")
 
 
 def paired_calls(
     reference: Sequence[AttentionCall], candidate: Sequence[AttentionCall]
 ) -> list[tuple[AttentionCall, AttentionCall]]:
-    """Pair calls in order of execution; by module name if their numbers differ."""
+    """Pair calls in order of execution, or by module name if their numbers differ."""
     if len(reference) == len(candidate):
         return list(zip(reference, candidate, strict=True))
-    theirs: dict[str, AttentionCall] = {}
+    candidate_calls: dict[str, AttentionCall] = {}
     for call in candidate:
-        theirs.setdefault(call.module, call)
-    return [(call, theirs[call.module]) for call in reference if call.module in theirs]
+        candidate_calls.setdefault(call.module, call)
+    return [
+        (call, candidate_calls[call.module]) for call in reference if call.module in candidate_calls
+    ]
 
 
 def generalised(name: str) -> str:
-    """Return a name with its numbers as ``*``, so that one line speaks of all layers."""
+    """Return a name with its numbers as ``*``, so that one line covers all layers."""
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", name)
 
 
-def _config(reference: Capture, candidate: Capture) -> list[FactChange]:
-    mine, theirs = reference.signals.config, candidate.signals.config
-    if mine is None or theirs is None:
+def _config_changes(reference: Capture, candidate: Capture) -> list[FactChange]:
+    reference_config, candidate_config = reference.signals.config, candidate.signals.config
+    if reference_config is None or candidate_config is None:
         return []
-    return _changed(_flat(mine), _flat(theirs))
+    return _fact_changes(_flattened(reference_config), _flattened(candidate_config))
 
 
-def _load(reference: Capture, candidate: Capture) -> list[FactChange]:
-    mine, theirs = reference.signals.load, candidate.signals.load
-    if mine is None or theirs is None:
+def _load_changes(reference: Capture, candidate: Capture) -> list[FactChange]:
+    reference_load, candidate_load = reference.signals.load, candidate.signals.load
+    if reference_load is None or candidate_load is None:
         return []
-    return _changed(mine.model_dump(exclude={"seconds"}), theirs.model_dump(exclude={"seconds"}))
+    return _fact_changes(
+        reference_load.model_dump(exclude={"seconds"}),
+        candidate_load.model_dump(exclude={"seconds"}),
+    )
 
 
-def _tokenizer(reference: Capture, candidate: Capture) -> list[FactChange]:
-    mine, theirs = reference.signals.tokenizer, candidate.signals.tokenizer
-    if mine is None or theirs is None:
+def _tokenizer_changes(reference: Capture, candidate: Capture) -> list[FactChange]:
+    reference_tokenizer, candidate_tokenizer = (
+        reference.signals.tokenizer,
+        candidate.signals.tokenizer,
+    )
+    if reference_tokenizer is None or candidate_tokenizer is None:
         return []
-    return _changed(_flat(mine.model_dump()), _flat(theirs.model_dump()))
+    return _fact_changes(
+        _flattened(reference_tokenizer.model_dump()), _flattened(candidate_tokenizer.model_dump())
+    )
 
 
-def _changed(reference: dict[str, Any], candidate: dict[str, Any]) -> list[FactChange]:
+def _fact_changes(reference: dict[str, Any], candidate: dict[str, Any]) -> list[FactChange]:
     return [
         FactChange(
             what=key, reference=reference.get(key, ABSENT), candidate=candidate.get(key, ABSENT)
@@ -128,98 +139,100 @@ def _changed(reference: dict[str, Any], candidate: dict[str, Any]) -> list[FactC
 
 
 def _same(a: object, b: object) -> bool:
-    """Return True for values that are written alike: 1, 1.0 and True are three values."""
+    """Return True if the type and the text are equal: 1, 1.0 and True are three values."""
     return type(a) is type(b) and repr(a) == repr(b)
 
 
-def _flat(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flattened(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
-    for key, inner in value.items():
-        if isinstance(inner, dict) and inner:
-            flat.update(_flat(inner, f"{prefix}{key}."))
+    for key, item in value.items():
+        if isinstance(item, dict) and item:
+            flat.update(_flattened(item, f"{prefix}{key}."))
         else:
-            flat[f"{prefix}{key}"] = inner
+            flat[f"{prefix}{key}"] = item
     return flat
 
 
-def _call(call: AttentionCall) -> dict[str, Any]:
+def _call_facts(call: AttentionCall) -> dict[str, Any]:
     return call.model_dump(exclude={"source", "module"})
 
 
-def _attention(reference: Capture, candidate: Capture) -> list[FactChange]:
-    mine, theirs = reference.signals.attention, candidate.signals.attention
-    if mine is None or theirs is None:
+def _attention_changes(reference: Capture, candidate: Capture) -> list[FactChange]:
+    reference_facts, candidate_facts = reference.signals.attention, candidate.signals.attention
+    if reference_facts is None or candidate_facts is None:
         return []
-    found = _changed(
-        {"requested": mine.requested, "resolved": mine.resolved},
-        {"requested": theirs.requested, "resolved": theirs.resolved},
+    changes = _fact_changes(
+        {"requested": reference_facts.requested, "resolved": reference_facts.resolved},
+        {"requested": candidate_facts.requested, "resolved": candidate_facts.resolved},
     )
-    for prompt in mine.calls:
-        if prompt in theirs.calls:
-            found += _prompt_calls(prompt, mine.calls[prompt], theirs.calls[prompt])
-    return found
+    for prompt in reference_facts.calls:
+        if prompt in candidate_facts.calls:
+            changes += _prompt_call_changes(
+                prompt, reference_facts.calls[prompt], candidate_facts.calls[prompt]
+            )
+    return changes
 
 
-def _prompt_calls(
+def _prompt_call_changes(
     prompt: str, reference: Sequence[AttentionCall], candidate: Sequence[AttentionCall]
 ) -> list[FactChange]:
-    found = []
+    changes = []
     if len(reference) != len(candidate):
         what = f"{prompt} · number of calls"
-        found = [FactChange(what=what, reference=len(reference), candidate=len(candidate))]
+        changes = [FactChange(what=what, reference=len(reference), candidate=len(candidate))]
     pairs = paired_calls(reference, candidate)
-    each = (
+    details = (
         FactChange(
-            what=f"{prompt} · {generalised(mine.module)} · {change.what}",
+            what=f"{prompt} · {generalised(reference_call.module)} · {change.what}",
             reference=change.reference,
             candidate=change.candidate,
         )
-        for mine, theirs in pairs
-        for change in call_changes(mine, theirs)
+        for reference_call, candidate_call in pairs
+        for change in call_changes(reference_call, candidate_call)
     )
-    return found + list(_counted(each))
+    return changes + list(_with_counts(details))
 
 
-def _counted(changes: Iterable[FactChange]) -> Iterator[FactChange]:
-    """Yield each change once, with how often it came."""
+def _with_counts(changes: Iterable[FactChange]) -> Iterator[FactChange]:
+    """Yield each change once, with its number of occurrences."""
     first: dict[str, FactChange] = {}
-    times: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for change in changes:
         key = change.model_dump_json()
         first.setdefault(key, change)
-        times[key] += 1
+        counts[key] += 1
     for key, change in first.items():
-        what = f"{change.what} ({times[key]} times)" if times[key] > 1 else change.what
+        what = f"{change.what} ({counts[key]} times)" if counts[key] > 1 else change.what
         yield change.model_copy(update={"what": what})
 
 
-def _layout(reference: Capture, candidate: Capture) -> list[FactChange]:
-    """Return which checkpoint tensors are held in another way, and what else was renamed."""
-    mine, theirs = reference.signals.weights, candidate.signals.weights
-    if mine is None or theirs is None:
+def _layout_changes(reference: Capture, candidate: Capture) -> list[FactChange]:
+    """Return the checkpoint tensors whose layout in memory changed, and what else was renamed."""
+    reference_weights, candidate_weights = reference.signals.weights, candidate.signals.weights
+    if reference_weights is None or candidate_weights is None:
         return []
-    before, after = _held(mine), _held(theirs)
-    each = (
+    before, after = _tensor_layouts(reference_weights), _tensor_layouts(candidate_weights)
+    changes = (
         FactChange(
             what=generalised(tensor), reference=before[tensor][0], candidate=after[tensor][0]
         )
         for tensor in before
         if tensor in after and before[tensor][1] != after[tensor][1]
     )
-    return list(_counted(each))
+    return list(_with_counts(changes))
 
 
-def _held(signal: WeightsSignal) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Return checkpoint tensor -> how it is held, in general words and exactly."""
-    held: dict[str, list[tuple[str, str]]] = {}
+def _tensor_layouts(signal: WeightsSignal) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return checkpoint tensor -> its layout, in generalised names and exactly."""
+    layouts: dict[str, list[tuple[str, str]]] = {}
     for name, facts in signal.tensors.items():
         names = " = ".join(sorted((name, *facts.aliases)))
         for piece in facts.pieces if facts.origin == "loaded" else ():
-            how = described_piece(facts, piece)
-            held.setdefault(piece.tensor, []).append(
-                (f"{generalised(names)}{how}", f"{names}{how}")
+            piece_text = described_piece(facts, piece)
+            layouts.setdefault(piece.tensor, []).append(
+                (f"{generalised(names)}{piece_text}", f"{names}{piece_text}")
             )
     return {
-        tensor: (", ".join(sorted({g for g, _ in ways})), tuple(sorted(e for _, e in ways)))
-        for tensor, ways in held.items()
+        tensor: (", ".join(sorted({g for g, _ in pairs})), tuple(sorted(e for _, e in pairs)))
+        for tensor, pairs in layouts.items()
     }

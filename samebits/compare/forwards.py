@@ -1,4 +1,4 @@
-"""Do both sides feed the same, and compute the same in every layer and at the end?"""
+"""Comparison of the inputs, hidden states, logits and generated tokens of two runs."""
 
 from __future__ import annotations
 
@@ -36,48 +36,48 @@ AXIS_UNKNOWN = "its padding cannot be told apart: no token axis at dimension 1"
 
 
 def inputs(pair: Pair) -> SignalComparison:
-    """Compare what was fed, prompt by prompt."""
-    if _absent(pair):
+    """Compare the inputs, prompt by prompt."""
+    if _forward_missing(pair):
         return _not_observed(pair, "inputs")
-    return _signal(pair, "inputs", [i for p in pair.prompts for i in _inputs_of(pair, p)])
+    return _signal_of(pair, "inputs", [i for p in pair.prompts for i in _prompt_inputs(pair, p)])
 
 
 def hidden_states(pair: Pair) -> SignalComparison:
     """Compare the output of every layer, prompt by prompt, in order of execution."""
-    if _absent(pair):
+    if _forward_missing(pair):
         return _not_observed(pair, "hidden_states")
     items = [i for p in pair.prompts for i in _prompt_layers(pair, p)]
-    return _signal(pair, "hidden_states", items, show_all=True)
+    return _signal_of(pair, "hidden_states", items, show_all=True)
 
 
 def logits(pair: Pair) -> SignalComparison:
     """Compare the logits, prompt by prompt."""
-    if _absent(pair):
+    if _forward_missing(pair):
         return _not_observed(pair, "logits")
-    return _signal(pair, "logits", [_prompt_logits(pair, p) for p in pair.prompts])
+    return _signal_of(pair, "logits", [_prompt_logits(pair, p) for p in pair.prompts])
 
 
 def greedy(pair: Pair) -> SignalComparison:
-    """Compare the tokens chosen, prompt by prompt; the logits behind them are the signal decode."""
+    """Compare the generated tokens, prompt by prompt; their logits are the signal decode."""
     reference, candidate = pair.reference.signals.greedy, pair.candidate.signals.greedy
     if reference is None or candidate is None:
         return not_observed(
             pair, "greedy", reference=reference is None, candidate=candidate is None
         )
     items = [_prompt_greedy(pair, prompt) for prompt in union(reference, candidate)]
-    return _signal(pair, "greedy", items)
+    return _signal_of(pair, "greedy", items)
 
 
 def decode(pair: Pair) -> SignalComparison:
-    """Compare the logits of every greedy step, up to the first where other tokens are chosen."""
+    """Compare the logits of every greedy step, up to the first with different tokens."""
     reference, candidate = pair.reference.signals.greedy, pair.candidate.signals.greedy
     if reference is None or candidate is None:
-        found = not_observed(
+        comparison = not_observed(
             pair, "greedy", reference=reference is None, candidate=candidate is None
         )
-        return found.model_copy(update={"signal": "decode"})
+        return comparison.model_copy(update={"signal": "decode"})
     items = [_prompt_decode(pair, prompt) for prompt in union(reference, candidate)]
-    return _signal(pair, "decode", items)
+    return _signal_of(pair, "decode", items)
 
 
 def split_step(reference: GreedyFacts, candidate: GreedyFacts) -> int | None:
@@ -90,7 +90,7 @@ def split_step(reference: GreedyFacts, candidate: GreedyFacts) -> int | None:
 
 
 def same_inputs(pair: Pair, prompt: str) -> bool:
-    """Return True unless both sides ran a forward over ``prompt`` and fed other tensors."""
+    """Return True unless both sides ran a forward over ``prompt`` with different inputs."""
     reference, candidate = pair.forwards(prompt)
     if reference is None or candidate is None:
         return True
@@ -101,7 +101,7 @@ def _hashes(refs: dict[str, TensorRef]) -> dict[str, str]:
     return {key: ref.hash for key, ref in refs.items()}
 
 
-def _absent(pair: Pair) -> bool:
+def _forward_missing(pair: Pair) -> bool:
     return pair.reference.signals.forward is None or pair.candidate.signals.forward is None
 
 
@@ -110,7 +110,7 @@ def _not_observed(pair: Pair, signal: Signal) -> SignalComparison:
     return not_observed(pair, signal, reference=sides[0] is None, candidate=sides[1] is None)
 
 
-def _signal(
+def _signal_of(
     pair: Pair, signal: Signal, items: list[ItemComparison], *, show_all: bool = False
 ) -> SignalComparison:
     if not items:
@@ -118,19 +118,19 @@ def _signal(
     return signal_comparison(signal, items, show_all=show_all)
 
 
-def _one_sided(
+def _not_observed_item(
     pair: Pair, signal: Signal, prompt: str, *, reference: bool, candidate: bool
 ) -> ItemComparison:
-    """Return the item of a prompt that the sides that are True have not observed."""
+    """Return the item of a prompt that was not observed on the sides that are True."""
     note, excused = pair.missing(signal, prompt, reference=reference, candidate=candidate)
     return ItemComparison(name=prompt, outcome="not compared", note=note, excused=excused)
 
 
-def _both(pair: Pair, signal: Signal, prompt: str) -> Forwards | ItemComparison:
-    """Return both forwards over a prompt, or the item that says why there is no comparing."""
+def _forwards_or_item(pair: Pair, signal: Signal, prompt: str) -> Forwards | ItemComparison:
+    """Return both forwards over a prompt, or the item that says why they are not comparable."""
     reference, candidate = pair.forwards(prompt)
     if reference is None or candidate is None:
-        return _one_sided(
+        return _not_observed_item(
             pair, signal, prompt, reference=reference is None, candidate=candidate is None
         )
     if signal != "inputs" and not same_inputs(pair, prompt):
@@ -138,12 +138,12 @@ def _both(pair: Pair, signal: Signal, prompt: str) -> Forwards | ItemComparison:
     return reference, candidate
 
 
-def _inputs_of(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
-    both = _both(pair, "inputs", prompt)
-    if isinstance(both, ItemComparison):
-        yield both
+def _prompt_inputs(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
+    forwards = _forwards_or_item(pair, "inputs", prompt)
+    if isinstance(forwards, ItemComparison):
+        yield forwards
         return
-    reference, candidate = both[0].inputs, both[1].inputs
+    reference, candidate = forwards[0].inputs, forwards[1].inputs
     for key in union(reference, candidate):
         name = f"{prompt} · {key}"
         if key in reference and key in candidate:
@@ -154,32 +154,34 @@ def _inputs_of(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
 
 
 def _prompt_logits(pair: Pair, prompt: str) -> ItemComparison:
-    both = _both(pair, "logits", prompt)
-    if isinstance(both, ItemComparison):
-        return both
-    reference, candidate = both[0].logits, both[1].logits
+    forwards = _forwards_or_item(pair, "logits", prompt)
+    if isinstance(forwards, ItemComparison):
+        return forwards
+    reference, candidate = forwards[0].logits, forwards[1].logits
     if reference is None or candidate is None:
-        return _one_sided(
+        return _not_observed_item(
             pair, "logits", prompt, reference=reference is None, candidate=candidate is None
         )
-    on_axis = both[0].logits_padded and both[1].logits_padded
-    tokens = both[0].tokens | both[1].tokens
-    return _output(pair, prompt, both, reference, candidate, on_axis=on_axis, tokens=tokens)
+    is_padded = forwards[0].logits_padded and forwards[1].logits_padded
+    tokens = forwards[0].tokens | forwards[1].tokens
+    return _output_item(
+        pair, prompt, forwards, reference, candidate, is_padded=is_padded, tokens=tokens
+    )
 
 
-def _output(
+def _output_item(
     pair: Pair,
     name: str,
-    both: Forwards,
+    forwards: Forwards,
     reference: TensorRef,
     candidate: TensorRef,
     *,
-    on_axis: bool,
+    is_padded: bool,
     tokens: dict[str, str] | None = None,
 ) -> ItemComparison:
-    """Compare two outputs of a forward, its padding apart; ``tokens`` says they are logits."""
-    real = real_rows(both[0], reference) if on_axis else None
-    if real is None and reference.hash != candidate.hash and may_hide_padding(both, reference):
+    """Compare two outputs of a forward, its padding separately; with ``tokens`` they are logits."""
+    real = real_rows(forwards[0], reference) if is_padded else None
+    if real is None and reference.hash != candidate.hash and may_hide_padding(forwards, reference):
         return ItemComparison(
             name=name,
             outcome="not compared",
@@ -200,9 +202,9 @@ def _output(
 
 
 def real_rows(forward: ForwardFacts, ref: TensorRef) -> NDArray[np.bool_] | None:
-    """Return the mask [batch, positions] of what is no padding; None without such axes.
+    """Return the mask [batch, positions] of the rows without padding; None without such axes.
 
-    [batch, n] is not cut: n may be labels as well as positions.
+    An output [batch, n] gets no mask: n may count labels as well as positions.
     """
     ranges = forward.real_rows
     if ranges is None or len(ref.shape) < 3 or ref.shape[0] != len(ranges):
@@ -212,73 +214,81 @@ def real_rows(forward: ForwardFacts, ref: TensorRef) -> NDArray[np.bool_] | None
     return row_mask(ranges, ref.shape)
 
 
-def may_hide_padding(both: Forwards, ref: TensorRef) -> bool:
-    """Return True if some axis is as long as the padded prompt, or as all its rows in a line.
+def may_hide_padding(forwards: Forwards, ref: TensorRef) -> bool:
+    """Return True if an axis is as long as the padded prompt, or as all its rows together.
 
     An output without such an axis, like one row of scores for each text, holds no padding.
     """
-    ranges = both[0].real_rows
+    ranges = forwards[0].real_rows
     if ranges is None:
         return False
-    widths = {ref.shape[1] for ref in both[0].inputs.values() if len(ref.shape) == 2}
+    widths = {ref.shape[1] for ref in forwards[0].inputs.values() if len(ref.shape) == 2}
     widths.add(max(stop for _, stop in ranges))
     lengths = widths | {width * len(ranges) for width in widths}
     return any(n in lengths for n in ref.shape)
 
 
 def _prompt_layers(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
-    both = _both(pair, "hidden_states", prompt)
-    if isinstance(both, ItemComparison):
-        yield both
+    forwards = _forwards_or_item(pair, "hidden_states", prompt)
+    if isinstance(forwards, ItemComparison):
+        yield forwards
         return
-    layers = both[0].hidden_states, both[1].hidden_states
+    layers = forwards[0].hidden_states, forwards[1].hidden_states
     if not layers[0] and not layers[1]:
-        note, told = pair.missing("hidden_states", prompt, reference=True, candidate=True)
-        note = note if told else NO_LAYERS
+        note, has_reason = pair.missing("hidden_states", prompt, reference=True, candidate=True)
+        note = note if has_reason else NO_LAYERS
         yield ItemComparison(name=prompt, outcome="not compared", note=note, excused=True)
         return
     if not layers[0] or not layers[1]:
-        yield _one_sided(
+        yield _not_observed_item(
             pair, "hidden_states", prompt, reference=not layers[0], candidate=not layers[1]
         )
         return
-    for index, mine, theirs in layer_pairs(*layers):
-        yield _layer(pair, prompt, both, index, mine, theirs)
+    for index, reference, candidate in layer_pairs(*layers):
+        yield _layer_item(pair, prompt, forwards, index, reference, candidate)
 
 
-def _layer(
+def _layer_item(
     pair: Pair,
     prompt: str,
-    both: Forwards,
+    forwards: Forwards,
     index: int,
-    mine: Layer | None,
-    theirs: Layer | None,
+    reference: Layer | None,
+    candidate: Layer | None,
 ) -> ItemComparison:
-    names = dict.fromkeys(layer.name for layer in (mine, theirs) if layer is not None)
+    names = dict.fromkeys(layer.name for layer in (reference, candidate) if layer is not None)
     name = f"{prompt} · layer {index} ({' → '.join(names)})"
-    if mine is None or theirs is None:
-        refs = mine.ref if mine else None, theirs.ref if theirs else None
+    if reference is None or candidate is None:
+        refs = reference.ref if reference else None, candidate.ref if candidate else None
         return unpaired(name, *refs, "a layer that the other side does not have", excused=True)
-    on_axis = mine.padded and theirs.padded
-    return _output(pair, name, both, mine.ref, theirs.ref, on_axis=on_axis)
+    is_padded = reference.padded and candidate.padded
+    return _output_item(pair, name, forwards, reference.ref, candidate.ref, is_padded=is_padded)
 
 
 def layer_pairs(reference: tuple[Layer, ...], candidate: tuple[Layer, ...]) -> list[LayerPair]:
-    """Pair layers by position, or by name where position cannot be trusted.
+    """Pair layers by position, or by name if the positions are not reliable.
 
-    Position is trusted if the counts agree and no name stands at two positions.
+    Positions are reliable if the counts are equal and no name is at two different positions.
     """
-    mine = _numbered([layer.name for layer in reference])
-    theirs = _numbered([layer.name for layer in candidate])
-    places = {name: place for place, name in enumerate(theirs)}
-    moved = any(places.get(name, place) != place for place, name in enumerate(mine))
-    if len(mine) == len(theirs) and not moved:
+    reference_names = _with_occurrences([layer.name for layer in reference])
+    candidate_names = _with_occurrences([layer.name for layer in candidate])
+    positions = {name: position for position, name in enumerate(candidate_names)}
+    moved = any(
+        positions.get(name, position) != position for position, name in enumerate(reference_names)
+    )
+    if len(reference_names) == len(candidate_names) and not moved:
         return [(i, a, b) for i, (a, b) in enumerate(zip(reference, candidate, strict=True))]
-    matched = {place: places[name] for place, name in enumerate(mine) if name in places}
+    matched = {
+        position: positions[name]
+        for position, name in enumerate(reference_names)
+        if name in positions
+    }
     matched |= _matched_tails(reference, candidate, matched)
     pairs: list[LayerPair] = []
-    for place, layer in enumerate(reference):
-        pairs.append((place, layer, candidate[matched[place]] if place in matched else None))
+    for position, layer in enumerate(reference):
+        pairs.append(
+            (position, layer, candidate[matched[position]] if position in matched else None)
+        )
     taken = set(matched.values())
     return [*pairs, *((i, None, layer) for i, layer in enumerate(candidate) if i not in taken)]
 
@@ -286,40 +296,49 @@ def layer_pairs(reference: tuple[Layer, ...], candidate: tuple[Layer, ...]) -> l
 def _matched_tails(
     reference: tuple[Layer, ...], candidate: tuple[Layer, ...], matched: dict[int, int]
 ) -> dict[int, int]:
-    """Match what is left over by the end of the name, where only one on each side has it."""
-    mine = [(i, _tail(b.name)) for i, b in enumerate(reference) if i not in matched]
-    used = set(matched.values())
-    theirs = [(i, _tail(b.name)) for i, b in enumerate(candidate) if i not in used]
-    once = _unique(theirs)
-    return {place: once[tail] for tail, place in _unique(mine).items() if tail in once}
+    """Match the remaining layers by the end of the name, if it is unique on each side."""
+    reference_tails = [(i, _name_tail(b.name)) for i, b in enumerate(reference) if i not in matched]
+    matched_candidates = set(matched.values())
+    candidate_tails = [
+        (i, _name_tail(b.name)) for i, b in enumerate(candidate) if i not in matched_candidates
+    ]
+    unique = _unique_tails(candidate_tails)
+    return {
+        place: unique[tail]
+        for tail, place in _unique_tails(reference_tails).items()
+        if tail in unique
+    }
 
 
-def _unique(tails: list[tuple[int, str]]) -> dict[str, int]:
+def _unique_tails(tails: list[tuple[int, str]]) -> dict[str, int]:
     counts = Counter(tail for _, tail in tails)
     return {tail: place for place, tail in tails if counts[tail] == 1}
 
 
-def _numbered(names: list[str]) -> list[tuple[str, int]]:
-    """Return the names with how often each came before: a shared layer runs several times."""
-    seen: Counter[str] = Counter()
+def _with_occurrences(names: list[str]) -> list[tuple[str, int]]:
+    """Return each name with its number of earlier occurrences.
+
+    A layer that is shared runs several times.
+    """
+    counts: Counter[str] = Counter()
     numbered = []
     for name in names:
-        numbered.append((name, seen[name]))
-        seen[name] += 1
+        numbered.append((name, counts[name]))
+        counts[name] += 1
     return numbered
 
 
-def _tail(name: str) -> str:
+def _name_tail(name: str) -> str:
     """Return the last part of a name, with the word before it if it is a number."""
-    found = re.search(r"[^.]+(\.\d+)*$", name)
-    return found.group() if found else name
+    match = re.search(r"[^.]+(\.\d+)*$", name)
+    return match.group() if match else name
 
 
 def _prompt_greedy(pair: Pair, name: str) -> ItemComparison:
-    both = _both_greedy(pair, name)
-    if isinstance(both, ItemComparison):
-        return both
-    reference, candidate = both
+    generated = _greedy_or_item(pair, name)
+    if isinstance(generated, ItemComparison):
+        return generated
+    reference, candidate = generated
     if not reference.ids and not candidate.ids:
         return ItemComparison(name=name, outcome="not compared", note="no tokens were generated")
     step = split_step(reference, candidate)
@@ -331,23 +350,23 @@ def _prompt_greedy(pair: Pair, name: str) -> ItemComparison:
 
 
 def _prompt_decode(pair: Pair, name: str) -> ItemComparison:
-    both = _both_greedy(pair, name)
-    if isinstance(both, ItemComparison):
-        return both
-    reference, candidate = both[0].logits, both[1].logits
+    generated = _greedy_or_item(pair, name)
+    if isinstance(generated, ItemComparison):
+        return generated
+    reference, candidate = generated[0].logits, generated[1].logits
     if reference is None or candidate is None:
         note = "the logits of the steps were not recorded"
         return ItemComparison(name=name, outcome="not compared", note=note, excused=True)
-    step = split_step(*both)
+    step = split_step(*generated)
     if step is None or reference.hash == candidate.hash:
         return compare_tensors(name, reference, candidate, pair.values, logits=True, tokens={})
-    return _until(pair, name, reference, candidate, step)
+    return _up_to_split(pair, name, reference, candidate, step)
 
 
-def _until(
+def _up_to_split(
     pair: Pair, name: str, reference: TensorRef, candidate: TensorRef, step: int
 ) -> ItemComparison:
-    """Compare the steps up to ``step``: behind it both sides were fed other tokens."""
+    """Compare the steps up to ``step``: after it both sides continue with different tokens."""
     if reference.shape[1:] != candidate.shape[1:]:
         return compare_tensors(name, reference, candidate, pair.values, logits=True, tokens={})
     item = ItemComparison(
@@ -358,22 +377,24 @@ def _until(
         return item.model_copy(update={"note": EMPTY, "excused": True})
     if not (pair.values.has(reference) and pair.values.has(candidate)):
         return item.model_copy(update={"note": STEPS_NO_VALUES})
-    mine, theirs = (pair.values.tensor(ref)[:n_steps] for ref in (reference, candidate))
-    found = measure(mine, theirs, logits=True)
-    told = [dtype_note(item), f"up to step {step}, where the tokens part"]
-    item = item.model_copy(update={"note": "; ".join(filter(None, told))})
-    if not found.n_differ and reference.dtype == candidate.dtype:
+    reference_steps, candidate_steps = (
+        pair.values.tensor(ref)[:n_steps] for ref in (reference, candidate)
+    )
+    metrics = measure(reference_steps, candidate_steps, logits=True)
+    notes = [dtype_note(item), f"up to step {step}, where the tokens part"]
+    item = item.model_copy(update={"note": "; ".join(filter(None, notes))})
+    if not metrics.n_differ and reference.dtype == candidate.dtype:
         return item.model_copy(update={"outcome": "identical"})
-    return item.model_copy(update={"outcome": "differs", "metrics": found})
+    return item.model_copy(update={"outcome": "differs", "metrics": metrics})
 
 
-def _both_greedy(pair: Pair, name: str) -> tuple[GreedyFacts, GreedyFacts] | ItemComparison:
-    """Return what both sides generated, or the item that says why there is no comparing."""
+def _greedy_or_item(pair: Pair, name: str) -> tuple[GreedyFacts, GreedyFacts] | ItemComparison:
+    """Return what both sides generated, or the item that says why it is not comparable."""
     reference = (pair.reference.signals.greedy or {}).get(name)
     candidate = (pair.candidate.signals.greedy or {}).get(name)
     prompt = _prompt_of(pair, name)
     if reference is None or candidate is None:
-        item = _one_sided(
+        item = _not_observed_item(
             pair, "greedy", prompt, reference=reference is None, candidate=candidate is None
         )
         return item.model_copy(update={"name": name})

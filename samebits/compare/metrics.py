@@ -1,8 +1,8 @@
-"""How far apart are two tensors of equal shape?
+"""Distance between two tensors of equal shape.
 
-Bytes first: only what differs is looked at closely, in chunks, so tensors of gigabytes take
-a few megabytes of temporaries. Elements are bytes too: -0.0 and +0.0 differ (at a distance
-of 0), equal NaNs are equal, and NaNs of other payloads differ.
+Bytes are compared first. Only chunks that differ are examined further, so tensors of gigabytes need
+a few megabytes of temporaries. Elements are compared as bytes too: -0.0 and +0.0 differ (at a
+distance of 0), equal NaNs are equal, and NaNs with different payloads differ.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CHUNK = 1 << 16
-"""Elements looked at together: half a megabyte as float64."""
+"""Elements processed together: half a megabyte as float64."""
 
 TOP = 5
 
 
 def row_mask(ranges: Sequence[tuple[int, int]], shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Return the mask [batch, positions] that is True inside each row's half-open range."""
-    places = np.arange(shape[1])
-    return np.array([(places >= start) & (places < stop) for start, stop in ranges], np.bool_)
+    positions = np.arange(shape[1])
+    return np.array([(positions >= start) & (positions < stop) for start, stop in ranges], np.bool_)
 
 
 def measure(
@@ -45,21 +45,21 @@ def measure(
 ) -> Metrics:
     """Return how ``candidate`` differs from ``reference``, which has the same shape.
 
-    ``rows`` is a mask over the leading axes: where it is False, nothing is looked at.
-    ``logits`` says that the last axis is the vocabulary, whose texts ``tokens`` gives by id.
-    If the dtypes differ, an element differs where its value does; that the dtypes differ is
-    for the caller to say. Complex numbers count as pairs of reals along one more axis.
+    ``rows`` is a mask over the leading axes; elements where it is False are ignored. ``logits``
+    says that the last axis is the vocabulary; ``tokens`` maps its ids to their texts. If the dtypes
+    differ, an element differs if its value does; the caller reports the dtypes. Complex numbers
+    count as pairs of reals along one more axis.
     """
     assert reference.shape == candidate.shape
     reference, candidate = _real(reference, candidate)
     flat = reference.reshape(-1), candidate.reshape(-1)
     sums = _Sums(max_ulp=max_ulp(flat[0][:0], flat[1][:0]))
     with np.errstate(all="ignore"):
-        behind = 0
+        released = 0
         for start, stop in _spans(reference.shape, rows):
             sums.add(start, flat[0][start:stop], flat[1][start:stop])
-            if (stop - behind) * flat[0].itemsize > STRIDE:
-                behind = stop
+            if (stop - released) * flat[0].itemsize > STRIDE:
+                released = stop
                 give_back(flat[0])
                 give_back(flat[1])
         chosen = decisions(reference, candidate, rows) if logits else Decisions()
@@ -67,7 +67,7 @@ def measure(
 
 
 def differing(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return where bytes differ; where values do, if the dtypes are not the same."""
+    """Return a mask of the elements whose bytes differ; whose values differ, for two dtypes."""
     if a.dtype == b.dtype:
         unsigned = np.dtype(f"u{a.dtype.itemsize}")
         bits: NDArray[np.bool_] = a.view(unsigned) != b.view(unsigned)
@@ -79,10 +79,10 @@ def differing(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
 
 @dataclass
 class _Sums:
-    """What is gathered chunk by chunk."""
+    """Sums over the chunks seen so far."""
 
     max_ulp: int | None
-    """None if either side is no float."""
+    """None if one of the sides is not a float tensor."""
     n: int = 0
     n_differ: int = 0
     n_finite: int = 0
@@ -98,7 +98,7 @@ class _Sums:
     """(distance, flat index, reference, candidate), largest distance first."""
 
     def add(self, start: int, a: NDArray[Any], b: NDArray[Any]) -> None:
-        """Take in one chunk of flat values that begins at flat index ``start``."""
+        """Add one chunk of flat values that begins at flat index ``start``."""
         self.n += a.size
         where = np.flatnonzero(differing(a, b))
         x = a.astype(np.float64)
@@ -112,7 +112,7 @@ class _Sums:
         self._add_differing(start, a, b, x, y, where if finite is None else where[finite[where]])
 
     def _add_all(self, x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.bool_] | None:
-        """Take in what equal elements count for too; return where both are finite, None: all."""
+        """Add all elements of a chunk; return where both sides are finite, None if everywhere."""
         first = _dot(x, x)
         norms = first, first if y is x else _dot(y, y)
         self.dot += first if y is x else _dot(x, y)
@@ -135,21 +135,21 @@ class _Sums:
         y: NDArray[np.float64],
         where: NDArray[np.intp],
     ) -> None:
-        """Take in the elements ``where``: they differ, and both sides are finite."""
+        """Add the elements ``where``, which differ and are finite on both sides."""
         a, b, x, y = a[where], b[where], x[where], y[where]
         if not where.size:
             return
         if self.max_ulp is not None:
             self.max_ulp = max(self.max_ulp, max_ulp(a, b) or 0)
-        apart = _absolute(a, b, x, y)
-        self.sum_abs.append(float(apart.sum()))
-        self.max_abs = max(self.max_abs, float(apart.max()))
+        distances = _absolute(a, b, x, y)
+        self.sum_abs.append(float(distances.sum()))
+        self.max_abs = max(self.max_abs, float(distances.max()))
         nonzero = x != 0
-        relative = apart[nonzero] / np.abs(x[nonzero])
+        relative = distances[nonzero] / np.abs(x[nonzero])
         self.max_rel = max(self.max_rel, float(relative.max(initial=0.0)))
-        best = _largest(apart, self.top[-1][0] if len(self.top) == TOP else None)
+        largest = _largest(distances, self.top[-1][0] if len(self.top) == TOP else None)
         self.top += [
-            (float(apart[i]), start + int(where[i]), float(x[i]), float(y[i])) for i in best
+            (float(distances[i]), start + int(where[i]), float(x[i]), float(y[i])) for i in largest
         ]
         self.top = sorted(self.top, key=lambda entry: (-entry[0], entry[1]))[:TOP]
 
@@ -161,21 +161,21 @@ def _real(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]
 
 
 def _pairs(values: NDArray[Any]) -> NDArray[Any]:
-    """Return complex numbers, or reals made complex, as pairs along one more axis."""
-    held = np.ascontiguousarray(
+    """Return complex numbers, or reals converted to complex, as pairs along one more axis."""
+    pairs = np.ascontiguousarray(
         values if values.dtype.kind == "c" else values.astype(np.complex128)
     )
-    part = np.dtype(f"f{held.dtype.itemsize // 2}")
-    return held.reshape(-1).view(part).reshape(*values.shape, 2)
+    part = np.dtype(f"f{pairs.dtype.itemsize // 2}")
+    return pairs.reshape(-1).view(part).reshape(*values.shape, 2)
 
 
 def _dot(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
-    """Return the dot product, without BLAS: its threads cost more than they give on a chunk."""
+    """Return the dot product without BLAS, whose threads cost more than they save on a chunk."""
     return float(np.multiply(x, y).sum())
 
 
 def _spans(shape: tuple[int, ...], rows: NDArray[np.bool_] | None) -> Iterator[tuple[int, int]]:
-    """Yield the flat half-open ranges to look at, none longer than a chunk."""
+    """Yield the flat half-open ranges to compare, none longer than a chunk."""
     for start, stop in _runs(shape, rows):
         for place in range(start, stop, CHUNK):
             yield place, min(place + CHUNK, stop)
@@ -197,23 +197,23 @@ def _added(sums: tuple[int, int], a: NDArray[np.bool_], b: NDArray[np.bool_]) ->
 def _absolute(
     a: NDArray[Any], b: NDArray[Any], x: NDArray[np.float64], y: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Return |x - y|; for integers from the integers, which float64 cannot all hold."""
+    """Return |x - y|, for integers from the integers themselves: float64 cannot hold them all."""
     if a.dtype == b.dtype and a.dtype.kind in "iu":
         return distance(a, b).astype(np.float64)
     return np.abs(x - y)
 
 
-def _largest(apart: NDArray[np.float64], above: float | None) -> NDArray[np.intp]:
-    """Return the places of the largest few, in descending order, ties in order of place.
+def _largest(distances: NDArray[np.float64], above: float | None) -> NDArray[np.intp]:
+    """Return the indices of the largest few, in descending order, ties in order of index.
 
-    Only those larger than ``above`` are wanted: an equal one comes after those there are.
+    Only values larger than ``above`` qualify: an equal one would come after the present entries.
     """
-    places = np.arange(apart.size) if above is None else np.flatnonzero(apart > above)
-    values = apart[places]
+    indices = np.arange(distances.size) if above is None else np.flatnonzero(distances > above)
+    values = distances[indices]
     if values.size > TOP:
-        bar = np.partition(values, values.size - TOP)[values.size - TOP]
-        places = places[values >= bar]
-    return places[np.argsort(-apart[places], kind="stable")[:TOP]]
+        threshold = np.partition(values, values.size - TOP)[values.size - TOP]
+        indices = indices[values >= threshold]
+    return indices[np.argsort(-distances[indices], kind="stable")[:TOP]]
 
 
 def _cosine(sums: _Sums) -> float | None:

@@ -1,4 +1,4 @@
-"""What do the items of a signal say together?"""
+"""The outcome of a signal, made from the outcomes of its items."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ def differs(item: ItemComparison) -> bool:
 
 
 def ran_forward(signals: Iterable[SignalComparison]) -> bool:
-    """Return True if both sides ran a forward over one prompt at least."""
+    """Return True if both sides ran a forward over at least one prompt."""
     return any(signal.signal == "inputs" and signal.n_items for signal in signals)
 
 
 def signal_comparison(
     signal: Signal, items: Iterable[ItemComparison], *, show_all: bool = False, note: str = ""
 ) -> SignalComparison:
-    """Return the signal made of ``items``: nothing compared is never identical.
+    """Return the comparison of a signal made of ``items``.
 
-    One item that could not be compared, and is not excused, keeps the signal from being
-    identical. Identical items without a note are left out unless ``show_all``.
+    A signal without a compared item is never identical. An item that could not be compared and is
+    not excused keeps the signal from being identical. Identical items without a note are left out
+    unless ``show_all``.
     """
     items = tuple(items)
     n_differ = sum(differs(item) for item in items)
     n_same = sum(item.outcome == "identical" for item in items)
     blocked = [item for item in items if item.outcome == "not compared" and not item.excused]
-    held = [item for item in items if item.outcome == "not compared"]
+    not_compared = [item for item in items if item.outcome == "not compared"]
     shown = items if show_all else tuple(item for item in items if _worth_showing(item))
     common = SignalComparison(
         signal=signal,
@@ -46,24 +47,24 @@ def signal_comparison(
         n_items=n_same + n_differ,
         n_differ=n_differ,
         items=shown,
-        note=note or _summary(held),
+        note=note or _first_notes(not_compared),
     )
     if n_differ:
         return common
     if blocked:
-        why = f"{blocked[0].name}: {blocked[0].note}"
-        return common.model_copy(update={"outcome": "not compared", "note": why})
+        reason = f"{blocked[0].name}: {blocked[0].note}"
+        return common.model_copy(update={"outcome": "not compared", "note": reason})
     if n_same:
         return common.model_copy(update={"outcome": "identical"})
-    why = common.note or _without_counterpart(items) or NOTHING
-    nothing = {"outcome": "not compared", "note": why, "excused": bool(items)}
-    return common.model_copy(update=nothing)
+    reason = common.note or _without_counterpart(items) or NOTHING
+    update = {"outcome": "not compared", "note": reason, "excused": bool(items)}
+    return common.model_copy(update=update)
 
 
 def not_observed(
     pair: Pair, signal: Signal, *, reference: bool, candidate: bool
 ) -> SignalComparison:
-    """Return the comparison of a signal that the sides that are True did not observe."""
+    """Return the comparison of a signal that was not observed on the sides that are True."""
     note, excused = pair.missing(signal, None, reference=reference, candidate=candidate)
     return SignalComparison(
         signal=signal, outcome="not compared", n_items=0, n_differ=0, note=note, excused=excused
@@ -75,12 +76,12 @@ def _worth_showing(item: ItemComparison) -> bool:
 
 
 def _without_counterpart(items: tuple[ItemComparison, ...]) -> str:
-    """Return how many items only one side has, '' if there is none."""
-    lone = [
+    """Return how many items only one side has, '' if there are none."""
+    counts = [
         sum(item.outcome == side for item in items) for side in ("only in reference", "only here")
     ]
-    return f"{lone[0]:,} only in the reference, {lone[1]:,} only here" if any(lone) else ""
+    return f"{counts[0]:,} only in the reference, {counts[1]:,} only here" if any(counts) else ""
 
 
-def _summary(held: list[ItemComparison]) -> str:
-    return "; ".join(dict.fromkeys(f"{item.name}: {item.note}" for item in held[:3]))
+def _first_notes(items: list[ItemComparison]) -> str:
+    return "; ".join(dict.fromkeys(f"{item.name}: {item.note}" for item in items[:3]))

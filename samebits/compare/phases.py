@@ -1,4 +1,4 @@
-"""Which signals does a phase of a run observe, and what does a run lack for want of time or memory?"""
+"""The signals that each phase of a run observes, and what a run that ended early lacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from samebits.records.ids import Signal
 
 FORWARD: frozenset[Signal] = frozenset({"inputs", "hidden_states", "logits"})
-"""The signals that a forward carries."""
+"""The signals that a forward pass produces."""
 
 _GREEDY: frozenset[Signal] = frozenset({"decode", "greedy"})
 _SIGNALS: dict[str, frozenset[Signal]] = {
@@ -28,9 +28,9 @@ _SIGNALS: dict[str, frozenset[Signal]] = {
     "decode": _GREEDY,
     "greedy": _GREEDY,
 }
-"""First word of a phase -> the signals that are missing where it raised or did not finish.
+"""First word of a phase -> the signals that are missing if it raised or did not finish.
 
-What a forward refuses is not decoded either.
+Inputs that a forward rejects are not decoded either.
 """
 
 _EXPLAINING = frozenset(
@@ -47,21 +47,21 @@ _EXPLAINING = frozenset(
         "first",
     }
 )
-"""First words of the phases that explain a verdict and never make one."""
+"""First words of the phases that explain a verdict and never decide it."""
 
-_SHORTAGE = ("MemoryError", "OutOfMemoryError")
-_LOAD = frozenset({"files", "tokenizer", "config", "load"})
-"""Phases of the load; which of them an exception is raised in depends on the release."""
+_SHORTAGE_ERRORS = ("MemoryError", "OutOfMemoryError")
+_LOAD_PHASES = frozenset({"files", "tokenizer", "config", "load"})
+"""Phases of the load; which of them raises an exception depends on the release."""
 
 
 def signals_of(phase: str) -> frozenset[Signal]:
-    """Return the verdict-bearing signals that a phase observes; none of one that only explains."""
-    return _SIGNALS.get(_words(phase)[0], frozenset())
+    """Return the signals with a verdict that a phase observes; none if the phase only explains."""
+    return _SIGNALS.get(_word_and_prompt(phase)[0], frozenset())
 
 
 def explains(phase: str) -> bool:
-    """Return True if nothing that a phase observes can make a verdict."""
-    return _words(phase)[0] in _EXPLAINING
+    """Return True if no observation of a phase can decide a verdict."""
+    return _word_and_prompt(phase)[0] in _EXPLAINING
 
 
 def prompt_of(row: str, prompts: Iterable[str] = ()) -> str:
@@ -70,56 +70,63 @@ def prompt_of(row: str, prompts: Iterable[str] = ()) -> str:
 
 
 def failure_behind(capture: Capture, signal: Signal, prompt: str | None = None) -> Failure | None:
-    """Return the exception for which ``capture`` lacks ``signal`` (for ``prompt``)."""
+    """Return the exception that explains why ``capture`` lacks ``signal`` (for ``prompt``)."""
     for failure in capture.failures:
-        of = _words(failure.phase)[1]
-        if signal in signals_of(failure.phase) and (not of or prompt is None or of == prompt):
+        phase_prompt = _word_and_prompt(failure.phase)[1]
+        if signal in signals_of(failure.phase) and (
+            not phase_prompt or prompt is None or phase_prompt == prompt
+        ):
             return failure
     return None
 
 
 def is_shortage(failure: Failure) -> bool:
-    """Return True if memory was short: another machine may have had enough."""
+    """Return True if memory was short; a machine with more may succeed."""
     return (
         failure.phase == "memory"
-        or failure.type.endswith(_SHORTAGE)
+        or failure.type.endswith(_SHORTAGE_ERRORS)
         or "allocate" in failure.message
     )
 
 
 def failures(capture: Capture) -> tuple[Failure, ...]:
-    """Return the exceptions of phases behind the load that make the cell fail."""
+    """Return the exceptions of phases after the load that make the cell fail."""
     return tuple(f for f in capture.failures if not explains(f.phase) and not is_shortage(f))
 
 
 def lack(capture: Capture, twin: Capture | None = None) -> Unfinished | None:
-    """Return where a run ended that lacks something that bears on the verdict; None if none does.
+    """Return where a run ended that lacks something a verdict needs; None if it lacks nothing.
 
-    A run that ended in a phase behind all that bears on the verdict lacks nothing. ``twin`` is the
-    other run of the cell: an exception that may be the machine's is one if the twin did not raise it.
+    A run that ended in a phase after all of these lacks nothing. ``twin`` is the other run of the
+    cell: an exception that may be caused by the machine counts as such if the twin did not raise
+    it.
     """
     unfinished = capture.unfinished or Unfinished(phase="process", reason="the run ended early")
-    if capture.status == "unfinished" and not _ended_behind_all(capture, unfinished.phase):
+    if capture.status == "unfinished" and not _ended_after_all_signals(capture, unfinished.phase):
         return unfinished
-    raised = (f for f in (capture.failure, *capture.failures) if f is not None)
-    short = next((f for f in raised if not explains(f.phase) and _is_no_answer(f, twin)), None)
-    if short is None:
+    exceptions = (f for f in (capture.failure, *capture.failures) if f is not None)
+    inconclusive = next(
+        (f for f in exceptions if not explains(f.phase) and _is_inconclusive(f, twin)), None
+    )
+    if inconclusive is None:
         return None
-    return Unfinished(phase=short.phase, reason=f"{short.type}: {short.in_short}")
+    return Unfinished(
+        phase=inconclusive.phase, reason=f"{inconclusive.type}: {inconclusive.in_short}"
+    )
 
 
-def _is_no_answer(failure: Failure, twin: Capture | None) -> bool:
+def _is_inconclusive(failure: Failure, twin: Capture | None) -> bool:
     if is_shortage(failure):
         return True
     return twin is not None and failure.may_be_the_machine and not _raised(twin, failure.phase)
 
 
 def _raised(capture: Capture, phase: str) -> bool:
-    """Return True if a phase raised; one that does not load raises in all of them."""
+    """Return True if a phase raised; a failed load counts as raising in all phases."""
     return capture.failure is not None or any(f.phase == phase for f in capture.failures)
 
 
-def _ended_behind_all(capture: Capture, phase: str) -> bool:
+def _ended_after_all_signals(capture: Capture, phase: str) -> bool:
     signals = capture.signals
     observed = (
         signals.weights is not None,
@@ -128,23 +135,23 @@ def _ended_behind_all(capture: Capture, phase: str) -> bool:
         signals.greedy is not None or _is_settled(capture, "greedy"),
     )
     missed = (skip.what for skip in capture.skips if skip.why == "unfinished")
-    return explains(phase) and all(observed) and all(not _bears(what) for what in missed)
+    return explains(phase) and all(observed) and all(not _bears_on_verdict(what) for what in missed)
 
 
 def _is_settled(capture: Capture, signal: Signal) -> bool:
-    """Return True if a signal is missing for another reason than that the run ended."""
-    told = (skip.what for skip in capture.skips if skip.why != "unfinished")
+    """Return True if a signal is missing for a reason other than the end of the run."""
+    skipped = (skip.what for skip in capture.skips if skip.why != "unfinished")
     return failure_behind(capture, signal) is not None or any(
-        signal in signals_of(what) or what.startswith("prompt ") for what in told
+        signal in signals_of(what) or what.startswith("prompt ") for what in skipped
     )
 
 
-def _bears(what: str) -> bool:
+def _bears_on_verdict(what: str) -> bool:
     return bool(signals_of(what)) or what.startswith("prompt ")
 
 
 def best_first(runs: tuple[Capture, ...]) -> tuple[Capture, ...]:
-    """Return a cell's runs, the one that is compared first: finished, else with more observed."""
+    """Return the runs of a cell, best first: finished, else the one that observed more."""
     twins = (runs[1:2] + runs[:1]) if len(runs) == 2 else (None,) * len(runs)
     ranked = sorted(zip(runs, twins, strict=True), key=lambda pair: _rank(*pair))
     return tuple(run for run, _ in ranked)
@@ -155,30 +162,30 @@ def _rank(run: Capture, twin: Capture | None) -> tuple[int, int]:
         return 2, 0
     if lack(run, twin) is None:
         return 0, 0
-    return 1, -sum(1 for _ in _parts(run))
+    return 1, -sum(1 for _ in _observed_parts(run))
 
 
-def _parts(run: Capture) -> Iterator[object]:
-    """Yield what a run observed that bears on the verdict."""
+def _observed_parts(run: Capture) -> Iterator[object]:
+    """Yield the observations of a run that bear on the verdict."""
     signals = run.signals
     yield from (s for s in (signals.weights, signals.buffers, signals.inv_freq) if s is not None)
     yield from (signals.forward or {}).values()
     yield from (signals.greedy or {}).values()
 
 
-def same(one: Failure, other: Failure) -> bool:
-    """Return True if two exceptions are one: the same kind of phase, type and message.
+def same(a: Failure, b: Failure) -> bool:
+    """Return True if two exceptions are the same: kind of phase, type and message.
 
-    Addresses, paths, line numbers and releases in the message count for nothing.
+    Addresses, paths, line numbers and releases in the message are ignored.
     """
-    return key(one) == key(other)
+    return key(a) == key(b)
 
 
 def key(failure: Failure) -> tuple[str, str, str]:
-    """Return what is equal for exceptions that are one, wherever they were raised."""
-    phase = _words(failure.phase)[0]
-    kind = "load" if phase in _LOAD else phase
-    return kind, failure.type.rpartition(".")[2], _general(failure.message)
+    """Return a key that is equal for exceptions that are the same, wherever they were raised."""
+    phase = _word_and_prompt(failure.phase)[0]
+    kind = "load" if phase in _LOAD_PHASES else phase
+    return kind, failure.type.rpartition(".")[2], _generalised(failure.message)
 
 
 _VARYING = (
@@ -188,16 +195,16 @@ _VARYING = (
     re.compile(r"\bline \d+\b"),
     re.compile(r"(?<=\btransformers )v?\d+(?:\.\w+)+|(?<=\btorch )v?\d+(?:\.\w+)+"),
 )
-"""What two releases that raise the same exception spell in their own way."""
+"""Parts of a message that differ between releases that raise the same exception."""
 
 
-def _general(message: str) -> str:
-    for varying in _VARYING:
-        message = varying.sub("*", message)
+def _generalised(message: str) -> str:
+    for pattern in _VARYING:
+        message = pattern.sub("*", message)
     return " ".join(message.split())
 
 
-def _words(phase: str) -> tuple[str, str]:
-    """Return the first word of a phase, or of what a skip speaks of, and the prompt behind it."""
-    word, _, of = phase.removeprefix("trace ").replace(":", " ").partition(" ")
-    return word, of.strip()
+def _word_and_prompt(phase: str) -> tuple[str, str]:
+    """Return the first word of a phase, or of a skip's subject, and the prompt after it."""
+    word, _, prompt = phase.removeprefix("trace ").replace(":", " ").partition(" ")
+    return word, prompt.strip()

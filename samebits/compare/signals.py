@@ -1,7 +1,7 @@
-"""What is the same and what differs between a run of the reference cell and one of a candidate?
+"""Comparison of a run of the reference cell with a run of a candidate cell, signal by signal.
 
-Each signal has one function, from two runs to one :class:`SignalComparison`; the functions
-stand in samebits/comparing/.
+Each signal has one function, from two runs to one :class:`SignalComparison`. The functions are in
+the other modules of this package.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ JUDGED: dict[Signal, Callable[[Pair], SignalComparison]] = {
     "decode": decode,
     "greedy": greedy,
 }
-"""The signals that make a verdict, in the order in which data flows; another one goes here."""
+"""The signals that decide a verdict, in the order of data flow. A new signal is added here."""
 
 
 def compare(
@@ -55,7 +55,7 @@ def wanted(
 ) -> tuple[tuple[CellId, tuple[str, ...]], ...]:
     """Return, for each of the two cells, the hashes whose values a second look should fetch.
 
-    They are those that were found to differ, or could not be judged, for want of values.
+    These are the tensors that differ, or could not be judged, without values.
     """
     pairs = [
         pair
@@ -66,20 +66,27 @@ def wanted(
     fetched = (
         (cell, tuple(dict.fromkeys(ref.hash for ref in refs if not values.has(ref))))
         for cell, refs in (
-            (reference.cell, [one for one, _ in pairs]),
-            (candidate.cell, [other for _, other in pairs]),
+            (reference.cell, [ref for ref, _ in pairs]),
+            (candidate.cell, [ref for _, ref in pairs]),
         )
     )
     return tuple((cell, hashes) for cell, hashes in fetched if hashes)
 
 
 def _unmeasured(signal: Signal, item: ItemComparison) -> tuple[TensorRef, TensorRef] | None:
-    """Return both tensors of an item that has no metrics and, with the values, would have."""
-    one, other = item.reference, item.candidate
-    if one is None or other is None or item.metrics is not None or item.excused:
+    """Return both tensors of an item that lacks metrics only because the values are missing."""
+    reference, candidate = item.reference, item.candidate
+    if reference is None or candidate is None or item.metrics is not None or item.excused:
         return None
-    # What is decoded may end earlier on one side, and is compared up to there.
+    # Decoding may end earlier on one side; the steps before that are compared.
     first = 1 if signal == "decode" else 0
-    if item.outcome not in ("differs", "not compared") or one.shape[first:] != other.shape[first:]:
+    if (
+        item.outcome not in ("differs", "not compared")
+        or reference.shape[first:] != candidate.shape[first:]
+    ):
         return None
-    return (one, other) if {one.dtype, other.dtype} <= NUMPY_DTYPES.keys() else None
+    return (
+        (reference, candidate)
+        if {reference.dtype, candidate.dtype} <= NUMPY_DTYPES.keys()
+        else None
+    )

@@ -1,8 +1,8 @@
-"""Which part of a checkpoint tensor do some slices of it cover together?
+"""The part of a checkpoint tensor that several slices of it cover together.
 
-A slice is a box: along every axis a set of places, or all of them. Boxes that are equal
-along all axes but one are merged, so the two halves of a tensor become the same box as
-their union; a box whose extents are those of the tensor is the whole of it.
+A slice is a box: along every axis a set of indices, or all of them. Boxes that are equal along all
+axes but one are merged, so the two halves of a tensor become the same box as their union. A box
+with the extents of the tensor is the whole tensor.
 """
 
 from __future__ import annotations
@@ -14,75 +14,75 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Places = tuple[tuple[int, int], ...] | None
-"""Disjoint half-open ranges in ascending order; None: all of the axis, however long."""
+"""Disjoint half-open ranges in ascending order; None: the whole axis, whatever its length."""
 
 Box = tuple[Places, ...]
-"""Places per axis; axes after the last are whole, so ``()`` is the whole tensor."""
+"""Places per axis. Axes after the last are whole, so ``()`` is the whole tensor."""
 
 Coverage = frozenset[Box | str]
-"""Boxes that cannot be merged; a part that is not understood stays as its text."""
+"""Boxes that cannot be merged; a part that could not be parsed stays a text."""
 
 WHOLE: Coverage = frozenset({()})
 
 _INDEX = re.compile(r"^\d+$")
 _SLICE = re.compile(r"^(\d*):(\d*)(?::(\d+))?$")
-_MOST_STEPS = 4096
+_MAX_STEPS = 4096
 
 
 def coverage(parts: Iterable[str]) -> Coverage:
-    """Return what the parts, such as ``[0:64]`` or ``[:, 3]`` or '' for all, cover together."""
-    read = {_box(part) for part in parts}
-    texts = {part for part in read if isinstance(part, str)}
-    boxes = _merged(_boxes(frozenset(read)))
+    """Return what parts such as ``[0:64]``, ``[:, 3]`` or '' for all cover together."""
+    parsed = {_parsed_box(part) for part in parts}
+    texts = {part for part in parsed if isinstance(part, str)}
+    boxes = _merged(_only_boxes(frozenset(parsed)))
     return frozenset(WHOLE if () in boxes else boxes | texts)
 
 
 def same_part(a: Coverage, b: Coverage, shape: tuple[int, ...] | None) -> bool | None:
-    """Return whether both cover the same; None if it cannot be told without the ``shape``."""
+    """Return whether both cover the same; None if that is unknown without the ``shape``."""
     if a == b:
         return True
-    mine, theirs = _boxes(a), _boxes(b)
-    if len(mine) < len(a) or len(theirs) < len(b):
+    a_boxes, b_boxes = _only_boxes(a), _only_boxes(b)
+    if len(a_boxes) < len(a) or len(b_boxes) < len(b):
         return None
     if shape is not None:
-        mine, theirs = _fitted(mine, shape), _fitted(theirs, shape)
-    elif _mixes(mine | theirs):
+        a_boxes, b_boxes = _with_whole_axes(a_boxes, shape), _with_whole_axes(b_boxes, shape)
+    elif _mixes_whole_and_part(a_boxes | b_boxes):
         return None
-    # Unlike sets of several boxes may still cover the same; a single box has one form only.
-    return mine == theirs or (False if len(mine) == len(theirs) == 1 else None)
+    # Different sets of several boxes may still cover the same; a single box has only one form.
+    return a_boxes == b_boxes or (False if len(a_boxes) == len(b_boxes) == 1 else None)
 
 
-def _boxes(parts: Coverage) -> set[Box]:
+def _only_boxes(parts: Coverage) -> set[Box]:
     return {part for part in parts if not isinstance(part, str)}
 
 
-def _box(part: str) -> Box | str:
+def _parsed_box(part: str) -> Box | str:
     text = part.strip()
     if not text:
         return ()
     if not (text.startswith("[") and text.endswith("]")):
         return part
     axes = [_places(axis.strip()) for axis in text[1:-1].split(",")]
-    understood = [axis for axis in axes if not isinstance(axis, str)]
-    return _trimmed(understood) if len(understood) == len(axes) else part
+    parsed = [axis for axis in axes if not isinstance(axis, str)]
+    return _trimmed(parsed) if len(parsed) == len(axes) else part
 
 
 def _places(axis: str) -> Places | str:
     if _INDEX.match(axis):
         return ((int(axis), int(axis) + 1),)
-    found = _SLICE.match(axis)
-    if not found:
+    match = _SLICE.match(axis)
+    if not match:
         return axis
-    start, stop, step = found.groups()
+    start, stop, step = match.groups()
     if not start and not stop and step in (None, "1"):
         return None
     if not stop:
-        return axis  # how far it reaches depends on the shape
-    return _stepped(int(start or 0), int(stop), int(step or 1)) or axis
+        return axis  # its end depends on the shape
+    return _step_places(int(start or 0), int(stop), int(step or 1)) or axis
 
 
-def _stepped(start: int, stop: int, step: int) -> Places:
-    if stop <= start or step < 1 or (step > 1 and (stop - start) // step > _MOST_STEPS):
+def _step_places(start: int, stop: int, step: int) -> Places:
+    if stop <= start or step < 1 or (step > 1 and (stop - start) // step > _MAX_STEPS):
         return None
     if step == 1:
         return ((start, stop),)
@@ -96,7 +96,7 @@ def _trimmed(axes: list[Places]) -> Box:
 
 
 def _merged(boxes: set[Box]) -> set[Box]:
-    """Merge boxes that differ along one axis alone, until no two do."""
+    """Merge boxes that differ along only one axis, until no two do."""
     before: set[Box] = set()
     while before != boxes:
         before = boxes
@@ -112,10 +112,10 @@ def _merged_along(boxes: set[Box], axis: int) -> set[Box]:
         places = padded[axis]
         padded[axis] = None
         groups.setdefault(_trimmed(padded), []).append(places)
-    return {_placed(rest, axis, _union(places)) for rest, places in groups.items()}
+    return {_with_axis(rest, axis, _union(places)) for rest, places in groups.items()}
 
 
-def _placed(rest: Box, axis: int, places: Places) -> Box:
+def _with_axis(rest: Box, axis: int, places: Places) -> Box:
     axes = [*rest, *[None] * (axis + 1 - len(rest))]
     axes[axis] = places
     return _trimmed(axes)
@@ -133,17 +133,17 @@ def _union(ranges: list[Places]) -> Places:
     return tuple(joined)
 
 
-def _fitted(boxes: set[Box], shape: tuple[int, ...]) -> set[Box]:
-    """Return the boxes with whole axes recognised as such, merged again."""
-    fitted = set()
+def _with_whole_axes(boxes: set[Box], shape: tuple[int, ...]) -> set[Box]:
+    """Return the boxes with full extents replaced by whole axes, merged again."""
+    result = set()
     for box in boxes:
         ends = zip(box, shape, strict=False)
         axes: list[Places] = [None if p == ((0, end),) else p for p, end in ends]
-        fitted.add(_trimmed([*axes, *box[len(shape) :]]))
-    return _merged(fitted)
+        result.add(_trimmed([*axes, *box[len(shape) :]]))
+    return _merged(result)
 
 
-def _mixes(boxes: set[Box]) -> bool:
+def _mixes_whole_and_part(boxes: set[Box]) -> bool:
     """Return True if along some axis one box is whole and another is not."""
     longest = max(map(len, boxes), default=0)
     padded = [(*box, *[None] * (longest - len(box))) for box in boxes]

@@ -1,4 +1,4 @@
-"""Do two runs of one cell agree with each other, down to the padding?"""
+"""Agreement of the two runs of one cell, padding included."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 PAD_ROWS = " (pad rows)"
 
 
-class Seen(NamedTuple):
-    """Something observed: what must be equal, of which prompt, and where padding lies in it."""
+class Observation(NamedTuple):
+    """One observation: the value that must be equal, its prompt, and where its padding is."""
 
     identity: object
     signal: Signal
@@ -31,137 +31,148 @@ class Seen(NamedTuple):
 
 
 def disagreements(a: Capture, b: Capture, values: TensorSource | None = None) -> tuple[str, ...]:
-    """Return the names of all that differs between two runs of one cell.
+    """Return the names of all observations that differ between two runs of one cell.
 
-    A name begins with its signal, such as ``buffers model.mask``. Padding counts too: what
-    is unstable there reads memory that nothing wrote. With ``values`` it is named apart, as
-    ``logits long (pad rows)``. What a run lacks for a reason of its own (it ended early, a phase
-    raised, something was left out) is no disagreement; that a phase raised in one run alone is.
+    A name begins with its signal, such as ``buffers model.mask``. Padding counts too: a difference
+    there comes from memory that was never written. With ``values`` such a difference is marked, as
+    ``logits long (pad rows)``. An observation that a run lacks for a known reason (the run ended
+    early, a phase raised, something was left out) is not a disagreement; a phase that raised in
+    only one of the runs is.
     """
     if {a.status, b.status} - {"complete", "unfinished"} and a.status != b.status:
         return (f"status: {a.status} in run {a.run}, {b.status} in run {b.run}",)
-    first, second = dict(_observed(a)), dict(_observed(b))
-    ended = {run.run for run in (a, b) if lack(run) is not None}
+    first, second = dict(_observations(a)), dict(_observations(b))
+    early_runs = {run.run for run in (a, b) if lack(run) is not None}
     names = []
     for name in first | second:
-        one, other = first.get(name), second.get(name)
-        if one is None or other is None:
-            seen, run = (one, b) if other is None else (other, a)
-            assert seen is not None
-            if run.run not in ended and not _lacks_for_a_reason(run, seen):
+        in_a, in_b = first.get(name), second.get(name)
+        if in_a is None or in_b is None:
+            observation, run = (in_a, b) if in_b is None else (in_b, a)
+            assert observation is not None
+            if run.run not in early_runs and not _lacks_with_reason(run, observation):
                 names.append(name)
-        elif one.identity != other.identity:
-            names.append(name + (PAD_ROWS if _only_padding(one, other, values) else ""))
+        elif in_a.identity != in_b.identity:
+            names.append(name + (PAD_ROWS if _only_padding(in_a, in_b, values) else ""))
     sides = ((a, b), (b, a))
-    raised = (name for run, twin in sides if not ended for name in _raised_once(run, twin))
-    crashed = (name for run, twin in sides for name in _crashed_once(run, twin))
-    return (*names, *raised, *crashed)
+    raises = (
+        name for run, twin in sides if not early_runs for name in _raised_in_one_run(run, twin)
+    )
+    crashes = (name for run, twin in sides for name in _crashed_in_one_run(run, twin))
+    return (*names, *raises, *crashes)
 
 
-def _lacks_for_a_reason(run: Capture, seen: Seen) -> bool:
-    """Return True if what ``run`` did not observe says nothing of the model.
+def _lacks_with_reason(run: Capture, observation: Observation) -> bool:
+    """Return True if the run has a reason for the missing observation other than the model.
 
-    A question that has no meaning for the model (a plain skip) has none in either run.
+    A check that does not apply to the model (a plain skip) does not apply in either run.
     """
-    if failure_behind(run, seen.signal, seen.prompt) is not None:
+    if failure_behind(run, observation.signal, observation.prompt) is not None:
         return True
     return any(
         skip.why != "plain"
-        and (skip.what == f"prompt {seen.prompt}" or _speaks_of(skip.what, seen))
+        and (skip.what == f"prompt {observation.prompt}" or _skip_covers(skip.what, observation))
         for skip in run.skips
     )
 
 
-def _speaks_of(what: str, seen: Seen) -> bool:
-    of = what.replace(":", " ").partition(" ")[2].strip()
-    return seen.signal in signals_of(what) and of in ("", seen.prompt)
+def _skip_covers(what: str, observation: Observation) -> bool:
+    prompt = what.replace(":", " ").partition(" ")[2].strip()
+    return observation.signal in signals_of(what) and prompt in ("", observation.prompt)
 
 
-def _raised_once(run: Capture, twin: Capture) -> Iterator[str]:
-    """Yield the phases that raised in ``run`` and went well in the other run."""
+def _raised_in_one_run(run: Capture, twin: Capture) -> Iterator[str]:
+    """Yield the phases that raised in ``run`` and succeeded in the other run."""
     for failure in run.failures:
         signals = signals_of(failure.phase)
         if failure.may_be_the_machine or not signals or not _went_well(failure, twin):
             continue
-        yield f"{_named(failure.phase)} (raised {failure.type} in run {run.run} alone)"
+        yield f"{_signal_name(failure.phase)} (raised {failure.type} in run {run.run} alone)"
 
 
-def _crashed_once(run: Capture, twin: Capture) -> Iterator[str]:
-    """Yield the phase in which ``run`` ended by what it did itself, and which went well in the other.
+def _crashed_in_one_run(run: Capture, twin: Capture) -> Iterator[str]:
+    """Yield the phase in which ``run`` ended by its own action and the other run succeeded.
 
-    A clock, or want of memory, leaves no exception.
+    A timeout or a lack of memory leaves no exception.
     """
     phase = run.unfinished.phase if run.unfinished is not None else ""
     crash = next((f for f in run.failures if f.phase == phase and not f.may_be_the_machine), None)
     if crash is None or explains(phase):
         return
     if twin.status == "complete" and _went_well(crash, twin):
-        where = _named(phase) if signals_of(phase) else f"status: phase {phase}"
+        where = _signal_name(phase) if signals_of(phase) else f"status: phase {phase}"
         yield f"{where} (ended in run {run.run} alone: {crash.in_short})"
 
 
-def _named(phase: str) -> str:
-    """Return a phase by its signal and prompt, such as ``logits short``."""
+def _signal_name(phase: str) -> str:
+    """Return the signal and prompt of a phase, such as ``logits short``."""
     word, _, prompt = phase.removeprefix("trace ").partition(" ")
     signal = {"forward": "logits"}.get(word, word)
     return f"{signal} {prompt or 'all'}"
 
 
 def _went_well(failure: Failure, twin: Capture) -> bool:
-    """Return True if the phase did not raise in ``twin``, and was not left out there."""
+    """Return True if the phase neither raised nor was left out in ``twin``."""
     prompt = failure.phase.removeprefix("trace ").partition(" ")[2] or None
     if any(f.phase == failure.phase for f in twin.failures):
         return False
-    asked = [Seen("", signal, prompt) for signal in signals_of(failure.phase)]
-    return not any(_lacks_for_a_reason(twin, seen) for seen in asked)
+    observations = [Observation("", signal, prompt) for signal in signals_of(failure.phase)]
+    return not any(_lacks_with_reason(twin, observation) for observation in observations)
 
 
 def never_written(capture: Capture) -> tuple[str, ...]:
-    """Return the names of the tensors that hold what the heap was filled with before the load."""
+    """Return the names of the tensors that still hold the heap's fill byte after the load."""
     weights, buffers = capture.signals.weights, capture.signals.buffers or {}
     tensors = weights.tensors if weights is not None else {}
-    named = [f"weights {name}" for name, facts in tensors.items() if facts.origin == "unwritten"]
-    return (*named, *(f"buffers {name}" for name, facts in buffers.items() if facts.unwritten))
+    from_weights = [
+        f"weights {name}" for name, facts in tensors.items() if facts.origin == "unwritten"
+    ]
+    return (
+        *from_weights,
+        *(f"buffers {name}" for name, facts in buffers.items() if facts.unwritten),
+    )
 
 
-def _observed(capture: Capture) -> Iterator[tuple[str, Seen]]:
-    """Yield everything that bears on a verdict, by name."""
+def _observations(capture: Capture) -> Iterator[tuple[str, Observation]]:
+    """Yield everything that bears on a verdict, with its name."""
     signals = capture.signals
     if signals.weights is not None:
         for name, weight in signals.weights.tensors.items():
-            yield f"weights {name}", Seen(weight.ref.hash, "weights")
+            yield f"weights {name}", Observation(weight.ref.hash, "weights")
     for name, buffer in (signals.buffers or {}).items():
-        yield f"buffers {name}", Seen(buffer.ref.hash, "buffers")
-    for name, found in (signals.inv_freq or {}).items():
-        yield f"inv_freq {name}", Seen((found.ref.hash, repr(found.attention_scaling)), "inv_freq")
+        yield f"buffers {name}", Observation(buffer.ref.hash, "buffers")
+    for name, table in (signals.inv_freq or {}).items():
+        yield (
+            f"inv_freq {name}",
+            Observation((table.ref.hash, repr(table.attention_scaling)), "inv_freq"),
+        )
     for prompt, forward in (signals.forward or {}).items():
-        yield from _forward(prompt, forward)
+        yield from _forward_observations(prompt, forward)
     for row, greedy in (signals.greedy or {}).items():
         prompt = prompt_of(row, signals.forward or {})
         logits = greedy.logits.hash if greedy.logits is not None else None
-        yield f"decode {row}", Seen((repr(greedy.top2), logits), "decode", prompt)
-        yield f"greedy {row}", Seen(greedy.ids, "greedy", prompt)
+        yield f"decode {row}", Observation((repr(greedy.top2), logits), "decode", prompt)
+        yield f"greedy {row}", Observation(greedy.ids, "greedy", prompt)
 
 
-def _forward(prompt: str, forward: ForwardFacts) -> Iterator[tuple[str, Seen]]:
+def _forward_observations(prompt: str, forward: ForwardFacts) -> Iterator[tuple[str, Observation]]:
     for key, ref in forward.inputs.items():
-        yield f"inputs {prompt} · {key}", Seen(ref.hash, "inputs", prompt)
+        yield f"inputs {prompt} · {key}", Observation(ref.hash, "inputs", prompt)
     for index, layer in enumerate(forward.hidden_states):
         padded = forward if layer.padded else None
-        seen = Seen(layer.ref.hash, "hidden_states", prompt, layer.ref, padded)
-        yield f"hidden_states {prompt} · layer {index} ({layer.name})", seen
+        observation = Observation(layer.ref.hash, "hidden_states", prompt, layer.ref, padded)
+        yield f"hidden_states {prompt} · layer {index} ({layer.name})", observation
     if forward.logits is not None:
         ref, padded = forward.logits, forward if forward.logits_padded else None
-        yield f"logits {prompt}", Seen(ref.hash, "logits", prompt, ref, padded)
+        yield f"logits {prompt}", Observation(ref.hash, "logits", prompt, ref, padded)
 
 
-def _only_padding(one: Seen, other: Seen, values: TensorSource | None) -> bool:
-    """Return True if the real rows of both are known to agree."""
-    a, b = one.ref, other.ref
-    if values is None or a is None or b is None or one.padded is None or other.padded is None:
+def _only_padding(first: Observation, second: Observation, values: TensorSource | None) -> bool:
+    """Return True if the real rows of both observations are known to be equal."""
+    a, b = first.ref, second.ref
+    if values is None or a is None or b is None or first.padded is None or second.padded is None:
         return False
-    mask = real_rows(one.padded, a)
-    if mask is None or one.padded.real_rows != other.padded.real_rows:
+    mask = real_rows(first.padded, a)
+    if mask is None or first.padded.real_rows != second.padded.real_rows:
         return False
     if (a.shape, a.dtype) != (b.shape, b.dtype) or not (values.has(a) and values.has(b)):
         return False

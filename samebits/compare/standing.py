@@ -1,4 +1,4 @@
-"""Does a relation hold inside one cell, and if its bits differ, does float64 make it go away?"""
+"""Whether a relation holds inside one cell, judged by the same relation in float64."""
 
 from __future__ import annotations
 
@@ -9,49 +9,50 @@ if TYPE_CHECKING:
     from samebits.records.relations import Relation
 
 SHRUNK = (2.0**-53 / 2.0**-24) ** 0.5
-"""What may be left of a difference in float64 if it is rounding.
+"""Largest remainder in float64, as a fraction of the difference, for rounding.
 
-Rounding shrinks with the unit roundoff, from float32's 2**-24 to float64's 2**-53 (IEEE 754);
-half of that, on a logarithmic scale, must be seen. A model in bfloat16 computes norms, states
-and softmax in float32, so its differences shrink by no less.
+Rounding shrinks with the unit roundoff, from float32's 2**-24 to float64's 2**-53 (IEEE 754). At
+least half of that is required, on a logarithmic scale. A model in bfloat16 computes norms, states
+and softmax in float32, so its differences shrink by at least as much.
 """
 
 KEPT = 2.0**-3
-"""What must be left of a difference in float64 if the two ways compute different functions.
+"""Smallest remainder in float64, as a fraction of the difference, for two different functions.
 
-Between the two nothing is said: a constant that was rounded when the model was made, for one,
-stays rounded in float64 and leaves a part of the difference (minimax's decay tables do).
+Between the two limits the cause stays undecided: a constant that was rounded when the model was
+made, for example, stays rounded in float64 and leaves a part of the difference (as minimax's decay
+tables do).
 """
 
 
 class Standing(StrEnum):
-    """What is said of one relation in one cell."""
+    """The judgement of one relation in one cell."""
 
     HOLDS = "holds"
     SHRINKS = "shrinks"
-    """The bits differ and in float64 the difference all but goes away, as rounding does."""
+    """The bits differ, and the difference almost vanishes in float64, as rounding does."""
     STAYS = "broken"
-    """The difference is there in float64, too: the two ways compute different functions."""
+    """The difference is there in float64 too: the two ways compute different functions."""
     UNKNOWN = "differs"
-    """The bits differ, and float64 does not tell why, or there is no float64 run."""
+    """The bits differ, and float64 does not explain it or there is no float64 run."""
 
 
 def standing(relation: Relation, dtype: str) -> Standing:
-    """Return how a relation stands in a cell of ``dtype``."""
+    """Return the judgement of a relation in a cell of ``dtype``."""
     if relation.holds:
         return Standing.HOLDS
-    found = sizes(relation)
-    return Standing.UNKNOWN if found is None or dtype == "float64" else judged(*found)
+    pair = sizes(relation)
+    return Standing.UNKNOWN if pair is None or dtype == "float64" else judged(*pair)
 
 
 def sizes(relation: Relation) -> tuple[float, float] | None:
-    """Return the difference that a relation is judged by and the same in float64; None: no such.
+    """Return the difference that decides a relation, and the same in float64; None if unknown.
 
-    It is that of the logits, or of the layers where the logits agree to the byte.
+    It is the difference of the logits, or of the layers if the logits are equal byte for byte.
     """
-    own, promoted = relation.distance, relation.promoted
-    if own is None or own.n_differ:
-        return (own.max_abs, promoted.max_abs) if own and promoted else None
+    native, promoted = relation.distance, relation.promoted
+    if native is None or native.n_differ:
+        return (native.max_abs, promoted.max_abs) if native and promoted else None
     pairs = [
         (layer.distance.max_abs, layer.promoted.max_abs)
         for layer in relation.layers
@@ -62,11 +63,11 @@ def sizes(relation: Relation) -> tuple[float, float] | None:
 
 
 def judged(before: float, after: float) -> Standing:
-    """Return what a difference of ``before`` is that is one of ``after`` in float64.
+    """Return the judgement of a difference ``before`` that is ``after`` in float64.
 
-    One that float64 alone shows, such as 0.0 beside -0.0, has no ratio to judge by.
+    A difference that shows only in float64, such as 0.0 against -0.0, has no ratio to judge by.
     """
     if after <= before * SHRUNK:
         return Standing.SHRINKS
-    # NaN is no small remainder
+    # a NaN is not a small remainder, so the comparison must be False for it
     return Standing.UNKNOWN if before == 0 or after < before * KEPT else Standing.STAYS

@@ -1,7 +1,7 @@
-"""Are two tensors the same bytes, over the rows that count?
+"""Comparison of two tensors, byte for byte, over the rows that count.
 
-Checked in this order: presence, shape, dtype, bytes; a distance comes after that and never
-decides.
+The order of the checks is presence, shape, dtype, bytes. A distance is measured after that and
+never decides.
 """
 
 from __future__ import annotations
@@ -38,27 +38,29 @@ def compare_tensors(
     logits: bool = False,
     tokens: Mapping[str, str] | None = None,
 ) -> ItemComparison:
-    """Compare two tensors; ``real`` is the mask [batch, positions] of rows that are no padding.
+    """Compare two tensors; the mask ``real`` [batch, positions] is False for padding.
 
-    Whatever is behind the mask counts for nothing but ``pad_rows``. Without values, padded
-    tensors of other hashes are `not compared`: the difference may be padding alone.
+    Differences in padding only show in ``pad_rows``. Padded tensors with different hashes and
+    without stored values are `not compared`: the difference may be only in the padding.
     """
     item = ItemComparison(name=name, outcome="differs", reference=reference, candidate=candidate)
     if reference.shape != candidate.shape:
-        return _with(item, note=_unlike("shape", list(reference.shape), list(candidate.shape)))
-    if _nothing_counts(reference, real):
-        return _with(item, outcome="not compared", note=EMPTY, excused=True)
+        return _updated(
+            item, note=_difference_note("shape", list(reference.shape), list(candidate.shape))
+        )
+    if _is_empty(reference, real):
+        return _updated(item, outcome="not compared", note=EMPTY, excused=True)
     padded = real is not None and not bool(real.all())
     if reference.hash == candidate.hash:
-        return _with(item, outcome="identical", pad_rows="identical" if padded else "none")
+        return _updated(item, outcome="identical", pad_rows="identical" if padded else "none")
     if not (values.has(reference) and values.has(candidate)):
-        return _without_values(item, padded=padded)
+        return _unmeasured_item(item, padded=padded)
     a, b = values.tensor(reference), values.tensor(candidate)
     if real is None or not padded:
-        return _judged(item, measure(a, b, logits=logits, tokens=tokens), None)
-    found = measure(a, b, rows=real, logits=logits, tokens=tokens)
+        return _measured_item(item, measure(a, b, logits=logits, tokens=tokens), None)
+    metrics = measure(a, b, rows=real, logits=logits, tokens=tokens)
     pads = measure(a, b, rows=~real, logits=logits, tokens=tokens)
-    return _judged(item, found, pads)
+    return _measured_item(item, metrics, pads)
 
 
 def unpaired(
@@ -80,45 +82,45 @@ def unpaired(
     )
 
 
-def _nothing_counts(ref: TensorRef, real: NDArray[np.bool_] | None) -> bool:
+def _is_empty(ref: TensorRef, real: NDArray[np.bool_] | None) -> bool:
     return ref.numel == 0 or (real is not None and not bool(real.any()))
 
 
-def _without_values(item: ItemComparison, *, padded: bool) -> ItemComparison:
-    other_dtype = dtype_note(item)
-    if other_dtype:
-        return _with(item, note=other_dtype)
+def _unmeasured_item(item: ItemComparison, *, padded: bool) -> ItemComparison:
+    dtypes = dtype_note(item)
+    if dtypes:
+        return _updated(item, note=dtypes)
     if padded:
-        return _with(item, outcome="not compared", note=PADDED_NO_VALUES)
-    return _with(item, note=NO_VALUES)
+        return _updated(item, outcome="not compared", note=PADDED_NO_VALUES)
+    return _updated(item, note=NO_VALUES)
 
 
-def _judged(item: ItemComparison, found: Metrics, pads: Metrics | None) -> ItemComparison:
-    other_dtype = dtype_note(item)
-    same = not found.n_differ and not other_dtype
-    # Other hashes, one dtype, one shape: some byte differs, and if no real row has it, a pad has.
+def _measured_item(item: ItemComparison, metrics: Metrics, pads: Metrics | None) -> ItemComparison:
+    dtypes = dtype_note(item)
+    same = not metrics.n_differ and not dtypes
+    # The hashes differ with equal dtype and shape: some byte differs, in a real row or in padding.
     assert not same or (pads is not None and pads.n_differ)
-    return _with(
+    return _updated(
         item,
         outcome="identical" if same else "differs",
-        metrics=None if same else found,
+        metrics=None if same else metrics,
         pad_rows="none" if pads is None else "differ" if pads.n_differ else "identical",
         pad_metrics=pads if pads is not None and pads.n_differ else None,
-        note=other_dtype,
+        note=dtypes,
     )
 
 
 def dtype_note(item: ItemComparison) -> str:
-    """Return that the dtypes of both sides are not the same, '' if they are."""
+    """Return a note if the dtypes of both sides differ, else ''."""
     assert item.reference
     assert item.candidate
     a, b = item.reference.dtype, item.candidate.dtype
-    return "" if a == b else _unlike("dtype", a, b)
+    return "" if a == b else _difference_note("dtype", a, b)
 
 
-def _unlike(what: str, reference: object, candidate: object) -> str:
+def _difference_note(what: str, reference: object, candidate: object) -> str:
     return f"{what} {reference} in the reference, {candidate} here"
 
 
-def _with(item: ItemComparison, **fields: object) -> ItemComparison:
+def _updated(item: ItemComparison, **fields: object) -> ItemComparison:
     return item.model_copy(update=fields)

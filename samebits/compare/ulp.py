@@ -1,7 +1,7 @@
-"""How many representable numbers apart are two floats?
+"""Distance between floats in units in the last place (ULP).
 
-Bits of a float are sign and magnitude; read as integers on one line (negative floats below
-zero), neighbours differ by one. -0.0 and +0.0 fall on the same integer: they are 0 apart,
+The bits of a float are sign and magnitude. Read as integers on one line (negative floats below
+zero), neighbours differ by one. -0.0 and +0.0 map to the same integer: their distance is 0,
 although their bytes differ.
 """
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FLOATS = frozenset(dtype for name, dtype in NUMPY_DTYPES.items() if "float" in name)
-"""The real floating dtypes; numpy's own ``kind`` calls those of ml_dtypes void."""
+"""The real floating dtypes; numpy's own ``kind`` says void for those of ml_dtypes."""
 
-_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
+_SIGNED_INTEGERS = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 
 
 def ordered(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the place of every float on the line of integers of its dtype."""
-    bits = values.view(_SIGNED[values.dtype.itemsize]).astype(np.int64)
+    """Return the position of every float on the integer line of its dtype."""
+    bits = values.view(_SIGNED_INTEGERS[values.dtype.itemsize]).astype(np.int64)
     lowest = -(1 << (8 * values.dtype.itemsize - 1))
     return np.where(bits < 0, lowest - bits, bits)
 
@@ -36,8 +36,8 @@ def distance(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
     A signed subtraction wraps around to the right unsigned result.
     """
     unsigned = np.dtype(f"u{a.dtype.itemsize}")
-    apart: NDArray[Any] = np.where(a > b, a - b, b - a).view(unsigned)
-    return apart
+    difference: NDArray[Any] = np.where(a > b, a - b, b - a).view(unsigned)
+    return difference
 
 
 def coarser(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
@@ -52,8 +52,8 @@ def _mantissa_bits(dtype: np.dtype[Any]) -> int:
 def max_ulp(a: NDArray[Any], b: NDArray[Any]) -> int | None:
     """Return the largest distance between floats, in units of the coarser dtype.
 
-    Values of the finer dtype are first rounded to the coarser one. None if either is no
-    float; 0 for nothing at all.
+    Values of the finer dtype are first rounded to the coarser one. None if either dtype is not a
+    float; 0 for empty arrays.
     """
     if a.dtype not in FLOATS or b.dtype not in FLOATS:
         return None
@@ -61,5 +61,5 @@ def max_ulp(a: NDArray[Any], b: NDArray[Any]) -> int | None:
         return 0
     unit = coarser(a.dtype, b.dtype)
     with np.errstate(over="ignore"):
-        apart = distance(ordered(a.astype(unit)), ordered(b.astype(unit)))
-    return int(apart.max())
+        distances = distance(ordered(a.astype(unit)), ordered(b.astype(unit)))
+    return int(distances.max())

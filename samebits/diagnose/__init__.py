@@ -1,1 +1,1 @@
-"""Verdicts, where a difference begins, and the exit code."""
+"""Verdicts on cells, the place where a difference begins, and the exit code."""

@@ -1,4 +1,4 @@
-"""What does a cell show by itself, before it is compared with another?"""
+"""What the two runs of a cell show without a comparison with another cell."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 NO_CAPTURE = "a run left no capture, so nothing is known of it"
 
 
-class Alone(NamedTuple):
-    """A cell's runs, judged without any other cell."""
+class CellState(NamedTuple):
+    """The runs of a cell, judged without any other cell."""
 
     capture: Capture | None
     """The run that is compared; None if there is none."""
     verdict: Verdict | None = None
-    """failed, absent or unstable; None: it is to be compared."""
+    """failed, absent or unstable; None: the cell is to be compared."""
     headline: str = ""
     failure: Failure | None = None
-    """What kept the model from being loaded."""
+    """The exception that kept the model from loading."""
     failures: tuple[Failure, ...] = ()
-    """Exceptions of phases behind the load."""
+    """Exceptions of phases after the load."""
     unfinished: Unfinished | None = None
-    """Where a run ended that lacks something that bears on the verdict."""
+    """Where a run ended that lacks something a verdict needs."""
     unstable: tuple[str, ...] = ()
     absent: str | None = None
 
@@ -43,7 +43,7 @@ class Alone(NamedTuple):
 
     @property
     def loaded(self) -> bool:
-        """True if a model was there to be observed."""
+        """True if a model was loaded."""
         signals = self.capture.signals if self.capture is not None else None
         return signals is not None and (signals.load is not None or signals.weights is not None)
 
@@ -53,90 +53,100 @@ class Alone(NamedTuple):
         return self.capture is not None and bool(self.capture.signals.forward)
 
 
-def alone(runs: tuple[Capture, ...], values: TensorSource | None = None) -> Alone:
-    """Return what a cell's runs show by themselves."""
+def alone(runs: tuple[Capture, ...], values: TensorSource | None = None) -> CellState:
+    """Return what the runs of a cell show without a comparison."""
     best = best_first(runs)
     if not best:
-        return Alone(None, Verdict.FAILED, NO_CAPTURE)
+        return CellState(None, Verdict.FAILED, NO_CAPTURE)
     statuses = {run.status for run in runs}
     if statuses == {"failed"}:
-        return _not_loaded(best)
+        return _load_failed(best)
     if len(runs) < 2:
-        return Alone(best[0], Verdict.FAILED, NO_CAPTURE, best[0].failure)
+        return CellState(best[0], Verdict.FAILED, NO_CAPTURE, best[0].failure)
     if statuses == {"absent"}:
         absent = next((run.absent for run in runs if run.absent), None)
         headline = absent or "this version does not know the model"
-        return Alone(best[0], Verdict.ABSENT, headline, absent=absent)
-    return _ran(runs, best, values)
+        return CellState(best[0], Verdict.ABSENT, headline, absent=absent)
+    return _loaded_state(runs, best, values)
 
 
-def _not_loaded(runs: tuple[Capture, ...]) -> Alone:
+def _load_failed(runs: tuple[Capture, ...]) -> CellState:
     """Return a cell that loaded in neither run: failed, unless only memory was short."""
     unfinished = [lack(run) for run in runs]
-    real = next((run for run, short in zip(runs, unfinished, strict=True) if short is None), None)
-    if real is None:
-        return Alone(runs[0], unfinished=unfinished[0])
-    return Alone(real, Verdict.FAILED, failed(real.failure), real.failure)
+    failed_run = next(
+        (run for run, missing in zip(runs, unfinished, strict=True) if missing is None), None
+    )
+    if failed_run is None:
+        return CellState(runs[0], unfinished=unfinished[0])
+    return CellState(
+        failed_run, Verdict.FAILED, failure_headline(failed_run.failure), failed_run.failure
+    )
 
 
-def _ran(
+def _loaded_state(
     runs: tuple[Capture, ...], best: tuple[Capture, ...], values: TensorSource | None
-) -> Alone:
-    """Return a cell of whose runs at least one got beyond the load, or knows the model."""
+) -> CellState:
+    """Return a cell that loaded, or is known as a model, in at least one run."""
     first, second = best
     failure = next((run.failure for run in runs if run.failure), None)
     unfinished = lack(first, second) or lack(second, first)
     loaded = {first.status, second.status} <= {"complete", "unfinished"}
-    if unfinished is not None and _refused(first, second):
-        return Alone(second, Verdict.FAILED, failed(failure), failure)
-    agree = unfinished is not None and not loaded
-    names = _unstable(runs, values, written_alone=agree)
+    if unfinished is not None and _second_failed_to_load(first, second):
+        return CellState(second, Verdict.FAILED, failure_headline(failure), failure)
+    unwritten_only = unfinished is not None and not loaded
+    names = _unstable_names(runs, values, unwritten_only=unwritten_only)
     if names:
-        raised = failure or next((f for run in runs for f in failures(run)), None)
+        first_failure = failure or next((f for run in runs for f in failures(run)), None)
         headline = f"the cell does not agree with itself: {some(names)}"
-        return Alone(first, Verdict.UNSTABLE, headline, raised, unstable=names)
-    return Alone(first, failures=_raised(first, second), unfinished=unfinished)
+        return CellState(first, Verdict.UNSTABLE, headline, first_failure, unstable=names)
+    return CellState(first, failures=_phase_failures(first, second), unfinished=unfinished)
 
 
-def _refused(first: Capture, second: Capture) -> bool:
-    """Return True if the second run failed to load and the first ended before it had loaded."""
-    loaded = Alone(first).loaded
+def _second_failed_to_load(first: Capture, second: Capture) -> bool:
+    """Return True if the second run failed to load, and the first ended before it loaded."""
+    loaded = CellState(first).loaded
     return second.status == "failed" and lack(second, first) is None and not loaded
 
 
-def _unstable(
-    runs: tuple[Capture, ...], values: TensorSource | None, *, written_alone: bool
+def _unstable_names(
+    runs: tuple[Capture, ...], values: TensorSource | None, *, unwritten_only: bool
 ) -> tuple[str, ...]:
-    """Return what differs between the runs, and what nothing ever wrote; the latter only if asked."""
-    names = () if written_alone else disagreements(runs[0], runs[1], values)
+    """Return the tensors that differ between the runs, and those that were never written.
+
+    With ``unwritten_only`` the runs are not compared.
+    """
+    names = () if unwritten_only else disagreements(runs[0], runs[1], values)
     unwritten = [f"{name} (never written)" for run in runs for name in never_written(run)]
-    named = {name.removesuffix(" (never written)"): name for name in (*names, *unwritten)}
-    return tuple(named.values())
+    by_name = {name.removesuffix(" (never written)"): name for name in (*names, *unwritten)}
+    return tuple(by_name.values())
 
 
-def _raised(first: Capture, second: Capture) -> tuple[Failure, ...]:
-    """Return the exceptions of the phases of both runs; of one that did not finish, none."""
-    raised = failures(first)
+def _phase_failures(first: Capture, second: Capture) -> tuple[Failure, ...]:
+    """Return the exceptions of the phases of both runs; a run that did not finish adds none."""
+    exceptions = failures(first)
     if second.status != "complete" or lack(second, first) is not None:
-        return raised
-    phases = {failure.phase for failure in raised}
-    return (*raised, *(f for f in failures(second) if f.phase not in phases))
+        return exceptions
+    phases = {failure.phase for failure in exceptions}
+    return (*exceptions, *(f for f in failures(second) if f.phase not in phases))
 
 
-def failed(failure: Failure | None) -> str:
+def failure_headline(failure: Failure | None) -> str:
     """Return the headline of a cell that failed."""
     if failure is None:
         return "it failed and did not say how"
-    return f"failed in phase {said(failure)}"
+    return f"failed in phase {failure_line(failure)}"
 
 
-def said(failure: Failure) -> str:
+def failure_line(failure: Failure) -> str:
     """Return an exception in one line: ``greedy short: ValueError: …``."""
     return f"{failure.phase}: {failure.type}: {failure.in_short}".rstrip(": ")
 
 
-def in_every(cells: Mapping[CellId, Alone]) -> tuple[Failure, ...]:
-    """Return the exceptions of phases that every cell of a row raised that loaded, if several did."""
+def failures_everywhere(cells: Mapping[CellId, CellState]) -> tuple[Failure, ...]:
+    """Return the exceptions of phases that every loaded cell of a row raised.
+
+    A row with only one loaded cell has none.
+    """
     loaded = [cell for cell in cells.values() if cell.loaded]
     if len(loaded) < 2:
         return ()
@@ -148,20 +158,25 @@ def in_every(cells: Mapping[CellId, Alone]) -> tuple[Failure, ...]:
     )
 
 
-def is_same(one: Failure, other: Failure) -> bool:
-    """Return True if one exception was raised in one phase of two cells."""
-    return one.phase == other.phase and same(one, other)
+def is_same(a: Failure, b: Failure) -> bool:
+    """Return True if two cells raised the same exception in the same phase."""
+    return a.phase == b.phase and same(a, b)
 
 
 def same_failure(captures: Iterable[Capture]) -> Failure | None:
-    """Return the exception that all of these runs raised; None if one raised none or another.
+    """Return the exception that all of these runs raised, None if there is none.
 
-    Runs of several stacks, or of several variants: what a model does everywhere is its own.
+    The runs belong to several stacks or several variants. An exception that all of them raise is
+    caused by the model.
     """
-    raised = [(run.failure,) if run.failure is not None else failures(run) for run in captures]
-    if not raised:
+    exceptions = [(run.failure,) if run.failure is not None else failures(run) for run in captures]
+    if not exceptions:
         return None
     return next(
-        (f for f in raised[0] if all(any(same(f, g) for g in others) for others in raised[1:])),
+        (
+            f
+            for f in exceptions[0]
+            if all(any(same(f, g) for g in others) for others in exceptions[1:])
+        ),
         None,
     )

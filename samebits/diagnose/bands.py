@@ -1,4 +1,4 @@
-"""Where along its stacks does a row begin to compute other bits, and where the same again?"""
+"""Bands of stacks: consecutive stacks of a row in which the model computes the same bits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _AS_REFERENCE = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL})
 _DIFFERENT = frozenset({Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED})
-"""Verdicts on a difference; a cell with any other one has no bits to be compared."""
+"""Verdicts on a difference. A cell with any other verdict has no bits to compare."""
 
 
 def bands(
@@ -32,44 +32,44 @@ def bands(
 ) -> tuple[Band, ...]:
     """Return the bands of one row, in the order of its stacks.
 
-    Cells that differ from the reference are compared with each other, too: two of them may be the
-    same, and what differs between neighbours is what moved there.
+    Cells that differ from the reference are also compared with each other: two of them may be the
+    same, and the signals that differ between neighbours are those that moved.
     """
     kinds = _Kinds(runs, values)
-    told = [(kinds.of(result), result) for result in results]
-    found: list[Band] = []
+    with_kinds = [(kinds.kind_of(result), result) for result in results]
+    row_bands: list[Band] = []
     last: CellResult | None = None
-    for kind, group in groupby(told, itemgetter(0)):
+    for kind, group in groupby(with_kinds, itemgetter(0)):
         cells = [result for _, result in group]
-        moved = kinds.moved(last, cells[0]) if last else ()
+        moved = kinds.moved_signals(last, cells[0]) if last else ()
         stacks = tuple(result.cell.stack for result in cells)
-        found.append(Band(stacks=stacks, does=kind.does, moved=moved))
+        row_bands.append(Band(stacks=stacks, does=kind.does, moved=moved))
         last = cells[-1]
-    return tuple(found)
+    return tuple(row_bands)
 
 
 _VERSION = re.compile(r"\b\d+(?:\.\d+)+\S*")
-"""What two releases that fail alike say otherwise."""
+"""Version numbers, which differ in the messages of releases that fail in the same way."""
 
 
 class _Kind(NamedTuple):
     does: str
-    why: str = ""
-    """What tells two failures apart."""
+    detail: str = ""
+    """Distinguishes two failures."""
 
 
 class _Kinds:
-    """The kinds of cells that a row has, by example."""
+    """The kinds of cells that a row has, each with an example."""
 
     def __init__(self, runs: Mapping[CellId, tuple[Capture, ...]], values: TensorSource) -> None:
         self._runs = runs
         self._values = values
         self._examples: list[CellResult] = []
-        """Of each set of bits but the reference's."""
+        """The first cell with each set of bits other than the reference's."""
 
-    def of(self, result: CellResult) -> _Kind:
+    def kind_of(self, result: CellResult) -> _Kind:
         """Return the kind of a cell."""
-        if _standing(result) in _AS_REFERENCE:
+        if _verdict_of(result) in _AS_REFERENCE:
             return _Kind(_letter(0))
         if result.judged in (Verdict.ABSENT, Verdict.NOT_FINISHED):
             return _Kind(result.judged.value)
@@ -81,23 +81,24 @@ class _Kinds:
         self._examples.append(result)
         return _Kind(_letter(len(self._examples)))
 
-    def moved(self, one: CellResult, other: CellResult) -> tuple[Signal, ...]:
-        """Return the signals that keep two cells from being the same; none if one has no bits."""
-        if not {_standing(one), _standing(other)} <= _AS_REFERENCE | _DIFFERENT:
+    def moved_signals(self, before: CellResult, after: CellResult) -> tuple[Signal, ...]:
+        """Return the signals that differ between two cells; none if a cell has no bits."""
+        if not {_verdict_of(before), _verdict_of(after)} <= _AS_REFERENCE | _DIFFERENT:
             return ()
-        return self._differing(one, other)
+        return self._differing(before, after)
 
-    def _differing(self, one: CellResult, other: CellResult) -> tuple[Signal, ...]:
-        sides = self._runs[one.cell][0], self._runs[other.cell][0]
+    def _differing(self, before: CellResult, after: CellResult) -> tuple[Signal, ...]:
+        sides = self._runs[before.cell][0], self._runs[after.cell][0]
         return tuple(
-            told.signal
-            for told in compare(*sides, self._values)
-            if told.signal not in EXPLANATORY and not (told.outcome == "identical" or told.excused)
+            signal.signal
+            for signal in compare(*sides, self._values)
+            if signal.signal not in EXPLANATORY
+            and not (signal.outcome == "identical" or signal.excused)
         )
 
 
-def _standing(result: CellResult) -> Verdict:
-    """Return the verdict of a cell; a reference is one whatever it raises."""
+def _verdict_of(result: CellResult) -> Verdict:
+    """Return the verdict of a cell; a failing reference still counts as the reference."""
     return Verdict.REFERENCE if result.rest is Verdict.REFERENCE else result.judged
 
 

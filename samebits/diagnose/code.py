@@ -1,4 +1,4 @@
-"""Is the code that ran the same: the model's own, transformers', and the config they read?"""
+"""Steps of the hunt on code: the model's own files, transformers' functions, and the config."""
 
 from __future__ import annotations
 
@@ -19,68 +19,101 @@ CONFIG = "config"
 
 def own_code(reference: Capture, candidate: Capture) -> Step | None:
     """Return the step of the model's own files; None for a model of the library."""
-    mine, theirs = reference.signals.code, candidate.signals.code
-    if mine is None or theirs is None:
+    reference_code, candidate_code = reference.signals.code, candidate.signals.code
+    if reference_code is None or candidate_code is None:
         return Step(suspect=OWN, status="not observed", what="its files were not read")
-    if not mine.files and not theirs.files:
+    if not reference_code.files and not candidate_code.files:
         return None
-    if mine.files != theirs.files:
-        names = sorted({n for n in (*mine.files, *theirs.files) if _other_file(n, mine, theirs)})
+    if reference_code.files != candidate_code.files:
+        names = sorted(
+            {
+                n
+                for n in (*reference_code.files, *candidate_code.files)
+                if _file_differs(n, reference_code, candidate_code)
+            }
+        )
         return Step(suspect=OWN, status="ruled in", what=f"other bytes: {some(names)}")
-    n = len(mine.files)
+    n = len(reference_code.files)
     files = f"{n} file{'s, the' if n > 1 else ', the'} same bytes in both"
-    ran, there = _functions(theirs, own=True), _functions(mine, own=True)
-    if not ran or not there:
+    candidate_functions, reference_functions = (
+        _functions(candidate_code, own=True),
+        _functions(reference_code, own=True),
+    )
+    if not candidate_functions or not reference_functions:
         return Step(suspect=OWN, status="open", what=f"{files}; what of them ran was not seen")
-    here_only, there_only = _one_sided(there, ran)
-    if here_only or there_only:
-        what = f"{files}, but other functions of them ran: {_sides(here_only, there_only)}"
+    candidate_only, reference_only = _one_sided(reference_functions, candidate_functions)
+    if candidate_only or reference_only:
+        what = (
+            f"{files}, but other functions of them ran: "
+            f"{_one_sided_text(candidate_only, reference_only)}"
+        )
         return Step(suspect=OWN, status="open", what=what)
-    share = f"{len(ran)} of the {len(theirs.executed)} functions that a forward ran are its own"
-    if theirs.reads_version:
-        what = f"{files}, and they ask for a version, so they may branch on it; {share}"
+    own_share = (
+        f"{len(candidate_functions)} of the {len(candidate_code.executed)} functions "
+        "that a forward ran are its own"
+    )
+    if candidate_code.reads_version:
+        what = f"{files}, and they ask for a version, so they may branch on it; {own_share}"
         return Step(suspect=OWN, status="open", what=what)
-    named = some([_short(key) for key in ran], 4)
-    what = f"{files}; {share}: the same source ({named})"
+    names_text = some([_short_name(key) for key in candidate_functions], 4)
+    what = f"{files}; {own_share}: the same source ({names_text})"
     return Step(suspect=OWN, status="ruled out", what=what)
 
 
-def _other_file(name: str, mine: CodeSignal, theirs: CodeSignal) -> bool:
-    return mine.files.get(name) != theirs.files.get(name)
+def _file_differs(name: str, reference: CodeSignal, candidate: CodeSignal) -> bool:
+    return reference.files.get(name) != candidate.files.get(name)
 
 
 def library_code(reference: Capture, candidate: Capture) -> Step:
-    """Return the step of the functions of transformers that the forward executed."""
-    mine, theirs = reference.signals.code, candidate.signals.code
-    if mine is None or theirs is None or not mine.executed or not theirs.executed:
+    """Return the step of the transformers functions that the forward executed."""
+    reference_code, candidate_code = reference.signals.code, candidate.signals.code
+    if (
+        reference_code is None
+        or candidate_code is None
+        or not reference_code.executed
+        or not candidate_code.executed
+    ):
         return Step(suspect=LIBRARY, status="not observed", what="what ran was not seen")
-    there, here = _functions(mine, own=False), _functions(theirs, own=False)
-    both = [key for key in there if key in here]
-    changed = [key for key in both if not _same_source(there[key], here[key])]
-    here_only, there_only = _one_sided(there, here)
-    if not changed and not here_only and not there_only:
-        what = f"all {len(both)} functions of it that a forward ran have the same source"
+    reference_functions, candidate_functions = (
+        _functions(reference_code, own=False),
+        _functions(candidate_code, own=False),
+    )
+    shared = [key for key in reference_functions if key in candidate_functions]
+    changed = [
+        key
+        for key in shared
+        if not _same_source(reference_functions[key], candidate_functions[key])
+    ]
+    candidate_only, reference_only = _one_sided(reference_functions, candidate_functions)
+    if not changed and not candidate_only and not reference_only:
+        what = f"all {len(shared)} functions of it that a forward ran have the same source"
         return Step(suspect=LIBRARY, status="ruled out", what=what)
-    told = [f"{len(both) - len(changed)} of {len(both)} functions that ran in both are the same"]
+    phrases = [
+        f"{len(shared) - len(changed)} of {len(shared)} functions that ran in both are the same"
+    ]
     if changed:
-        told.append(f"other source: {some(map(_short, changed), 6)}")
-    sides = _sides(here_only, there_only)
-    return Step(suspect=LIBRARY, status="open", what="; ".join(filter(None, [*told, sides])))
+        phrases.append(f"other source: {some(map(_short_name, changed), 6)}")
+    one_sided = _one_sided_text(candidate_only, reference_only)
+    return Step(suspect=LIBRARY, status="open", what="; ".join(filter(None, [*phrases, one_sided])))
 
 
 def config(reference: Capture, candidate: Capture) -> Step:
     """Return the step of the effective config."""
     if reference.signals.config is None or candidate.signals.config is None:
         return Step(suspect=CONFIG, status="not observed", what="one side has no config")
-    found = changes(reference, candidate).get("config", ())
-    if not found:
+    config_changes = changes(reference, candidate).get("config", ())
+    if not config_changes:
         return Step(suspect=CONFIG, status="ruled out", what="every field is the same")
-    # a field of both that changed says more than one that a release added or dropped
-    valued = [c.what for c in found if "absent" not in (c.reference, c.candidate)]
-    lone = len(found) - len(valued)
-    told = [f"other values: {some(valued)}"] if valued else []
-    told += [f"{lone} field{'s' if lone > 1 else ''} on one side only"] if lone else []
-    return Step(suspect=CONFIG, status="open", what="; ".join(told))
+    # a changed value tells more than a field that a release added or dropped
+    valued = [c.what for c in config_changes if "absent" not in (c.reference, c.candidate)]
+    n_one_sided = len(config_changes) - len(valued)
+    phrases = [f"other values: {some(valued)}"] if valued else []
+    phrases += (
+        [f"{n_one_sided} field{'s' if n_one_sided > 1 else ''} on one side only"]
+        if n_one_sided
+        else []
+    )
+    return Step(suspect=CONFIG, status="open", what="; ".join(phrases))
 
 
 def _functions(code: CodeSignal, *, own: bool) -> dict[str, FunctionFact]:
@@ -93,18 +126,22 @@ def _same_source(a: FunctionFact, b: FunctionFact) -> bool:
 
 
 def _one_sided(
-    there: dict[str, FunctionFact], here: dict[str, FunctionFact]
+    reference: dict[str, FunctionFact], candidate: dict[str, FunctionFact]
 ) -> tuple[list[str], list[str]]:
-    return [k for k in here if k not in there], [k for k in there if k not in here]
+    return [k for k in candidate if k not in reference], [
+        k for k in reference if k not in candidate
+    ]
 
 
-def _sides(here: list[str], there: list[str]) -> str:
-    told = [f"only here: {some(map(_short, here), 4)}"] if here else []
-    told += [f"only in the reference: {some(map(_short, there), 4)}"] if there else []
-    return "; ".join(told)
+def _one_sided_text(candidate: list[str], reference: list[str]) -> str:
+    phrases = [f"only here: {some(map(_short_name, candidate), 4)}"] if candidate else []
+    phrases += (
+        [f"only in the reference: {some(map(_short_name, reference), 4)}"] if reference else []
+    )
+    return "; ".join(phrases)
 
 
-def _short(key: str) -> str:
+def _short_name(key: str) -> str:
     """Return the qualified name of a function, with the last part of its module."""
     module, _, name = key.partition(":")
     return f"{module.rpartition('.')[2]}:{name.replace('.<locals>', '')}"

@@ -1,4 +1,4 @@
-"""Which differences does matrix.yaml expect, and which of them no longer occur?"""
+"""Differences that matrix.yaml expects, and those of them that no longer occur."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ KINDS: dict[Kind, frozenset[Verdict]] = {
     "failed": frozenset({Verdict.FAILED}),
     "not observed": frozenset({Verdict.NOT_OBSERVED}),
 }
-"""What an entry's ``verdict`` covers.
+"""The verdicts that an entry's ``verdict`` covers.
 
 ``differs`` covers every difference that fails a run. No kind covers rounding: it passes without an
-entry, and whether a cell rounds or is identical depends on the CPU. Nor does one cover that a cell
-did not finish: that is of the machine, and the next run may finish.
+entry, and whether a cell rounds or is identical depends on the CPU. No kind covers a cell that did
+not finish either: that depends on the machine, and the next run may finish.
 """
 
 DIFFERENCES: frozenset[Kind] = frozenset({"differs", "diverged"})
-"""Kinds that say something of a cell beside its reference, and not of the cell alone."""
+"""Kinds that describe a comparison with the reference, and not the cell itself."""
 
 _OPEN = frozenset({Verdict.NOT_FINISHED, Verdict.NOT_OBSERVED})
-UNTELLING: dict[Kind, frozenset[Verdict]] = {
+INCONCLUSIVE: dict[Kind, frozenset[Verdict]] = {
     "differs": _OPEN | {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE},
     "diverged": _OPEN | {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.DIFFERS},
     "unstable": _OPEN | {Verdict.FAILED},
@@ -48,10 +48,10 @@ UNTELLING: dict[Kind, frozenset[Verdict]] = {
         {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.NOT_FINISHED}
     ),
 }
-"""Verdicts that do not tell whether an expected difference is gone.
+"""Verdicts that do not show whether an expected difference is gone.
 
-A cell that failed may still differ; one that became the reference is compared with nothing. Where
-the release does not know the model there is nothing to differ, which proves nothing by itself.
+A cell that failed may still differ. A cell that became the reference is not compared. In a release
+that does not know the model nothing can differ, which proves nothing by itself.
 """
 
 
@@ -63,25 +63,27 @@ def apply_expected(
 ) -> tuple[tuple[CellResult, ...], tuple[ExpectedReport, ...]]:
     """Return the results with expected differences marked, and a report on every entry.
 
-    ``plan`` is every cell of the matrix, those that this run's filters left out included: an
-    entry's model or stack is `fixed` only if all cells that it speaks of were run, none of
-    them shows the difference, and every one of them could have. A cell that was compared with another
-    than in a whole run could not, and no entry covers its difference, which is another one:
-    ``reference`` is the stack of the matrix's reference.
+    ``plan`` is every cell of the matrix, including those that this run's filters left out. An
+    entry's model or stack is `fixed` only if all cells that the entry matches were run, none of
+    them shows the difference, and every one of them could have shown it. A cell that has another
+    reference than in a whole run could not, and no entry covers its difference, because it is a
+    different one. ``reference`` is the stack of the matrix's reference.
     """
-    elsewhere = _compared_elsewhere(results, plan, reference)
-    entries = [_Entry(rule, results, plan, elsewhere) for rule in rules]
+    other_reference = _with_other_reference(results, plan, reference)
+    entries = [_Entry(rule, results, plan, other_reference) for rule in rules]
     covered = {result.cell: _covering(result, entries) for result in results}
     reports = tuple(entry.report(covered) for entry in entries)
     fixed = {cell for entry in entries for cell in entry.fixed_cells()}
-    applied = (_applied(r, covered[r.cell], fixed, _of_failure(r, entries)) for r in results)
-    return tuple(applied), reports
+    marked = (
+        _with_expectation(r, covered[r.cell], fixed, _covering_failure(r, entries)) for r in results
+    )
+    return tuple(marked), reports
 
 
-def _compared_elsewhere(
+def _with_other_reference(
     results: Sequence[CellResult], plan: Collection[CellId], reference: str
 ) -> frozenset[CellId]:
-    """Return the cells whose reference may be another than in a run that leaves no cell out."""
+    """Return the cells whose reference may differ from that of a run without filters."""
     ran = {result.cell for result in results}
     partial = {(cell.model, str(cell.variant)) for cell in plan if cell not in ran}
     return frozenset(
@@ -94,27 +96,27 @@ def _compared_elsewhere(
 
 @dataclass(frozen=True, eq=False)
 class _Entry:
-    """One entry of ``expected`` beside the results of a run."""
+    """One entry of ``expected``, with the results of a run."""
 
     rule: Expected
     results: Sequence[CellResult]
     plan: Collection[CellId]
-    elsewhere: frozenset[CellId]
-    """Cells that were compared with another than in a whole run."""
+    other_reference: frozenset[CellId]
+    """Cells whose reference differs from that of a whole run."""
 
     @cached_property
-    def spoken_of(self) -> list[CellResult]:
-        """The results of the cells that the entry speaks of."""
-        return [result for result in self.results if self._speaks_of(result.cell)]
+    def matching_results(self) -> list[CellResult]:
+        """The results of the cells that the entry matches."""
+        return [result for result in self.results if self._matches_cell(result.cell)]
 
     @cached_property
     def planned(self) -> list[CellId]:
-        """The cells that the entry speaks of, those that did not run included."""
-        return [cell for cell in self.plan if self._speaks_of(cell)]
+        """The cells that the entry matches, including those that did not run."""
+        return [cell for cell in self.plan if self._matches_cell(cell)]
 
     @cached_property
     def fixed_items(self) -> list[Item]:
-        """The items that were looked for everywhere and occur nowhere."""
+        """The items that could have occurred in every cell and occur in none."""
         return [item for item in self.items if self._is_fixed(item)]
 
     @property
@@ -124,60 +126,62 @@ class _Entry:
         return [*models, *(("stack", name) for name in self.rule.stack)]
 
     def occurs_in(self, result: CellResult) -> bool:
-        """Return True if the cell shows the difference, be it among others."""
-        return any(self.covers(result, part) for part in _parts(result))
+        """Return True if the cell shows the difference, possibly among others."""
+        return any(self.covers(result, part) for part in _result_parts(result))
 
-    def covers(self, result: CellResult, part: _Part) -> bool:
-        """Return True if the entry is about this part of what a cell shows."""
-        if not self._speaks_of(result.cell) or part.verdict not in KINDS[self.rule.verdict]:
+    def covers(self, result: CellResult, part: _ResultPart) -> bool:
+        """Return True if the entry covers this part of the result of a cell."""
+        if not self._matches_cell(result.cell) or part.verdict not in KINDS[self.rule.verdict]:
             return False
-        if self._is_untold(result.cell):
+        if self._is_not_judged(result.cell):
             return False
         signals = part.signals or part.shown
         return not signals or any(_matches(signal, self.rule.signal) for signal in signals)
 
     def fixed_cells(self) -> list[CellId]:
-        """Return the cells that a fixed item speaks of."""
+        """Return the cells that a fixed item matches."""
         fixed = self.fixed_items
-        return [r.cell for r in self.spoken_of if any(_is_of(i, r.cell) for i in fixed)]
+        return [
+            r.cell for r in self.matching_results if any(_item_matches(i, r.cell) for i in fixed)
+        ]
 
     def report(self, covered: dict[CellId, list[_Entry]]) -> ExpectedReport:
-        """Return what the run says of this entry."""
+        """Return the report of the run on this entry."""
         rule = self.rule
         return ExpectedReport(
             line=rule.line,
-            text=_text(rule),
+            text=_rule_text(rule),
             reason=rule.reason,
             reference=rule.reference,
             title=rule.title,
             explanation=rule.explanation,
             cells=tuple(str(cell) for cell, entries in covered.items() if self in entries),
             fixed=tuple(name for _, name in self.fixed_items),
-            untold=tuple(str(r.cell) for r in self.spoken_of if self._is_untold(r.cell)),
-            evaluated=bool(self.spoken_of),
+            untold=tuple(str(r.cell) for r in self.matching_results if self._is_not_judged(r.cell)),
+            evaluated=bool(self.matching_results),
         )
 
     def _is_fixed(self, item: Item) -> bool:
-        ran = [result for result in self.spoken_of if _is_of(item, result.cell)]
-        planned = {cell for cell in self.planned if _is_of(item, cell)}
-        untelling = UNTELLING[self.rule.verdict]
+        ran = [result for result in self.matching_results if _item_matches(item, result.cell)]
+        planned = {cell for cell in self.planned if _item_matches(item, cell)}
+        inconclusive = INCONCLUSIVE[self.rule.verdict]
         return (
             any(result.judged != Verdict.ABSENT for result in ran)
             and planned <= {result.cell for result in ran}
-            and not any(self.occurs_in(result) or result.judged in untelling for result in ran)
+            and not any(self.occurs_in(result) or result.judged in inconclusive for result in ran)
             and not any(self._is_shared(result) for result in ran)
-            and not any(self._is_untold(result.cell) for result in ran)
+            and not any(self._is_not_judged(result.cell) for result in ran)
         )
 
     def _is_shared(self, result: CellResult) -> bool:
-        """Return True if the cell fails as its reference does, which no verdict of it says."""
+        """Return True if the cell fails like its reference, which its verdict does not show."""
         return self.rule.verdict == "failed" and bool(result.shared_failures)
 
-    def _is_untold(self, cell: CellId) -> bool:
-        """Return True if the entry is about another comparison than the one that was made."""
-        return self.rule.verdict in DIFFERENCES and cell in self.elsewhere
+    def _is_not_judged(self, cell: CellId) -> bool:
+        """Return True if the entry describes a comparison with another reference."""
+        return self.rule.verdict in DIFFERENCES and cell in self.other_reference
 
-    def _speaks_of(self, cell: CellId) -> bool:
+    def _matches_cell(self, cell: CellId) -> bool:
         rule = self.rule
         return (
             _matches(cell.model, rule.model)
@@ -186,35 +190,35 @@ class _Entry:
         )
 
 
-def _is_of(item: Item, cell: CellId) -> bool:
+def _item_matches(item: Item, cell: CellId) -> bool:
     return fnmatchcase(cell.model if item[0] == "model" else cell.stack, item[1])
 
 
-class _Part(NamedTuple):
-    """Something that a cell shows and that an entry has to cover by itself."""
+class _ResultPart(NamedTuple):
+    """A part of a result that an entry has to cover by itself."""
 
     verdict: Verdict
     signals: list[str]
     """The signals that the entries have to name together."""
     shown: list[str]
-    """The signals of which an entry has to name one, where none has to be named."""
+    """The signals of which an entry has to name at least one, if none has to be named."""
 
 
-def _parts(result: CellResult) -> list[_Part]:
-    """Return what a cell shows: its verdict, and what the phases observed that did not raise.
+def _result_parts(result: CellResult) -> list[_ResultPart]:
+    """Return the parts of a result: its verdict, and the verdict on the phases that did not raise.
 
-    That a cell did not finish is covered by no entry, so only the rest of it is a part.
+    No entry covers that a cell did not finish, so only the rest of such a cell is a part.
     """
     if result.judged == Verdict.UNSTABLE:
-        return [_Part(result.judged, _unstable_signals(result), [])]
-    differing = [found.signal for found in differing_signals(result)]
-    failing: list[str] = [found.signal for found in failing_signals(result)]
+        return [_ResultPart(result.judged, _unstable_signals(result), [])]
+    differing = [signal.signal for signal in differing_signals(result)]
+    failing: list[str] = [signal.signal for signal in failing_signals(result)]
     if result.rest is None:
-        return [_Part(result.judged, failing, list(differing))]
-    parts = [_Part(result.judged, [], [])] if result.judged != Verdict.NOT_FINISHED else []
+        return [_ResultPart(result.judged, failing, list(differing))]
+    parts = [_ResultPart(result.judged, [], [])] if result.judged != Verdict.NOT_FINISHED else []
     if result.rest.passes:
         return parts
-    return [*parts, _Part(result.rest, failing, list(differing))]
+    return [*parts, _ResultPart(result.rest, failing, list(differing))]
 
 
 def _unstable_signals(result: CellResult) -> list[str]:
@@ -223,28 +227,33 @@ def _unstable_signals(result: CellResult) -> list[str]:
 
 
 def _covering(result: CellResult, entries: Iterable[_Entry]) -> list[_Entry]:
-    """Return the entries that cover a cell together; none if they leave a part or a signal over."""
+    """Return the entries that together cover a cell; none if a part or a signal is left over."""
     entries = list(entries)
-    found: dict[_Entry, None] = {}
-    for part in _parts(result):
-        covering = _of_part(result, part, entries)
-        if not covering:
+    used: dict[_Entry, None] = {}
+    for part in _result_parts(result):
+        part_entries = _covering_part(result, part, entries)
+        if not part_entries:
             return []
-        found.update(dict.fromkeys(covering))
-    return list(found)
+        used.update(dict.fromkeys(part_entries))
+    return list(used)
 
 
-def _of_part(result: CellResult, part: _Part, entries: Iterable[_Entry]) -> list[_Entry]:
-    """Return the entries that cover one part together; none if they leave a signal over."""
-    found = [entry for entry in entries if entry.covers(result, part)]
-    patterns = tuple(pattern for entry in found for pattern in entry.rule.signal)
-    return found if all(_matches(signal, patterns) for signal in part.signals) else []
+def _covering_part(
+    result: CellResult, part: _ResultPart, entries: Iterable[_Entry]
+) -> list[_Entry]:
+    """Return the entries that together cover one part; none if a signal is left over."""
+    covering = [entry for entry in entries if entry.covers(result, part)]
+    patterns = tuple(pattern for entry in covering for pattern in entry.rule.signal)
+    return covering if all(_matches(signal, patterns) for signal in part.signals) else []
 
 
-def _applied(
+def _with_expectation(
     result: CellResult, entries: list[_Entry], fixed: set[CellId], failure: list[_Entry]
 ) -> CellResult:
-    """Return a result as expected or fixed, if it is; ``failure`` are entries for its failure alone."""
+    """Return a result marked as expected or fixed, if it is.
+
+    ``failure`` are the entries that cover only its failure.
+    """
     reasons = tuple(dict.fromkeys(entry.rule.reason for entry in entries or failure))
     if entries and result.judged != Verdict.NOT_FINISHED:
         return result.model_copy(update={"verdict": Verdict.EXPECTED, "expected": reasons})
@@ -255,25 +264,25 @@ def _applied(
     return result
 
 
-def _of_failure(result: CellResult, entries: Iterable[_Entry]) -> list[_Entry]:
-    """Return the entries that cover the failure of a cell whose rest they do not cover."""
+def _covering_failure(result: CellResult, entries: Iterable[_Entry]) -> list[_Entry]:
+    """Return the entries that cover the failure of a cell, but not its rest."""
     if result.judged != Verdict.FAILED or result.rest is None:
         return []
-    return _of_part(result, _parts(result)[0], entries)
+    return _covering_part(result, _result_parts(result)[0], entries)
 
 
 @cache
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:
-    """Return True if one fits; kept, as every entry is asked about every cell several times."""
+    """Return True if a pattern matches. Cached: each entry checks every cell several times."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _text(rule: Expected) -> str:
-    told = {
+def _rule_text(rule: Expected) -> str:
+    patterns = {
         "model": rule.model,
         "variant": rule.variant,
         "stack": rule.stack,
         "signal": rule.signal,
     }
-    parts = [f"{key} {', '.join(names)}" for key, names in told.items() if names != ("*",)]
+    parts = [f"{key} {', '.join(names)}" for key, names in patterns.items() if names != ("*",)]
     return f"{rule.verdict}: {'; '.join(parts)}"

@@ -1,6 +1,6 @@
-"""Which signals of a cell make it fail, and which of them differ by rounding alone?
+"""The signals that make a cell fail, and those that differ only by rounding.
 
-What rounds follows from the CPU, so nothing that decides whether a run fails may follow from it.
+Rounding depends on the CPU, so the decision whether a run fails must not depend on it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from samebits.records.ladder import Ladder, LadderStep
 
 STEPS: Mapping[Signal, str] = {"hidden_states": "layer", "logits": "logits", "decode": "decode"}
-"""The first word of the ladder's steps on a signal."""
+"""The first word of the ladder's steps for a signal."""
 
 
 def differing_signals(result: CellResult) -> tuple[SignalComparison, ...]:
-    """Return the signals that differ and can make a verdict."""
+    """Return the signals that differ and can decide a verdict."""
     return tuple(
         signal
         for signal in result.signals
@@ -31,9 +31,10 @@ def differing_signals(result: CellResult) -> tuple[SignalComparison, ...]:
 
 
 def failing_signals(result: CellResult) -> tuple[SignalComparison, ...]:
-    """Return those of the differing signals that the ladder does not show to be rounding.
+    """Return the differing signals that the ladder does not show to be rounding.
 
-    Tokens follow from the decoded logits: where these fail, rounding can tip whether tokens part.
+    Tokens follow from the decoded logits: if these fail, rounding can decide whether the tokens
+    differ.
     """
     ladder = result.ladder
     failing = tuple(
@@ -47,14 +48,14 @@ def failing_signals(result: CellResult) -> tuple[SignalComparison, ...]:
 
 
 def _is_rounding(signal: SignalComparison, ladder: Ladder) -> bool:
-    """Return True if the ladder saw every item of a signal that differs, and each is rounding."""
-    seen = _seen(signal.signal, ladder)
+    """Return True if the ladder covers every differing item of a signal, and each is rounding."""
+    is_rounding = _rounding_by_item(signal.signal, ladder)
     items = [item.name.partition(" · ")[0] for item in signal.items if differs(item)]
-    return bool(items) and set(items) <= seen.keys() and all(seen.values())
+    return bool(items) and set(items) <= is_rounding.keys() and all(is_rounding.values())
 
 
-def _seen(signal: Signal, ladder: Ladder) -> dict[str, bool]:
-    """Return what the ladder saw of a signal, by prompt or tensor, and whether it is rounding."""
+def _rounding_by_item(signal: Signal, ladder: Ladder) -> dict[str, bool]:
+    """Return for each prompt or tensor on the ladder whether its difference is rounding."""
     if signal == "greedy":
         return {split.prompt: split.near_tie is True for split in ladder.splits}
     if signal not in STEPS:
@@ -68,6 +69,6 @@ def _seen(signal: Signal, ladder: Ladder) -> dict[str, bool]:
 
 
 def _fails(step: LadderStep) -> bool:
-    """Return True unless a step is rounding, or its difference shows in float64 alone."""
+    """Return True unless a step is rounding, or its difference shows only in float64."""
     hidden = step.own == 0 and bool(step.float64)
     return step.kind in ("diverged", "undecided") and not hidden

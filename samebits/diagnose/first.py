@@ -1,4 +1,4 @@
-"""Where, in the order of data flow, do two cells first part?"""
+"""The first difference between two cells, in the order of data flow."""
 
 from __future__ import annotations
 
@@ -18,43 +18,53 @@ if TYPE_CHECKING:
     from samebits.records.comparison import FactChange, ItemComparison, SignalComparison
 
 _LAYER = re.compile(r"^(?P<prompt>.*) · layer (?P<index>\d+) \((?P<names>.*)\)$", re.DOTALL)
-MOST_CHANGES = 3
+MAX_CHANGES = 3
 
 
 def first_difference(
     reference: Capture, candidate: Capture, signals: Iterable[SignalComparison]
 ) -> FirstDifference | None:
-    """Return the first difference; ``signals`` come in the order of data flow."""
+    """Return the first difference; ``signals`` are in the order of data flow."""
     signal = next((signal for signal in signals if signal.outcome == "differs"), None)
     if signal is None:
         return None
     items = [item for item in signal.items if differs(item)]
     if signal.signal != "hidden_states":
-        what = f"{signal.signal}: {_named(signal, items[0])}: {amount(items[0])}{_more(items)}"
+        what = (
+            f"{signal.signal}: {_item_text(signal, items[0])}: "
+            f"{amount(items[0])}{_more_text(items)}"
+        )
         return FirstDifference(signal=signal.signal, item=items[0].name, what=what)
-    item = min(items, key=_depth)
-    return _kernel(reference, candidate, item) or FirstDifference(
+    item = min(items, key=_layer_index)
+    return _kernel_difference(reference, candidate, item) or FirstDifference(
         signal="hidden_states",
         item=item.name,
-        what=f"hidden_states: {_layer(item)} is the first that differs: {amount(item)}",
+        what=f"hidden_states: {_layer_text(item)} is the first that differs: {amount(item)}",
     )
 
 
 def token_splits(reference: Capture, candidate: Capture) -> tuple[TokenSplit, ...]:
-    """Return, for every prompt that goes on with other tokens, the step where it begins to.
+    """Return, for every prompt with different tokens, the step where they begin to differ.
 
-    Prompts that were fed other inputs are to be left out by the caller's choice of signals.
+    The caller leaves out prompts with different inputs by its choice of signals.
     """
-    mine, theirs = reference.signals.greedy or {}, candidate.signals.greedy or {}
-    found = ((p, split_step(mine[p], theirs[p])) for p in mine if p in theirs)
+    reference_greedy, candidate_greedy = (
+        reference.signals.greedy or {},
+        candidate.signals.greedy or {},
+    )
+    steps = (
+        (p, split_step(reference_greedy[p], candidate_greedy[p]))
+        for p in reference_greedy
+        if p in candidate_greedy
+    )
     return tuple(
         TokenSplit(
             prompt=prompt,
             step=step,
-            reference=_top2(mine[prompt], step),
-            candidate=_top2(theirs[prompt], step),
+            reference=_top2(reference_greedy[prompt], step),
+            candidate=_top2(candidate_greedy[prompt], step),
         )
-        for prompt, step in found
+        for prompt, step in steps
         if step is not None
     )
 
@@ -63,7 +73,7 @@ def _top2(facts: GreedyFacts, step: int) -> tuple[tuple[int, float], tuple[int, 
     return facts.top2[step] if step < len(facts.top2) else None
 
 
-def _named(signal: SignalComparison, item: ItemComparison) -> str:
+def _item_text(signal: SignalComparison, item: ItemComparison) -> str:
     if signal.signal in ("logits", "decode", "greedy"):
         return f"prompt {item.name}"
     if signal.signal == "inputs":
@@ -72,42 +82,44 @@ def _named(signal: SignalComparison, item: ItemComparison) -> str:
     return item.name
 
 
-def _more(items: list[ItemComparison]) -> str:
+def _more_text(items: list[ItemComparison]) -> str:
     return f" (and {len(items) - 1:,} more)" if len(items) > 1 else ""
 
 
-def _depth(item: ItemComparison) -> int:
-    return int(_parsed(item)["index"])
+def _layer_index(item: ItemComparison) -> int:
+    return int(_parsed_name(item)["index"])
 
 
-def _parsed(item: ItemComparison) -> re.Match[str]:
-    """Return the parts of the name of a layer's item, as comparing/forwards.py makes it."""
-    found = _LAYER.match(item.name)
-    assert found is not None
-    return found
+def _parsed_name(item: ItemComparison) -> re.Match[str]:
+    """Return the parts of the name of a layer's item, as compare/forwards.py makes it."""
+    match = _LAYER.match(item.name)
+    assert match is not None
+    return match
 
 
-def _layer(item: ItemComparison) -> str:
-    found = _parsed(item)
-    return f"layer {found['index']} ({found['names']}) of prompt {found['prompt']}"
+def _layer_text(item: ItemComparison) -> str:
+    name = _parsed_name(item)
+    return f"layer {name['index']} ({name['names']}) of prompt {name['prompt']}"
 
 
-def _kernel(reference: Capture, candidate: Capture, item: ItemComparison) -> FirstDifference | None:
+def _kernel_difference(
+    reference: Capture, candidate: Capture, item: ItemComparison
+) -> FirstDifference | None:
     """Return the changed attention call of the first layer that differs, if it changed.
 
-    A layer holds more than its attention, so this is where to look and not yet a cause.
+    A layer holds more than its attention, so this is a place to look at, not yet a cause.
     """
-    found = _parsed(item)
-    layer = found["names"].split(" → ")[0]
-    for call, changes in _changed_calls(reference, candidate, found["prompt"]):
+    name = _parsed_name(item)
+    layer = name["names"].split(" → ")[0]
+    for call, changes in _changed_calls(reference, candidate, name["prompt"]):
         if changes and call.module.startswith(f"{layer}."):
-            shown = "; ".join(map(_change, changes[:MOST_CHANGES]))
+            changes_text = "; ".join(map(_change_text, changes[:MAX_CHANGES]))
             what = (
-                f"attention.kernel: {call.module} of prompt {found['prompt']} is called in another "
-                f"way ({shown}), and its layer is the first that differs: {amount(item)}"
+                f"attention.kernel: {call.module} of prompt {name['prompt']} is called in another "
+                f"way ({changes_text}), and its layer is the first that differs: {amount(item)}"
             )
             return FirstDifference(
-                signal="attention.kernel", item=f"{found['prompt']} · {call.module}", what=what
+                signal="attention.kernel", item=f"{name['prompt']} · {call.module}", what=what
             )
     return None
 
@@ -116,13 +128,15 @@ def _changed_calls(
     reference: Capture, candidate: Capture, prompt: str
 ) -> list[tuple[AttentionCall, list[FactChange]]]:
     sides = reference.signals.attention, candidate.signals.attention
-    mine, theirs = (side.calls.get(prompt, ()) if side is not None else () for side in sides)
-    return [(one, material_changes(one, other)) for one, other in paired_calls(mine, theirs)]
+    reference_calls, candidate_calls = (
+        side.calls.get(prompt, ()) if side is not None else () for side in sides
+    )
+    return [(a, material_changes(a, b)) for a, b in paired_calls(reference_calls, candidate_calls)]
 
 
-def _change(change: FactChange) -> str:
-    return f"{change.what} {_shown(change.reference)} → {_shown(change.candidate)}"
+def _change_text(change: FactChange) -> str:
+    return f"{change.what} {_value_text(change.reference)} → {_value_text(change.candidate)}"
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -1,4 +1,4 @@
-"""What do two runs' evidence of one prompt say of rope, attention and layers?"""
+"""The data flow of one prompt on both sides: rope, attention, layers and logits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from samebits.compare.facts import call_changes, material_changes, paired_calls
 from samebits.compare.forwards import same_inputs
 from samebits.compare.metrics import differing
 from samebits.compare.outcome import differs
-from samebits.diagnose.positions import SAME, Seen, compared, first_row
+from samebits.diagnose.positions import SAME, Observed, compare_positions, first_row
 
 if TYPE_CHECKING:
     from samebits.compare.pair import Pair
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from samebits.records.evidence import AttentionTensors, PromptEvidence, RotaryTable
     from samebits.records.tensor import TensorRef
 
-ENTERING = ("query", "key", "value")
-UNKNOWN = Seen(same=None, what="not observed")
+ATTENTION_INPUTS = ("query", "key", "value")
+UNKNOWN = Observed(same=None, what="not observed")
 
 
 @dataclass(frozen=True)
@@ -31,31 +31,31 @@ class Attention:
     module: str
     reference: dict[str, TensorRef]
     candidate: dict[str, TensorRef]
-    parts: dict[str, Seen]
-    """``query``, ``key``, ``value``, ``mask`` and ``output`` that both sides saw."""
+    parts: dict[str, Observed]
+    """``query``, ``key``, ``value``, ``mask`` and ``output``, if observed on both sides."""
 
     @property
-    def entering(self) -> bool | None:
+    def inputs_same(self) -> bool | None:
         """True if query, key and value are known to be the same; False if one differs."""
-        found = [self.parts.get(part, UNKNOWN).same for part in ENTERING]
-        return False if False in found else None if None in found else True
+        same = [self.parts.get(part, UNKNOWN).same for part in ATTENTION_INPUTS]
+        return False if False in same else None if None in same else True
 
     @property
-    def leaving(self) -> bool | None:
+    def output_same(self) -> bool | None:
         """True if the output is known to be the same."""
         return self.parts.get("output", UNKNOWN).same
 
 
 @dataclass(frozen=True)
-class LayerSeen:
-    """The output of one layer on both sides, or what enters the first."""
+class LayerOutput:
+    """The output of one layer on both sides, or the input of the first."""
 
     index: int
     names: tuple[str, ...]
-    """One, or those of both sides."""
+    """One name, or those of both sides."""
     same: bool | None
 
-    def holds(self, module: str) -> bool:
+    def contains(self, module: str) -> bool:
         """Return True if ``module`` is part of this layer."""
         return any(module.startswith(f"{name}.") for name in self.names)
 
@@ -70,67 +70,75 @@ class Flow:
 
     @cached_property
     def is_comparable(self) -> bool:
-        """True if both sides ran a forward over the prompt and were fed the same."""
+        """True if both sides ran a forward over the prompt, with the same inputs."""
         return None not in self.pair.forwards(self.prompt) and same_inputs(self.pair, self.prompt)
 
     @cached_property
     def _evidence(self) -> tuple[PromptEvidence, PromptEvidence] | None:
         sides = self.pair.reference.signals.evidence, self.pair.candidate.signals.evidence
-        found = [side.prompts.get(self.prompt) if side is not None else None for side in sides]
-        if not self.is_comparable or found[0] is None or found[1] is None:
+        prompts = [side.prompts.get(self.prompt) if side is not None else None for side in sides]
+        if not self.is_comparable or prompts[0] is None or prompts[1] is None:
             return None
-        return found[0], found[1]
+        return prompts[0], prompts[1]
 
     @cached_property
     def _ranges(self) -> Ranges:
         forward, _ = self.pair.forwards(self.prompt)
         return forward.real_rows if forward is not None else None
 
-    def why_not(self, what: str) -> str:
+    def missing_reason(self, what: str) -> str:
         """Return why something was not observed: ``rotary``, ``attention`` or ``eager``."""
         if not self.is_comparable:
             return "other inputs were fed, or one side ran no forward"
-        told = []
+        reasons = []
         for where, capture in (("there", self.pair.reference), ("here", self.pair.candidate)):
             evidence = capture.signals.evidence
             skip = evidence.skips.get(what) if evidence is not None else "nothing was taken along"
-            told += [f"{where}: {skip}"] if skip else []
-        return "; ".join(told) or "nothing was seen"
+            reasons += [f"{where}: {skip}"] if skip else []
+        return "; ".join(reasons) or "nothing was seen"
 
     # --- rope -------------------------------------------------------------------------------
 
-    def rotary(self) -> dict[str, Seen]:
-        """Return how the rotary tables compare, by part: the set of contents, as for inv_freq."""
+    def rotary(self) -> dict[str, Observed]:
+        """Return the comparison of the rotary tables by part, as sets like those of inv_freq."""
         if self._evidence is None:
             return {}
-        mine, theirs = (_tables(side.rotary) for side in self._evidence)
-        found = {}
-        for part in mine:
-            if part in theirs:
-                found[part] = self._table(part, mine[part], theirs[part])
-        return found
+        reference_tables, candidate_tables = (
+            _tables_by_part(side.rotary) for side in self._evidence
+        )
+        by_part = {}
+        for part in reference_tables:
+            if part in candidate_tables:
+                by_part[part] = self._table(part, reference_tables[part], candidate_tables[part])
+        return by_part
 
-    def _table(self, part: str, mine: list[TensorRef], theirs: list[TensorRef]) -> Seen:
-        known = {ref.hash for ref in mine} & {ref.hash for ref in theirs}
-        left = [[ref for ref in side if ref.hash not in known] for side in (mine, theirs)]
-        if not left[0] and not left[1]:
+    def _table(self, part: str, reference: list[TensorRef], candidate: list[TensorRef]) -> Observed:
+        shared = {ref.hash for ref in reference} & {ref.hash for ref in candidate}
+        rest = [[ref for ref in side if ref.hash not in shared] for side in (reference, candidate)]
+        if not rest[0] and not rest[1]:
             return SAME
-        if len(left[0]) != len(left[1]):
-            n = f"{len(mine)} different tables → {len(theirs)}"
-            return Seen(same=None, what=n)
-        for a, b in zip(*left, strict=True):
-            seen = compared(a, b, self.pair.values, self._ranges)
-            if seen.same is not True:
-                return self._with_numbers(part, seen, a, b)
+        if len(rest[0]) != len(rest[1]):
+            counts = f"{len(reference)} different tables → {len(candidate)}"
+            return Observed(same=None, what=counts)
+        for a, b in zip(*rest, strict=True):
+            observed = compare_positions(a, b, self.pair.values, self._ranges)
+            if observed.same is not True:
+                return self._with_row_texts(part, observed, a, b)
         return SAME
 
-    def _with_numbers(self, part: str, seen: Seen, a: TensorRef, b: TensorRef) -> Seen:
-        """Return ``seen`` with the numbers at the first position that differs."""
-        if seen.first is None:
-            return seen
-        rows = [first_row(ref, self.pair.values, seen.first) for ref in (a, b)]
-        shown = f"position {seen.first}: {rows[0]} in the reference, {rows[1]} here"
-        return replace(seen, what=f"{seen.what} ({part} at {shown})") if all(rows) else seen
+    def _with_row_texts(
+        self, part: str, observed: Observed, a: TensorRef, b: TensorRef
+    ) -> Observed:
+        """Return ``observed`` with the numbers at the first position that differs."""
+        if observed.first is None:
+            return observed
+        rows = [first_row(ref, self.pair.values, observed.first) for ref in (a, b)]
+        place = f"position {observed.first}: {rows[0]} in the reference, {rows[1]} here"
+        return (
+            replace(observed, what=f"{observed.what} ({part} at {place})")
+            if all(rows)
+            else observed
+        )
 
     # --- attention --------------------------------------------------------------------------
 
@@ -139,13 +147,14 @@ class Flow:
         """The attention computations of both sides, in order of execution; () if not comparable."""
         if self._evidence is None:
             return ()
-        mine, theirs = (side.attention for side in self._evidence)
-        if len(mine) != len(theirs):
+        reference, candidate = (side.attention for side in self._evidence)
+        if len(reference) != len(candidate):
             return ()
         calls = self._calls()
-        by_hand = calls if len(calls) == len(mine) else [None] * len(mine)
+        paired = calls if len(calls) == len(reference) else [None] * len(reference)
         return tuple(
-            self._attention(a, b, call) for a, b, call in zip(mine, theirs, by_hand, strict=True)
+            self._attention(a, b, call)
+            for a, b, call in zip(reference, candidate, paired, strict=True)
         )
 
     def _attention(
@@ -155,7 +164,9 @@ class Flow:
         call: tuple[AttentionCall, AttentionCall] | None,
     ) -> Attention:
         parts = {
-            part: compared(a.tensors[part], b.tensors[part], self.pair.values, self._ranges)
+            part: compare_positions(
+                a.tensors[part], b.tensors[part], self.pair.values, self._ranges
+            )
             for part in a.tensors
             if part in b.tensors
         }
@@ -166,65 +177,71 @@ class Flow:
 
     def _unscaled(
         self, a: TensorRef, b: TensorRef, call: tuple[AttentionCall, AttentionCall]
-    ) -> Seen | None:
-        """Return that queries are the same but for the scale, which by hand may come first."""
-        mine, theirs = call
-        sdpa = mine.sdpa or theirs.sdpa
+    ) -> Observed | None:
+        """Return that queries are equal except for the scale, which may be applied beforehand."""
+        reference_call, candidate_call = call
+        sdpa = reference_call.sdpa or candidate_call.sdpa
         values = self.pair.values
-        if (mine.sdpa is None) == (theirs.sdpa is None) or sdpa is None or a.shape != b.shape:
+        if (
+            (reference_call.sdpa is None) == (candidate_call.sdpa is None)
+            or sdpa is None
+            or a.shape != b.shape
+        ):
             return None
         if not (values.has(a) and values.has(b)) or a.dtype != b.dtype:
             return None
-        fused, by_hand = (a, b) if mine.sdpa is not None else (b, a)
+        fused, by_hand = (a, b) if reference_call.sdpa is not None else (b, a)
         scale = sdpa.scale if sdpa.scale is not None else a.shape[-1] ** -0.5
         plain = values.tensor(fused)
         if differing(plain * plain.dtype.type(scale), values.tensor(by_hand)).any():
             return None
         where = "here" if by_hand is b else "in the reference"
-        return Seen(same=True, what=f"the same, {where} already times {scale:.4g}")
+        return Observed(same=True, what=f"the same, {where} already times {scale:.4g}")
 
     def _calls(self) -> list[tuple[AttentionCall, AttentionCall]]:
         sides = (self.pair.reference.signals.attention, self.pair.candidate.signals.attention)
-        mine, theirs = (s.calls.get(self.prompt, ()) if s is not None else () for s in sides)
-        return paired_calls(mine, theirs)
+        reference_calls, candidate_calls = (
+            s.calls.get(self.prompt, ()) if s is not None else () for s in sides
+        )
+        return paired_calls(reference_calls, candidate_calls)
 
-    def calling(self, place: int | None = None) -> list[str]:
-        """Return in which ways attention is computed or called otherwise, each once.
+    def call_differences(self, place: int | None = None) -> list[str]:
+        """Return the ways in which attention is computed or called differently, each once.
 
-        ``place`` is that of one computation, in order of execution; None means all of them.
+        ``place`` is the position of one computation in order of execution; None means all of them.
         """
         calls = self._calls()
         if place is not None and place < len(calls) == len(self.attention):
             calls = [calls[place]]
-        found = (told for one, other in calls for told in _call_changes(one, other))
-        return list(dict.fromkeys(found))
+        texts = (text for a, b in calls for text in _call_texts(a, b))
+        return list(dict.fromkeys(texts))
 
     @property
-    def is_call_seen(self) -> bool:
-        """True if both sides' attention calls were watched."""
+    def calls_observed(self) -> bool:
+        """True if the attention calls of both sides were observed."""
         return bool(self._calls())
 
     # --- layers -----------------------------------------------------------------------------
 
     @cached_property
-    def layers(self) -> tuple[LayerSeen, ...]:
-        """The layers of the prompt, what enters the first of them as number 0."""
+    def layers(self) -> tuple[LayerOutput, ...]:
+        """The layers of the prompt; the input of the first is number 0."""
         signal = self.signals.get("hidden_states")
-        found = []
+        outputs = []
         for item in signal.items if signal is not None else ():
             prompt, _, rest = item.name.rpartition(" · layer ")
             number, _, names = rest.partition(" (")
             if prompt != self.prompt or not number.isdigit():
                 continue
-            known = differs(item) or item.outcome == "identical"
-            same = not differs(item) if known else None
-            told = tuple(names.removesuffix(")").split(" → "))
-            found.append(LayerSeen(int(number), told, same))
-        return tuple(sorted(found, key=lambda layer: layer.index))
+            compared = differs(item) or item.outcome == "identical"
+            same = not differs(item) if compared else None
+            layer_names = tuple(names.removesuffix(")").split(" → "))
+            outputs.append(LayerOutput(int(number), layer_names, same))
+        return tuple(sorted(outputs, key=lambda layer: layer.index))
 
     @property
-    def embeddings(self) -> LayerSeen | None:
-        """What enters the first layer."""
+    def embeddings(self) -> LayerOutput | None:
+        """The input of the first layer."""
         first = self.layers[0] if self.layers else None
         return first if first is not None and "embeddings" in first.names else None
 
@@ -244,25 +261,25 @@ class Flow:
         return item is None or not differs(item)
 
     def eager(self) -> bool | None:
-        """Return whether the logits are the same with attention forced to eager on both sides."""
+        """Return whether the logits are the same with eager attention forced on both sides."""
         if self._evidence is None:
             return None
-        refs = [self._eager_ref(here) for here in (False, True)]
+        refs = [self._eager_ref(is_candidate) for is_candidate in (False, True)]
         if refs[0] is None or refs[1] is None:
             return None
-        return compared(refs[0], refs[1], self.pair.values, self._ranges).same
+        return compare_positions(refs[0], refs[1], self.pair.values, self._ranges).same
 
-    def _eager_ref(self, here: bool) -> TensorRef | None:
-        """Return one side's logits with eager attention, forced or as it is anyway."""
+    def _eager_ref(self, is_candidate: bool) -> TensorRef | None:
+        """Return one side's logits with eager attention, forced or used in any case."""
         assert self._evidence is not None
-        if _is_eager(self.pair.candidate if here else self.pair.reference):
-            forward = self.pair.forwards(self.prompt)[here]
+        if _is_eager(self.pair.candidate if is_candidate else self.pair.reference):
+            forward = self.pair.forwards(self.prompt)[is_candidate]
             return forward.logits if forward is not None else None
-        return self._evidence[here].eager_logits
+        return self._evidence[is_candidate].eager_logits
 
     @property
     def is_eager_anyway(self) -> bool:
-        """True if both sides resolve to eager attention, so that forcing it changes nothing."""
+        """True if both sides use eager attention already, so that forcing it changes nothing."""
         return _is_eager(self.pair.reference) and _is_eager(self.pair.candidate)
 
 
@@ -271,23 +288,26 @@ def _is_eager(capture: Capture) -> bool:
     return attention is not None and attention.resolved == "eager"
 
 
-def _call_changes(one: AttentionCall, other: AttentionCall) -> list[str]:
-    changes = material_changes(one, other)
-    if (one.sdpa is None) != (other.sdpa is None):  # then no argument has a counterpart
+def _call_texts(reference: AttentionCall, candidate: AttentionCall) -> list[str]:
+    changes = material_changes(reference, candidate)
+    # where only one side calls sdpa, the arguments have no counterpart
+    if (reference.sdpa is None) != (candidate.sdpa is None):
         changes = [change for change in changes if change.what in ("computed", "aten")]
     else:
-        changes += [c for c in call_changes(one, other) if c.what == "sdpa.enable_gqa"]
-    told = ((c.what.removeprefix("sdpa."), c.reference, c.candidate) for c in changes)
-    return [f"{what} {_shown(before)} → {_shown(after)}" for what, before, after in told]
+        changes += [c for c in call_changes(reference, candidate) if c.what == "sdpa.enable_gqa"]
+    triples = ((c.what.removeprefix("sdpa."), c.reference, c.candidate) for c in changes)
+    return [
+        f"{what} {_value_text(before)} → {_value_text(after)}" for what, before, after in triples
+    ]
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def _tables(rotary: tuple[RotaryTable, ...]) -> dict[str, list[TensorRef]]:
+def _tables_by_part(rotary: tuple[RotaryTable, ...]) -> dict[str, list[TensorRef]]:
     """Return the tables by part, each content once."""
-    found: dict[str, dict[str, TensorRef]] = {}
+    by_part: dict[str, dict[str, TensorRef]] = {}
     for table in rotary:
-        found.setdefault(table.part, {}).setdefault(table.ref.hash, table.ref)
-    return {part: list(refs.values()) for part, refs in found.items()}
+        by_part.setdefault(table.part, {}).setdefault(table.ref.hash, table.ref)
+    return {part: list(refs.values()) for part, refs in by_part.items()}

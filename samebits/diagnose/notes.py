@@ -1,4 +1,4 @@
-"""What is worth knowing of a cell though it makes no verdict?"""
+"""Notes on a cell that do not affect its verdict."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ ORIGINS = {
 
 
 def notes(capture: Capture, signals: tuple[SignalComparison, ...] = ()) -> tuple[str, ...]:
-    """Return the notes on one complete run, and on how it compares."""
+    """Return the notes on one complete run, and on its comparison."""
     return (
-        *_origins(capture),
-        *_buffers(capture),
-        *_frequencies(capture),
-        *_dtypes(capture),
-        *_probe_effect(capture),
-        *_signals(signals),
+        *_origin_notes(capture),
+        *_buffer_notes(capture),
+        *_frequency_notes(capture),
+        *_dtype_notes(capture),
+        *_probe_effect_notes(capture),
+        *_signal_notes(signals),
     )
 
 
-def _origins(capture: Capture) -> Iterator[str]:
+def _origin_notes(capture: Capture) -> Iterator[str]:
     weights = capture.signals.weights
     for origin, meaning in ORIGINS.items() if weights is not None else ():
         tensors = weights.tensors if weights is not None else {}
@@ -41,28 +41,28 @@ def _origins(capture: Capture) -> Iterator[str]:
             yield f"weights {origin} ({meaning}): {some(names)}"
 
 
-def _buffers(capture: Capture) -> Iterator[str]:
+def _buffer_notes(capture: Capture) -> Iterator[str]:
     buffers = capture.signals.buffers or {}
     unwritten = [name for name, facts in buffers.items() if facts.unwritten]
     if unwritten:
         yield f"buffers that nothing ever wrote: {some(unwritten)}"
-    unlike = [
+    different = [
         name
         for name, facts in buffers.items()
         if facts.fresh == "differs" and not facts.unwritten and not facts.persistent
     ]
-    if unlike:
-        yield f"buffers unlike those of a model made fresh from the config: {some(unlike)}"
+    if different:
+        yield f"buffers unlike those of a model made fresh from the config: {some(different)}"
 
 
-def _frequencies(capture: Capture) -> Iterator[str]:
+def _frequency_notes(capture: Capture) -> Iterator[str]:
     for name, facts in (capture.signals.inv_freq or {}).items():
-        off = _off_formula(facts)
-        if off:
-            yield f"inv_freq {name}: {off}"
+        note = _formula_note(facts)
+        if note:
+            yield f"inv_freq {name}: {note}"
 
 
-def _off_formula(facts: InvFreqFacts) -> str:
+def _formula_note(facts: InvFreqFacts) -> str:
     formula = facts.formula
     if formula is None or formula.max_ulp is None or formula.bound_ulp is None:
         return ""
@@ -74,27 +74,32 @@ def _off_formula(facts: InvFreqFacts) -> str:
     )
 
 
-def _dtypes(capture: Capture) -> Iterator[str]:
+def _dtype_notes(capture: Capture) -> Iterator[str]:
     load = capture.signals.load
     if load is None:
         return
-    asked = load.requested_dtype.removeprefix("torch.")
-    for what, found in (
+    requested = load.requested_dtype.removeprefix("torch.")
+    for subject, dtype_counts in (
         ("parameters", load.parameter_dtypes),
         ("layer outputs", load.activation_dtypes),
     ):
-        others = {dtype: n for dtype, n in found.items() if dtype.removeprefix("torch.") != asked}
+        others = {
+            dtype: n
+            for dtype, n in dtype_counts.items()
+            if dtype.removeprefix("torch.") != requested
+        }
         if others:
             counts = ", ".join(f"{n:,} in {dtype}" for dtype, n in sorted(others.items()))
-            yield f"{asked} was asked for, and of {sum(found.values()):,} {what} {counts}"
+            total = sum(dtype_counts.values())
+            yield f"{requested} was asked for, and of {total:,} {subject} {counts}"
 
 
-def _probe_effect(capture: Capture) -> Iterator[str]:
+def _probe_effect_notes(capture: Capture) -> Iterator[str]:
     if capture.probe_effect == "changed the bits":
         yield "watching the attention calls changed the logits: they may not be those of a plain run"
 
 
-def _signals(signals: tuple[SignalComparison, ...]) -> Iterator[str]:
+def _signal_notes(signals: tuple[SignalComparison, ...]) -> Iterator[str]:
     for signal in signals:
         pads = [item.name for item in signal.items if item.pad_rows == "differ"]
         if pads:
@@ -102,15 +107,17 @@ def _signals(signals: tuple[SignalComparison, ...]) -> Iterator[str]:
         if signal.outcome == "not compared" and not signal.note.startswith(NEITHER):
             yield f"{signal.signal}: not compared: {signal.note}"
         elif signal.outcome != "not compared":
-            yield from _items(signal)
+            yield from _item_notes(signal)
 
 
-def _items(signal: SignalComparison) -> Iterator[str]:
-    told: dict[str, list[str]] = {}
+def _item_notes(signal: SignalComparison) -> Iterator[str]:
+    names_by_note: dict[str, list[str]] = {}
     for item in signal.items:
         if item.outcome == "not compared":
-            told.setdefault(f"not compared: {item.note}", []).append(item.name)
-        elif signal.signal == "decode" and item.outcome == "identical":  # shown for its note
-            told.setdefault(f"identical {item.note}", []).append(item.name)
-    for note, names in told.items():
+            names_by_note.setdefault(f"not compared: {item.note}", []).append(item.name)
+        elif (
+            signal.signal == "decode" and item.outcome == "identical"
+        ):  # listed only because of its note
+            names_by_note.setdefault(f"identical {item.note}", []).append(item.name)
+    for note, names in names_by_note.items():
         yield f"{signal.signal} {some(names)}: {note}"

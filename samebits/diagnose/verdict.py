@@ -1,4 +1,4 @@
-"""What is the verdict on a cell, and where does the difference begin?"""
+"""The verdict on a cell, and where its difference begins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from samebits.compare.outcome import ran_forward
 from samebits.compare.pair import ended, reason
 from samebits.compare.phases import explains, key, lack, signals_of
 from samebits.compare.signals import changes, compare
-from samebits.diagnose.alone import alone, failed, in_every, is_same, said
+from samebits.diagnose.alone import (
+    alone,
+    failure_headline,
+    failure_line,
+    failures_everywhere,
+    is_same,
+)
 from samebits.diagnose.exit_code import exit_code
 from samebits.diagnose.expected import apply_expected
 from samebits.diagnose.first import first_difference, token_splits
@@ -22,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from samebits.compare.signals import TensorSource
-    from samebits.diagnose.alone import Alone
+    from samebits.diagnose.alone import CellState
     from samebits.records.capture import Capture, Failure
     from samebits.records.finding import Step
     from samebits.records.ids import CellId
@@ -37,36 +43,37 @@ __all__ = [
 ]
 
 Runs = tuple["Capture", ...]
-"""What a cell's runs left: ``a`` and ``b``."""
+"""The captures of a cell: runs ``a`` and ``b``."""
 
 ENOUGH: frozenset[Signal] = frozenset({"weights", "hidden_states", "logits"})
-"""Without one of these compared, no cell is called identical."""
+"""A cell is called identical only if at least one of these was compared."""
 
 
 def choose_reference(cells: Mapping[CellId, Runs], stack: str) -> CellId | None:
-    """Return the cell that the others are compared with, of one model in one variant.
+    """Return the cell that the others of its row are compared with.
 
-    ``cells`` are in the order of the stacks, oldest first. Sound cells come before those of which a
-    phase raised, and those with a forward before those without; one that did not finish is the last
-    resort. Of equals it is the cell of ``stack``, the matrix's reference, or else the oldest.
+    ``cells`` are those of one model in one variant, in the order of the stacks, oldest first. Sound
+    cells come before those with a phase that raised, and those with a forward before those without;
+    an unfinished cell is the last choice. Among equals it is the cell of ``stack``, the matrix's
+    reference, or else the oldest.
     """
     ranked = {cell: _rank(alone(runs)) for cell, runs in cells.items()}
-    fit = [cell for cell, rank in ranked.items() if rank is not None]
-    return min(fit, key=lambda cell: (ranked[cell], cell.stack != stack), default=None)
+    usable = [cell for cell, rank in ranked.items() if rank is not None]
+    return min(usable, key=lambda cell: (ranked[cell], cell.stack != stack), default=None)
 
 
-def _rank(found: Alone) -> tuple[bool, bool, bool] | None:
-    """Return how fit a cell is as a reference, the least the best; None if it is not."""
-    if found.verdict is not None:
+def _rank(state: CellState) -> tuple[bool, bool, bool] | None:
+    """Return how suitable a cell is as a reference, lowest first; None if it is unsuitable."""
+    if state.verdict is not None:
         return None
-    if found.unfinished is not None and not found.has_weights:
+    if state.unfinished is not None and not state.has_weights:
         return None
-    return found.unfinished is not None, not found.has_forward, bool(found.failures)
+    return state.unfinished is not None, not state.has_forward, bool(state.failures)
 
 
 def same_everywhere(cells: Mapping[CellId, Runs]) -> tuple[Failure, ...]:
-    """Return the exceptions that every cell of a row raised that loaded: they are the model's."""
-    return in_every({cell: alone(runs) for cell, runs in cells.items()})
+    """Return the exceptions that every loaded cell of a row raised: the model's own."""
+    return failures_everywhere({cell: alone(runs) for cell, runs in cells.items()})
 
 
 def result(
@@ -78,87 +85,105 @@ def result(
     everywhere: tuple[Failure, ...] = (),
     reproduce: str = "",
 ) -> CellResult:
-    """Return the verdict on a cell, with all that was found on the way to it.
+    """Return the verdict on a cell, with everything that was found on the way.
 
-    ``reference`` are the runs of the reference cell, which may be this one; None: there is none.
-    ``everywhere`` are the exceptions that every release raises with this model.
+    ``reference`` are the runs of the reference cell, which may be this cell; None if there is none.
+    ``everywhere`` are the exceptions that this model raises in every release.
     """
-    own = alone(runs, values)
-    against = alone(reference) if reference else None
-    found = _judged(cell, own, against, values, everywhere)
-    capture = own.capture
-    about = notes(capture, found.signals) if capture is not None else ()
+    state = alone(runs, values)
+    reference_state = alone(reference) if reference else None
+    judged = _cell_result(cell, state, reference_state, values, everywhere)
+    capture = state.capture
+    capture_notes = notes(capture, judged.signals) if capture is not None else ()
     update = {
-        "notes": tuple(dict.fromkeys((*_notes(own, runs, found), *about))),
+        "notes": tuple(dict.fromkeys((*_run_notes(state, runs, judged), *capture_notes))),
         "skips": capture.skips if capture is not None else (),
         "reproduce": reproduce,
     }
-    return found.model_copy(update=update)
+    return judged.model_copy(update=update)
 
 
-def _judged(
+def _cell_result(
     cell: CellId,
-    own: Alone,
-    against: Alone | None,
+    state: CellState,
+    reference_state: CellState | None,
     values: TensorSource,
     everywhere: tuple[Failure, ...],
 ) -> CellResult:
-    if own.verdict is not None:
-        return _by_itself(cell, own, own.verdict, against, values)
-    assert own.capture is not None
-    if against is None or against.capture is None or against.capture.cell == cell:
-        is_reference = against is not None and against.capture is not None
-        return _uncompared(cell, own, everywhere, is_reference=is_reference)
-    if not own.loaded and own.unfinished is not None:
-        return _uncompared(cell, own, everywhere, is_reference=False)
-    return _compared(against, own, own.capture, values)
+    if state.verdict is not None:
+        return _without_comparison(cell, state, state.verdict, reference_state, values)
+    assert state.capture is not None
+    if (
+        reference_state is None
+        or reference_state.capture is None
+        or reference_state.capture.cell == cell
+    ):
+        is_reference = reference_state is not None and reference_state.capture is not None
+        return _reference_result(cell, state, everywhere, is_reference=is_reference)
+    if not state.loaded and state.unfinished is not None:
+        return _reference_result(cell, state, everywhere, is_reference=False)
+    return _compared_result(reference_state, state, state.capture, values)
 
 
-def _by_itself(
-    cell: CellId, own: Alone, verdict: Verdict, against: Alone | None, values: TensorSource
+def _without_comparison(
+    cell: CellId,
+    state: CellState,
+    verdict: Verdict,
+    reference_state: CellState | None,
+    values: TensorSource,
 ) -> CellResult:
-    """Return the verdict that a cell has without a comparison, with the hunt of an unstable one."""
-    found = _plain(cell, verdict, own.headline)
-    reference = against.capture if against is not None else None
-    hunted: tuple[Step, ...] = ()
+    """Return the result of a cell with a verdict of its own, with the hunt if it is unstable."""
+    cell_result = _plain_result(cell, verdict, state.headline)
+    reference = reference_state.capture if reference_state is not None else None
+    hunt: tuple[Step, ...] = ()
     if verdict is Verdict.UNSTABLE and reference is not None and reference.cell != cell:
-        assert own.capture is not None
-        hunted = steps(reference, own.capture, compare(reference, own.capture, values), values)
+        assert state.capture is not None
+        hunt = steps(reference, state.capture, compare(reference, state.capture, values), values)
     update = {
         "reference": reference.cell if reference is not None else None,
-        "failure": own.failure,
-        "absent": own.absent,
-        "unstable": own.unstable,
-        "steps": hunted,
+        "failure": state.failure,
+        "absent": state.absent,
+        "unstable": state.unstable,
+        "steps": hunt,
     }
-    return found.model_copy(update=update)
+    return cell_result.model_copy(update=update)
 
 
-def _uncompared(
-    cell: CellId, own: Alone, everywhere: tuple[Failure, ...], *, is_reference: bool
+def _reference_result(
+    cell: CellId, state: CellState, everywhere: tuple[Failure, ...], *, is_reference: bool
 ) -> CellResult:
-    """Return the verdict on the reference cell itself, or on a cell that has none."""
+    """Return the result of the reference cell, or of a cell without a reference."""
     rest = Verdict.REFERENCE if is_reference else None
-    if own.failures:
-        return _failed(_plain(cell, Verdict.FAILED, ""), own, own.failures, everywhere, rest)
-    if own.unfinished is not None:
-        return _not_finished(_plain(cell, Verdict.NOT_FINISHED, ""), own, rest)
+    if state.failures:
+        return _failed_result(
+            _plain_result(cell, Verdict.FAILED, ""), state, state.failures, everywhere, rest
+        )
+    if state.unfinished is not None:
+        return _unfinished_result(_plain_result(cell, Verdict.NOT_FINISHED, ""), state, rest)
     if is_reference:
         headline = "the other stacks are compared with this one"
-        return _plain(cell, Verdict.REFERENCE, headline)
-    return _plain(cell, Verdict.FAILED, "there is no complete and stable cell to compare with")
+        return _plain_result(cell, Verdict.REFERENCE, headline)
+    return _plain_result(
+        cell, Verdict.FAILED, "there is no complete and stable cell to compare with"
+    )
 
 
-def _compared(against: Alone, own: Alone, candidate: Capture, values: TensorSource) -> CellResult:
-    reference = against.capture
+def _compared_result(
+    reference_state: CellState, state: CellState, candidate: Capture, values: TensorSource
+) -> CellResult:
+    reference = reference_state.capture
     assert reference is not None
     signals = compare(reference, candidate, values)
-    verdict, headline = _verdict(signals)
+    verdict, headline = _signals_verdict(signals)
     first = first_difference(reference, candidate, signals)
-    splits = _splits(reference, candidate, signals)
-    raised = tuple(f for f in own.failures if not any(is_same(f, g) for g in against.failures))
-    shared = tuple(_bare(failure) for failure in own.failures if failure not in raised)
-    found = CellResult(
+    splits = _compared_splits(reference, candidate, signals)
+    own_failures = tuple(
+        f for f in state.failures if not any(is_same(f, g) for g in reference_state.failures)
+    )
+    shared = tuple(
+        _without_traceback(failure) for failure in state.failures if failure not in own_failures
+    )
+    cell_result = CellResult(
         cell=candidate.cell,
         reference=reference.cell,
         verdict=verdict,
@@ -172,147 +197,170 @@ def _compared(against: Alone, own: Alone, candidate: Capture, values: TensorSour
         steps=() if verdict is Verdict.IDENTICAL else steps(reference, candidate, signals, values),
         shared_failures=shared,
     )
-    if verdict is Verdict.IDENTICAL and _is_unfed(signals, own, against):
-        found = _not_observed(found, reference, candidate)
-    rest = None if _is_thin(signals) else found.judged
-    if raised:
-        return _failed(found, own, raised, (), rest)
-    return _not_finished(found, own, rest) if own.unfinished is not None else found
+    if verdict is Verdict.IDENTICAL and _has_no_forward(signals, state, reference_state):
+        cell_result = _unobserved_result(cell_result, reference, candidate)
+    rest = None if _too_little_compared(signals) else cell_result.judged
+    if own_failures:
+        return _failed_result(cell_result, state, own_failures, (), rest)
+    return (
+        _unfinished_result(cell_result, state, rest)
+        if state.unfinished is not None
+        else cell_result
+    )
 
 
-def _verdict(signals: tuple[SignalComparison, ...]) -> tuple[Verdict, str]:
-    """Return the verdict on what two runs observed and a line that says it, in this order of rules.
+def _signals_verdict(signals: tuple[SignalComparison, ...]) -> tuple[Verdict, str]:
+    """Return the verdict on two runs and its headline; the first rule that applies decides.
 
-    Which kind of difference it is, the precision ladder says later (samebits/ladder/verdicts.py).
+    The precision ladder decides later which kind of difference it is (samebits/ladder/verdicts.py).
     """
     bearing = [signal for signal in signals if signal.signal not in EXPLANATORY]
     if any(signal.outcome == "differs" for signal in bearing):
         return Verdict.DIFFERS, "it differs"
-    held = _held(signals)
-    if held:
-        return Verdict.FAILED, f"{held[0].signal} could not be compared: {held[0].note}"
-    same = [signal.signal for signal in bearing if signal.outcome == "identical"]
-    if not ENOUGH & set(same):
+    blocked = _blocked_signals(signals)
+    if blocked:
+        return Verdict.FAILED, f"{blocked[0].signal} could not be compared: {blocked[0].note}"
+    identical = [signal.signal for signal in bearing if signal.outcome == "identical"]
+    if not ENOUGH & set(identical):
         return Verdict.FAILED, "neither weights nor hidden_states nor logits could be compared"
-    return Verdict.IDENTICAL, f"the same bytes: {', '.join(same)}"
+    return Verdict.IDENTICAL, f"the same bytes: {', '.join(identical)}"
 
 
-def _held(signals: tuple[SignalComparison, ...]) -> list[SignalComparison]:
-    """Return the signals that could not be compared for no recorded reason."""
+def _blocked_signals(signals: tuple[SignalComparison, ...]) -> list[SignalComparison]:
+    """Return the signals that could not be compared, without a recorded reason."""
     bearing = (signal for signal in signals if signal.signal not in EXPLANATORY)
     return [s for s in bearing if s.outcome == "not compared" and not s.excused]
 
 
-def _is_thin(signals: tuple[SignalComparison, ...]) -> bool:
-    """Return True if too little was compared to say anything, each time for a recorded reason."""
+def _too_little_compared(signals: tuple[SignalComparison, ...]) -> bool:
+    """Return True if too little was compared for a verdict, each time for a known reason."""
     compared = {s.signal for s in signals if s.outcome == "identical"}
     differ = any(signal.outcome == "differs" for signal in signals)
-    return not differ and not ENOUGH & compared and not _held(signals)
+    return not differ and not ENOUGH & compared and not _blocked_signals(signals)
 
 
-def _is_unfed(signals: tuple[SignalComparison, ...], own: Alone, against: Alone) -> bool:
-    """Return True if no forward was compared, and neither an exception nor an early end is why."""
-    if ran_forward(signals) or own.unfinished is not None or against.unfinished is not None:
+def _has_no_forward(
+    signals: tuple[SignalComparison, ...], state: CellState, reference_state: CellState
+) -> bool:
+    """Return True if no forward was compared, but not because of an exception or an early end."""
+    if (
+        ran_forward(signals)
+        or state.unfinished is not None
+        or reference_state.unfinished is not None
+    ):
         return False
-    return not any("logits" in signals_of(f.phase) for f in (*own.failures, *against.failures))
+    return not any(
+        "logits" in signals_of(f.phase) for f in (*state.failures, *reference_state.failures)
+    )
 
 
-def _not_observed(found: CellResult, reference: Capture, candidate: Capture) -> CellResult:
-    """Return the result of a cell of which no forward was compared, with what was."""
-    why = _unfed(candidate) or reason(candidate, "logits")
-    if not why:
-        why = f"{_unfed(reference) or reason(reference, 'logits')}, in the reference"
-    headline = f"{_same_words(found.signals)}; no forward: {why}"
+def _unobserved_result(
+    cell_result: CellResult, reference: Capture, candidate: Capture
+) -> CellResult:
+    """Return the result of a cell without a compared forward, with the rest that was compared."""
+    missing_reason = _missing_inputs_reason(candidate) or reason(candidate, "logits")
+    if not missing_reason:
+        missing_reason = (
+            f"{_missing_inputs_reason(reference) or reason(reference, 'logits')}, in the reference"
+        )
+    headline = f"{_identical_text(cell_result.signals)}; no forward: {missing_reason}"
     update = {
         "verdict": Verdict.NOT_OBSERVED,
         "judged": Verdict.NOT_OBSERVED,
-        "rest": found.judged,
+        "rest": cell_result.judged,
         "headline": headline,
     }
-    return found.model_copy(update=update)
+    return cell_result.model_copy(update=update)
 
 
-def _unfed(capture: Capture) -> str:
-    """Return why a run was fed nothing, '' if that is not why it lacks a forward."""
-    fed = (skip for skip in capture.skips if skip.why == "inputs")
-    return next((s.reason for s in fed if "logits" in signals_of(s.what)), "")
+def _missing_inputs_reason(capture: Capture) -> str:
+    """Return why a run had no inputs, '' if it lacks a forward for another reason."""
+    skips = (skip for skip in capture.skips if skip.why == "inputs")
+    return next((s.reason for s in skips if "logits" in signals_of(s.what)), "")
 
 
-def _same_words(signals: tuple[SignalComparison, ...]) -> str:
-    """Return what is the same, such as ``weights and buffers identical``."""
+def _identical_text(signals: tuple[SignalComparison, ...]) -> str:
+    """Return which signals are the same, such as ``weights and buffers identical``."""
     names = [s.signal for s in signals if s.outcome == "identical" and s.signal not in EXPLANATORY]
     return f"{' and '.join(filter(None, [', '.join(names[:-1]), names[-1]]))} identical"
 
 
-def _failed(
-    found: CellResult,
-    own: Alone,
-    raised: tuple[Failure, ...],
+def _failed_result(
+    cell_result: CellResult,
+    state: CellState,
+    failures: tuple[Failure, ...],
     everywhere: tuple[Failure, ...],
     rest: Verdict | None,
 ) -> CellResult:
-    """Return the result of a cell of which a phase raised, with the verdict on the other phases."""
-    news = [f for f in raised if not any(is_same(f, g) for g in everywhere)]
-    failure = news[0] if news else raised[0]
-    headline = failed(failure) if news else f"{EVERYWHERE}: {said(failure)}"
+    """Return the result of a cell with a phase that raised, with the verdict on the others."""
+    new_failures = [f for f in failures if not any(is_same(f, g) for g in everywhere)]
+    failure = new_failures[0] if new_failures else failures[0]
+    headline = (
+        failure_headline(failure) if new_failures else f"{EVERYWHERE}: {failure_line(failure)}"
+    )
     update: dict[str, object] = {
         "verdict": Verdict.FAILED,
         "judged": Verdict.FAILED,
         "rest": rest,
         "headline": headline,
         "failure": failure,
-        "unfinished": own.unfinished,
+        "unfinished": state.unfinished,
     }
     if everywhere and rest is Verdict.REFERENCE:
         update["shared_failures"] = everywhere
-    return found.model_copy(update=update)
+    return cell_result.model_copy(update=update)
 
 
 EVERYWHERE = "fails in the same way in every release"
 
 
-def _not_finished(found: CellResult, own: Alone, rest: Verdict | None) -> CellResult:
-    """Return the result of a cell that did not finish, with the verdict on what was compared."""
+def _unfinished_result(
+    cell_result: CellResult, state: CellState, rest: Verdict | None
+) -> CellResult:
+    """Return the result of a cell that did not finish, with the verdict on the compared part."""
     update = {
         "verdict": Verdict.NOT_FINISHED,
         "judged": Verdict.NOT_FINISHED,
         "rest": rest,
-        "headline": f"not finished: {ended(own.unfinished)}",
-        "unfinished": own.unfinished,
+        "headline": f"not finished: {ended(state.unfinished)}",
+        "unfinished": state.unfinished,
     }
-    return found.model_copy(update=update)
+    return cell_result.model_copy(update=update)
 
 
-def _notes(own: Alone, runs: Runs, found: CellResult) -> Iterator[str]:
-    """Yield what is to be known of the runs themselves: what ended early, what else raised."""
+def _run_notes(state: CellState, runs: Runs, cell_result: CellResult) -> Iterator[str]:
+    """Yield notes on the runs themselves: an early end, other exceptions."""
     for run in runs:
-        how = ended(run.unfinished)
-        compared = own.capture is not None and run.run == own.capture.run
+        ending = ended(run.unfinished)
+        compared = state.capture is not None and run.run == state.capture.run
         if run.status == "unfinished" and lack(run) is None:
-            yield f"run {run.run} did not finish, behind all that bears on the verdict: {how}"
+            yield f"run {run.run} did not finish, behind all that bears on the verdict: {ending}"
         elif run.status == "unfinished" and not compared:
-            yield f"run {run.run} did not finish ({how}); the other run is compared"
+            yield f"run {run.run} did not finish ({ending}); the other run is compared"
         for failure in run.failures:
             if explains(failure.phase):
-                yield f"phase {failure.phase} raised, which makes no verdict: {said(failure)}"
+                line = failure_line(failure)
+                yield f"phase {failure.phase} raised, which makes no verdict: {line}"
     others: dict[tuple[str, ...], list[Failure]] = {}
-    for failure in own.failures:
-        if failure != found.failure and not any(is_same(failure, f) for f in found.shared_failures):
+    for failure in state.failures:
+        if failure != cell_result.failure and not any(
+            is_same(failure, f) for f in cell_result.shared_failures
+        ):
             others.setdefault(key(failure)[1:], []).append(failure)
-    shown = key(found.failure)[1:] if found.failure is not None else ()
-    for what, raised in others.items():
-        phases = some(failure.phase for failure in raised)
-        short = raised[0].in_short
-        told = "the same" if what == shown else f"{raised[0].type}: {short}"
-        yield f"raised in other phases, too: {phases}: {told}"
+    headline_key = key(cell_result.failure)[1:] if cell_result.failure is not None else ()
+    for what, failures in others.items():
+        phases = some(failure.phase for failure in failures)
+        short = failures[0].in_short
+        text = "the same" if what == headline_key else f"{failures[0].type}: {short}"
+        yield f"raised in other phases, too: {phases}: {text}"
 
 
-def _bare(failure: Failure) -> Failure:
-    """Return an exception without its traceback, which the reference has."""
+def _without_traceback(failure: Failure) -> Failure:
+    """Return an exception without its traceback, which the reference's result holds."""
     return failure.model_copy(update={"traceback": "", "frames": (), "symbols": ()})
 
 
-def _splits(
+def _compared_splits(
     reference: Capture, candidate: Capture, signals: tuple[SignalComparison, ...]
 ) -> tuple[TokenSplit, ...]:
     """Return the token splits of the prompts whose greedy decoding was compared."""
@@ -321,7 +369,7 @@ def _splits(
     return tuple(s for s in token_splits(reference, candidate) if s.prompt in names)
 
 
-def _plain(cell: CellId, verdict: Verdict, headline: str) -> CellResult:
+def _plain_result(cell: CellId, verdict: Verdict, headline: str) -> CellResult:
     return CellResult(
         cell=cell, reference=None, verdict=verdict, judged=verdict, figure="", headline=headline
     )

@@ -1,1 +1,1 @@
-"""The precision ladder: rounding or another function."""
+"""The precision ladder: whether a difference is rounding or another function."""

@@ -1,4 +1,4 @@
-"""What must a pair of cells be asked on the ladder?"""
+"""The jobs that the precision ladder gives to a pair of cells."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 
 class Ask(Record):
-    """What one cell is to do on the ladder."""
+    """The job of one cell on the ladder."""
 
     forced: dict[str, tuple[int, ...]] = Field(default_factory=dict)
-    """Row -> the tokens that generate() is made to choose: the reference's."""
+    """Row -> the tokens that generate() is forced to choose: those of the reference."""
     rounded: dict[str, str] = Field(default_factory=dict)
-    """Tensor in memory -> the smaller dtype that the other side holds it in."""
+    """Tensor in memory -> the smaller dtype in which the other side holds it."""
     again: str = ""
-    """What to compute once more with all tensors aligned in memory: ``forward short``, ``decode
-    short``; '' for nothing."""
+    """What to compute again with all tensors aligned in memory, such as ``forward short`` or
+    ``decode short``; '' for nothing."""
     tables: bool = False
-    """Compute a model's own tables again in float64: one that was rounded when the model was made
-    leaves a part of a difference to code that evaluates its formula."""
+    """Compute a model's own tables again in float64. A table that was rounded when the model was
+    made leaves a part of the difference to code that evaluates its formula."""
 
 
 def asks(
@@ -42,58 +42,58 @@ def asks(
     signals: tuple[SignalComparison, ...],
     values: TensorSource,
 ) -> tuple[Ask, Ask] | None:
-    """Return what to ask the reference and the candidate; None where bytes decide by themselves.
+    """Return the jobs of the reference and the candidate; None if the inputs decide already.
 
-    The ladder is also climbed where the constants have decided: its figures are worth seeing.
+    The ladder also runs where the constants have decided, because its figures are worth showing.
     """
     inputs = next((s for s in signals if s.signal == "inputs"), None)
     if inputs is None or inputs.outcome == "differs":
         return None
     forced = {row: facts.ids for row, facts in (reference.signals.greedy or {}).items()}
-    casts = [found for found in constants(signals, values) if found.kind == "cast"]
-    again = to_align(reference, signals)
+    casts = [constant for constant in constants(signals, values) if constant.kind == "cast"]
+    aligned_again = to_align(reference, signals)
     return (
         Ask(
             forced=forced,
-            rounded=dict(_rounded(casts, reference, candidate, "candidate")),
-            again=again,
+            rounded=dict(_rounded_tensors(casts, reference, candidate, "candidate")),
+            again=aligned_again,
         ),
         Ask(
             forced=forced,
-            rounded=dict(_rounded(casts, candidate, reference, "reference")),
-            again=again,
+            rounded=dict(_rounded_tensors(casts, candidate, reference, "reference")),
+            again=aligned_again,
         ),
     )
 
 
-def _rounded(
+def _rounded_tensors(
     casts: Iterable[Constant], finer: Capture, coarser: Capture, side: str
 ) -> Iterator[tuple[str, str]]:
-    """Yield the tensors of ``finer`` that the other side holds in a smaller dtype, and in which."""
+    """Yield the tensors of ``finer`` that the other side holds in a smaller dtype, and which."""
     for cast in casts:
         if cast.coarser != side:
             continue
         smaller = next((ref.dtype for _, ref in _carriers(coarser, cast.name)), None)
         for name, ref in _carriers(finer, cast.name):
-            if smaller is not None and _bytes(ref.dtype) > _bytes(smaller):
+            if smaller is not None and _element_size(ref.dtype) > _element_size(smaller):
                 yield name, smaller
 
 
-def _bytes(dtype: str) -> int:
+def _element_size(dtype: str) -> int:
     return NUMPY_DTYPES[dtype].itemsize
 
 
 def _carriers(capture: Capture, name: str) -> Iterator[tuple[str, TensorRef]]:
-    """Yield the tensors in memory that an item's name speaks of, checkpoint tensors included.
+    """Yield the tensors in memory that an item's name refers to, by their checkpoint names too.
 
-    An item of two names (``a → b``) speaks of both.
+    An item of two names (``a → b``) refers to both.
     """
     names = set(name.split(" → "))
     weights = capture.signals.weights
-    for own, facts in (weights.tensors if weights is not None else {}).items():
-        told = {own, *facts.aliases, *(piece.tensor for piece in facts.pieces)}
-        if told & names:
-            yield own, facts.ref
-    for own, buffer in (capture.signals.buffers or {}).items():
-        if own in names:
-            yield own, buffer.ref
+    for tensor, facts in (weights.tensors if weights is not None else {}).items():
+        tensor_names = {tensor, *facts.aliases, *(piece.tensor for piece in facts.pieces)}
+        if tensor_names & names:
+            yield tensor, facts.ref
+    for tensor, buffer in (capture.signals.buffers or {}).items():
+        if tensor in names:
+            yield tensor, buffer.ref

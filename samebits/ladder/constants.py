@@ -1,8 +1,9 @@
-"""Do both sides hold the same numbers before anything is computed?
+"""Comparison of the stored numbers: those that exist before anything is computed.
 
-What is computed says little here: float64 makes a model's arithmetic exact, and one ulp of one
-frequency then looks like any other small number. Bytes say it at once. The one exception is a
-dtype policy: a side that holds exactly the other's numbers, rounded to a smaller dtype.
+Computed values show little here: float64 makes a model's arithmetic exact, and a difference of one
+ULP in one frequency then looks like any other small number. The bytes show it at once. The one
+exception is a dtype policy: a side that holds exactly the other's numbers, rounded to a smaller
+dtype.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from samebits.records.tensor import TensorRef
 
 STORED: frozenset[Signal] = frozenset({"weights", "buffers", "inv_freq"})
-"""Signals that hold what is there before anything is computed."""
+"""Signals of tensors that exist before anything is computed."""
 
 
 def constants(signals: Iterable[SignalComparison], values: TensorSource) -> tuple[Constant, ...]:
@@ -39,29 +40,29 @@ def constants(signals: Iterable[SignalComparison], values: TensorSource) -> tupl
 
 
 def _constant(signal: Signal, item: ItemComparison, values: TensorSource) -> Constant:
-    one, other = item.reference, item.candidate
+    reference, candidate = item.reference, item.candidate
     kind: Literal["changed", "cast", "not known"] = "changed"
     coarser: Side | None = None
-    if one is None or other is None:
-        # a tensor in parts, in other dtypes: the parts are not there to be compared
+    if reference is None or candidate is None:
+        # a tensor in parts with different dtypes: the parts are not available here
         kind = "not known" if item.note.startswith("dtype ") else "changed"
-    elif one.hash != other.hash and one.dtype != other.dtype:
-        kind, coarser = cast_between(one, other, values)
+    elif reference.hash != candidate.hash and reference.dtype != candidate.dtype:
+        kind, coarser = cast_between(reference, candidate, values)
     return Constant(signal=signal, name=item.name, kind=kind, coarser=coarser, note=item.note)
 
 
 def cast_between(
-    one: TensorRef, other: TensorRef, values: TensorSource
+    reference: TensorRef, candidate: TensorRef, values: TensorSource
 ) -> tuple[Literal["changed", "cast", "not known"], Side | None]:
-    """Return whether one of two tensors of other dtypes is the other, rounded, and which."""
-    if one.shape != other.shape:
+    """Return whether one of two tensors is the other, rounded to its dtype, and which."""
+    if reference.shape != candidate.shape:
         return "changed", None
-    if not (values.has(one) and values.has(other)):
+    if not (values.has(reference) and values.has(candidate)):
         return "not known", None
-    a, b = values.tensor(one), values.tensor(other)
+    a, b = values.tensor(reference), values.tensor(candidate)
     with np.errstate(all="ignore"):
-        down = a.astype(NUMPY_DTYPES[other.dtype]).tobytes() == b.tobytes()
-        up = b.astype(NUMPY_DTYPES[one.dtype]).tobytes() == a.tobytes()
+        down = a.astype(NUMPY_DTYPES[candidate.dtype]).tobytes() == b.tobytes()
+        up = b.astype(NUMPY_DTYPES[reference.dtype]).tobytes() == a.tobytes()
     if down and up:
         return "cast", None
     if down:

@@ -8,7 +8,7 @@ from samebits.compare.pair import Pair
 from samebits.ladder.alignment import alignment, alignment_reason
 from samebits.ladder.constants import constants
 from samebits.ladder.flips import flips
-from samebits.ladder.rule import Found, judgement, worse
+from samebits.ladder.rule import Evidence, judgement, worse
 from samebits.ladder.steps import Climb, steps
 from samebits.ladder.tokens import at_risk, judged_splits
 from samebits.records.ladder import Ladder
@@ -32,36 +32,38 @@ def ladder(
     values: TensorSource,
     files: Files | None,
 ) -> Ladder:
-    """Return what the ladder says of a pair; ``files`` is None where it was not climbed."""
+    """Return the ladder's judgement of a pair; ``files`` is None if the ladder did not run."""
     missing = _missing(files)
     climb = Climb(Pair(reference, candidate, values), files) if files and not missing else None
-    found = Found(
+    evidence = Evidence(
         signals=signals,
         constants=constants(signals, values),
         steps=steps(climb) if climb else (),
         flips=flips(climb) if climb else (),
         splits=judged_splits(reference, candidate, splits, values, climb),
         missing=missing,
-        not_again="; ".join(_not_again(climb)) if climb else "",
+        unrepeated="; ".join(_unrepeated_logits(climb)) if climb else "",
     )
-    said = judgement(found)
-    aligned = alignment(climb) if climb else None
-    reason = said.reason
-    if said.kind == "rounding" and aligned is not None and aligned.same:
-        reason = f"{reason}; {alignment_reason(aligned)}"
-    side, ratio = worse(found.steps, found.constants) if said.kind == "rounding" else (None, None)
+    result = judgement(evidence)
+    alignment_result = alignment(climb) if climb else None
+    reason = result.reason
+    if result.kind == "rounding" and alignment_result is not None and alignment_result.same:
+        reason = f"{reason}; {alignment_reason(alignment_result)}"
+    side, ratio = (
+        worse(evidence.steps, evidence.constants) if result.kind == "rounding" else (None, None)
+    )
     return Ladder(
-        kind=said.kind,
-        rule=said.rule,
+        kind=result.kind,
+        rule=result.rule,
         reason=reason,
         worse=side,
         worse_ratio=ratio,
-        steps=found.steps,
-        constants=found.constants,
-        flips=found.flips,
-        splits=found.splits,
+        steps=evidence.steps,
+        constants=evidence.constants,
+        flips=evidence.flips,
+        splits=evidence.splits,
         at_risk=at_risk(climb) if climb else (),
-        alignment=aligned,
+        alignment=alignment_result,
         notes=tuple(_notes(climb)) if climb else (),
         seconds=(files[0].seconds, files[1].seconds) if files else (0.0, 0.0),
     )
@@ -73,25 +75,25 @@ def _missing(files: Files | None) -> str:
         return "the ladder was not climbed"
     for where, file in zip(("the reference", "this cell"), files, strict=True):
         if file.failure is not None:
-            said = file.failure.message.partition("\n")[0]
+            message = file.failure.message.partition("\n")[0]
             if file.failure.type == "not asked":
-                return f"{where} was not asked on the ladder: {said}"
-            return f"{where} failed on the ladder: {file.failure.type}: {said}"
+                return f"{where} was not asked on the ladder: {message}"
+            return f"{where} failed on the ladder: {file.failure.type}: {message}"
     return ""
 
 
 def _notes(climb: Climb) -> Iterator[str]:
     for where, file in zip(("reference", "here"), climb.files, strict=True):
         for name, rung in file.rungs.items():
-            for what, why in rung.refused.items():
-                yield f"{where}, {name}: {what}: {why}"
+            for subject, reason in rung.refused.items():
+                yield f"{where}, {name}: {subject}: {reason}"
             if rung.leaks:
                 yield f"{where}, {name}: less precision comes out of {', '.join(rung.leaks)}"
-    yield from _not_again(climb)
+    yield from _unrepeated_logits(climb)
 
 
-def _not_again(climb: Climb) -> Iterator[str]:
-    """Yield which side's own rung gave other logits than its own run, and for which prompts."""
+def _unrepeated_logits(climb: Climb) -> Iterator[str]:
+    """Yield the side and prompts for which the native rung's logits differ from the run's."""
     for where, capture, file in zip(
         ("reference", "here"),
         (climb.pair.reference, climb.pair.candidate),

@@ -1,7 +1,7 @@
-"""The third look: which cells climb the precision ladder, and which verdict that gives them.
+"""The third look: the cells that get the precision ladder, and the verdict that it gives them.
 
-The first look compares bytes, the second fetches values that differ, and the third asks what
-kind of difference it is.
+The first look compares bytes, the second fetches values that differ, and the third decides the kind
+of a difference.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Files = tuple[LadderFile, LadderFile]
     Pair = tuple[Capture, Capture]
-    Climb = Callable[[Mapping[CellId, list[Ask]]], Awaitable[Mapping[CellId, list[LadderFile]]]]
+    RunLadder = Callable[[Mapping[CellId, list[Ask]]], Awaitable[Mapping[CellId, list[LadderFile]]]]
 
 VERDICTS: dict[Kind, Verdict] = {
     "rounding": Verdict.ROUNDING,
@@ -43,54 +43,56 @@ async def third_look(
     results: Sequence[CellResult],
     runs: Mapping[CellId, tuple[Capture, ...]],
     values: TensorSource,
-    climb: Climb,
+    climb: RunLadder,
 ) -> list[CellResult]:
-    """Return the results with the verdict of the ladder on every cell that differs.
+    """Return the results with the ladder's verdict on every cell that differs.
 
-    A reference that several cells are compared with climbs once for all that ask it the same.
+    A reference of several cells runs each distinct job on the ladder once.
     """
     pairs = {
-        found.cell: (runs[found.reference][0], runs[found.cell][0])
-        for found in results
-        if differs(found) and found.reference is not None and found.signals
+        result.cell: (runs[result.reference][0], runs[result.cell][0])
+        for result in results
+        if differs(result) and result.reference is not None and result.signals
     }
-    by_cell = {found.cell: found for found in results}
-    asked = {
-        cell: both
-        for cell, (one, other) in pairs.items()
-        if (both := asks(one, other, by_cell[cell].signals, values)) is not None
+    by_cell = {result.cell: result for result in results}
+    jobs = {
+        cell: pair_jobs
+        for cell, (reference, candidate) in pairs.items()
+        if (pair_jobs := asks(reference, candidate, by_cell[cell].signals, values)) is not None
     }
 
-    def said(cell: CellId, files: Files | None) -> Ladder:
-        found = by_cell[cell]
-        return ladder(*pairs[cell], found.signals, found.splits, values, files)
+    def judged(cell: CellId, files: Files | None) -> Ladder:
+        result = by_cell[cell]
+        return ladder(*pairs[cell], result.signals, result.splits, values, files)
 
-    files = await _climbed(pairs, asked, climb)
-    told = {cell: said(cell, files.get(cell)) for cell in pairs}
-    again = {
-        cell: tuple(ask.model_copy(update={"tables": True}) for ask in both)
-        for cell, both in asked.items()
-        if is_left_over(told[cell])
+    files = await _ladder_files(pairs, jobs, climb)
+    ladders = {cell: judged(cell, files.get(cell)) for cell in pairs}
+    with_tables = {
+        cell: tuple(ask.model_copy(update={"tables": True}) for ask in pair_jobs)
+        for cell, pair_jobs in jobs.items()
+        if is_left_over(ladders[cell])
     }
-    for cell, found in (await _climbed(pairs, again, climb)).items():
-        anew = said(cell, found)
-        if anew.kind == "rounding":
-            told[cell] = anew.model_copy(update={"notes": (TABLES, *anew.notes)})
-        elif _gone(found):
-            files[cell] = found
+    for cell, cell_files in (await _ladder_files(pairs, with_tables, climb)).items():
+        second = judged(cell, cell_files)
+        if second.kind == "rounding":
+            ladders[cell] = second.model_copy(update={"notes": (TABLES, *second.notes)})
+        elif _machine_reason(cell_files):
+            files[cell] = cell_files
     return [
-        with_ladder(r, told[r.cell], gone=_gone(files.get(r.cell))) if r.cell in told else r
+        with_ladder(r, ladders[r.cell], gone=_machine_reason(files.get(r.cell)))
+        if r.cell in ladders
+        else r
         for r in results
     ]
 
 
-def differs(found: CellResult) -> bool:
-    """Return True if a cell holds other bytes and what kind of difference it is was not decided."""
-    return Verdict.DIFFERS in (found.judged, found.rest)
+def differs(result: CellResult) -> bool:
+    """Return True if the bytes of a cell differ and the kind of the difference is undecided."""
+    return Verdict.DIFFERS in (result.judged, result.rest)
 
 
-def _gone(files: Files | None) -> str:
-    """Return why the machine, and not the model, kept a cell from the ladder; '' if it did not."""
+def _machine_reason(files: Files | None) -> str:
+    """Return why the machine, not the model, stopped the ladder; '' if it did not."""
     failures = (file.failure for file in files or ())
     short = next((f for f in failures if f is not None and _is_the_machine(f)), None)
     return f"{short.type}: {short.in_short}" if short is not None else ""
@@ -103,80 +105,84 @@ def _is_the_machine(failure: Failure) -> bool:
 TABLES = "the tables that the models compute when they are made were computed again in float64"
 
 
-async def _climbed(
-    pairs: Mapping[CellId, Pair], asked: Mapping[CellId, tuple[Ask, ...]], climb: Climb
+async def _ladder_files(
+    pairs: Mapping[CellId, Pair], jobs: Mapping[CellId, tuple[Ask, ...]], climb: RunLadder
 ) -> dict[CellId, Files]:
-    """Return what both cells of every pair that is asked left; each asked the same once."""
-    wanted: dict[CellId, list[Ask]] = {}
-    for cell, both in asked.items():
-        for of, ask in zip((pairs[cell][0].cell, cell), both, strict=True):
-            if ask not in wanted.setdefault(of, []):
-                wanted[of].append(ask)
-    left = await climb(wanted) if wanted else {}
+    """Return what both cells of every pair computed, each distinct job run once per cell."""
+    by_cell: dict[CellId, list[Ask]] = {}
+    for cell, pair_jobs in jobs.items():
+        for job_cell, ask in zip((pairs[cell][0].cell, cell), pair_jobs, strict=True):
+            if ask not in by_cell.setdefault(job_cell, []):
+                by_cell[job_cell].append(ask)
+    files_by_cell = await climb(by_cell) if by_cell else {}
 
     def file(cell: CellId, ask: Ask) -> LadderFile:
-        return left[cell][wanted[cell].index(ask)]
+        return files_by_cell[cell][by_cell[cell].index(ask)]
 
     return {
-        cell: (file(pairs[cell][0].cell, both[0]), file(cell, both[1]))
-        for cell, both in asked.items()
+        cell: (file(pairs[cell][0].cell, pair_jobs[0]), file(cell, pair_jobs[1]))
+        for cell, pair_jobs in jobs.items()
     }
 
 
-def with_ladder(found: CellResult, said: Ladder, *, gone: str = "") -> CellResult:
-    """Return a result with the verdict that the ladder gives it, or gives what it observed.
+def with_ladder(result: CellResult, ladder_result: Ladder, *, gone: str = "") -> CellResult:
+    """Return a result with the ladder's verdict, on the cell or on the rest of it.
 
-    ``gone`` is why the machine ended the ladder: then it says nothing of the kind of difference.
+    ``gone`` is why the machine stopped the ladder: then the kind of difference stays undecided.
     """
-    verdict = VERDICTS[said.kind]
+    verdict = VERDICTS[ladder_result.kind]
     undecided = gone if verdict is Verdict.DIFFERS else ""
-    if found.judged is not Verdict.DIFFERS:
+    if result.judged is not Verdict.DIFFERS:
         if undecided:
-            return found.model_copy(update={"notes": (*found.notes, f"{NOT_DECIDED}: {undecided}")})
-        return found.model_copy(update={"rest": verdict, "ladder": said})
+            return result.model_copy(
+                update={"notes": (*result.notes, f"{NOT_DECIDED}: {undecided}")}
+            )
+        return result.model_copy(update={"rest": verdict, "ladder": ladder_result})
     if undecided:
-        return not_decided(found, PHASE, undecided)
-    if verdict is Verdict.ROUNDING and not ran_forward(found.signals):
-        unfed = {"rest": verdict, "ladder": said}
+        return not_decided(result, PHASE, undecided)
+    if verdict is Verdict.ROUNDING and not ran_forward(result.signals):
+        update = {"rest": verdict, "ladder": ladder_result}
         verdict = Verdict.NOT_OBSERVED
-        return found.model_copy(update={"verdict": verdict, "judged": verdict, **unfed})
-    return found.model_copy(update={"verdict": verdict, "judged": verdict, "ladder": said})
+        return result.model_copy(update={"verdict": verdict, "judged": verdict, **update})
+    return result.model_copy(
+        update={"verdict": verdict, "judged": verdict, "ladder": ladder_result}
+    )
 
 
 PHASE = "third look"
 NOT_DECIDED = "which kind of difference it is was not decided"
 
 
-def not_decided(found: CellResult, phase: str, why: str) -> CellResult:
-    """Return a cell that differs, without a verdict on the kind: the look at it did not finish."""
-    return found.model_copy(
+def not_decided(result: CellResult, phase: str, cause: str) -> CellResult:
+    """Return a cell that differs, without a verdict on the kind: the look did not finish."""
+    return result.model_copy(
         update={
             "verdict": Verdict.NOT_FINISHED,
             "judged": Verdict.NOT_FINISHED,
-            "rest": Verdict.DIFFERS if found.judged is Verdict.DIFFERS else None,
+            "rest": Verdict.DIFFERS if result.judged is Verdict.DIFFERS else None,
             "ladder": None,
-            "unfinished": Unfinished(phase=phase, reason=f"{NOT_DECIDED}: {why}"),
-            "headline": f"not finished: {NOT_DECIDED}: {why}",
+            "unfinished": Unfinished(phase=phase, reason=f"{NOT_DECIDED}: {cause}"),
+            "headline": f"not finished: {NOT_DECIDED}: {cause}",
         }
     )
 
 
 def unmeasured(
-    found: CellResult, again: Mapping[CellId, Sequence[Capture]], gone: Collection[CellId]
+    result: CellResult, again: Mapping[CellId, Sequence[Capture]], gone: Collection[CellId]
 ) -> CellResult:
-    """Return a result whose second look did not finish as one that is not finished.
+    """Return a result marked as not finished if its second look did not finish.
 
-    ``again`` are the runs of the second look, ``gone`` the cells of which values are still missing.
+    ``again`` are the runs of the second look, ``gone`` the cells whose values are still missing.
     """
-    sides = [cell for cell in (found.reference, found.cell) if cell is not None and cell in gone]
-    lacks = [lack(run, twin) for cell in sides for run, twin in _twins(again.get(cell, ()))]
-    ended_early = next((where for where in lacks if where is not None), None)
-    undecided = found.judged is Verdict.DIFFERS or (
-        found.judged is Verdict.FAILED and found.failure is None
+    sides = [cell for cell in (result.reference, result.cell) if cell is not None and cell in gone]
+    gaps = [lack(run, twin) for cell in sides for run, twin in _twins(again.get(cell, ()))]
+    ended_early = next((gap for gap in gaps if gap is not None), None)
+    undecided = result.judged is Verdict.DIFFERS or (
+        result.judged is Verdict.FAILED and result.failure is None
     )
     if ended_early is None or not undecided:
-        return found
-    return not_decided(found, "second look", ended(ended_early))
+        return result
+    return not_decided(result, "second look", ended(ended_early))
 
 
 def _twins(runs: Sequence[Capture]) -> list[tuple[Capture, Capture]]:

@@ -13,10 +13,10 @@ from samebits.diagnose.verdict import result
 from samebits.ladder.alignment import alignment, to_align
 from samebits.ladder.asking import asks
 from samebits.ladder.constants import cast_between
-from samebits.ladder.distance import Apart, between, own_errors
+from samebits.ladder.distance import Distance, array_distance, own_errors
 from samebits.ladder.flips import flips
 from samebits.ladder.judge import ladder
-from samebits.ladder.rule import CLEAR, Found, judgement, worse
+from samebits.ladder.rule import CLEAR, Evidence, judgement, worse
 from samebits.ladder.steps import Climb, verdict
 from samebits.ladder.verdicts import third_look
 from samebits.records.capture import Capture, Failure, Signals, Skip
@@ -292,7 +292,7 @@ def test_a_cell_whose_logits_come_out_otherwise_on_the_ladder_proves_nothing(mem
 
 
 def apart_by(size, *, same=False, finite=True):
-    return Apart(size, same_values=same, finite_alike=finite)
+    return Distance(size, same_values=same, finite_alike=finite)
 
 
 @pytest.mark.parametrize(
@@ -485,8 +485,8 @@ def test_what_could_not_be_compared_keeps_the_rest_from_passing(memory, pair):
 def test_numbers_that_are_the_same_in_float32_are_cast_at_other_places():
     told = {"prompt": "short", "what": "logits", "own": 0.1, "float64": 0.0, "kind": "rounding"}
     casts, sums = (LadderStep(**told, float32=size) for size in (0.0, 1e-6))
-    assert "cast at other places" in judgement(Found((), steps=(casts,))).reason
-    assert "cast at other places" not in judgement(Found((), steps=(casts, sums))).reason
+    assert "cast at other places" in judgement(Evidence((), steps=(casts,))).reason
+    assert "cast at other places" not in judgement(Evidence((), steps=(casts, sums))).reason
 
 
 # --- tokens ----------------------------------------------------------------------------------
@@ -626,10 +626,10 @@ def test_errors_are_counted_where_the_sides_differ(memory):
 
 def test_a_distance_counts_finite_elements_and_says_where_the_others_stand():
     one = np.array([1.0, np.inf, np.nan])
-    assert between(one, np.array([1.5, np.inf, np.nan])).max_abs == 0.5
-    assert between(one, np.array([1.0, np.inf, np.nan])).same_values
-    assert not between(one, np.array([1.0, -np.inf, np.nan])).finite_alike
-    assert not between(np.array([0.0]), np.array([-0.0])).same_values
+    assert array_distance(one, np.array([1.5, np.inf, np.nan])).max_abs == 0.5
+    assert array_distance(one, np.array([1.0, np.inf, np.nan])).same_values
+    assert not array_distance(one, np.array([1.0, -np.inf, np.nan])).finite_alike
+    assert not array_distance(np.array([0.0]), np.array([-0.0])).same_values
 
 
 # --- the third look --------------------------------------------------------------------------
