@@ -12,7 +12,13 @@ from samebits.reports.cell.graft import grafts_of
 from samebits.reports.cell.hunt import hunt
 from samebits.reports.cell.ladder import ladder_of
 from samebits.reports.cell.tensors import signal_table, split_table, tensor_tables
-from samebits.reports.stories import EVERY, outcome, rest, sharing, verdict_word
+from samebits.reports.stories import (
+    EVERY_RELEASE,
+    group_cells,
+    outcome_key,
+    rest_in_words,
+    verdict_word,
+)
 from samebits.text.blocks import bullets, codes, details, fence, heading, linked, page, titled
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, prose
 from samebits.text.numbers import rounded_ulp
@@ -33,7 +39,7 @@ def in_full(
     cells: Iterable[CellResult], story: Story, expected: tuple[ExpectedReport, ...], level: int
 ) -> Markdown:
     """Return a part for each outcome of these cells; ``level`` is that of their headings."""
-    groups = sharing(cells, outcome)
+    groups = group_cells(cells, outcome_key)
     return page(_outcome(group, story, expected, level) for group in groups)
 
 
@@ -103,13 +109,13 @@ def _outcome(
 def _outcome_heading(shared: Shared, story: Story, level: int) -> Markdown:
     cell = shared.first
     words = " ".join(filter(None, [verdict_word(cell), cell.figure]))
-    where = EVERY if is_everywhere(cell) else story.where(shared.cells)
+    where = EVERY_RELEASE if is_everywhere(cell) else story.where(shared.cells)
     return heading(level, fill("{}: {}", where, words))
 
 
 def _per_stack(shared: Shared, story: Story, block: Callable[[CellResult], Markdown]) -> Markdown:
     """Return what ``block`` says of the cells, once for all those of which it says the same."""
-    groups = sharing(shared.cells, block)
+    groups = group_cells(shared.cells, block)
     if len(groups) == 1:
         return block(groups[0].first)
     return page(
@@ -126,7 +132,7 @@ def _headlines(shared: Shared, story: Story) -> Markdown:
         return EMPTY
     if first is not None and all(cell.headline == first.what for cell in shared.cells):
         return EMPTY
-    groups = sharing(shared.cells, lambda cell: rounded_ulp(cell.headline))
+    groups = group_cells(shared.cells, lambda cell: rounded_ulp(cell.headline))
     if len(groups) == 1:
         return prose(rounded_ulp(shared.first.headline))
     return bullets(
@@ -137,7 +143,7 @@ def _headlines(shared: Shared, story: Story) -> Markdown:
 
 def _rest(cell: CellResult) -> Markdown:
     """Return what came of the part of a cell that was compared."""
-    said = rest(cell)
+    said = rest_in_words(cell)
     return fill("Rest: {}.", said) if said else EMPTY
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.reports.rulebook import KINDS, advice, in_short, plain_title, title
+from samebits.reports.rulebook import KINDS, advice, plain_title, short_advice, title
 from samebits.reports.stories import holds
 from samebits.text.blocks import bullets, codes, details, heading, link, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
@@ -65,7 +65,7 @@ def findings(report: Report) -> Markdown:
 
 def _advice_of(rules: list[RuleText]) -> list[Markdown]:
     """Return cause and remedy of each, folded; of many under one title."""
-    parts = [details(plain_title(text), in_short(text)) for text in rules]
+    parts = [details(plain_title(text), short_advice(text)) for text in rules]
     return [details("Cause and remedy of each", *parts)] if len(parts) > MOST_RULES else parts
 
 

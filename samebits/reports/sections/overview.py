@@ -14,13 +14,13 @@ from samebits.records.ids import Verdict
 from samebits.reports.sections.findings import named
 from samebits.reports.stories import (
     anchors,
+    cell_in_short,
     holds,
     is_reference,
     places,
     row_name,
     since,
     stories,
-    told,
     troubles,
     verdict_word,
 )
@@ -225,7 +225,7 @@ def _trouble(trouble: Trouble, report: Report) -> list[str]:
 
 def _what(cell: CellResult) -> str:
     """Return the most telling line about a cell, short: that it is about the first is known here."""
-    text = " ".join(told(cell).split())
+    text = " ".join(cell_in_short(cell).split())
     if cell.failure or cell.rest is not None:
         return clip(text, WIDEST_WHAT)
     for words, shorter in SHORTER:

@@ -10,7 +10,7 @@ from samebits.reports.cell.cause import cause_in_short
 from samebits.reports.cell.graft import graft_in_short
 from samebits.reports.cell.tensors import growth_line
 from samebits.reports.sections.at_a_glance import COLUMNS
-from samebits.reports.stories import QUIET, sharing, told
+from samebits.reports.stories import QUIET, cell_in_short, group_cells
 from samebits.text.blocks import heading, link, linked, page
 from samebits.text.markdown import EMPTY, Markdown, clip, fill, join, prose
 from samebits.text.names import page_path
@@ -87,7 +87,7 @@ def _places(stories: Iterable[Story]) -> Iterator[Place]:
     for story in stories:
         for row in story.rows:
             cells = [cell for cell in row.cells if cell.verdict not in QUIET]
-            yield from (Place(story, row, shared.cells) for shared in sharing(cells, _key))
+            yield from (Place(story, row, shared.cells) for shared in group_cells(cells, _key))
 
 
 def _key(cell: CellResult) -> tuple[object, ...]:
@@ -168,7 +168,7 @@ def _way(places: list[Place]) -> Markdown:
     """Return the rows that part on the same stacks in the same way; what differs if it is one thing."""
     first = places[0]
     said = fill("**{}**: {}", first.stacks, join(map(_name, places)))
-    seen = dict.fromkeys(told(place.cells[0]) for place in places)
+    seen = dict.fromkeys(cell_in_short(place.cells[0]) for place in places)
     if len(seen) == 1:
         said = fill("{}: {}", said, clip(next(iter(seen)), WIDEST))
     if first.starts:

@@ -10,7 +10,14 @@ from samebits.reports.cell.cause import cause_in_short
 from samebits.reports.cell.graft import graft_in_short
 from samebits.reports.cell.in_full import expectation, in_full, timeline
 from samebits.reports.cell.tensors import growth_line
-from samebits.reports.stories import QUIET, places, sharing, stories, told, verdict_word
+from samebits.reports.stories import (
+    QUIET,
+    cell_in_short,
+    group_cells,
+    places,
+    stories,
+    verdict_word,
+)
 from samebits.text.blocks import bullets, heading, link, page
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join
 from samebits.text.names import page_path
@@ -99,7 +106,7 @@ def _short(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
 def _in_short(
     cells: list[CellResult], story: Story, expected: tuple[ExpectedReport, ...]
 ) -> list[Markdown]:
-    places = sharing(cells, _place)
+    places = group_cells(cells, _place)
     why = expectation(cells, expected, LONGEST_REASON)
     return [why, bullets(_place_line(place, story) for place in places)]
 
@@ -118,7 +125,7 @@ def _place_line(shared: Shared, story: Story) -> Markdown:
     figures = ", ".join(dict.fromkeys(cell.figure for cell in shared.cells if cell.figure))
     word = verdict_word(cell)
     words = fill("{} ({})", word, figures) if figures else word
-    said = fill("{} {}: {}", _where(shared, story), words, clip(told(cell), 300))
+    said = fill("{} {}: {}", _where(shared, story), words, clip(cell_in_short(cell), 300))
     if start := cause_in_short(cell):
         said = fill("{}; it starts with {}", said, start)
     if restored := graft_in_short(cell):
