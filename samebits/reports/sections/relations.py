@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.standing import Standing
 from samebits.reports.sections import untried
-from samebits.reports.sections.averages import averaged
+from samebits.reports.sections.averages import has_averages
 from samebits.reports.sections.precision import too_coarse
 from samebits.reports.sections.relations_lines import (
-    GRAVITY,
     RELATIONS,
+    SEVERITY,
     Line,
     largest,
     lines,
@@ -93,7 +93,9 @@ def broken_line(report: Report) -> str:
 
 
 def _headline(found: list[Line]) -> Markdown:
-    standings = [stands for line in found for stack in line.cases if (stands := line.stands(stack))]
+    standings = [
+        stands for line in found for stack in line.cases if (stands := line.standing_on(stack))
+    ]
     counts = Counter(standings)
     said = [
         f"{count(counts[stands])} {words[counts[stands] != 1]}"
@@ -135,7 +137,7 @@ def _where(found: list[Line]) -> str:
 
 def _designed(found: list[Line]) -> set[str]:
     """Return the models of which everything that is broken is meant to be so."""
-    broken = [line for line in found if line.on(Standing.STAYS)]
+    broken = [line for line in found if line.stacks_with(Standing.STAYS)]
     models = {line.row.model for line in broken}
     return models - {line.row.model for line in broken if not line.by_design()}
 
@@ -151,7 +153,7 @@ def _places(found: list[Line]) -> list[tuple[str, list[str], int]]:
     """Return model, stacks and number of the relations that are broken, most of them first."""
     models: dict[str, list[Line]] = {}
     for line in found:
-        if line.on(Standing.STAYS):
+        if line.stacks_with(Standing.STAYS):
             models.setdefault(line.row.model, []).append(line)
     places = [
         (model, _ordered(broken), len({line.name for line in broken}))
@@ -162,7 +164,7 @@ def _places(found: list[Line]) -> list[tuple[str, list[str], int]]:
 
 def _ordered(broken: list[Line]) -> list[str]:
     order = dict.fromkeys(stack for line in broken for stack in line.row.invariants)
-    bad = {stack for line in broken for stack in line.on(Standing.STAYS)}
+    bad = {stack for line in broken for stack in line.stacks_with(Standing.STAYS)}
     return [stack for stack in order if stack in bad]
 
 
@@ -175,7 +177,7 @@ def _broken(found: list[Line]) -> Markdown:
     """Return a line for each broken relation of a model; variants with the same stacks share it."""
     groups: dict[Hashable, list[Line]] = {}
     for line in found:
-        if line.on(Standing.STAYS):
+        if line.stacks_with(Standing.STAYS):
             groups.setdefault((line.name, line.row.model, _story(line)), []).append(line)
     if not groups:
         return EMPTY
@@ -192,7 +194,7 @@ def _notes(found: list[Line]) -> list[Markdown]:
     """Return what is broken by design: no defect of a cache, whatever the figures look like."""
     notes: dict[str, dict[str, dict[str, None]]] = {}
     for line in found:
-        for stack in line.on(Standing.STAYS):
+        for stack in line.stacks_with(Standing.STAYS):
             worst = line.worst(stack)
             if worst and worst.note:
                 relations = notes.setdefault(worst.note, {}).setdefault(line.row.model, {})
@@ -209,7 +211,10 @@ def _broken_row(same: list[Line]) -> list[str]:
     target = f"{page_path(row.model)}#{slug(TITLE)}"
     variants = ", ".join(line.row.variant for line in same)
     cases = [
-        case for line in same for stack in line.on(Standing.STAYS) for case in _worst(line, stack)
+        case
+        for line in same
+        for stack in line.stacks_with(Standing.STAYS)
+        for case in _worst(line, stack)
     ]
     return [
         same[0].name,
@@ -230,7 +235,7 @@ def _per_line(same: list[Line], *, promoted: bool) -> str:
     """Return one figure per variant, equal ones once."""
     figures = []
     for line in same:
-        cases = [case for stack in line.on(Standing.STAYS) for case in _worst(line, stack)]
+        cases = [case for stack in line.stacks_with(Standing.STAYS) for case in _worst(line, stack)]
         sides = (case.promoted if promoted else case.distance for case in cases)
         figures.append(size(largest(side.max_abs for side in sides if side)))
     return ", ".join(dict.fromkeys(figures))
@@ -238,8 +243,8 @@ def _per_line(same: list[Line], *, promoted: bool) -> str:
 
 def _story(line: Line) -> str:
     """Return where the relation is broken and how it stands elsewhere."""
-    broken, *others = [(stands, line.on(stands)) for stands in reversed(GRAVITY)]
-    others.sort(key=lambda other: GRAVITY.index(other[0]))
+    broken, *others = [(stands, line.stacks_with(stands)) for stands in reversed(SEVERITY)]
+    others.sort(key=lambda other: SEVERITY.index(other[0]))
     parts = [f"{', '.join(stacks)} {stands}" for stands, stacks in (broken, *others) if stacks]
     return "; ".join([*parts, *_meaningless(line)])
 
@@ -279,7 +284,7 @@ def _groups(found: list[Line], stacks: list[str]) -> list[list[Line]]:
     """
     groups: dict[Hashable, list[Line]] = {}
     for line in found:
-        stands = tuple(line.stands(stack) or line.word(stack) for stack in stacks)
+        stands = tuple(line.standing_on(stack) or line.word(stack) for stack in stacks)
         dtype = "" if line.holds else line.dtype
         groups.setdefault((line.name, stands, dtype), []).append(line)
     return sorted(groups.values(), key=_place)
@@ -288,7 +293,7 @@ def _groups(found: list[Line], stacks: list[str]) -> list[list[Line]]:
 def _place(same: list[Line]) -> tuple[int, int, int]:
     line = same[0]
     gravity = max(
-        (GRAVITY.index(stands) for s in line.cases if (stands := line.stands(s))), default=-1
+        (SEVERITY.index(stands) for s in line.cases if (stands := line.standing_on(s))), default=-1
     )
     return RELATIONS.index(line.name), -gravity, -len(same)
 
@@ -307,7 +312,7 @@ def _dtypes(same: list[Line]) -> str:
 
 def _pointers(rows: tuple[Row, ...]) -> Markdown:
     """Return where the averages over prompts are, and what all of it took."""
-    models = dict.fromkeys(row.model for row in rows if averaged(row))
+    models = dict.fromkeys(row.model for row in rows if has_averages(row))
     links = join(link(model, f"{page_path(model)}#{slug(TITLE)}") for model in models)
     seconds = [signal.seconds for row in rows for signal in row.invariants.values()]
     return bullets(
