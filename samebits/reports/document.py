@@ -13,7 +13,7 @@ from samebits.reports.sections import (
     overview,
     what_changed,
 )
-from samebits.reports.sections.at_a_glance import explained, glance
+from samebits.reports.sections.at_a_glance import explanations, glance
 from samebits.reports.sections.crossings import crossings
 from samebits.reports.sections.findings import findings
 from samebits.reports.sections.loading import loading
@@ -40,7 +40,7 @@ def render(report: Report) -> dict[str, str]:
         overview.attention_needed(report),
         glance(report),
         releases(report),
-        explained(report),
+        explanations(report),
         overview.summary(report),
         findings(report),
         loading(report),

@@ -9,9 +9,9 @@ from samebits.reports.cell.in_full import in_full, timeline
 from samebits.reports.sections import attention, environment, expected, overview
 from samebits.reports.sections.crossings import crossings_of, has_losses
 from samebits.reports.sections.findings import findings_of, has_findings
-from samebits.reports.sections.loading import has_loading_to_tell, loading_of
+from samebits.reports.sections.loading import has_unclean_loads, loading_of
 from samebits.reports.sections.relations_of_model import has_relation_details, relations_of
-from samebits.reports.sections.tokenizers import differ, tokenizers_of
+from samebits.reports.sections.tokenizers import tokenizers_differ, tokenizers_of
 from samebits.reports.sections.usage import usage_of
 from samebits.reports.stories import QUIET, is_quiet, stories
 from samebits.text.blocks import heading, link, page
@@ -39,11 +39,11 @@ def _needs_page(rows: list[Row]) -> bool:
     return (
         not all(map(is_quiet, rows))
         or any(map(expected.has_remarks, rows))
-        or attention.changed(rows)
+        or attention.has_changed(rows)
         or has_relation_details(rows)
-        or has_loading_to_tell(rows)
+        or has_unclean_loads(rows)
         or has_findings(rows)
-        or differ(rows)
+        or tokenizers_differ(rows)
     )
 
 

@@ -105,7 +105,10 @@ def _plot(columns: list[Column]) -> Markdown:
     palette = ", ".join(list(COLOURS.values())[: len(columns)])
     text = "\n".join(
         [
-            f'%%{{init: {{"themeVariables": {{"xyChart": {{"plotColorPalette": "{palette}"}}}}}}}}%%',
+            (
+                '%%{init: {"themeVariables": {"xyChart": '
+                f'{{"plotColorPalette": "{palette}"}}}}}}}}%%'
+            ),
             "xychart-beta",
             '    title "Largest difference by layer, mean over prompts"',
             f'    x-axis "layer" {_axis(n_layers)}',

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 from samebits.compare.standing import Standing, standing
 from samebits.reports.sections import untried
 from samebits.reports.sections.averages import averages, has_averages
-from samebits.reports.sections.precision import has_suspicious, is_unknown, precision_table
+from samebits.reports.sections.precision import (
+    has_suspicious,
+    has_unknown_precision,
+    precision_table,
+)
 from samebits.reports.sections.relations import TITLE
 from samebits.reports.sections.relations_lines import SEVERITY, Line, group_equal, lines, size
 from samebits.text.blocks import codes, details, fence, heading, page, table, titled
@@ -64,7 +68,7 @@ def has_relation_details(rows: Iterable[Row]) -> bool:
         any(not line.holds for line in lines(rows))
         or any(map(has_averages, rows))
         or any(map(has_suspicious, rows))
-        or any(map(is_unknown, rows))
+        or any(map(has_unknown_precision, rows))
     )
 
 

@@ -47,8 +47,8 @@ def around_the_model(report: Report) -> Markdown:
     if rules:
         blocks.append(
             prose(
-                "A release does these to every model that the question can be asked of, so they are "
-                "counted here by stack and are not repeated at the cells. They make no verdict."
+                "A release does these to every model that the question can be asked of, so they "
+                "are counted here by stack and are not repeated at the cells. They make no verdict."
             )
         )
         blocks.append(_finding_table(report))
@@ -56,9 +56,9 @@ def around_the_model(report: Report) -> Markdown:
         blocks.append(
             fill(
                 "What users do around a model, done once with each of {} in every stack. It "
-                "explains and makes no verdict. Below are, of the models whose stacks disagree, the "
-                "largest groups that answer alike; a model that a stack does not know stands with "
-                "those it agrees with elsewhere.",
+                "explains and makes no verdict. Below are, of the models whose stacks disagree, "
+                "the largest groups that answer alike; a model that a stack does not know stands "
+                "with those it agrees with elsewhere.",
                 plural(len(models), "model"),
             )
         )
