@@ -82,7 +82,7 @@ def earlier_files(folder: Path) -> dict[str, str]:
 
 
 def _is_replaceable(path: Path, name: str, is_ours: bool) -> bool:
-    """Return True if a file does not exist or is ours; ``is_ours`` says it of its folder."""
+    """Return True if a file does not exist or is ours; ``is_ours`` is True in a folder of ours."""
     if not path.exists():
         return True
     if name == REPORT:

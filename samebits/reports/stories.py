@@ -188,7 +188,7 @@ def anchors(rows: Iterable[Row]) -> dict[str, str]:
 
 
 def cell_in_short(cell: CellResult) -> str:
-    """Return the line that says most about a cell."""
+    """Return the most important line about a cell: failure, first difference or headline."""
     if cell.failure and not is_everywhere(cell):
         failure = f"{cell.failure.phase}: {cell.failure.type}: {cell.failure.message}"
         return "; ".join(filter(None, [failure, rest_in_words(cell)]))

@@ -1,4 +1,4 @@
-"""What an upgrade changes, before all details: each stack's cells by kind, models to look at."""
+"""What an upgrade changes, before all details: verdicts per stack, and the models to look at."""
 
 from __future__ import annotations
 
@@ -145,9 +145,9 @@ def _is_news(cells_before: list[CellResult], cells: list[CellResult], *, changed
     worst = _worst(cells)
     if not changed:
         return _worst(cells_before) != worst
-    is_compared = worst in (Verdict.DIVERGED, Verdict.DIFFERS)
+    has_figures = worst in (Verdict.DIVERGED, Verdict.DIFFERS)
     return (
-        is_compared and _worst(cells_before) == worst and _numbers(cells_before) != _numbers(cells)
+        has_figures and _worst(cells_before) == worst and _numbers(cells_before) != _numbers(cells)
     )
 
 

@@ -120,7 +120,7 @@ def _plot(columns: list[Column]) -> Markdown:
 
 
 def _axis(n_layers: int) -> str:
-    """Return a label for each layer while they fit; otherwise mermaid chooses round numbers."""
+    """Return a label for each layer while they fit; for more, mermaid chooses round numbers."""
     if n_layers > MAX_LABELS:
         return f"0 --> {n_layers - 1}"
     return f"[{', '.join(map(str, range(n_layers)))}]"

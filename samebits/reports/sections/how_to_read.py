@@ -19,8 +19,8 @@ VERDICTS = {
     "failed": "it did not load, or a phase raised; the phase and the exception are given, and what "
     "the other phases observed is compared, with its own verdict as the *rest*",
     "not finished": "a run ended before it had observed all: its time or memory was short, or a "
-    "look at what differs ended early; what was observed before is compared, and its verdict is the "
-    "*rest*",
+    "look at what differs ended early; what was observed before is compared, and its verdict is "
+    "the *rest*",
     "not observed": "no forward was compared, as samebits cannot feed the model or its forward "
     "refuses what it is fed; what was compared is said with it",
     "absent": "this release does not know this architecture or feature",

@@ -83,7 +83,7 @@ NOT_BUILT = Markdown("not built")
 
 
 def title(report: Report) -> Markdown:
-    """Return the heading, which already says whether the run passes."""
+    """Return the heading, which already gives the result of the run."""
     return heading(1, f"samebits: {report.matrix} {ANSWERS.get(report.exit_code, DEFAULT_ANSWER)}")
 
 
@@ -225,12 +225,12 @@ def _trouble(trouble: Trouble, report: Report) -> list[str]:
         "" if has_no_start else since(story.rows[0], shared.stacks),
         places(shared),
         ", ".join(sorted(named(shared.cells, report))),
-        _what(cell),
+        _description(cell),
     ]
 
 
-def _what(cell: CellResult) -> str:
-    """Return the line that says most about a cell, without words that the column makes clear."""
+def _description(cell: CellResult) -> str:
+    """Return the most important line about a cell, without words that the column makes clear."""
     text = " ".join(cell_in_short(cell).split())
     if cell.failure or cell.rest is not None:
         return clip(text, MAX_WHAT)

@@ -88,10 +88,13 @@ def _differences(stories: Iterable[Story]) -> Iterator[Difference]:
     for story in stories:
         for row in story.rows:
             cells = [cell for cell in row.cells if cell.verdict not in QUIET]
-            yield from (Difference(story, row, shared.cells) for shared in group_cells(cells, _key))
+            yield from (
+                Difference(story, row, shared.cells)
+                for shared in group_cells(cells, _difference_key)
+            )
 
 
-def _key(cell: CellResult) -> tuple[object, ...]:
+def _difference_key(cell: CellResult) -> tuple[object, ...]:
     failure = cell.failure and (cell.failure.phase, cell.failure.type, cell.failure.message)
     first = (cell.first.signal, cell.first.item) if cell.first else cell.headline
     return (
@@ -113,7 +116,7 @@ def _kind(
         by_reasons.setdefault(difference.cells[0].expected, []).append(difference)
     seen_reasons: set[str] = set()
     lists = [
-        _list_item(_why(reasons, seen_reasons, group, expected), group)
+        _list_item(_reason_text(reasons, seen_reasons, group, expected), group)
         for reasons, group in _neighbours(by_reasons)
     ]
     title = heading(3, COLUMNS[kind].capitalize())
@@ -131,7 +134,7 @@ def _neighbours(
     return sorted(by_reasons.items(), key=lambda item: order[item[0][:1]])
 
 
-def _why(
+def _reason_text(
     reasons: tuple[str, ...],
     seen_reasons: set[str],
     differences: list[Difference],

@@ -247,7 +247,7 @@ def _largest_figures(group: list[Line], *, promoted: bool) -> str:
 def _standings(line: Line) -> str:
     """Return where the relation is broken, and its standing on the other stacks."""
     broken, *others = [(standing, line.stacks_with(standing)) for standing in reversed(SEVERITY)]
-    others.sort(key=lambda other: SEVERITY.index(other[0]))
+    others.sort(key=lambda entry: SEVERITY.index(entry[0]))
     parts = [f"{', '.join(stacks)} {standing}" for standing, stacks in (broken, *others) if stacks]
     return "; ".join([*parts, *_untried_stacks(line)])
 
