@@ -100,7 +100,7 @@ class Story(NamedTuple):
     def where(self, cells: Iterable[CellResult]) -> str:
         """Return the stacks of some cells of the story.
 
-        Variants are named, too, unless the cells are those of all rows, or of the only row.
+        Variants are left out if the stacks are the same in all rows.
         """
         stacks: dict[str, list[str]] = {}
         for cell in cells:

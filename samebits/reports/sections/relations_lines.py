@@ -66,7 +66,7 @@ class Line(NamedTuple):
         return all(self.standing_on(stack) == Standing.HOLDS for stack in self.cases)
 
     def by_design(self) -> bool:
-        """Return True if the model's design explains it wherever the relation is broken."""
+        """Return True if it is broken by the model's design on every stack that breaks it."""
         broken = [self.worst(stack) for stack in self.stacks_with(Standing.STAYS)]
         return bool(broken) and all(case is not None and case.note for case in broken)
 
