@@ -1,1 +1,1 @@
-"""What a user reads after a run: report.md, and report.json with the same content."""
+"""Reports for users: report.md, and report.json with the same content."""

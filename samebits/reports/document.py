@@ -1,10 +1,9 @@
-"""report.md and the pages beside it: what a run found, for a reader on GitHub or in an editor."""
+"""report.md and the pages next to it: the report of a run, for GitHub or an editor."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.reports import stories as reports_stories
 from samebits.reports.model_pages import pages
 from samebits.reports.sections import (
     attention,
@@ -14,7 +13,7 @@ from samebits.reports.sections import (
     overview,
     what_changed,
 )
-from samebits.reports.sections.at_a_glance import explained, glance
+from samebits.reports.sections.at_a_glance import explanations, glance
 from samebits.reports.sections.crossings import crossings
 from samebits.reports.sections.findings import findings
 from samebits.reports.sections.loading import loading
@@ -23,6 +22,7 @@ from samebits.reports.sections.relations import invariants
 from samebits.reports.sections.releases import releases
 from samebits.reports.sections.tokenizers import tokenizers
 from samebits.reports.sections.usage import around_page, around_the_model
+from samebits.reports.stories import stories
 from samebits.text.blocks import link, page, slug
 from samebits.text.markdown import join
 
@@ -34,13 +34,13 @@ REPORT = "report.md"
 
 
 def render(report: Report) -> dict[str, str]:
-    """Return the text of report.md and of the pages beside it, by paths relative to the first."""
-    of_models = pages(report)
-    parts = [
+    """Return the text of report.md and the pages next to it, by paths relative to report.md."""
+    model_pages = pages(report)
+    sections = [
         overview.attention_needed(report),
         glance(report),
         releases(report),
-        explained(report),
+        explanations(report),
         overview.summary(report),
         findings(report),
         loading(report),
@@ -49,7 +49,7 @@ def render(report: Report) -> dict[str, str]:
         crossings(report),
         what_changed.what_changed(report),
         passing(
-            (story for story in reports_stories.stories(report.rows) if story.passes),
+            (story for story in stories(report.rows) if story.passes),
             report.expected,
         ),
         expected.expected_differences(report),
@@ -58,16 +58,22 @@ def render(report: Report) -> dict[str, str]:
         tokenizers(report),
         attention.attention_kernels(report),
         environment.stacks(report),
-        environment.checkpoints(report, of_models),
+        environment.checkpoints(report, model_pages),
         environment.machine(report),
         how_to_read.how_to_read(),
     ]
-    whole = page([overview.title(report), overview.opening(report), _contents(parts), *parts])
-    documents = {REPORT: whole, **around_page(report), **of_models}
+    main_page = page(
+        [overview.title(report), overview.opening(report), _contents(sections), *sections]
+    )
+    documents = {REPORT: main_page, **around_page(report), **model_pages}
     return {path: f"{text}\n" for path, text in documents.items()}
 
 
-def _contents(parts: list[Markdown]) -> Markdown:
-    """Return a link to every part that begins with a heading."""
-    titles = [part.partition("\n")[0].removeprefix("## ") for part in parts if part[:3] == "## "]
+def _contents(sections: list[Markdown]) -> Markdown:
+    """Return a link to every section that begins with a heading."""
+    titles = [
+        section.partition("\n")[0].removeprefix("## ")
+        for section in sections
+        if section[:3] == "## "
+    ]
     return join((link(title, f"#{slug(title)}") for title in titles), " · ")

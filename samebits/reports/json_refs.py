@@ -1,9 +1,9 @@
-"""What stands in many places of report.json stands there once, and is referred to.
+"""Shared values of report.json: a value that occurs often is written once and referred to.
 
 Cells of a model differ in the same settings, go through the same steps and run the same functions,
 release after release: half of what a report holds is in it twice or more. Such a value goes to the
-list ``shared`` at the end of the file, and ``{"$ref": "#/shared/17"}`` stands in its places. That is
-a JSON Reference, which libraries of many languages put in; :func:`put_in` does it here.
+list ``shared`` at the end of the file, and ``{"$ref": "#/shared/17"}`` replaces it in its places.
+That is a JSON Reference, which libraries in many languages resolve; here :func:`put_in` does.
 """
 
 from __future__ import annotations
@@ -14,99 +14,104 @@ from typing import Any
 
 REFERENCE = "$ref"
 WHERE = "#/shared/"
-LEAST = 60
-"""Bytes of what is shared; a reference has about thirty characters."""
-LEAST_TEXT = 100
-"""The same for a text, such as a diff, a traceback, a reason."""
+MIN_BYTES = 60
+"""Minimum size in bytes of a shared value; a reference has about thirty characters."""
+MIN_TEXT = 100
+"""Minimum length of a shared text, such as a diff, a traceback or a reason."""
 
-NAMES = frozenset({"cell", "reference", "headline"})
-"""Fields that stay where they are: which cell it is, and what came of it."""
+NEVER_SHARED = frozenset({"cell", "reference", "headline"})
+"""Fields that are never replaced: they name a cell and its result."""
 
 Values = dict[str, Any]
 
 
 def share(value: Values) -> tuple[Values, list[Any]]:
-    """Return ``value`` with references in it, and what they refer to; neither is changed.
+    """Return a copy of ``value`` with references in it, and the list of the shared values.
 
-    What is shared may hold references to what stands before it.
+    ``value`` itself is not changed. A shared value may hold references to those before it in the
+    list.
     """
-    seen = _Seen()
-    seen.count(value)
-    changed: Values = seen.changed(value)
-    return changed, seen.shared
+    sharer = _Sharer()
+    sharer.count(value)
+    with_references: Values = sharer.with_references(value)
+    return with_references, sharer.shared
 
 
 def put_in(value: Values) -> Values:
-    """Return what :func:`share` was given, from a file that holds ``shared``."""
+    """Return the value that :func:`share` was given, from a file that holds ``shared``."""
     shared: list[Any] = []
     for entry in value.get("shared", ()):
-        shared.append(_put_in(entry, shared))
-    return {key: _put_in(entry, shared) for key, entry in value.items() if key != "shared"}
+        shared.append(_resolved(entry, shared))
+    return {key: _resolved(entry, shared) for key, entry in value.items() if key != "shared"}
 
 
-def _put_in(value: Any, shared: list[Any]) -> Any:  # noqa: ANN401  any JSON
+def _resolved(value: Any, shared: list[Any]) -> Any:  # noqa: ANN401  any JSON
     if isinstance(value, list):
-        return [_put_in(entry, shared) for entry in value]
+        return [_resolved(entry, shared) for entry in value]
     if not isinstance(value, dict):
         return value
     if REFERENCE in value:
         return shared[int(value[REFERENCE].removeprefix(WHERE))]
-    return {_unescaped(key): _put_in(entry, shared) for key, entry in value.items()}
+    return {_unescaped(key): _resolved(entry, shared) for key, entry in value.items()}
 
 
-class _Seen:
-    """Counts values by their content, then puts references to those that were met again."""
+class _Sharer:
+    """Counts values by their content, then replaces those that occur again by references."""
 
     def __init__(self) -> None:
         self.shared: list[Any] = []
         self._counts: dict[bytes, int] = {}
-        self._known: dict[int, bytes] = {}
-        """Of every value that is large enough: where it lies -> its content."""
-        self._numbers: dict[bytes, int] = {}
+        self._digests: dict[int, bytes] = {}
+        """id() of every value that is large enough -> digest of its content."""
+        self._indexes: dict[bytes, int] = {}
 
     def count(self, value: Any) -> None:  # noqa: ANN401  any JSON
-        """Count what lies in a value; what lies in a value that was met before is in there."""
+        """Count what a value contains; the contents of a repeated value are counted once."""
         entries = value.items() if isinstance(value, dict) else enumerate(value)
         for key, entry in entries:
-            content = None if key in NAMES else _content(entry)
-            if content is None:
+            digest = None if key in NEVER_SHARED else _digest(entry)
+            if digest is None:
                 continue
-            self._known[id(entry)] = content
-            self._counts[content] = self._counts.get(content, 0) + 1
-            if self._counts[content] == 1 and not isinstance(entry, str):
+            self._digests[id(entry)] = digest
+            self._counts[digest] = self._counts.get(digest, 0) + 1
+            if self._counts[digest] == 1 and not isinstance(entry, str):
                 self.count(entry)
 
-    def changed(self, value: Any) -> Any:  # noqa: ANN401  any JSON
-        """Return a value with references in it."""
+    def with_references(self, value: Any) -> Any:  # noqa: ANN401  any JSON
+        """Return a copy of a value with references in it."""
         if isinstance(value, dict):
-            return {_escaped(key): self._referred(entry) for key, entry in value.items()}
-        return [self._referred(entry) for entry in value] if isinstance(value, list) else value
+            return {_escaped(key): self._reference_or_copy(entry) for key, entry in value.items()}
+        return (
+            [self._reference_or_copy(entry) for entry in value]
+            if isinstance(value, list)
+            else value
+        )
 
-    def _referred(self, value: Any) -> Any:  # noqa: ANN401  any JSON
-        content = self._known.get(id(value))
-        if content is None or self._counts[content] == 1:
-            return self.changed(value)
-        if content not in self._numbers:
-            entry = self.changed(value)  # which may share parts of itself, before it
-            self._numbers[content] = len(self.shared)
+    def _reference_or_copy(self, value: Any) -> Any:  # noqa: ANN401  any JSON
+        digest = self._digests.get(id(value))
+        if digest is None or self._counts[digest] == 1:
+            return self.with_references(value)
+        if digest not in self._indexes:
+            entry = self.with_references(value)  # first, as the parts that it shares precede it
+            self._indexes[digest] = len(self.shared)
             self.shared.append(entry)
-        return {REFERENCE: f"{WHERE}{self._numbers[content]}"}
+        return {REFERENCE: f"{WHERE}{self._indexes[digest]}"}
 
 
-def _content(value: Any) -> bytes | None:  # noqa: ANN401  any JSON
-    """Return a digest of a value; None if it is too small to be shared.
+def _digest(value: Any) -> bytes | None:  # noqa: ANN401  any JSON
+    """Return a digest of a value; None if the value is too small to be shared.
 
-    marshal tells 1 from 1.0 and from True, and writes numbers faster than JSON does.
+    marshal distinguishes 1 from 1.0 and from True, and writes numbers faster than JSON does.
     """
-    least = LEAST_TEXT if isinstance(value, str) else LEAST
-    if not isinstance(value, (dict, list, str)) or (least == LEAST_TEXT and len(value) < least):
+    minimum = MIN_TEXT if isinstance(value, str) else MIN_BYTES
+    if not isinstance(value, (dict, list, str)) or (minimum == MIN_TEXT and len(value) < minimum):
         return None
-    written = marshal.dumps(value, 2)
-    return blake2b(written, digest_size=16).digest() if len(written) >= least else None
+    data = marshal.dumps(value, 2)
+    return blake2b(data, digest_size=16).digest() if len(data) >= minimum else None
 
 
 def _escaped(key: str) -> str:
-    """Return a key; an object's own ``$ref`` is no reference and gets one more ``$``."""
+    """Return a key; an object's own key ``$ref`` is no reference and gets one more ``$``."""
     return f"${key}" if key.lstrip("$") == "ref" and key != "ref" else key
 
 

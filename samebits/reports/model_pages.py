@@ -1,4 +1,4 @@
-"""One page per model, with all that its rows have to tell."""
+"""Pages of the models: one for each model, with all details of its rows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from samebits.reports.cell.in_full import in_full, timeline
 from samebits.reports.sections import attention, environment, expected, overview
 from samebits.reports.sections.crossings import crossings_of, has_losses
 from samebits.reports.sections.findings import findings_of, has_findings
-from samebits.reports.sections.loading import has_loading_to_tell, loading_of
-from samebits.reports.sections.relations_of_model import has_relations_to_tell, relations_of
-from samebits.reports.sections.tokenizers import differ, tokenizers_of
+from samebits.reports.sections.loading import has_unclean_loads, loading_of
+from samebits.reports.sections.relations_of_model import has_relation_details, relations_of
+from samebits.reports.sections.tokenizers import tokenizers_differ, tokenizers_of
 from samebits.reports.sections.usage import usage_of
 from samebits.reports.stories import QUIET, is_quiet, stories
 from samebits.text.blocks import heading, link, page
@@ -24,39 +24,39 @@ if TYPE_CHECKING:
 
 
 def pages(report: Report) -> dict[str, Markdown]:
-    """Return the pages by their paths relative to report.md; none of a model with nothing to tell."""
+    """Return the pages by their paths relative to report.md, for models with details."""
     models: dict[str, list[Row]] = {}
     for row in report.rows:
         models.setdefault(row.model, []).append(row)
     return {
         page_path(model): _page(model, rows, report)
         for model, rows in models.items()
-        if _has_to_tell(rows) or has_losses(model, report)
+        if _needs_page(rows) or has_losses(model, report)
     }
 
 
-def _has_to_tell(rows: list[Row]) -> bool:
+def _needs_page(rows: list[Row]) -> bool:
     return (
         not all(map(is_quiet, rows))
         or any(map(expected.has_remarks, rows))
-        or attention.changed(rows)
-        or has_relations_to_tell(rows)
-        or has_loading_to_tell(rows)
+        or attention.has_changed(rows)
+        or has_relation_details(rows)
+        or has_unclean_loads(rows)
         or has_findings(rows)
-        or differ(rows)
+        or tokenizers_differ(rows)
     )
 
 
 def _page(model: str, rows: list[Row], report: Report) -> Markdown:
-    found = stories(rows)
+    model_stories = stories(rows)
     return page(
         [
             heading(1, model),
-            _back(report),
+            _origin(report),
             environment.checkpoints_of(model, report),
             overview.model_summary(rows, report),
             findings_of(rows, report),
-            *(_section(story, report) for story in found),
+            *(_section(story, report) for story in model_stories),
             loading_of(rows),
             usage_of(rows),
             relations_of(rows),
@@ -68,13 +68,13 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
     )
 
 
-def _back(report: Report) -> Markdown:
-    back = link("report", "../report.md")
-    return fill("Part of the {} on {} of {}.", back, report.matrix, report.started)
+def _origin(report: Report) -> Markdown:
+    report_link = link("report", "../report.md")
+    return fill("Part of the {} on {} of {}.", report_link, report.matrix, report.started)
 
 
 def _section(story: Story, report: Report) -> Markdown:
     cells = [cell for row in story.rows for cell in row.cells if cell.verdict not in QUIET]
     blocks = [heading(2, story.name), timeline(story.rows[0])]
-    full = in_full(cells, story, report.expected, level=3)
-    return page([*blocks, full, capsules_of(cells, above="../")])
+    details = in_full(cells, story, report.expected, level=3)
+    return page([*blocks, details, capsules_of(cells, above="../")])

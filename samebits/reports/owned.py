@@ -1,7 +1,7 @@
-"""Which files of a reports folder may a report replace? None that its user put there.
+"""Protection of the user's files: a report replaces no file that samebits did not write.
 
-A page of ours is known by its first lines, so that neither a lost report.json nor another end of line
-makes it foreign. Locks and capsules are ours in a folder whose report.json or report.md is.
+A page of samebits is recognised by its first lines, so it remains ours without report.json and with
+other line endings. Locks and capsules are ours in a folder whose report.json or report.md is.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 REPORT, DATA, AROUND = "report.md", "report.json", "around-the-model.md"
 _TITLE = "# samebits: "
 _PART_OF = "Part of the [report]("
-_FIRST_LINES = 4096
-"""Bytes in which the first lines of a page stand."""
-_MOST_NAMED = 5
+_HEAD_BYTES = 4096
+"""Bytes that hold the first lines of a page."""
+_MAX_NAMED = 5
 
 
 class ReportsError(SamebitsError):
-    """A report would replace a file of its user; nothing was written."""
+    """A report would replace a file of the user; no file was written."""
 
     def __init__(self, folder: Path, names: list[str]) -> None:
-        named = ", ".join(shown(name) for name in names[:_MOST_NAMED])
-        more = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
-        it, they = ("it", "its name") if len(names) == 1 else ("them", "their names")
+        listed = ", ".join(shown(name) for name in names[:_MAX_NAMED])
+        more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
+        pronoun, names_phrase = ("it", "its name") if len(names) == 1 else ("them", "their names")
         super().__init__(
-            f"{shown(str(folder))} holds {named}{more}, which samebits did not write: the report "
-            f"needs {they}.\nMove {it}, or name another folder with --reports."
+            f"{shown(str(folder))} holds {listed}{more}, which samebits did not write: the report "
+            f"needs {names_phrase}.\nMove {pronoun}, or name another folder with --reports."
         )
 
 
 def check(folder: Path, plan: Plan) -> None:
-    """See that no file of the user has a name that the report of a plan may need.
+    """Check that no file of the user has a name that the report of a plan may need.
 
     Raises:
-        ReportsError: one has.
+        ReportsError: a file has such a name.
 
     """
     cells = {(cell.model, cell.stack) for cell in plan.cells}
@@ -51,50 +51,52 @@ def check(folder: Path, plan: Plan) -> None:
     names += [f"locks/{stack}.txt" for stack in plan.stacks]
     names += [page_path(model) for model in plan.models]
     for model, stack in sorted(cells):
-        of = folder / capsule_path(model, stack)
-        names += [path.relative_to(folder).as_posix() for path in of.rglob("*") if path.is_file()]
-    refuse(folder, names)
+        capsule = folder / capsule_path(model, stack)
+        names += [
+            path.relative_to(folder).as_posix() for path in capsule.rglob("*") if path.is_file()
+        ]
+    refuse_foreign(folder, names)
 
 
-def refuse(folder: Path, names: Iterable[str]) -> None:
-    """See that none of these files is there by the user's hand.
+def refuse_foreign(folder: Path, names: Iterable[str]) -> None:
+    """Check that none of these files was written by the user.
 
     Raises:
-        ReportsError: one is.
+        ReportsError: a file was.
 
     """
-    is_ours = bool(earlier(folder)) or _begins(folder / REPORT, _TITLE)
-    foreign = [name for name in sorted(names) if not _may_go(folder / name, name, is_ours)]
+    is_ours = bool(earlier_files(folder)) or _has_first_line(folder / REPORT, _TITLE)
+    foreign = [name for name in sorted(names) if not _is_replaceable(folder / name, name, is_ours)]
     if foreign:
         raise ReportsError(folder, foreign)
 
 
-def earlier(folder: Path) -> dict[str, str]:
-    """Return the files of the report of before, with their digests; none if it cannot be read."""
+def earlier_files(folder: Path) -> dict[str, str]:
+    """Return the files of the earlier report with their digests; none if it cannot be read."""
     try:
-        read = json.loads((folder / DATA).read_bytes())
-        files = read["files"] if {"samebits", "schema_version"} <= read.keys() else {}
+        content = json.loads((folder / DATA).read_bytes())
+        files = content["files"] if {"samebits", "schema_version"} <= content.keys() else {}
         return {name: str(digest) for name, digest in files.items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {}
 
 
-def _may_go(path: Path, name: str, is_ours: bool) -> bool:
-    """Return True if a file is not there, or is one of ours; ``is_ours`` says it of its folder."""
+def _is_replaceable(path: Path, name: str, is_ours: bool) -> bool:
+    """Return True if a file does not exist or is ours; ``is_ours`` is True in a folder of ours."""
     if not path.exists():
         return True
     if name == REPORT:
-        return _begins(path, _TITLE)
+        return _has_first_line(path, _TITLE)
     if name == AROUND or name.startswith(f"{PAGES}/"):
-        return _begins(path, _PART_OF)
+        return _has_first_line(path, _PART_OF)
     return is_ours
 
 
-def _begins(path: Path, mark: str) -> bool:
-    """Return True if one of the first lines of a file begins with ``mark``."""
+def _has_first_line(path: Path, prefix: str) -> bool:
+    """Return True if one of the first five lines of a file begins with ``prefix``."""
     try:
         with path.open("rb") as file:
-            lines = file.read(_FIRST_LINES).decode("utf-8", "replace").splitlines()
+            lines = file.read(_HEAD_BYTES).decode("utf-8", "replace").splitlines()
     except OSError:
         return False
-    return any(line.startswith(mark) for line in lines[:5])
+    return any(line.startswith(prefix) for line in lines[:5])

@@ -1,7 +1,7 @@
-"""What a rule says, in a report and as docs/findings/: one page each, and their index.
+"""Text of the rules, in a report and as docs/findings/: a page for each rule, and an index.
 
-``python -m samebits.reports.rulebook`` writes the pages; tests/findings/test_findings.py keeps them equal
-to the registry.
+``python -m samebits.reports.rulebook`` writes the pages; tests/findings/test_findings.py checks
+that they match the registry.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ KINDS = {
     "rounding": "other bits of the same maths",
     "api": "another shape, type or name",
 }
-"""Kind -> what it means, as RuleText says it."""
+"""Kind of a rule, as RuleText has it -> its meaning."""
 
-_CODE = re.compile(
+_CODE_NAME = re.compile(
     r"""(
         `[^`]+`
       | [A-Za-z_][\w.]*\([^()\s]*\)(?:\.\w+(?:\([^()\s]*\))?)*  # a call
@@ -39,26 +39,29 @@ _CODE = re.compile(
     )""",
     re.VERBOSE,
 )
-"""What is a name of code in a rule's text."""
+"""Matches a name of code in the text of a rule."""
 
-_LONGEST = 4000
-"""Characters of a rule's text: nothing of it is shortened."""
+_MAX_TEXT = 4000
+"""Limit in characters for the text of a rule, high enough that no text is cut."""
 
 
 def title(text: RuleText) -> Markdown:
     """Return code and name of a rule."""
-    return fill("{} {}", text.code, _whole(text.name))
+    return fill("{} {}", text.code, _text_with_code(text.name))
 
 
 def plain_title(text: RuleText) -> str:
-    """Return the same for a place where code has no marks."""
+    """Return code and name of a rule, for a place where code has no marks."""
     return f"{text.code} {text.name.replace('`', '')}"
 
 
-def in_short(text: RuleText) -> Markdown:
-    """Return cause and remedy of a rule, for report.md; the rest stands on the models' pages."""
+def short_advice(text: RuleText) -> Markdown:
+    """Return cause and remedy of a rule, for report.md; the models' pages have the rest."""
     return page(
-        [fill("**Cause.** {}", _whole(text.cause)), fill("**Remedy.** {}", _whole(text.remedy))]
+        [
+            fill("**Cause.** {}", _text_with_code(text.cause)),
+            fill("**Remedy.** {}", _text_with_code(text.remedy)),
+        ]
     )
 
 
@@ -66,35 +69,40 @@ def advice(text: RuleText) -> Markdown:
     """Return cause, remedy, releases and references of a rule, for a model's page and its own."""
     return page(
         [
-            fill("**Cause.** {}", _whole(text.cause)),
-            fill("**Remedy.** {}", _whole(text.remedy)),
+            fill("**Cause.** {}", _text_with_code(text.cause)),
+            fill("**Remedy.** {}", _text_with_code(text.remedy)),
             fence(text.example, "python") if text.example else EMPTY,
-            table(["name", "instead"], [[code(n), _whole(i)] for n, i in text.instead.items()]),
-            fill("**Releases.** {}", _whole(text.releases)),
+            table(
+                ["name", "instead"],
+                [[code(n), _text_with_code(i)] for n, i in text.instead.items()],
+            ),
+            fill("**Releases.** {}", _text_with_code(text.releases)),
             fill("**See** {}", _references(text)) if text.references else EMPTY,
         ]
     )
 
 
 def _references(text: RuleText) -> Markdown:
-    shown = (linked(r) if r.startswith("https://") else _whole(r) for r in text.references)
-    return join(shown, "; ")
+    references = (
+        linked(r) if r.startswith("https://") else _text_with_code(r) for r in text.references
+    )
+    return join(references, "; ")
 
 
-def _whole(text: str) -> Markdown:
-    """Return running text of a rule with names of code set as code."""
+def _text_with_code(text: str) -> Markdown:
+    """Return the text of a rule with names of code set as code."""
     parts = []
-    for i, part in enumerate(_CODE.split(text)):
+    for i, part in enumerate(_CODE_NAME.split(text)):
         if i % 2:
-            parts.append(code(part.strip("`"), _LONGEST))
+            parts.append(code(part.strip("`"), _MAX_TEXT))
         elif part:
             before, after = part[: len(part) - len(part.lstrip())], part[len(part.rstrip()) :]
-            parts.append(Markdown(f"{before}{prose(part, _LONGEST)}{after}"))
+            parts.append(Markdown(f"{before}{prose(part, _MAX_TEXT)}{after}"))
     return join(parts, "")
 
 
 def render() -> dict[str, str]:
-    """Return every page by the name of its file."""
+    """Return the text of every page by the name of its file."""
     pages = {f"{rule.text.code}.md": _page(rule.text) for rule in RULES}
     return {"README.md": _index(), **pages}
 
@@ -103,7 +111,7 @@ def _page(text: RuleText) -> str:
     blocks = [
         heading(1, title(text)),
         fill("*{}: {}*", text.kind, KINDS[text.kind]),
-        fill("**Looks for** {}.", _whole(text.looks_for)),
+        fill("**Looks for** {}.", _text_with_code(text.looks_for)),
         advice(text),
         fill("{}", link("all findings", "README.md")),
     ]
@@ -112,7 +120,11 @@ def _page(text: RuleText) -> str:
 
 def _index() -> str:
     rows = [
-        [link(rule.text.code, f"{rule.text.code}.md"), _whole(rule.text.name), rule.text.kind]
+        [
+            link(rule.text.code, f"{rule.text.code}.md"),
+            _text_with_code(rule.text.name),
+            rule.text.kind,
+        ]
         for rule in RULES
     ]
     meanings = [fill("*{}*: {}", kind, meaning) for kind, meaning in KINDS.items()]
@@ -129,7 +141,7 @@ def _index() -> str:
 
 
 def write(folder: Path = FOLDER) -> None:
-    """Write every page, and remove those of rules that are gone."""
+    """Write every page, and remove the pages of rules that no longer exist."""
     folder.mkdir(parents=True, exist_ok=True)
     pages = render()
     for path in folder.glob("*.md"):

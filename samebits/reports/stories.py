@@ -1,4 +1,4 @@
-"""Which cells of a row tell the same story, and since which stack."""
+"""Stories: rows of one model that differ from the reference in the same way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from samebits.records.report import Report, Row
 
 QUIET = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT})
-"""Verdicts that need no section: nothing differs, or there is nothing to compare."""
+"""Verdicts that need no section: no difference, or no comparison."""
 
 SEVERITY = (
     Verdict.FAILED,
@@ -27,9 +27,9 @@ SEVERITY = (
     Verdict.NOT_OBSERVED,
     Verdict.FIXED,
 )
-"""The verdicts that keep a run from passing, those that leave the least to use first."""
+"""The verdicts that keep a run from passing, the most severe first."""
 
-_OUTCOME = {
+_OUTCOME_FIELDS = {
     "verdict",
     "judged",
     "rest",
@@ -43,8 +43,8 @@ _OUTCOME = {
 }
 
 
-EVERY = "every release"
-"""Stands for the stacks of a failure that is the model's."""
+EVERY_RELEASE = "every release"
+"""Shown instead of the stacks of a failure that is the model's own."""
 
 
 class Shared(NamedTuple):
@@ -54,7 +54,7 @@ class Shared(NamedTuple):
 
     @property
     def first(self) -> CellResult:
-        """The first of them."""
+        """The first of these cells."""
         return self.cells[0]
 
     @property
@@ -64,38 +64,44 @@ class Shared(NamedTuple):
 
 
 class Story(NamedTuple):
-    """Rows of one model that part from their reference on the same stacks in the same signals."""
+    """Rows of one model that differ from their reference on the same stacks in the same signals."""
 
     rows: tuple[Row, ...]
 
     @property
     def name(self) -> str:
-        """Its heading: ``llama/float32-sdpa, bfloat16-sdpa``."""
+        """The heading of the story: ``llama/float32-sdpa, bfloat16-sdpa``."""
         return ", ".join([row_name(self.rows[0]), *(str(row.variant) for row in self.rows[1:])])
 
     @property
     def anchor(self) -> str:
-        """The link to that heading, within the document where it stands."""
+        """The link to that heading within the same document."""
         return f"#{slug(self.name)}"
 
     @property
     def model(self) -> str:
-        """The model of all its rows."""
+        """The model of all rows."""
         return self.rows[0].model
 
     @property
     def passes(self) -> bool:
-        """True if nothing in it makes the run fail."""
+        """True if no cell of the story makes the run fail."""
         return all(cell.verdict.passes for row in self.rows for cell in row.cells)
 
     @property
     def severity(self) -> int:
-        """The place of its worst verdict in :data:`SEVERITY`; for one that does not pass."""
-        found = {cell.verdict for row in self.rows for cell in row.cells}
-        return min(map(SEVERITY.index, found.intersection(SEVERITY)))
+        """The index of the worst verdict in :data:`SEVERITY`.
+
+        Only a story that does not pass has one.
+        """
+        verdicts = {cell.verdict for row in self.rows for cell in row.cells}
+        return min(map(SEVERITY.index, verdicts.intersection(SEVERITY)))
 
     def where(self, cells: Iterable[CellResult]) -> str:
-        """Return the stacks of some of its cells, with variants unless all or the one are meant."""
+        """Return the stacks of some cells of the story.
+
+        Variants are left out if the stacks are the same in all rows.
+        """
         stacks: dict[str, list[str]] = {}
         for cell in cells:
             stacks.setdefault(str(cell.cell.variant), []).append(cell.cell.stack)
@@ -106,27 +112,27 @@ class Story(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """One verdict of one story that makes the run fail, with the cells of its first row."""
+    """A verdict of a story that makes the run fail, with the cells of the story's first row."""
 
     story: Story
     shared: Shared
 
 
 def verdict_word(cell: CellResult) -> str:
-    """Return the verdict; of an expected difference also its kind, once the ladder has told it."""
+    """Return the verdict; for an expected difference also its kind, once the ladder knows it."""
     if cell.verdict == Verdict.EXPECTED and cell.judged in (Verdict.ROUNDING, Verdict.DIVERGED):
         return f"{cell.verdict}, {cell.judged}"
     if cell.rest is Verdict.REFERENCE:
         return f"{cell.verdict}, reference"
-    return f"{cell.verdict}, rest {cell.rest}" if cell.rest in _WORTH_SAYING else cell.verdict
+    return f"{cell.verdict}, rest {cell.rest}" if cell.rest in _SHOWN_RESTS else cell.verdict
 
 
-_WORTH_SAYING = frozenset({Verdict.ROUNDING, Verdict.DIVERGED, Verdict.DIFFERS})
-"""Verdicts on the rest of a cell that stand beside its own."""
+_SHOWN_RESTS = frozenset({Verdict.ROUNDING, Verdict.DIVERGED, Verdict.DIFFERS})
+"""Verdicts on the rest of a cell that are shown next to the verdict on the cell."""
 
 
 def row_name(row: Row) -> str:
-    """Return the name of a row as it begins its cells' names: ``llama/float32-sdpa``."""
+    """Return the name of a row, the beginning of its cells' names: ``llama/float32-sdpa``."""
     return f"{row.model}/{row.variant}"
 
 
@@ -136,13 +142,16 @@ def holds(cell: CellResult) -> bool:
 
 
 def is_reference(cell: CellResult) -> bool:
-    """Return True if the others of its row are compared with the cell, be it sound or not."""
+    """Return True if the cell is the reference of its row, whether it is sound or not."""
     return Verdict.REFERENCE in (cell.judged, cell.rest)
 
 
 def places(shared: Shared) -> str:
-    """Return the stacks of some cells that share a verdict, or that every release does the same."""
-    return EVERY if is_everywhere(shared.first) else ", ".join(shared.stacks)
+    """Return the stacks of cells that share a verdict.
+
+    A failure that is the same in every release has one phrase instead.
+    """
+    return EVERY_RELEASE if is_everywhere(shared.first) else ", ".join(shared.stacks)
 
 
 def is_quiet(row: Row) -> bool:
@@ -151,52 +160,55 @@ def is_quiet(row: Row) -> bool:
 
 
 def troubles(report: Report) -> list[Trouble]:
-    """Return what makes the run fail, the worst first, else in the order of the rows."""
-    found = [
+    """Return what makes the run fail, the worst first; equally severe ones in the order of rows."""
+    unsorted = [
         Trouble(story, shared)
         for story in stories(report.rows)
-        for shared in sharing(story.rows[0].cells, lambda cell: cell.verdict)
+        for shared in group_cells(story.rows[0].cells, lambda cell: cell.verdict)
         if not shared.first.verdict.passes
     ]
-    return sorted(found, key=lambda trouble: SEVERITY.index(trouble.shared.first.verdict))
+    return sorted(unsorted, key=lambda trouble: SEVERITY.index(trouble.shared.first.verdict))
 
 
 def stories(rows: Iterable[Row]) -> list[Story]:
-    """Return the rows that have something to tell, those of one model that tell the same joined."""
+    """Return the stories of the rows that are not quiet.
+
+    Rows of one model that differ in the same way share a story.
+    """
     groups: dict[Hashable, list[Row]] = {}
     for row in rows:
         if not is_quiet(row):
-            groups.setdefault((row.model, *map(_plot, row.cells)), []).append(row)
+            groups.setdefault((row.model, *map(_story_key, row.cells)), []).append(row)
     return [Story(tuple(group)) for group in groups.values()]
 
 
 def anchors(rows: Iterable[Row]) -> dict[str, str]:
-    """Return row -> the link to its story within a document, for the rows that have one."""
+    """Return row -> the link to its story within a document, for the rows that have a story."""
     return {row_name(row): story.anchor for story in stories(rows) for row in story.rows}
 
 
-def told(cell: CellResult) -> str:
-    """Return the most telling line about a cell."""
+def cell_in_short(cell: CellResult) -> str:
+    """Return the most important line about a cell: failure, first difference or headline."""
     if cell.failure and not is_everywhere(cell):
         failure = f"{cell.failure.phase}: {cell.failure.type}: {cell.failure.message}"
-        return "; ".join(filter(None, [failure, rest(cell)]))
+        return "; ".join(filter(None, [failure, rest_in_words(cell)]))
     if cell.rest is not None:
-        return "; ".join(filter(None, [cell.headline, rest(cell)]))
+        return "; ".join(filter(None, [cell.headline, rest_in_words(cell)]))
     return rounded_ulp(cell.first.what if cell.first else cell.headline)
 
 
-def rest(cell: CellResult) -> str:
-    """Return what came of the part that was compared, '' where the verdict says it."""
+def rest_in_words(cell: CellResult) -> str:
+    """Return the result of the part that was compared; '' if the verdict already gives it."""
     if cell.judged is Verdict.NOT_FINISHED and cell.rest is None:
         return "nothing of it was compared"
     if cell.rest is None or cell.judged is Verdict.NOT_OBSERVED:
         return ""
-    words = _REST.get(cell.rest, f"what was compared: {cell.rest}")
-    where = f" ({rounded_ulp(cell.first.what)})" if cell.first else ""
-    return f"{words}{where}" if words else ""
+    words = _REST_WORDS.get(cell.rest, f"what was compared: {cell.rest}")
+    first_difference = f" ({rounded_ulp(cell.first.what)})" if cell.first else ""
+    return f"{words}{first_difference}" if words else ""
 
 
-_REST = {
+_REST_WORDS = {
     Verdict.REFERENCE: "",
     Verdict.IDENTICAL: "what was compared is identical",
     Verdict.ROUNDING: "what was compared differs by rounding alone",
@@ -205,46 +217,49 @@ _REST = {
     Verdict.NOT_OBSERVED: "no forward was compared",
     Verdict.FAILED: "what is left could not be compared",
 }
-"""What is said of the part of a cell that was compared, by its verdict."""
+"""Verdict -> words for the part of a cell that was compared."""
 
 
-def _plot(cell: CellResult) -> Hashable:
-    """Return what a cell contributes to its row's story: no figure, which each dtype has its own."""
-    where = cell.first.signal if cell.first else ""
+def _story_key(cell: CellResult) -> Hashable:
+    """Return what a cell contributes to its row's story.
+
+    Figures are left out: they differ from dtype to dtype.
+    """
+    signal = cell.first.signal if cell.first else ""
     failure = (cell.failure.phase, cell.failure.type) if cell.failure else None
-    return cell.cell.stack, cell.verdict, cell.judged, cell.rest, cell.expected, where, failure
+    return cell.cell.stack, cell.verdict, cell.judged, cell.rest, cell.expected, signal, failure
 
 
-def sharing(cells: Iterable[CellResult], key: Callable[[CellResult], Hashable]) -> list[Shared]:
-    """Return the cells grouped by ``key``, groups in the order of their first cells."""
+def group_cells(cells: Iterable[CellResult], key: Callable[[CellResult], Hashable]) -> list[Shared]:
+    """Return the cells grouped by ``key``; groups are in the order of their first cells."""
     groups: dict[Hashable, list[CellResult]] = {}
     for cell in cells:
         groups.setdefault(key(cell), []).append(cell)
     return [Shared(tuple(group)) for group in groups.values()]
 
 
-def outcome(cell: CellResult) -> str:
+def outcome_key(cell: CellResult) -> str:
     """Return a key that is equal for cells of the same bits, or of the same failure.
 
-    Explanations such as config changes are no part of it: they differ from release to release
-    while the bits stay.
+    Explanations such as config changes are left out: they differ from release to release while the
+    bits are the same.
     """
     failure = cell.failure and (cell.failure.phase, cell.failure.type, cell.failure.message)
-    # The repr, because NaN is equal to NaN in it.
-    return repr((cell.model_dump(include=_OUTCOME), failure))
+    # The repr, because it makes NaN equal to NaN.
+    return repr((cell.model_dump(include=_OUTCOME_FIELDS), failure))
 
 
 def since(row: Row, stacks: Iterable[str]) -> str:
-    """Return the first of ``stacks`` and which others, around it, hold the reference's bits.
+    """Return the first of ``stacks`` and which other stacks around it hold the reference's bits.
 
-    Breakage is not monotone over releases, so a later stack that holds them again is named.
+    Defects come and go between releases, so later stacks that hold the bits again are named.
     """
-    bad = list(stacks)
+    bad_stacks = list(stacks)
     order = [cell.cell.stack for cell in row.cells]
-    first = order.index(bad[0])
-    good = [i for i, cell in enumerate(row.cells) if holds(cell)]
-    before = [order[i] for i in good if i < first][-1:]
-    after = [order[i] for i in good if i > first]
-    notes = [f"last good: {before[0]}"] if before else []
-    notes += [f"good again: {', '.join(after)}"] if after else []
-    return f"{bad[0]} ({'; '.join(notes)})" if notes else bad[0]
+    first = order.index(bad_stacks[0])
+    good_indexes = [i for i, cell in enumerate(row.cells) if holds(cell)]
+    last_good = [order[i] for i in good_indexes if i < first][-1:]
+    good_again = [order[i] for i in good_indexes if i > first]
+    notes = [f"last good: {last_good[0]}"] if last_good else []
+    notes += [f"good again: {', '.join(good_again)}"] if good_again else []
+    return f"{bad_stacks[0]} ({'; '.join(notes)})" if notes else bad_stacks[0]

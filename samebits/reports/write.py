@@ -1,4 +1,4 @@
-"""Puts a report on disk, whole or not at all."""
+"""Writes a report to disk: all of it, or no part of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.atomic import write_aside
 from samebits.reports import document, owned
-from samebits.reports import json as reports_json
+from samebits.reports.json import render as render_json
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -20,39 +20,40 @@ if TYPE_CHECKING:
 
 
 class Written(NamedTuple):
-    """Where a report lies."""
+    """The paths of a written report."""
 
     markdown: Path
     json: Path
     digests: dict[Path, str]
-    """SHA-256 of everything that was written."""
+    """SHA-256 of every file that was written."""
 
 
-def write(report: Report, folder: Path, beside: Mapping[str, str | bytes]) -> Written:
+def write(report: Report, folder: Path, attachments: Mapping[str, str | bytes]) -> Written:
     """Write report.md, the models' pages, report.json, locks and capsules; return the paths.
 
-    ``beside`` is the content of every lock file, and of every file of a capsule, by its path
-    relative to ``folder``, as in :attr:`samebits.records.report.StackReport.lock`. Nothing is renamed
-    into place before everything is written aside, so an error leaves the report of the run before.
-    What an earlier report left and this one does not have is removed, and nothing else is: its
-    report.json, which is replaced last, says what that is.
+    ``attachments`` maps the path of every lock file, and of every file of a capsule, to its
+    content. The paths are relative to ``folder``, as in
+    :attr:`samebits.records.report.StackReport.lock`. All files are written under temporary names
+    before any of them is renamed, so an error leaves the report of the previous run. Files of the
+    previous report that this one lacks are removed, and no others: its report.json, which is
+    replaced last, lists them.
 
     Raises:
-        ReportsError: it would replace a file that samebits did not write.
+        ReportsError: the report would replace a file that samebits did not write.
 
     """
     paths = folder / document.REPORT, folder / owned.DATA
-    contents: dict[str, str | bytes] = {**beside, **document.render(report)}
+    contents: dict[str, str | bytes] = {**attachments, **document.render(report)}
     files = {_inside(folder, name): content for name, content in contents.items()}
-    owned.refuse(folder, [*contents, owned.DATA])
-    # report.md is in every report, and its digest tells when it was written
-    told = {n: _digest(content) for n, content in contents.items() if n != document.REPORT}
-    files[paths[1]] = reports_json.render(report.model_copy(update={"files": told}))
-    with _aside(files) as aside:
+    owned.refuse_foreign(folder, [*contents, owned.DATA])
+    # report.md is left out: every report has it, and its digest depends on the time of the run
+    digests = {n: _digest(content) for n, content in contents.items() if n != document.REPORT}
+    files[paths[1]] = render_json(report.model_copy(update={"files": digests}))
+    with _temporary_files(files) as temporary:
         for path in files.keys() - {paths[1]}:
-            aside[path].replace(path)
-        _remove_what_was_left(folder, files)
-        aside[paths[1]].replace(paths[1])
+            temporary[path].replace(path)
+        _remove_leftovers(folder, files)
+        temporary[paths[1]].replace(paths[1])
     for parent in {path.parent for path in files}:
         _sync_folder(parent)
     return Written(*paths, {path: _digest(content) for path, content in files.items()})
@@ -62,21 +63,21 @@ def _digest(content: str | bytes) -> str:
     return sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
-def _remove_what_was_left(folder: Path, files: Collection[Path]) -> None:
-    """Remove what an earlier report wrote, unless it is written anew or has been edited since.
+def _remove_leftovers(folder: Path, files: Collection[Path]) -> None:
+    """Remove what an earlier report wrote, unless it was written again now or edited since.
 
-    A page that stays would read as if it were of this run.
+    A page that remained would read as if it belonged to this run.
     """
-    whole = folder.resolve()
-    for name, digest in owned.earlier(folder).items():
+    root = folder.resolve()
+    for name, digest in owned.earlier_files(folder).items():
         path = folder / name
-        if path in files or not path.resolve().is_relative_to(whole):
-            continue  # what a link leads to is not ours
-        with suppress(OSError):  # it is gone, or no file
+        if path in files or not path.resolve().is_relative_to(root):
+            continue  # the target of a link is not ours
+        with suppress(OSError):  # it does not exist, or is no file
             if _digest(path.read_bytes()) == digest:
                 path.unlink()
         for parent in path.relative_to(folder).parents[:-1]:
-            with suppress(OSError):  # something is left in it
+            with suppress(OSError):  # it is not empty
                 (folder / parent).rmdir()
 
 
@@ -89,18 +90,18 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def _aside(files: Mapping[Path, str | bytes]) -> Iterator[dict[Path, Path]]:
-    """Write every file aside, and give where; what is not renamed by then goes at the end."""
+def _temporary_files(files: Mapping[Path, str | bytes]) -> Iterator[dict[Path, Path]]:
+    """Write every file under a temporary name; at the end remove those that were not renamed."""
     with ExitStack() as cleanup:
-        aside = {}
+        temporary = {}
         for path, content in files.items():
-            aside[path] = write_aside(path, content)
-            cleanup.callback(aside[path].unlink, missing_ok=True)
-        yield aside
+            temporary[path] = write_aside(path, content)
+            cleanup.callback(temporary[path].unlink, missing_ok=True)
+        yield temporary
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the renames last through a power cut, where folders can be opened at all."""
+    """Make renames survive a power cut, on systems that can open folders."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_DIRECTORY)

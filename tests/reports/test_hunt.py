@@ -5,7 +5,7 @@ from samebits.records.code import Symbol
 from samebits.records.comparison import CellResult
 from samebits.records.finding import Step
 from samebits.records.ids import Verdict
-from samebits.reports.cell.failure import looked_up
+from samebits.reports.cell.failure import failure_places
 from samebits.reports.cell.hunt import hunt
 from tests.support.builders import cell_id
 
@@ -83,11 +83,11 @@ def failure(*symbols, own=True):
 
 
 def test_the_deepest_frames_of_model_and_library_are_named():
-    text = looked_up(failure())
+    text = failure_places(failure())
     assert "deepest in the model's own code: `modeling_x.py:3` in `<module>`: `import y`" in text
     assert "deepest in transformers: `transformers/dynamic_module_utils.py:9`" in text
     assert "Looked up" not in text
-    assert "own code" not in looked_up(failure(own=False))
+    assert "own code" not in failure_places(failure(own=False))
 
 
 def test_a_name_that_python_s_own_types_lack_is_nowhere_else():
@@ -95,7 +95,7 @@ def test_a_name_that_python_s_own_types_lack_is_nowhere_else():
     found = [
         Symbol(name="keys", owner=o, found=False, elsewhere=elsewhere) for o in ("list", "NoneType")
     ]
-    assert "Looked up" not in looked_up(failure(*found))
+    assert "Looked up" not in failure_places(failure(*found))
 
 
 def test_a_symbol_says_where_it_is_now_or_that_it_is_gone():
@@ -103,7 +103,7 @@ def test_a_symbol_says_where_it_is_now_or_that_it_is_gone():
     moved = Symbol(name="A", owner=owner, found=False, elsewhere=("transformers.cache_utils",))
     alike = Symbol(name="B", owner=owner, found=False, similar=("Bb",))
     gone = Symbol(name="C", owner=owner, found=False)
-    text = looked_up(failure(moved, alike, gone))
+    text = failure_places(failure(moved, alike, gone))
     assert "`transformers.utils` has no `A`: now in `transformers.cache_utils`" in text
     assert "`transformers.utils` has no `B`: it has `Bb`" in text
     assert "`transformers.utils` has no `C`: no module of this release defines that name" in text

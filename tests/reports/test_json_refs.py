@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samebits.reports import json as reports_json
-from samebits.reports.json_refs import LEAST, LEAST_TEXT, put_in, share
+from samebits.reports.json_refs import MIN_BYTES, MIN_TEXT, put_in, share
 from tests.support.sample_report import sample_report
 
-LONG = list(range(LEAST))
+LONG = list(range(MIN_BYTES))
 
 
 def written(value):
@@ -47,8 +47,8 @@ def test_what_is_inside_of_it_stands_before_it():
     ("value", "n"),
     [
         ({"a": [1], "b": [1]}, 0),
-        ({"a": "x" * (LEAST_TEXT - 1), "b": "x" * (LEAST_TEXT - 1)}, 0),
-        ({"a": "x" * LEAST_TEXT, "b": "x" * LEAST_TEXT}, 1),
+        ({"a": "x" * (MIN_TEXT - 1), "b": "x" * (MIN_TEXT - 1)}, 0),
+        ({"a": "x" * MIN_TEXT, "b": "x" * MIN_TEXT}, 1),
         ({"a": [*LONG, 1], "b": [*LONG, 1.0], "c": [*LONG, True]}, 0),
         ({"a": [*LONG, 0.0], "b": [*LONG, -0.0]}, 0),
         ({"a": {"x": 1, "y": LONG}, "b": {"y": LONG, "x": 1}}, 1),

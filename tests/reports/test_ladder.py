@@ -5,7 +5,7 @@ import pytest
 from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
 from samebits.records.ladder import Alignment, AtRisk, Flip, Ladder, LadderStep, SplitJudgement
-from samebits.reports.cell.ladder import RULES, ladder_of
+from samebits.reports.cell.ladder import RULE_WORDS, ladder_of
 from samebits.reports.stories import verdict_word
 from tests.support.builders import cell_id
 
@@ -101,8 +101,8 @@ def test_tokens_and_flips_are_told_with_their_margins():
 
 
 def test_every_rule_has_words():
-    for rule in RULES:
-        assert RULES[rule] in ladder_of(cell(ladder(rule=rule)))
+    for rule in RULE_WORDS:
+        assert RULE_WORDS[rule] in ladder_of(cell(ladder(rule=rule)))
 
 
 def test_an_expected_difference_says_of_which_kind_it_is():

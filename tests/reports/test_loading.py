@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from samebits.pipeline import trim
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.reports import document, json
-from samebits.reports.sections.loading import EVERY_NAME, MOST_LINES
+from samebits.reports.sections.loading import EVERY_NAME, MAX_LINES
 from tests.support.sample_report import same_everywhere, sample_report
 
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -200,11 +200,10 @@ def test_every_odd_tensor_is_on_the_page():
 
 def test_more_lines_than_one_reads_are_counted():
     rows = [
-        row(f"m{i}", x5_0=signal(**{f"t{i}": buffer("unwritten", 1)}))
-        for i in range(MOST_LINES + 3)
+        row(f"m{i}", x5_0=signal(**{f"t{i}": buffer("unwritten", 1)})) for i in range(MAX_LINES + 3)
     ]
     text = report(*rows)
-    assert len(lines(text)) == MOST_LINES
+    assert len(lines(text)) == MAX_LINES
     assert "… and 3 more on the models' pages." in text
 
 

@@ -108,7 +108,7 @@ def test_every_page_of_a_report_is_known_by_its_first_lines(tmp_path):
     (tmp_path / "report.json").unlink()
     pages = document.render(sample_report())
     assert len(pages) > 3
-    owned.refuse(tmp_path, pages)
+    owned.refuse_foreign(tmp_path, pages)
 
 
 def test_what_appeared_meanwhile_is_not_replaced_either(tmp_path):

@@ -25,7 +25,7 @@ from samebits.records.relations import (
 from samebits.reports import document
 from samebits.reports import json as reports_json
 from samebits.reports.sections.relations import broken_line
-from samebits.reports.sections.relations_lines import RELATIONS, alike, largest, lines, size
+from samebits.reports.sections.relations_lines import RELATIONS, group_equal, largest, lines, size
 from samebits.reports.sections.relations_of_model import WAYS
 from samebits.schemas import FOLDER as SCHEMAS
 from samebits.terminal.summary import summary
@@ -521,7 +521,7 @@ def test_figures_that_are_no_number():
     assert size(math.nan) == "nan"
     assert math.isnan(largest([1.0, math.nan, 2.0]))
     assert largest([]) == 0
-    assert alike({"a": math.nan, "b": math.nan, "c": 1.0})[0][0] == ["a", "b"]
+    assert group_equal({"a": math.nan, "b": math.nan, "c": 1.0})[0][0] == ["a", "b"]
 
 
 def test_lines_follow_the_order_of_the_relations():

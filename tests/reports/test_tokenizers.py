@@ -6,7 +6,7 @@ from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
 from samebits.records.report import Report, Row, StackReport
 from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
-from samebits.reports.sections.tokenizers import differ, tokenizers, tokenizers_of
+from samebits.reports.sections.tokenizers import tokenizers, tokenizers_differ, tokenizers_of
 from tests.support.builders import cell_id
 
 STACKS = ("4.48", "5.x")
@@ -66,7 +66,7 @@ def lines(text):
 def test_models_without_a_tokenizer_have_no_section():
     assert tokenizers(report(row("llama"))) == ""
     assert tokenizers_of([row("llama")], report()) == ""
-    assert not differ([row("llama")])
+    assert not tokenizers_differ([row("llama")])
 
 
 def test_only_what_differs_is_told_and_models_alike_share_a_line():
@@ -75,7 +75,7 @@ def test_only_what_differs_is_told_and_models_alike_share_a_line():
     assert "2 models with a tokenizer" in text
     (line,) = lines(text)[2:]
     assert [part in line for part in ("pads on the", "`left`", "`right`", "`a`, `b`")] == [True] * 4
-    assert differ([row("a", **parted)])
+    assert tokenizers_differ([row("a", **parted)])
 
 
 def test_a_tokenizer_that_is_the_same_everywhere_takes_one_sentence():
@@ -83,7 +83,7 @@ def test_a_tokenizer_that_is_the_same_everywhere_takes_one_sentence():
     text = tokenizers(report(same))
     assert lines(text) == []
     assert "All releases make the same of it." in text
-    assert not differ([same])
+    assert not tokenizers_differ([same])
 
 
 def test_a_stack_that_did_not_load_it_makes_no_difference():

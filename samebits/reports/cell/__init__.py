@@ -1,1 +1,1 @@
-"""What a page says of one cell."""
+"""Blocks of a page about one cell."""

@@ -1,4 +1,4 @@
-"""Where a reader finds a difference that runs by itself, and why there is none."""
+"""Capsules: links to the folders that reproduce a difference, or why there is none."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 def capsules_of(cells: Iterable[CellResult], above: str = "") -> Markdown:
-    """Return a line for each cell that a capsule was asked for.
+    """Return a line for each cell for which a capsule was requested.
 
-    ``above`` leads from the page where it stands to the folder of the report.
+    ``above`` is the relative path from the page to the folder of the report.
     """
     lines = [_line(cell, cell.capsule, above) for cell in cells if cell.capsule is not None]
     return page([titled("To reproduce without samebits"), bullets(lines)]) if lines else EMPTY
 
 
 def _line(cell: CellResult, capsule: Capsule, above: str) -> Markdown:
-    where = f"{cell.cell.variant} on {cell.cell.stack}"
+    cell_name = f"{cell.cell.variant} on {cell.cell.stack}"
     if not capsule.path:
-        return fill("{}: no capsule, because {}", where, capsule.reason)
+        return fill("{}: no capsule, because {}", cell_name, capsule.reason)
     folder = link(capsule.path, f"{above}{capsule.path}")
-    text = link("text for an issue", f"{above}{capsule.path}/ISSUE.md")
-    return fill("{}: {}, in it {}; {}", where, folder, code(capsule.command), text)
+    issue_text = link("text for an issue", f"{above}{capsule.path}/ISSUE.md")
+    return fill("{}: {}, in it {}; {}", cell_name, folder, code(capsule.command), issue_text)

@@ -1,4 +1,4 @@
-"""Where a difference starts: both sides side by side, the proof, and what changed in the source."""
+"""Where a difference starts: both sides next to each other, the proof, and the source's changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
     from samebits.records.trace import Cause, CauseKind, Side, SourceDiff
 
-WORDS: dict[CauseKind, str] = {
+KIND_WORDS: dict[CauseKind, str] = {
     "input": "what is fed",
     "weight": "a weight",
     "buffer": "a buffer",
@@ -32,7 +32,7 @@ WORDS: dict[CauseKind, str] = {
 
 
 def causes_of(cell: CellResult) -> Markdown:
-    """Return where a cell parts from its reference; empty if it was not traced."""
+    """Return where a cell starts to differ from its reference; empty if it was not traced."""
     if cell.cause is None:
         return EMPTY
     cause = cell.cause
@@ -43,38 +43,40 @@ def causes_of(cell: CellResult) -> Markdown:
 
 
 def cause_in_short(cell: CellResult) -> str:
-    """Return the cause in a few words for a table; '' if there is none."""
+    """Return the cause in a few words for a table; '' without a cause."""
     cause = cell.cause
     if cause is None:
         return ""
-    told = cause.beyond or cause
-    side = told.candidate
-    place = side.tensor if side.tensor not in {"", "constant"} else side.function
-    return f"{WORDS[told.kind]}: {place}" if place else WORDS[told.kind]
+    shown = cause.beyond or cause
+    side = shown.candidate
+    location = side.tensor if side.tensor not in {"", "constant"} else side.function
+    return f"{KIND_WORDS[shown.kind]}: {location}" if location else KIND_WORDS[shown.kind]
 
 
 def _cause(cause: Cause) -> Markdown:
-    seen = fill(
+    context = fill(
         "Seen in the {} of prompt {}, on the way to {}.",
         cause.what,
         code(cause.prompt),
         code(cause.sink),
     )
     if cause.what == "load":
-        seen = fill("Seen by comparing {}.", code(cause.sink))
-    where = fill("**Where it starts** ({}): {}. {}", WORDS[cause.kind], cause.headline, seen)
+        context = fill("Seen by comparing {}.", code(cause.sink))
+    start = fill(
+        "**Where it starts** ({}): {}. {}", KIND_WORDS[cause.kind], cause.headline, context
+    )
     evidence = [*cause.evidence, cause.replay]
-    also = (
+    other_places = (
         [titled("Other places on the way that part by themselves"), bullets(map(code, cause.also))]
         if cause.also
         else []
     )
     return page(
         [
-            where,
+            start,
             _sides(cause),
             bullets(prose(line) for line in evidence if line),
-            *also,
+            *other_places,
             *map(_diff, cause.diffs),
         ]
     )
@@ -82,17 +84,17 @@ def _cause(cause: Cause) -> Markdown:
 
 def _sides(cause: Cause) -> Markdown:
     sides = [side for side in (cause.reference, cause.candidate) if side is not None]
-    told = [_told(side) for side in sides]
+    columns = [_side_lines(side) for side in sides]
     rows = [
-        (title, *(side[title] for side in told))
-        for title in told[0]
-        if any(side[title] for side in told)
+        (title, *(side[title] for side in columns))
+        for title in columns[0]
+        if any(side[title] for side in columns)
     ]
     return table(("", *(side.stack for side in sides)), rows)
 
 
-def _told(side: Side) -> dict[str, Markdown]:
-    lines = {
+def _side_lines(side: Side) -> dict[str, Markdown]:
+    values = {
         "operation": (f"{side.op}({side.arguments})",) if side.op else (),
         "tensor": (side.tensor,),
         "takes": side.inputs,
@@ -102,14 +104,14 @@ def _told(side: Side) -> dict[str, Markdown]:
         "source": (side.source,),
         "attention": (side.attention,),
     }
-    return {title: join(map(code, filter(None, words))) for title, words in lines.items()}
+    return {title: join(map(code, filter(None, parts))) for title, parts in values.items()}
 
 
 def _diff(diff: SourceDiff) -> Markdown:
     places = " → ".join(dict.fromkeys((diff.reference, diff.candidate)))
-    more = f"\n… {diff.cut:,} more lines" if diff.cut else ""
+    cut_note = f"\n… {diff.cut:,} more lines" if diff.cut else ""
     title = f"{diff.function} changed ({places})"
-    return details(title, fence(f"{diff.diff}{more}", "diff"))
+    return details(title, fence(f"{diff.diff}{cut_note}", "diff"))
 
 
 def _sentence(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What changed around a difference and may explain it: config, load, attention, weights layout."""
+"""Changes around a difference that may explain it: config, load, attention, weights layout."""
 
 from __future__ import annotations
 
@@ -17,67 +17,67 @@ if TYPE_CHECKING:
     from samebits.records.report import Row
     from samebits.reports.stories import Shared, Story
 
-MOST_TELLING = ("attention.kernel", "weights layout", "load", "config")
-"""Kinds of changes: those that most often are the cause first."""
+LIKELY_KINDS = ("attention.kernel", "weights layout", "load", "config")
+"""Kinds of changes that are shown first; the most frequent causes lead."""
 
-SWITCHED_OFF = frozenset({"None", "False", "0", "1", "0.0", "1.0", "''", "{}", "[]"})
-"""Values of a field that does nothing, as Python writes them."""
+INACTIVE_VALUES = frozenset({"None", "False", "0", "1", "0.0", "1.0", "''", "{}", "[]"})
+"""Values of a field that has no effect, as Python writes them."""
 
-GENERATION = {"max_length": "20", "top_k": "50"}
-"""Defaults of generation that read like a choice; 4.x kept them in the config, 5.x does not."""
+GENERATION_DEFAULTS = {"max_length": "20", "top_k": "50"}
+"""Defaults of generation that look like a choice; 4.x kept them in the config, 5.x does not."""
 
-WHOLE_MODEL = ("requested", "resolved", "number of calls")
-"""Facts of attention that speak of more than how one call is written."""
+MODEL_FACTS = ("requested", "resolved", "number of calls")
+"""Facts about attention that concern more than the arguments of one call."""
 
 HEADERS = ["what", "only on", "reference", "candidate"]
 
 
 def changes(shared: Shared, story: Story) -> Markdown:
-    """Return what changed on any of the cells, kind by kind."""
-    kinds = {kind for cell in shared.cells for kind, found in cell.changes.items() if found}
-    ranked = [kind for kind in MOST_TELLING if kind in kinds]
-    others = sorted(kinds.difference(MOST_TELLING))
-    special = {"config": _config, "attention.kernel": _attention}
+    """Return the changes on any of the cells, kind by kind."""
+    kinds = {kind for cell in shared.cells for kind, facts in cell.changes.items() if facts}
+    ranked = [kind for kind in LIKELY_KINDS if kind in kinds]
+    others = sorted(kinds.difference(LIKELY_KINDS))
+    renderers = {"config": _config, "attention.kernel": _attention}
     return page(
-        special[kind](shared, story) if kind in special else _all_of(kind, shared, story)
+        renderers[kind](shared, story) if kind in renderers else _all_changes(kind, shared, story)
         for kind in (*ranked, *others)
     )
 
 
-def _all_of(kind: str, shared: Shared, story: Story) -> Markdown:
-    return _folded_changes(kind, _changed(kind, shared, story))
+def _all_changes(kind: str, shared: Shared, story: Story) -> Markdown:
+    return _folded_changes(kind, _change_rows(kind, shared, story))
 
 
 def _folded_changes(kind: str, rows: list[list[str]]) -> Markdown:
-    name = f"{kind}: {plural(len(rows), 'change')}, which may explain it"
-    return folded(name, table(HEADERS, rows)) if rows else EMPTY
+    title = f"{kind}: {plural(len(rows), 'change')}, which may explain it"
+    return folded(title, table(HEADERS, rows)) if rows else EMPTY
 
 
-def _changed(
+def _change_rows(
     kind: str,
     shared: Shared,
     story: Story,
-    chosen: Callable[[FactChange], bool] = lambda _: True,
+    is_shown: Callable[[FactChange], bool] = lambda _: True,
 ) -> list[list[str]]:
-    rows = _joined(
+    rows = _joined_lines(
         shared,
         story,
-        lambda cell: map(_change, filter(chosen, cell.changes.get(kind, ()))),
+        lambda cell: map(_change, filter(is_shown, cell.changes.get(kind, ()))),
     )
-    return [[what, on, *sides] for on, (what, *sides) in rows]
+    return [[what, where, *sides] for where, (what, *sides) in rows]
 
 
-def _joined(
+def _joined_lines(
     shared: Shared, story: Story, lines: Callable[[CellResult], Iterable[tuple[Markdown, ...]]]
 ) -> list[tuple[str, tuple[Markdown, ...]]]:
-    """Return the lines of all cells once, each with where it holds unless that is everywhere."""
+    """Return the lines of all cells once, each with where it holds; '' if it holds everywhere."""
     cells: dict[tuple[Markdown, ...], list[CellResult]] = {}
     for cell in shared.cells:
         for line in lines(cell):
             cells.setdefault(line, []).append(cell)
     return [
-        ("" if len(on) == len(shared.cells) else story.where(on), line)
-        for line, on in cells.items()
+        ("" if len(line_cells) == len(shared.cells) else story.where(line_cells), line)
+        for line, line_cells in cells.items()
     ]
 
 
@@ -86,34 +86,39 @@ def _change(change: FactChange) -> tuple[Markdown, ...]:
 
 
 def _value(value: object) -> Markdown:
-    return prose(ABSENT) if _is_absent(value) else code(_written(value))
+    return prose(ABSENT) if _is_absent(value) else code(_python_text(value))
 
 
 def _is_absent(value: object) -> bool:
     return isinstance(value, str) and value == ABSENT
 
 
-def _written(value: object) -> str:
-    """Return ``value`` as Python writes it; a tuple as the list that report.json makes of it."""
+def _python_text(value: object) -> str:
+    """Return ``value`` as Python writes it; a tuple as a list, which report.json makes of it."""
     return repr(list(value) if isinstance(value, tuple) else value)
 
 
 def _config(shared: Shared, story: Story) -> Markdown:
-    """Return what changed, and in one line the fields that came or went and do nothing."""
-    telling = _changed("config", shared, story, lambda change: not _does_nothing(change))
-    idle = _joined(shared, story, _idle_fields)
+    """Return the changes, and in one line the fields that came or went and have no effect."""
+    effective = _change_rows("config", shared, story, lambda change: not _does_nothing(change))
+    idle_fields = _joined_lines(shared, story, _idle_fields)
     names: dict[tuple[str, Markdown], list[str]] = {}
-    for on, (side, name) in idle:
-        names.setdefault((on, side), []).append(name)
+    for where, (side, name) in idle_fields:
+        names.setdefault((where, side), []).append(name)
     return page(
-        [_folded_changes("config", telling), *(_idle(*key, found) for key, found in names.items())]
+        [
+            _folded_changes("config", effective),
+            *(_idle(*key, fields) for key, fields in names.items()),
+        ]
     )
 
 
 def _does_nothing(change: FactChange) -> bool:
     sides = change.reference, change.candidate
-    held = [_written(side) for side in sides if not _is_absent(side)]
-    return len(held) == 1 and (held[0] in SWITCHED_OFF or held[0] == GENERATION.get(change.what))
+    values = [_python_text(side) for side in sides if not _is_absent(side)]
+    return len(values) == 1 and (
+        values[0] in INACTIVE_VALUES or values[0] == GENERATION_DEFAULTS.get(change.what)
+    )
 
 
 def _idle_fields(cell: CellResult) -> Iterator[tuple[Markdown, Markdown]]:
@@ -122,34 +127,37 @@ def _idle_fields(cell: CellResult) -> Iterator[tuple[Markdown, Markdown]]:
         yield Markdown(side), prose(change.what)
 
 
-def _idle(on: str, side: Markdown, names: list[str]) -> Markdown:
-    where = fill(" on {}", on) if on else EMPTY
+def _idle(where: str, side: Markdown, names: list[str]) -> Markdown:
+    place = fill(" on {}", where) if where else EMPTY
     fields = plural(len(names), "field")
     return fill(
-        "config{}: {} only in the {}, off or at a default: {}.", where, fields, side, join(names)
+        "config{}: {} only in the {}, off or at a default: {}.", place, fields, side, join(names)
     )
 
 
 def _attention(shared: Shared, story: Story) -> Markdown:
-    """Return what can make the numbers come out otherwise, and, folded, all that is not the same."""
+    """Return what can change the numbers, and, folded, everything that changed."""
     kind = "attention.kernel"
     rows = {row.variant: row for row in story.rows}
     if not all(_observed(rows[str(cell.cell.variant)], cell) for cell in shared.cells):
-        return _all_of(kind, shared, story)
-    whole = _changed(kind, shared, story, _of_whole_model)
-    material = _joined(shared, story, lambda cell: _material(rows[str(cell.cell.variant)], cell))
-    written = _changed(kind, shared, story, lambda change: not _of_whole_model(change))
-    names = plural(len(written), "argument or name", "arguments and names")
+        return _all_changes(kind, shared, story)
+    model_facts = _change_rows(kind, shared, story, _is_model_fact)
+    material = _joined_lines(
+        shared, story, lambda cell: _material(rows[str(cell.cell.variant)], cell)
+    )
+    spellings = _change_rows(kind, shared, story, lambda change: not _is_model_fact(change))
+    n_changes = plural(len(spellings), "argument or name", "arguments and names")
     headers = ["layers", "prompts", *HEADERS]
     calls = [
-        [layers, prompts, what, on, *sides] for on, (layers, prompts, what, *sides) in material
+        [layers, prompts, what, where, *sides]
+        for where, (layers, prompts, what, *sides) in material
     ]
     return page(
         [
-            _titled_table("attention.kernel: of the whole model", HEADERS, whole),
+            _titled_table("attention.kernel: of the whole model", HEADERS, model_facts),
             _titled_table("attention.kernel: what can change the numbers", headers, calls),
-            details(f"attention.kernel: {names} that changed", table(HEADERS, written))
-            if written
+            details(f"attention.kernel: {n_changes} that changed", table(HEADERS, spellings))
+            if spellings
             else EMPTY,
         ]
     )
@@ -159,8 +167,8 @@ def _titled_table(title: str, headers: list[str], rows: list[list[str]]) -> Mark
     return page([titled(title), table(headers, rows)]) if rows else EMPTY
 
 
-def _of_whole_model(change: FactChange) -> bool:
-    return change.what.rpartition(" · ")[2] in WHOLE_MODEL
+def _is_model_fact(change: FactChange) -> bool:
+    return change.what.rpartition(" · ")[2] in MODEL_FACTS
 
 
 def _observed(row: Row, cell: CellResult) -> bool:
@@ -169,17 +177,24 @@ def _observed(row: Row, cell: CellResult) -> bool:
 
 
 def _material(row: Row, cell: CellResult) -> list[tuple[Markdown, ...]]:
-    """Return layers, prompts, what, and both sides, for what the same is true of once."""
+    """Return layers, prompts, what changed, and both sides.
+
+    Layers and prompts with the same change share an entry.
+    """
     assert cell.reference is not None
-    mine, theirs = row.ran(cell.reference.stack), row.ran(cell.cell.stack)
+    reference, candidate = row.ran(cell.reference.stack), row.ran(cell.cell.stack)
     modules: dict[tuple[Markdown, ...], dict[str, dict[str, None]]] = {}
-    for prompt in mine.calls:
-        for one, other in paired_calls(mine.calls[prompt], theirs.calls.get(prompt, ())):
-            for change in material_changes(one, other):
+    for prompt in reference.calls:
+        for reference_call, candidate_call in paired_calls(
+            reference.calls[prompt], candidate.calls.get(prompt, ())
+        ):
+            for change in material_changes(reference_call, candidate_call):
                 prompts = modules.setdefault(_change(change), {})
-                prompts.setdefault(prompt, {})[one.module] = None
+                prompts.setdefault(prompt, {})[reference_call.module] = None
     layers: dict[tuple[Markdown, ...], list[str]] = {}
-    for told, found in modules.items():
-        for prompt, names in found.items():
-            layers.setdefault((join(map(code, numbered(names))), *told), []).append(prompt)
+    for change_cells, by_prompt in modules.items():
+        for prompt, layer_names in by_prompt.items():
+            layers.setdefault((join(map(code, numbered(layer_names))), *change_cells), []).append(
+                prompt
+            )
     return [(key[0], join(prompts), *key[1:]) for key, prompts in layers.items()]

@@ -1,4 +1,4 @@
-"""Where an exception was raised, in the model's code and in the library, and what it asked for."""
+"""Where an exception was raised, in the model's code and in the library, and the missing names."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from samebits.records.code import Symbol
 
 
-_PYTHON_S_OWN = {*dir(builtins), "NoneType"}
-"""Owners of which no release takes a name: that a list has no ``keys`` tells of no other place."""
+_PYTHON_OWNERS = {*dir(builtins), "NoneType"}
+"""Owners whose names no release changes: a list without ``keys`` hints at no other place."""
 
 
-def looked_up(failure: Failure) -> Markdown:
-    """Return the deepest frames of model and transformers, and the names that were asked for."""
+def failure_places(failure: Failure) -> Markdown:
+    """Return the deepest frames of model and transformers, and the names that are missing."""
     places = list(_places(failure))
-    symbols = [_symbol(symbol) for symbol in failure.symbols if symbol.owner not in _PYTHON_S_OWN]
+    symbols = [_symbol(symbol) for symbol in failure.symbols if symbol.owner not in _PYTHON_OWNERS]
     return page(
         [
             bullets(places) if places else EMPTY,
@@ -32,12 +32,12 @@ def looked_up(failure: Failure) -> Markdown:
 
 
 def _places(failure: Failure) -> Iterator[Markdown]:
-    own = next((f for f in reversed(failure.frames) if f.own), None)
-    if own is not None:
-        yield fill("deepest in the model's own code: {}", _place(own))
-    library = next((f for f in reversed(failure.frames) if _is_library(f)), None)
-    if library is not None:
-        yield fill("deepest in transformers: {}", _place(library))
+    model_frame = next((f for f in reversed(failure.frames) if f.own), None)
+    if model_frame is not None:
+        yield fill("deepest in the model's own code: {}", _place(model_frame))
+    library_frame = next((f for f in reversed(failure.frames) if _is_library(f)), None)
+    if library_frame is not None:
+        yield fill("deepest in transformers: {}", _place(library_frame))
 
 
 def _is_library(frame: Frame) -> bool:
@@ -51,10 +51,10 @@ def _place(frame: Frame) -> Markdown:
 
 
 def _symbol(symbol: Symbol) -> Markdown:
-    asked = fill("{} has no {}", code(symbol.owner), code(symbol.name))
-    told = [fill("now in {}", codes(symbol.elsewhere, 6))] if symbol.elsewhere else []
+    missing = fill("{} has no {}", code(symbol.owner), code(symbol.name))
+    hints = [fill("now in {}", codes(symbol.elsewhere, 6))] if symbol.elsewhere else []
     if symbol.similar:
-        told.append(fill("it has {}", codes(symbol.similar, 8)))
-    if not told:
-        told = [fill("no module of this release defines that name")]
-    return fill("{}: {}", asked, join(told, "; "))
+        hints.append(fill("it has {}", codes(symbol.similar, 8)))
+    if not hints:
+        hints = [fill("no module of this release defines that name")]
+    return fill("{}: {}", missing, join(hints, "; "))

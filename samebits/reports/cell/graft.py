@@ -1,4 +1,4 @@
-"""Which pieces of the reference give a cell its bytes: the sentence, and every set that was tried."""
+"""Which pieces of the reference restore its bits in a cell, and every set that was tried."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
     from samebits.records.graft import Graft, Try
 
-MOST_SETS = 24
-"""Sets that are shown of those that do not restore."""
+MAX_SETS = 24
+"""Limit for the sets in the table; sets that restore the bits always have a row."""
 
 
 def grafts_of(cell: CellResult) -> Markdown:
-    """Return what swapping pieces shows of a cell; empty if none was swapped."""
+    """Return what swapping pieces shows for a cell; empty if no piece was swapped."""
     if cell.graft is None:
         return EMPTY
     graft = cell.graft
-    same = [more for more in graft.more if _agrees(graft, more)]
-    others = [more for more in graft.more if not _agrees(graft, more)]
-    also = join((_where(more) for more in same), "; ")
+    agreeing = [more for more in graft.more if _agrees(graft, more)]
+    differing = [more for more in graft.more if not _agrees(graft, more)]
+    agreeing_places = join((_where(more) for more in agreeing), "; ")
     return page(
         [
-            fill("**What restores it:** {}{}.", graft.headline, _of_run(cell)),
-            fill("The same restores it in {}.", also) if same else EMPTY,
+            fill("**What restores it:** {}{}.", graft.headline, _which_run(cell)),
+            fill("The same restores it in {}.", agreeing_places) if agreeing else EMPTY,
             fill("Also alone: {}.", join(map(code, graft.others))) if graft.others else EMPTY,
             bullets(
                 [
-                    *(prose(more.headline) for more in others),
+                    *(prose(more.headline) for more in differing),
                     *(prose(reason) for reason in graft.unasked),
                 ]
             ),
-            *(_folded(one) for one in (graft, *others)),
+            *(_folded(shown) for shown in (graft, *differing)),
         ]
     )
 
 
 def graft_in_short(cell: CellResult) -> str:
-    """Return what restores the bits in a few words for a list; '' if nothing is known to."""
+    """Return what restores the bits, in a few words for a list; '' if it is unknown."""
     graft = cell.graft
-    if graft is None or graft.proof not in _SHOWN:
+    if graft is None or graft.proof not in _CONCLUSIVE:
         return ""
     only = "only " if graft.proof in {"alone", "smallest"} else ""
     everywhere = not graft.unasked and all(_agrees(graft, more) for more in graft.more)
@@ -53,33 +53,37 @@ def graft_in_short(cell: CellResult) -> str:
     return f"swapping {only}{' and '.join(graft.smallest)} restores the bits{where}{run}"
 
 
-def _of_run(cell: CellResult) -> str:
-    """Return of which run it is true, where the runs of a cell do not agree."""
+def _which_run(cell: CellResult) -> str:
+    """Return for which run it holds, if the two runs of a cell do not agree."""
     if cell.judged is not Verdict.UNSTABLE:
         return ""
     return "; tried over the memory of run a, and in run b it holds something else"
 
 
-_SHOWN = frozenset({"alone", "smallest", "irreducible"})
+_CONCLUSIVE = frozenset({"alone", "smallest", "irreducible"})
 
 
 def _agrees(graft: Graft, more: Graft) -> bool:
-    return graft.proof in _SHOWN and more.smallest == graft.smallest
+    return graft.proof in _CONCLUSIVE and more.smallest == graft.smallest
 
 
 def _where(graft: Graft) -> Markdown:
-    counts = graft.tried[0].of if graft.tried else 0
+    n_outputs = graft.tried[0].of if graft.tried else 0
     return fill(
-        "the {} of {} ({} of {})", graft.what, code(graft.prompt), f"{counts:,}", f"{counts:,}"
+        "the {} of {} ({} of {})",
+        graft.what,
+        code(graft.prompt),
+        f"{n_outputs:,}",
+        f"{n_outputs:,}",
     )
 
 
 def _folded(graft: Graft) -> Markdown:
     n = len(graft.tried) - 1
-    where = f"the {graft.what} of {graft.prompt}"
-    title = f"Pieces of the reference put into {where}: {n:,} set{'s' * (n != 1)} tried"
-    shown = page([_suspects(graft), _tried(graft), _untried(graft)])
-    return details(title, shown) if shown else EMPTY
+    outputs = f"the {graft.what} of {graft.prompt}"
+    title = f"Pieces of the reference put into {outputs}: {n:,} set{'s' * (n != 1)} tried"
+    blocks = page([_suspects(graft), _tried(graft), _untried(graft)])
+    return details(title, blocks) if blocks else EMPTY
 
 
 def _suspects(graft: Graft) -> Markdown:
@@ -89,34 +93,36 @@ def _suspects(graft: Graft) -> Markdown:
 
 def _tried(graft: Graft) -> Markdown:
     restoring = [run for run in graft.tried if run.restores]
-    others = [run for run in graft.tried if not run.restores]
-    shown = [*others[: MOST_SETS - len(restoring)], *restoring]
+    failing = [run for run in graft.tried if not run.restores]
+    shown = [*failing[: MAX_SETS - len(restoring)], *restoring]
     rows = [
         (
             join(map(code, run.suspects)) if run.suspects else prose("nothing"),
             prose("restores" if run.restores else ""),
             prose(f"{run.same:,} of {run.of:,}"),
-            prose(_left(run)),
+            prose(_remaining(run)),
         )
         for run in shown
     ]
     if not rows:
         return EMPTY
-    drawn = table(("put in", "verdict", "outputs with the reference's bytes", "what is left"), rows)
-    cut = len(graft.tried) - len(shown)
-    more = fill("{} more sets do not restore.", f"{cut:,}") if cut > 0 else EMPTY
-    return page([drawn, more])
+    set_table = table(
+        ("put in", "verdict", "outputs with the reference's bytes", "what is left"), rows
+    )
+    n_hidden = len(graft.tried) - len(shown)
+    more = fill("{} more sets do not restore.", f"{n_hidden:,}") if n_hidden > 0 else EMPTY
+    return page([set_table, more])
 
 
-def _left(run: Try) -> str:
+def _remaining(run: Try) -> str:
     if run.error:
         return f"could not be run: {run.error}"
-    told = [f"first {run.first}"] if run.first else []
+    parts = [f"first {run.first}"] if run.first else []
     if run.first and run.max_abs is not None:
-        told.append(f"logits {short(run.max_abs)} apart")
+        parts.append(f"logits {short(run.max_abs)} apart")
     if run.idle:
-        told.append(f"{', '.join(run.idle)}: the forward did not pass there")
-    return "; ".join(told)
+        parts.append(f"{', '.join(run.idle)}: the forward did not pass there")
+    return "; ".join(parts)
 
 
 def _untried(graft: Graft) -> Markdown:

@@ -1,4 +1,4 @@
-"""The hunt for the cause of a difference: suspect by suspect, ruled in or ruled out."""
+"""The hunt for the cause of a difference: one suspect after the other, ruled in or ruled out."""
 
 from __future__ import annotations
 
@@ -23,27 +23,29 @@ _MEANING: dict[Status, str] = {
 def hunt(cells: Sequence[CellResult], where: Callable[[list[CellResult]], str]) -> Markdown:
     """Return the table of the cells' steps, in the order of data flow; empty without steps.
 
-    What is said of some of the cells alone says of which, as ``where`` names them.
+    A step that holds only for some of the cells names them, as ``where`` puts it.
     """
-    told: dict[str, dict[Step, list[CellResult]]] = {}
+    suspects: dict[str, dict[Step, list[CellResult]]] = {}
     for cell in cells:
         for step in cell.steps:
-            told.setdefault(step.suspect, {}).setdefault(step, []).append(cell)
-    if not told:
+            suspects.setdefault(step.suspect, {}).setdefault(step, []).append(cell)
+    if not suspects:
         return EMPTY
     rows = [
         (
             _suspect(step),
-            "" if len(on) == len(cells) else where(on),
+            "" if len(step_cells) == len(cells) else where(step_cells),
             _status(step),
             prose(rounded_ulp(step.what)),
         )
-        for steps in told.values()
-        for step, on in steps.items()
+        for steps in suspects.values()
+        for step, step_cells in steps.items()
     ]
-    drawn = table(("suspect", "only on", "verdict", "what was compared and found"), rows)
-    used = {step.status for steps in told.values() for step in steps}
-    return page([titled("The hunt, in the order in which data flows"), drawn, _legend(used)])
+    step_table = table(("suspect", "only on", "verdict", "what was compared and found"), rows)
+    statuses = {step.status for steps in suspects.values() for step in steps}
+    return page(
+        [titled("The hunt, in the order in which data flows"), step_table, _legend(statuses)]
+    )
 
 
 def _suspect(step: Step) -> Markdown:
@@ -54,6 +56,8 @@ def _status(step: Step) -> Markdown:
     return fill("**{}**", step.status) if step.status == "ruled in" else prose(step.status)
 
 
-def _legend(used: set[Status]) -> Markdown:
-    told = [fill("{}: {}", word, means) for word, means in _MEANING.items() if word in used]
-    return fill("{}.", join(told, "; ")) if told else EMPTY
+def _legend(statuses: set[Status]) -> Markdown:
+    meanings = [
+        fill("{}: {}", word, meaning) for word, meaning in _MEANING.items() if word in statuses
+    ]
+    return fill("{}.", join(meanings, "; ")) if meanings else EMPTY

@@ -1,4 +1,4 @@
-"""Everything known about where the rows of one story part from their reference."""
+"""Every detail about where the rows of one story differ from their reference."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ from typing import TYPE_CHECKING
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.reports.cell.cause import causes_of
 from samebits.reports.cell.changes import changes
-from samebits.reports.cell.failure import looked_up
+from samebits.reports.cell.failure import failure_places
 from samebits.reports.cell.graft import grafts_of
 from samebits.reports.cell.hunt import hunt
 from samebits.reports.cell.ladder import ladder_of
 from samebits.reports.cell.tensors import signal_table, split_table, tensor_tables
-from samebits.reports.stories import EVERY, outcome, rest, sharing, verdict_word
+from samebits.reports.stories import (
+    EVERY_RELEASE,
+    group_cells,
+    outcome_key,
+    rest_in_words,
+    verdict_word,
+)
 from samebits.text.blocks import bullets, codes, details, fence, heading, linked, page, titled
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join, prose
 from samebits.text.numbers import rounded_ulp
@@ -25,20 +31,20 @@ if TYPE_CHECKING:
     from samebits.records.report import ExpectedReport, Row
     from samebits.reports.stories import Shared, Story
 
-DEEPEST = 4
-"""Frames of a traceback that are shown unfolded."""
+MAX_FRAMES = 4
+"""Limit for the frames of a traceback that are shown unfolded."""
 
 
 def in_full(
     cells: Iterable[CellResult], story: Story, expected: tuple[ExpectedReport, ...], level: int
 ) -> Markdown:
-    """Return a part for each outcome of these cells; ``level`` is that of their headings."""
-    groups = sharing(cells, outcome)
+    """Return a part for each outcome of these cells; ``level`` is the level of the headings."""
+    groups = group_cells(cells, outcome_key)
     return page(_outcome(group, story, expected, level) for group in groups)
 
 
 def timeline(row: Row) -> Markdown:
-    """Return the verdict of every stack in one line, stacks of one verdict together."""
+    """Return the verdict of every stack in one line; neighbours with one verdict are joined."""
     groups: list[tuple[str, list[str]]] = []
     for cell in row.cells:
         word = cell.verdict if cell.rest is None else verdict_word(cell)
@@ -51,7 +57,7 @@ def timeline(row: Row) -> Markdown:
 def expectation(
     cells: Iterable[CellResult], expected: tuple[ExpectedReport, ...], limit: int = 10_000
 ) -> Markdown:
-    """Return why the matrix file expects these cells to differ, with where that is written.
+    """Return why the matrix file expects these cells to differ, with a link to the source.
 
     A reason is cut at ``limit`` characters.
     """
@@ -59,13 +65,13 @@ def expectation(
     names = {str(cell.cell) for cell in cells}
     reasons = dict.fromkeys(reason for cell in cells for reason in cell.expected)
     lines = (
-        fill("**Expected:** {}{}", clip(reason, limit), _source(reason, names, expected))
+        fill("**Expected:** {}{}", clip(reason, limit), _reference_link(reason, names, expected))
         for reason in reasons
     )
     return page(lines)
 
 
-def _source(reason: str, names: set[str], expected: tuple[ExpectedReport, ...]) -> Markdown:
+def _reference_link(reason: str, names: set[str], expected: tuple[ExpectedReport, ...]) -> Markdown:
     for entry in expected:
         if entry.reason == reason and entry.reference and names & {*entry.cells, *entry.fixed}:
             return fill(" ({})", linked(entry.reference))
@@ -83,7 +89,7 @@ def _outcome(
             _first_difference(cell),
             expectation(shared.cells, expected),
             _failure(shared, story),
-            _rest(cell),
+            _rest_line(cell),
             _unstable(cell),
             _per_stack(shared, story, causes_of),
             _per_stack(shared, story, grafts_of),
@@ -103,13 +109,13 @@ def _outcome(
 def _outcome_heading(shared: Shared, story: Story, level: int) -> Markdown:
     cell = shared.first
     words = " ".join(filter(None, [verdict_word(cell), cell.figure]))
-    where = EVERY if is_everywhere(cell) else story.where(shared.cells)
-    return heading(level, fill("{}: {}", where, words))
+    stacks = EVERY_RELEASE if is_everywhere(cell) else story.where(shared.cells)
+    return heading(level, fill("{}: {}", stacks, words))
 
 
 def _per_stack(shared: Shared, story: Story, block: Callable[[CellResult], Markdown]) -> Markdown:
-    """Return what ``block`` says of the cells, once for all those of which it says the same."""
-    groups = sharing(shared.cells, block)
+    """Return the block of every cell; cells with an equal block share it."""
+    groups = group_cells(shared.cells, block)
     if len(groups) == 1:
         return block(groups[0].first)
     return page(
@@ -120,13 +126,16 @@ def _per_stack(shared: Shared, story: Story, block: Callable[[CellResult], Markd
 
 
 def _headlines(shared: Shared, story: Story) -> Markdown:
-    """Return the headlines, unless they say what stands below them: the first difference, the error."""
+    """Return the headlines.
+
+    They are left out if they repeat what follows: the first difference, the error.
+    """
     first = shared.first.first
     if shared.first.failure is not None and not is_everywhere(shared.first):
         return EMPTY
     if first is not None and all(cell.headline == first.what for cell in shared.cells):
         return EMPTY
-    groups = sharing(shared.cells, lambda cell: rounded_ulp(cell.headline))
+    groups = group_cells(shared.cells, lambda cell: rounded_ulp(cell.headline))
     if len(groups) == 1:
         return prose(rounded_ulp(shared.first.headline))
     return bullets(
@@ -135,10 +144,10 @@ def _headlines(shared: Shared, story: Story) -> Markdown:
     )
 
 
-def _rest(cell: CellResult) -> Markdown:
-    """Return what came of the part of a cell that was compared."""
-    said = rest(cell)
-    return fill("Rest: {}.", said) if said else EMPTY
+def _rest_line(cell: CellResult) -> Markdown:
+    """Return the result of the part of a cell that was compared."""
+    result = rest_in_words(cell)
+    return fill("Rest: {}.", result) if result else EMPTY
 
 
 def _first_difference(cell: CellResult) -> Markdown:
@@ -158,14 +167,14 @@ def _failure(shared: Shared, story: Story) -> Markdown:
 
 
 def _trace(failure: Failure) -> Markdown:
-    whole = details("Traceback", fence(failure.traceback)) if failure.traceback else EMPTY
-    return page([looked_up(failure), _frames(failure), whole])
+    traceback = details("Traceback", fence(failure.traceback)) if failure.traceback else EMPTY
+    return page([failure_places(failure), _frames(failure), traceback])
 
 
 def _frames(failure: Failure) -> Markdown:
     if not failure.frames:
         return EMPTY
-    deepest = reversed(failure.frames[-DEEPEST:])
+    deepest = reversed(failure.frames[-MAX_FRAMES:])
     return page([titled("Deepest frames, innermost first"), bullets(map(_frame, deepest))])
 
 
@@ -188,8 +197,8 @@ def _relative(shared: Shared) -> Markdown:
 
 
 def _remarks(shared: Shared, story: Story) -> Markdown:
-    notes = _said(shared, story, lambda cell: map(prose, cell.notes))
-    skips = _said(shared, story, lambda cell: map(_skip, cell.skips))
+    notes = _joined_lines(shared, story, lambda cell: map(prose, cell.notes))
+    skips = _joined_lines(shared, story, lambda cell: map(_skip, cell.skips))
     return page(
         page([titled(title), bullets(lines)])
         for title, lines in (("Notes", notes), ("Not observed", skips))
@@ -197,17 +206,19 @@ def _remarks(shared: Shared, story: Story) -> Markdown:
     )
 
 
-def _said(
+def _joined_lines(
     shared: Shared, story: Story, lines: Callable[[CellResult], Iterable[Markdown]]
 ) -> list[Markdown]:
-    """Return the lines of all cells; what is said of some cells alone says of which."""
+    """Return the lines of all cells; a line that holds only for some of the cells names them."""
     cells: dict[Markdown, list[CellResult]] = {}
     for cell in shared.cells:
         for line in lines(cell):
             cells.setdefault(line, []).append(cell)
     return [
-        line if len(on) == len(shared.cells) else fill("on {}: {}", story.where(on), line)
-        for line, on in cells.items()
+        line
+        if len(line_cells) == len(shared.cells)
+        else fill("on {}: {}", story.where(line_cells), line)
+        for line, line_cells in cells.items()
     ]
 
 

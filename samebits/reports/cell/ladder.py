@@ -1,4 +1,4 @@
-"""The precision ladder of one cell: the figures on every rung, and which rule decided."""
+"""The precision ladder of one cell: the figures on every rung, and the rule that decided."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
         SplitJudgement,
     )
 
-KINDS: dict[Kind, str] = {
+KIND_WORDS: dict[Kind, str] = {
     "same": "the same bits",
     "rounding": "rounding",
     "diverged": "diverged",
     "undecided": "undecided",
 }
 
-RULES: dict[Rule, str] = {
+RULE_WORDS: dict[Rule, str] = {
     "inputs": "what is fed",
     "stored constant": "the bytes of what is stored",
     "not finite": "NaN and infinities",
@@ -42,22 +42,22 @@ RULES: dict[Rule, str] = {
     "tokens": "the margin of the tokens",
     "nothing": "nothing: the ladder cannot tell",
 }
-"""Rule -> by what it decides."""
+"""Rule -> what it decides by."""
 
-SIDES: dict[Side, str] = {"reference": "the reference", "candidate": "this cell"}
+SIDE_WORDS: dict[Side, str] = {"reference": "the reference", "candidate": "this cell"}
 
-NUMBERS = ["own dtype", "float32", "float64", "float64 / float32", "own noise"]
-"""Headers of the columns that are set to the right."""
+NUMBER_HEADERS = ["own dtype", "float32", "float64", "float64 / float32", "own noise"]
+"""Headers of the right-aligned columns."""
 
 
 def ladder_of(cell: CellResult) -> Markdown:
-    """Return what the ladder says of a cell; nothing if it was not asked."""
+    """Return the result of the ladder for a cell; empty if the ladder did not run."""
     ladder = cell.ladder
     if ladder is None:
         return EMPTY
     return page(
         [
-            fill("**{}**, decided by {}: {}.", *_said(ladder)),
+            fill("**{}**, decided by {}: {}.", *_judgement(ladder)),
             _worse(ladder),
             _steps(cell, ladder),
             _alignment(ladder),
@@ -68,43 +68,43 @@ def ladder_of(cell: CellResult) -> Markdown:
     )
 
 
-def _said(ladder: Ladder) -> tuple[str, str, str]:
-    kind = KINDS[ladder.kind]
-    return kind[0].upper() + kind[1:], RULES[ladder.rule], ladder.reason
+def _judgement(ladder: Ladder) -> tuple[str, str, str]:
+    kind = KIND_WORDS[ladder.kind]
+    return kind[0].upper() + kind[1:], RULE_WORDS[ladder.rule], ladder.reason
 
 
 def _worse(ladder: Ladder) -> Markdown:
     if ladder.worse is None:
         return EMPTY
     if ladder.worse_ratio is None:
-        return fill("Less exact is {}: it holds the coarser numbers.", SIDES[ladder.worse])
+        return fill("Less exact is {}: it holds the coarser numbers.", SIDE_WORDS[ladder.worse])
     return fill(
         "Less exact is {}: where the difference starts it is {} times as far from its own float64 "
         "as the other side from its own.",
-        SIDES[ladder.worse],
+        SIDE_WORDS[ladder.worse],
         f"{ladder.worse_ratio:.3g}",
     )
 
 
 def _alignment(ladder: Ladder) -> Markdown:
-    """Return what copying the tensors that are not aligned changed, unless the reason says it."""
-    found = ladder.alignment
-    if found is None:
+    """Return what copying the unaligned tensors changed, unless the reason already gives it."""
+    alignment = ladder.alignment
+    if alignment is None:
         return EMPTY
-    one, other = found.off
-    told = fill(
+    n_reference, n_candidate = alignment.off
+    intro = fill(
         "Not aligned to 64 bytes in memory: {} of the reference and {} here. ",
-        plural(one, "tensor"),
-        count(other),
+        plural(n_reference, "tensor"),
+        count(n_candidate),
     )
-    if found.same is None:
-        return fill("{}Whether that matters is not known: {}.", told, found.note)
-    came = "the same bytes" if found.same else "other bytes"
+    if alignment.same is None:
+        return fill("{}Whether that matters is not known: {}.", intro, alignment.note)
+    result = "the same bytes" if alignment.same else "other bytes"
     return fill(
         "{}With them copied to where they are, both sides give {} in the {}.",
-        told,
-        came,
-        found.what,
+        intro,
+        result,
+        alignment.what,
     )
 
 
@@ -112,10 +112,16 @@ def _steps(cell: CellResult, ladder: Ladder) -> Markdown:
     if not ladder.steps:
         return EMPTY
     noisy = any(step.noise is not None for step in ladder.steps)
-    own = cell.cell.variant.dtype
-    shown = [name for name in NUMBERS if _is_shown(name, own, noisy=noisy)]
-    rows = [_step(step, shown) for step in ladder.steps]
-    headers = ["prompt", "tensor", *(own if h == "own dtype" else h for h in shown), "says", "note"]
+    own_dtype = cell.cell.variant.dtype
+    columns = [name for name in NUMBER_HEADERS if _is_shown(name, own_dtype, noisy=noisy)]
+    rows = [_step(step, columns) for step in ladder.steps]
+    headers = [
+        "prompt",
+        "tensor",
+        *(own_dtype if column == "own dtype" else column for column in columns),
+        "says",
+        "note",
+    ]
     title = titled("The precision ladder: largest absolute difference on each rung")
     return page([title, table(headers, rows, right=headers[2:-2])])
 
@@ -126,7 +132,7 @@ def _is_shown(name: str, dtype: str, *, noisy: bool) -> bool:
     return name != "float32" or dtype != "float32"
 
 
-def _step(step: LadderStep, shown: list[str]) -> list[str]:
+def _step(step: LadderStep, columns: list[str]) -> list[str]:
     figures = {
         "own dtype": _size(step.own),
         "float32": _size(step.float32),
@@ -134,8 +140,8 @@ def _step(step: LadderStep, shown: list[str]) -> list[str]:
         "float64 / float32": _size(step.ratio),
         "own noise": _size(step.noise),
     }
-    cells = [figures[name] for name in shown]
-    return [code(step.prompt), code(step.what), *cells, KINDS[step.kind], step.note]
+    cells = [figures[name] for name in columns]
+    return [code(step.prompt), code(step.what), *cells, KIND_WORDS[step.kind], step.note]
 
 
 def _size(value: float | None) -> str:
@@ -143,27 +149,27 @@ def _size(value: float | None) -> str:
 
 
 def _tokens(ladder: Ladder) -> Markdown:
-    """Return of each split if it is a near-tie, and which steps could part at all."""
+    """Return for each split whether it is a near-tie, and which steps rounding could flip."""
     lines = [*map(_split, ladder.splits), *_risks(ladder.at_risk)]
     return page([titled("Tokens"), bullets(lines)]) if lines else EMPTY
 
 
 def _split(split: SplitJudgement) -> Markdown:
-    told = fill("{}, step {}: ", code(split.prompt), str(split.step))
+    place = fill("{}, step {}: ", code(split.prompt), str(split.step))
     if split.margin is None or split.drift is None:
-        return fill("{}{}", told, split.note)
-    words = "a near-tie" if split.near_tie else "no near-tie"
+        return fill("{}{}", place, split.note)
+    verdict = "a near-tie" if split.near_tie else "no near-tie"
     return fill(
         "{}{}: the margin is {}, and rounding moves a logit by {} there",
-        told,
-        words,
+        place,
+        verdict,
         number(split.margin),
         number(split.drift),
     )
 
 
-def _risks(found: tuple[AtRisk, ...]) -> Iterator[Markdown]:
-    for risk in found:
+def _risks(risks: tuple[AtRisk, ...]) -> Iterator[Markdown]:
+    for risk in risks:
         if risk.steps:
             steps = ", ".join(map(str, risk.steps))
             yield fill(
@@ -181,5 +187,7 @@ def _flip(flip: Flip) -> Markdown:
         fill("at {}", plural(flip.rows, "position")),
         fill("with a margin of at most {}", number(flip.margin)),
     ]
-    where = "float64 chooses differently, too" if flip.in_float64 else "float64 chooses alike"
-    return fill("{}; {}", join(parts, " "), where)
+    float64_choice = (
+        "float64 chooses differently, too" if flip.in_float64 else "float64 chooses alike"
+    )
+    return fill("{}; {}", join(parts, " "), float64_choice)

@@ -1,4 +1,4 @@
-"""The tables of what differs inside one cell: signals, layers, tensors, logits, tokens."""
+"""Tables of what differs inside one cell: signals, layers, tensors, logits, tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from samebits.records.ids import Signal
     from samebits.records.tensor import TensorRef
 
-NUMBERS = (
+NUMBER_HEADERS = (
     "max abs",
     "mean abs",
     "max rel",
@@ -35,30 +35,30 @@ NUMBERS = (
     "step",
     "margin",
 )
-"""Headers of the columns that are set to the right."""
+"""Headers of the right-aligned columns."""
 
-MOST_ITEMS = 200
-"""Tensors that a table shows at most; report.json has them all."""
+MAX_ITEMS = 200
+"""Limit for the tensors of a table; report.json has them all."""
 
 
-MOST_SIZES = 12
-"""Figures in one line of growth; more are no longer taken in at a glance."""
+MAX_SIZES = 12
+"""Limit for the figures in one line of growth; a reader cannot take in more at a glance."""
 
 LOGITS: dict[Signal, tuple[str, str]] = {
     "logits": ("positions", "logits"),
     "decode": ("greedy steps", "logits of the greedy steps"),
 }
-"""Signals whose last axis is the vocabulary: what the axis before it is, and what they are."""
+"""Signals whose last axis is the vocabulary -> names of the axis before it and of the values."""
 
 
 def signal_table(cell: CellResult) -> Markdown:
-    """Return every signal that was compared, and how it came out."""
+    """Return every compared signal with its outcome."""
     if not cell.signals:
         return EMPTY
     if all(signal.outcome == "identical" for signal in cell.signals):
         return fill("All {} signals are identical.", count(len(cell.signals)))
     headers = ["signal", "outcome", "items", "differ", "note"]
-    return table(headers, map(_signal, cell.signals), right=NUMBERS)
+    return table(headers, map(_signal, cell.signals), right=NUMBER_HEADERS)
 
 
 def _signal(signal: SignalComparison) -> list[str]:
@@ -100,18 +100,18 @@ def _by_prompt(items: tuple[ItemComparison, ...]) -> dict[str, list[ItemComparis
 
 
 def growth_line(cell: CellResult) -> Markdown:
-    """Return how the difference grows through the model, for the prompt where it gets largest."""
+    """Return how the difference grows through the model, for the prompt where it is largest."""
     items = [s.items for s in cell.signals if s.signal == "hidden_states" and s.n_differ]
     prompts = _by_prompt(items[0]) if items else {}
     largest = {prompt: max(map(_size, layers)) for prompt, layers in prompts.items()}
-    worst = max(largest, key=largest.__getitem__, default="")
-    if not largest.get(worst):
+    worst_prompt = max(largest, key=largest.__getitem__, default="")
+    if not largest.get(worst_prompt):
         return EMPTY
-    sizes = _sizes(prompts[worst])
+    sizes = _sizes(prompts[worst_prompt])
     return fill(
         "layers 0→{} of {}, max abs: {}",
-        str(len(prompts[worst]) - 1),
-        code(worst),
+        str(len(prompts[worst_prompt]) - 1),
+        code(worst_prompt),
         ", ".join(sizes),
     )
 
@@ -121,12 +121,15 @@ def _size(item: ItemComparison) -> float:
 
 
 def _sizes(layers: list[ItemComparison]) -> list[str]:
-    """Return one figure per layer, runs of equal ones once, the middle of very many left out."""
+    """Return one figure per layer.
+
+    Equal neighbours are joined, and the middle of a long list is left out.
+    """
     runs = ((size, len(list(run))) for size, run in groupby(map(_layer_size, layers)))
     sizes = [f"{size} ({n} layers)" if n > 1 else size for size, n in runs]
-    if len(sizes) <= MOST_SIZES:
+    if len(sizes) <= MAX_SIZES:
         return sizes
-    return [*sizes[: MOST_SIZES - 4], "…", *sizes[-3:]]
+    return [*sizes[: MAX_SIZES - 4], "…", *sizes[-3:]]
 
 
 def _layer_size(item: ItemComparison) -> str:
@@ -140,15 +143,19 @@ def _prompt_layers(prompt: str, layers: list[ItemComparison]) -> Markdown:
         n = plural(len(layers), "layer")
         return fill("hidden_states of {}: {}, all identical.", code(prompt), n)
     headers = ["layer", "max abs", "mean abs", "max ULP", "elements that differ", "note"]
-    growth = table(headers, map(_layer, layers), right=NUMBERS)
+    growth = table(headers, map(_layer, layers), right=NUMBER_HEADERS)
     name = f"hidden_states of {prompt}: growth from layer to layer"
     return page([folded(name, growth, longest=60), _largest_step(layers)])
 
 
 def _largest_step(layers: list[ItemComparison]) -> Markdown:
-    """Return at which layer the difference grows most, if it grows over several."""
+    """Return the layer at which the difference grows most, if it grows over several layers."""
     sizes = [(item.name, item.metrics.max_abs) for item in layers if item.metrics]
-    steps = [(after / before, name) for (_, before), (name, after) in pairwise(sizes) if before > 0]
+    steps = [
+        (current / previous, name)
+        for (_, previous), (name, current) in pairwise(sizes)
+        if previous > 0
+    ]
     if len(steps) < 2 or not math.isfinite(max(steps)[0]):
         return EMPTY
     factor, name = max(steps)
@@ -158,8 +165,8 @@ def _largest_step(layers: list[ItemComparison]) -> Markdown:
 def _layer(item: ItemComparison) -> list[str]:
     metrics = item.metrics
     if metrics is None:
-        same = item.outcome == "identical"
-        figures = ["0", "0", "0", "0 %"] if same else [item.outcome, "", "", ""]
+        is_identical = item.outcome == "identical"
+        figures = ["0", "0", "0", "0 %"] if is_identical else [item.outcome, "", "", ""]
         return [code(item.name), *figures, _remark(item)]
     return [
         code(item.name),
@@ -188,23 +195,23 @@ def _items(name: str, items: list[ItemComparison]) -> Markdown:
         return EMPTY
     measured = [_item(item, item.metrics) for item in items if item.metrics is not None]
     rows = [*measured, *_unmeasured(items)]
-    shown = table(headers, rows[:MOST_ITEMS], right=NUMBERS)
-    rest = len(rows) - MOST_ITEMS
+    item_table = table(headers, rows[:MAX_ITEMS], right=NUMBER_HEADERS)
+    rest = len(rows) - MAX_ITEMS
     more = fill("… and {} more in report.json.", count(rest)) if rest > 0 else EMPTY
-    return folded(name, page([shown, more]))
+    return folded(name, page([item_table, more]))
 
 
 def _unmeasured(items: list[ItemComparison]) -> list[list[str]]:
-    """Return the items without figures; those of which the same is said share a line."""
+    """Return the rows of items without figures; items with equal cells share a row."""
     names: dict[tuple[str, Markdown, str], list[str]] = {}
     for item in items:
         if item.metrics is None:
-            said = (item.outcome, _shapes(item), _remark(item))
-            names.setdefault(said, []).append(item.name)
+            cells = (item.outcome, _shapes(item), _remark(item))
+            names.setdefault(cells, []).append(item.name)
     return [
         [code(name), outcome, shapes, *[""] * 6, remark]
-        for (outcome, shapes, remark), same in names.items()
-        for name in numbered(same)
+        for (outcome, shapes, remark), item_names in names.items()
+        for name in numbered(item_names)
     ]
 
 
@@ -244,11 +251,15 @@ def _not_finite(metrics: Metrics | None) -> list[str]:
     if metrics is None:
         return []
     kinds = (("NaN", metrics.n_nan), ("infinite", metrics.n_inf))
-    return [f"{kind}: {a:,} → {b:,}" for kind, (a, b) in kinds if a or b]
+    return [
+        f"{kind}: {n_reference:,} → {n_candidate:,}"
+        for kind, (n_reference, n_candidate) in kinds
+        if n_reference or n_candidate
+    ]
 
 
 def _pads(item: ItemComparison) -> str:
-    """Return what the padding rows did, which count for no verdict."""
+    """Return how the padding rows differ, which no verdict counts."""
     if item.pad_rows != "differ":
         return ""
     metrics = item.pad_metrics
@@ -257,11 +268,11 @@ def _pads(item: ItemComparison) -> str:
 
 
 def _logits(places: str, what: str, measured: list[tuple[str, Metrics]]) -> list[Markdown]:
-    """Return what changed for a user of each prompt, and the largest differences, folded if many."""
+    """Return the effect on each prompt's logits, and the largest differences, folded if many."""
     facts = bullets(
-        fill("{}: {}", code(name), "; ".join(said))
+        fill("{}: {}", code(name), "; ".join(effects))
         for name, metrics in measured
-        if (said := _logits_facts(places, metrics))
+        if (effects := _logits_facts(places, metrics))
     )
     extremes = [_extremes(what, name, metrics.top) for name, metrics in measured if metrics.top]
     if len(extremes) < 2:
@@ -272,8 +283,8 @@ def _logits(places: str, what: str, measured: list[tuple[str, Metrics]]) -> list
 def _logits_facts(places: str, metrics: Metrics) -> list[str]:
     facts = []
     if metrics.n_argmax is not None and metrics.n_positions:
-        changed = part(metrics.n_argmax, metrics.n_positions)
-        facts.append(f"argmax changes at {changed} {places}")
+        share = part(metrics.n_argmax, metrics.n_positions)
+        facts.append(f"argmax changes at {share} {places}")
     if metrics.kl_max is not None:
         mean = "" if metrics.kl_mean is None else f", on average {number(metrics.kl_mean)}"
         facts.append(f"KL(reference || candidate): at most {number(metrics.kl_max)} nats{mean}")
@@ -291,18 +302,18 @@ def _largest(n: int) -> str:
 
 
 def _extreme(extreme: Extreme) -> list[str]:
-    left, right = pair(extreme.reference, extreme.candidate)
+    reference, candidate = pair(extreme.reference, extreme.candidate)
     return [
         code(str(list(extreme.index))),
-        left,
-        right,
+        reference,
+        candidate,
         exact(abs(extreme.reference - extreme.candidate)),
         code(extreme.token) if extreme.token is not None else EMPTY,
     ]
 
 
 def split_table(splits: tuple[TokenSplit, ...]) -> Markdown:
-    """Return where greedy decoding parts, with the two largest logits of both sides."""
+    """Return where greedy decoding diverges, with the two largest logits of both sides."""
     if not splits:
         return EMPTY
     headers = ["prompt", "step", "reference", "margin", "candidate", "margin"]
@@ -311,12 +322,12 @@ def split_table(splits: tuple[TokenSplit, ...]) -> Markdown:
         for split in splits
     ]
     title = titled("Greedy decoding chooses another token (id and logit of the best two)")
-    return page([title, table(headers, rows, right=NUMBERS)])
+    return page([title, table(headers, rows, right=NUMBER_HEADERS)])
 
 
 def _choice(top2: tuple[tuple[int, float], tuple[int, float]] | None) -> list[str]:
     if top2 is None:
         return ["not recorded", ""]
     (best, high), (second, low) = top2
-    left, right = pair(high, low)
-    return [f"{best} ({left}), then {second} ({right})", number(high - low)]
+    best_logit, second_logit = pair(high, low)
+    return [f"{best} ({best_logit}), then {second} ({second_logit})", number(high - low)]

@@ -1,4 +1,4 @@
-"""What an upgrade changes, before any detail: each stack's cells by kind, and the models to look at."""
+"""What an upgrade changes, before all details: verdicts per stack, and the models to look at."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ COLUMNS = {
     Verdict.NOT_OBSERVED: "not observed",
     Verdict.ABSENT: "absent",
 }
-"""Verdicts as judged, before matrix.yaml's ``expected``, and their columns."""
+"""Verdicts as judged, before ``expected`` of matrix.yaml applies, and their columns."""
 
 SERIOUS = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED, Verdict.DIFFERS)
-"""What is more than rounding, the worst first."""
+"""Verdicts that are worse than rounding, the worst first."""
 
 
 def glance(report: Report) -> Markdown:
-    """Return the cells of each stack by kind, and what is more than rounding, stack by stack."""
+    """Return the cells of each stack by kind, and what is worse than rounding, stack by stack."""
     if len(report.stacks) < 2 or not report.rows:
         return EMPTY
     headers = ["stack", "transformers", *COLUMNS.values()]
@@ -51,8 +51,8 @@ def glance(report: Report) -> Markdown:
         ]
         for stack in report.stacks
     ]
-    counted = table(headers, rows, right=headers[2:])
-    return page([heading(2, "At a glance"), counted, _LEGEND, _serious(report)])
+    cell_counts = table(headers, rows, right=headers[2:])
+    return page([heading(2, "At a glance"), cell_counts, _LEGEND, _serious(report)])
 
 
 _LEGEND = Markdown(
@@ -64,57 +64,60 @@ _LEGEND = Markdown(
 def _cells(report: Report, stack: str) -> Iterator[CellResult]:
     for row in report.rows:
         for cell in row.cells:
-            left_out = cell.judged == Verdict.REFERENCE or is_everywhere(cell)
-            if cell.cell.stack == stack and not left_out:
+            is_left_out = cell.judged == Verdict.REFERENCE or is_everywhere(cell)
+            if cell.cell.stack == stack and not is_left_out:
                 yield cell
 
 
 def _counts(cells: list[CellResult]) -> Iterator[str]:
-    counted = Counter(cell.judged for cell in cells)
+    verdicts = Counter(cell.judged for cell in cells)
     for verdict in COLUMNS:
-        yield count(counted[verdict]) if counted[verdict] else ""
+        yield count(verdicts[verdict]) if verdicts[verdict] else ""
 
 
 def _serious(report: Report) -> Markdown:
-    """Return step by step from stack to stack the models that begin or cease to do more than round."""
+    """Return the models that begin or cease to be worse than rounding, step by step.
+
+    A step leads from one stack to the next.
+    """
     built = [stack.id for stack in report.stacks if stack.failure is None]
     lines = []
     for before, stack in zip([None, *built], built, strict=False):
-        for what, found in _step(report, before, stack).items():
+        for what, models in _step(report, before, stack).items():
             step = fill("{}\u00a0→\u00a0{}", before, stack) if before else stack
-            lines.append([step, what, count(len(found)), join(found)])
+            lines.append([step, what, count(len(models)), join(models)])
     if not lines:
         return EMPTY
     title = titled("More than rounding, from stack to stack")
-    shown = table(["step", "what", "models", "which"], lines, right=["models"])
-    return page([title, shown, _STEPS])
+    step_table = table(["step", "what", "models", "which"], lines, right=["models"])
+    return page([title, step_table, _STEPS])
 
 
 _STEPS = Markdown(
     "A model stands where it begins, so an upgrade over several stacks is all its steps together. "
-    "In brackets: defects that rules know by name and that begin there, too; the model's page has the "
-    "remedy. `nox -s matrix -- --stacks A,B` compares two stacks with each other."
+    "In brackets: defects that rules know by name and that begin there, too; the model's page has "
+    "the remedy. `nox -s matrix -- --stacks A,B` compares two stacks with each other."
 )
 
 
 def _step(report: Report, before: str | None, stack: str) -> dict[str, list[Markdown]]:
-    """Return what begins, changes or ends with a stack, and the models of which it is true."""
-    past, now = _by_model(report, before), _by_model(report, stack)
-    found: dict[str, list[Markdown]] = {}
+    """Return what begins, changes or ends with a stack, and the models for which it does."""
+    models_before, models_now = _by_model(report, before), _by_model(report, stack)
+    changes: dict[str, list[Markdown]] = {}
     for verdict, changed in product(SERIOUS, (False, True)):
-        for model, cells in now.items():
-            before_it = past.get(model, [])
-            if _worst(cells) != verdict or not _is_news(before_it, cells, changed=changed):
+        for model, cells in models_now.items():
+            cells_before = models_before.get(model, [])
+            if _worst(cells) != verdict or not _is_news(cells_before, cells, changed=changed):
                 continue
-            known = named(cells, report) - named(before_it, report)
+            new_codes = named(cells, report) - named(cells_before, report)
             what = f"{COLUMNS[verdict]} otherwise" if changed else COLUMNS[verdict]
-            found.setdefault(what, []).append(_named(model, sorted(known)))
-    for model, cells in now.items():
+            changes.setdefault(what, []).append(_model_link(model, sorted(new_codes)))
+    for model, cells in models_now.items():
         if any(cell.judged in OPEN for cell in cells):
-            continue  # what is not known may go on
-        if _worst(past.get(model, [])) in SERIOUS and _worst(cells) not in SERIOUS:
-            found.setdefault("no longer", []).append(_named(model, []))
-    return found
+            continue  # it is unknown whether the difference is gone
+        if _worst(models_before.get(model, [])) in SERIOUS and _worst(cells) not in SERIOUS:
+            changes.setdefault("no longer", []).append(_model_link(model, []))
+    return changes
 
 
 def _by_model(report: Report, stack: str | None) -> dict[str, list[CellResult]]:
@@ -122,47 +125,52 @@ def _by_model(report: Report, stack: str | None) -> dict[str, list[CellResult]]:
     models: dict[str, list[CellResult]] = {}
     for row in report.rows:
         for cell in row.cells:
-            left_out = cell.judged == Verdict.ABSENT or is_everywhere(cell)
-            if cell.cell.stack == stack and not left_out:
+            is_left_out = cell.judged == Verdict.ABSENT or is_everywhere(cell)
+            if cell.cell.stack == stack and not is_left_out:
                 models.setdefault(row.model, []).append(cell)
     return models
 
 
 def _worst(cells: list[CellResult]) -> Verdict | None:
-    """Return the most serious of what the cells do; None if none does more than round."""
+    """Return the most serious verdict of the cells; None if none is worse than rounding."""
     judged = {cell.judged for cell in cells}
     return next((verdict for verdict in SERIOUS if verdict in judged), None)
 
 
-def _is_news(past: list[CellResult], cells: list[CellResult], *, changed: bool) -> bool:
-    """Return True if the most serious thing begins here; ``changed``: if it goes on otherwise."""
+def _is_news(cells_before: list[CellResult], cells: list[CellResult], *, changed: bool) -> bool:
+    """Return True if the most serious verdict begins here.
+
+    With ``changed``, return True if it continues with different numbers.
+    """
     worst = _worst(cells)
     if not changed:
-        return _worst(past) != worst
-    compared = worst in (Verdict.DIVERGED, Verdict.DIFFERS)
-    return compared and _worst(past) == worst and _numbers(past) != _numbers(cells)
+        return _worst(cells_before) != worst
+    has_figures = worst in (Verdict.DIVERGED, Verdict.DIFFERS)
+    return (
+        has_figures and _worst(cells_before) == worst and _numbers(cells_before) != _numbers(cells)
+    )
 
 
 def _numbers(cells: list[CellResult]) -> list[str]:
-    """Return what is equal if the cells part from their references by the same numbers."""
-    # The repr, because NaN is equal to NaN in it.
+    """Return what is equal if the cells differ from their references by the same numbers."""
+    # The repr, because it makes NaN equal to NaN.
     return sorted(repr((str(cell.cell.variant), cell.signals)) for cell in cells)
 
 
-def _named(model: str, codes: list[str]) -> Markdown:
+def _model_link(model: str, codes: list[str]) -> Markdown:
     name = link(model, page_path(model))
     return fill("{} ({})", name, ", ".join(codes)) if codes else name
 
 
-def explained(report: Report) -> Markdown:
-    """Return what the matrix file explains at length, a paragraph for each of its entries."""
+def explanations(report: Report) -> Markdown:
+    """Return the long explanations of the matrix file, a paragraph for each of its entries."""
     entries = [entry for entry in report.expected if entry.explanation and entry.cells]
     if not entries:
         return EMPTY
-    return page([heading(2, "Explained"), *map(_explained, entries)])
+    return page([heading(2, "Explained"), *map(_explanation, entries)])
 
 
-def _explained(entry: ExpectedReport) -> Markdown:
+def _explanation(entry: ExpectedReport) -> Markdown:
     models = dict.fromkeys(cell.partition("/")[0] for cell in entry.cells)
     stacks = dict.fromkeys(cell.rpartition("@")[2] for cell in entry.cells)
     where = fill(

@@ -1,4 +1,4 @@
-"""Which attention was asked for, resolved and ran: over all models, and for the page of one."""
+"""Attention: what was requested, resolved and ran, over all models and for the page of one."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from samebits.records.capture import AttentionCall, AttentionSignal
     from samebits.records.report import Report, Row
 
-FACTS = ["attention", "function", "enable_gqa", "is_causal", "mask", "ATen kernel"]
+FACT_HEADERS = ["attention", "function", "enable_gqa", "is_causal", "mask", "ATen kernel"]
 
 NOT_OBSERVED = "not observed"
 
-SHARED = "integrations."
-"""How the name of a function begins that all models share, its module kept."""
+SHARED_PREFIX = "integrations."
+"""Prefix of the names of functions that all models share; the module is part of the name."""
 
-OWN = "the model's own"
-"""Stands for every function that is a model's and not of transformers.integrations."""
+MODEL_FUNCTION = "the model's own"
+"""Shown instead of any function of a model that is not from transformers.integrations."""
 
-MOST_MODELS = 6
-"""Models that a line of report.md names."""
+MAX_MODELS = 6
+"""Limit for the models that a line of report.md names."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ran:
-    """What ran, and everywhere where just that ran."""
+class AttentionLine:
+    """Facts about attention, with everything for which exactly these facts hold."""
 
     models: tuple[str, ...]
     variants: tuple[str, ...]
@@ -41,16 +41,16 @@ class Ran:
     prompts: tuple[str, ...]
     layers: tuple[str, ...]
     facts: tuple[str, ...]
-    """Those of :data:`FACTS`."""
+    """Values for the columns :data:`FACT_HEADERS`."""
 
 
 def attention_kernels(report: Report) -> Markdown:
-    """Return where another kernel ran than in the stack before, and all that ran anywhere."""
+    """Return where the kernel changed from the stack before, and all kernels that ran."""
     rows = [row for row in report.rows if row.attention]
     if not rows:
         return EMPTY
     order = [stack.id for stack in report.stacks]
-    return page([heading(2, "Attention kernels"), _moves_table(rows), _all_that_ran(rows, order)])
+    return page([heading(2, "Attention kernels"), _moves_table(rows), _all_runs(rows, order)])
 
 
 def kernels_of(rows: list[Row]) -> Markdown:
@@ -60,66 +60,68 @@ def kernels_of(rows: list[Row]) -> Markdown:
         return EMPTY
     for field in ("layers", "prompts", "stacks", "variants"):
         lines = _joined(lines, field)
-    drawn = table(["variant", "stacks", "prompts", "layers", *FACTS], map(_cells, lines))
-    return page([heading(2, "Attention kernels"), drawn])
+    run_table = table(["variant", "stacks", "prompts", "layers", *FACT_HEADERS], map(_cells, lines))
+    return page([heading(2, "Attention kernels"), run_table])
 
 
-def changed(rows: Iterable[Row]) -> bool:
-    """Return True if another attention ran on some stack of a row than on another."""
+def has_changed(rows: Iterable[Row]) -> bool:
+    """Return True if a row has different attention on two of its stacks."""
     return any(_moves(row) for row in rows)
 
 
-def _all_that_ran(rows: list[Row], order: list[str]) -> Markdown:
-    """Return one line for each set of facts, those of most rows first."""
-    found: dict[tuple[str, ...], list[tuple[Row, str]]] = {}
+def _all_runs(rows: list[Row], order: list[str]) -> Markdown:
+    """Return one line for each set of facts, those of the most rows first."""
+    by_facts: dict[tuple[str, ...], list[tuple[Row, str]]] = {}
     for row in rows:
         for stack in row.attention:
-            for facts in {_general(line.facts): None for line in _stack_lines(row, stack)}:
-                found.setdefault(facts, []).append((row, stack))
-    lines = [_way(facts, places, order) for facts, places in found.items()]
+            for facts in {_generalised(line.facts): None for line in _stack_lines(row, stack)}:
+                by_facts.setdefault(facts, []).append((row, stack))
+    lines = [_run_line(facts, places, order) for facts, places in by_facts.items()]
     lines.sort(key=lambda line: -int(line[0]))
-    drawn = table(["rows", "models", "stacks", *FACTS], lines, right=("rows",))
-    return folded(plural(len(lines), "way to run attention", "ways to run attention"), drawn, 40)
+    run_table = table(["rows", "models", "stacks", *FACT_HEADERS], lines, right=("rows",))
+    return folded(
+        plural(len(lines), "way to run attention", "ways to run attention"), run_table, 40
+    )
 
 
-def _way(facts: tuple[str, ...], places: list[tuple[Row, str]], order: list[str]) -> list[str]:
+def _run_line(facts: tuple[str, ...], places: list[tuple[Row, str]], order: list[str]) -> list[str]:
     n_rows = len({(row.model, row.variant) for row, _ in places})
-    found = {stack for _, stack in places}
-    stacks = ", ".join(stack for stack in order if stack in found)
-    return [str(n_rows), _some(row.model for row, _ in places), stacks, *map(_fact, facts)]
+    with_these_facts = {stack for _, stack in places}
+    stacks = ", ".join(stack for stack in order if stack in with_these_facts)
+    return [str(n_rows), _model_names(row.model for row, _ in places), stacks, *map(_fact, facts)]
 
 
 def _moves_table(rows: list[Row]) -> Markdown:
-    """Return from which kernels to which others the rows went, and on which stack."""
-    found: dict[tuple[Markdown, ...], list[Row]] = {}
+    """Return the kernels before and after each change, and the stack where it happened."""
+    by_move: dict[tuple[Markdown, ...], list[Row]] = {}
     for row in rows:
         for move in _moves(row):
-            found.setdefault(move, []).append(row)
-    if not found:
+            by_move.setdefault(move, []).append(row)
+    if not by_move:
         return prose("In every row all stacks ran the same attention.")
     lines = [
-        [since, count(len(moved)), _some(row.model for row in moved), *sides]
-        for (since, *sides), moved in found.items()
+        [since, count(len(moved_rows)), _model_names(row.model for row in moved_rows), *sides]
+        for (since, *sides), moved_rows in by_move.items()
     ]
     title = titled("Where rows went over to another attention than on the stack before")
     headers = ["since", "rows", "models", "before", "now"]
     return page([title, table(headers, lines, right=("rows",))])
 
 
-def _some(models: Iterable[str]) -> Markdown:
+def _model_names(models: Iterable[str]) -> Markdown:
     names = list(dict.fromkeys(models))
-    shown = join(names[:MOST_MODELS])
-    rest = len(names) - MOST_MODELS
-    return fill("{} and {} more", shown, count(rest)) if rest > 0 else shown
+    first_names = join(names[:MAX_MODELS])
+    rest = len(names) - MAX_MODELS
+    return fill("{} and {} more", first_names, count(rest)) if rest > 0 else first_names
 
 
 def _moves(row: Row) -> list[tuple[Markdown, ...]]:
-    """Return stack, what ran before and what runs now, where that is not the same.
+    """Return stack, kernels before and kernels now, where they differ.
 
-    How the call is written (mask, enable_gqa) moves with most releases, and is no such move.
+    The way a call is written (mask, enable_gqa) changes with most releases and is not counted.
     """
-    ran = [(stack, _kernels(row.ran(stack))) for stack in row.attention]
-    observed = [(stack, kernels) for stack, kernels in ran if kernels]
+    kernels_by_stack = [(stack, _kernels(row.ran(stack))) for stack in row.attention]
+    observed = [(stack, kernels) for stack, kernels in kernels_by_stack if kernels]
     return [
         (prose(stack), _without(before, now), _without(now, before))
         for (_, before), (stack, now) in pairwise(observed)
@@ -128,7 +130,9 @@ def _moves(row: Row) -> list[tuple[Markdown, ...]]:
 
 
 def _kernels(signal: AttentionSignal) -> list[Markdown]:
-    facts = (_general(_facts(signal, call)) for calls in signal.calls.values() for call in calls)
+    facts = (
+        _generalised(_facts(signal, call)) for calls in signal.calls.values() for call in calls
+    )
     return list(dict.fromkeys(map(_kernel, facts)))
 
 
@@ -137,17 +141,17 @@ def _kernel(facts: tuple[str, ...]) -> Markdown:
     return fill("{} by {}: {}", resolution, _fact(function), code(aten))
 
 
-def _without(these: list[Markdown], others: list[Markdown]) -> Markdown:
-    return join((kernel for kernel in these if kernel not in others), "; ")
+def _without(kernels: list[Markdown], excluded: list[Markdown]) -> Markdown:
+    return join((kernel for kernel in kernels if kernel not in excluded), "; ")
 
 
-def _lines(rows: Iterable[Row]) -> list[Ran]:
+def _lines(rows: Iterable[Row]) -> list[AttentionLine]:
     return [line for row in rows for stack in row.attention for line in _stack_lines(row, stack)]
 
 
-def _stack_lines(row: Row, stack: str) -> list[Ran]:
+def _stack_lines(row: Row, stack: str) -> list[AttentionLine]:
     signal = row.ran(stack)
-    start = Ran(
+    template = AttentionLine(
         models=(row.model,),
         variants=(str(row.variant),),
         stacks=(stack,),
@@ -156,23 +160,23 @@ def _stack_lines(row: Row, stack: str) -> list[Ran]:
         facts=(),
     )
     if not signal.calls:
-        return [replace(start, facts=(_resolution(signal), NOT_OBSERVED, "", "", "", ""))]
+        return [replace(template, facts=(_resolution(signal), NOT_OBSERVED, "", "", "", ""))]
     return [
-        replace(start, prompts=(prompt,), layers=(call.module,), facts=_facts(signal, call))
+        replace(template, prompts=(prompt,), layers=(call.module,), facts=_facts(signal, call))
         for prompt, calls in signal.calls.items()
         for call in calls
     ]
 
 
 def _resolution(signal: AttentionSignal) -> str:
-    """Return what was asked for, and what that became if it became something else."""
+    """Return what was requested, and what it resolved to if that is different."""
     if signal.resolved == signal.requested:
         return signal.requested
     return f"{signal.requested} → {signal.resolved or 'unknown'}"
 
 
 def _facts(signal: AttentionSignal, call: AttentionCall) -> tuple[str, ...]:
-    """Return what makes two calls the same; line numbers move with every release and do not."""
+    """Return what makes two calls equal: no line numbers, because every release changes them."""
     sdpa = call.sdpa
     arguments = (
         ("", "", "")
@@ -183,11 +187,18 @@ def _facts(signal: AttentionSignal, call: AttentionCall) -> tuple[str, ...]:
     return _resolution(signal), function, *arguments, ", ".join(call.aten)
 
 
-def _general(facts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the facts without what is one model's own: the names of its classes, its shapes."""
+def _generalised(facts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the facts without what is specific to a model: names of its classes, its shapes."""
     resolution, function, gqa, causal, mask, aten = facts
-    own = "." in function and not function.startswith(SHARED)
-    return resolution, OWN if own else function, gqa, causal, _kind_of_mask(mask), aten
+    is_model_function = "." in function and not function.startswith(SHARED_PREFIX)
+    return (
+        resolution,
+        MODEL_FUNCTION if is_model_function else function,
+        gqa,
+        causal,
+        _kind_of_mask(mask),
+        aten,
+    )
 
 
 def _kind_of_mask(mask: str) -> str:
@@ -195,24 +206,24 @@ def _kind_of_mask(mask: str) -> str:
     return "float" if "float" in dtype else dtype
 
 
-def _joined(lines: Iterable[Ran], field: str) -> list[Ran]:
-    """Return the lines with those joined that are equal but for ``field``."""
-    groups: dict[Ran, dict[str, None]] = {}
+def _joined(lines: Iterable[AttentionLine], field: str) -> list[AttentionLine]:
+    """Return the lines, joined where they are equal but for ``field``."""
+    groups: dict[AttentionLine, dict[str, None]] = {}
     for line in lines:
         rest = replace(line, **{field: ()})
         groups.setdefault(rest, {}).update(dict.fromkeys(getattr(line, field)))
     return [replace(rest, **{field: tuple(values)}) for rest, values in groups.items()]
 
 
-def _cells(ran: Ran) -> list[str]:
+def _cells(line: AttentionLine) -> list[str]:
     return [
-        join(ran.variants),
-        ", ".join(ran.stacks),
-        ", ".join(ran.prompts),
-        join(map(code, numbered(ran.layers))),
-        *map(_fact, ran.facts),
+        join(line.variants),
+        ", ".join(line.stacks),
+        ", ".join(line.prompts),
+        join(map(code, numbered(line.layers))),
+        *map(_fact, line.facts),
     ]
 
 
 def _fact(fact: str) -> Markdown:
-    return prose(fact) if fact == OWN or not set(fact) & set("_:[.→") else code(fact)
+    return prose(fact) if fact == MODEL_FUNCTION or not set(fact) & set("_:[.→") else code(fact)

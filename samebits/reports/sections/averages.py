@@ -6,7 +6,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.reports.sections.relations_lines import alike, size
+from samebits.reports.sections.relations_lines import group_equal, size
 from samebits.text.blocks import fence, heading, page, table
 from samebits.text.markdown import EMPTY, Markdown, fill
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from samebits.records.report import Row
 
 LOGITS = "logits"
-"""The last line of every table, and no layer."""
+"""Name of the last line of every table, which is no layer."""
 
 DIGITS = 7
-"""Of a mean, as in the issue's tables to six decimals."""
+"""Digits of a mean; the tables of the issue have six decimals."""
 
-MOST_LABELS = 40
-"""Layers that a plot labels one by one."""
+MAX_LABELS = 40
+"""Limit for the layers that a plot labels one by one."""
 
 COLOURS = {
     "blue": "#1f77b4",
@@ -32,11 +32,11 @@ COLOURS = {
     "orange": "#ff7f0e",
     "grey": "#7f7f7f",
 }
-"""Of the lines of a plot, which has no legend of its own."""
+"""Colours of the lines of a plot; mermaid draws no legend."""
 
 
 class Column(NamedTuple):
-    """The means of one variant, on the stacks that have just these."""
+    """The means of one variant, on the stacks that have exactly these means."""
 
     variant: str
     stacks: list[str]
@@ -44,28 +44,30 @@ class Column(NamedTuple):
     layers: Mapping[str, float]
 
 
-def averaged(row: Row) -> bool:
+def has_averages(row: Row) -> bool:
     """Return True if a row has averages over prompts."""
     return any(signal.averages for signal in row.invariants.values())
 
 
 def averages(rows: Iterable[Row]) -> Markdown:
     """Return one table for a model, a column per variant, and the growth over its layers."""
-    rows = [row for row in rows if averaged(row)]
+    rows = [row for row in rows if has_averages(row)]
     columns = [column for row in rows for column in _columns(row)]
     if not columns:
         return EMPTY
     samples = ", ".join(dict.fromkeys(f"{column.samples:,}" for column in columns))
-    said = fill("Mean over {} prompts of the largest difference of each layer:", samples)
-    newest = [_columns(row)[-1] for row in rows]
-    return page([heading(3, "Averages over prompts"), said, _table(columns), _plot(newest)])
+    intro = fill("Mean over {} prompts of the largest difference of each layer:", samples)
+    newest_columns = [_columns(row)[-1] for row in rows]
+    return page(
+        [heading(3, "Averages over prompts"), intro, _table(columns), _plot(newest_columns)]
+    )
 
 
 def _columns(row: Row) -> list[Column]:
-    """Return the columns of a row, that of its newest stack last."""
-    found = {stack: s.averages for stack, s in row.invariants.items() if s.averages}
-    groups = alike(found)
-    groups.sort(key=lambda group: list(found).index(group[0][-1]))
+    """Return the columns of a row; the column of its newest stack is last."""
+    by_stack = {stack: s.averages for stack, s in row.invariants.items() if s.averages}
+    groups = group_equal(by_stack)
+    groups.sort(key=lambda group: list(by_stack).index(group[0][-1]))
     return [Column(row.variant, stacks, a.samples, a.layers) for stacks, a in groups]
 
 
@@ -78,7 +80,7 @@ def _table(columns: list[Column]) -> Markdown:
 
 def _header(column: Column, columns: list[Column]) -> str:
     """Return the variant, with stacks where not all of them have the same means."""
-    if len([other for other in columns if other.variant == column.variant]) == 1:
+    if len([sibling for sibling in columns if sibling.variant == column.variant]) == 1:
         return column.variant
     return f"{column.variant} on {', '.join(column.stacks)}"
 
@@ -88,22 +90,25 @@ def _mean(column: Column, name: str) -> str:
 
 
 def _plot(columns: list[Column]) -> Markdown:
-    """Return the growth as mermaid draws it, with words for its colours.
+    """Return the growth as a mermaid plot, with the names of its colours.
 
-    Nothing of it is a name: a title could leave its quotes.
+    The plot holds no names of models or stacks: a name could end the quotes of a title.
     """
     columns = columns[: len(COLOURS)]
     curves = [_logarithms(column) for column in columns]
-    drawn = [height for curve in curves for height in curve if height is not None]
+    heights = [height for curve in curves for height in curve if height is not None]
     n_layers = max(map(len, curves))
-    if not drawn or n_layers < 2:
+    if not heights or n_layers < 2:
         return EMPTY
-    low, high = math.floor(min(drawn)) - 1, math.ceil(max(drawn)) + 1
+    low, high = math.floor(min(heights)) - 1, math.ceil(max(heights)) + 1
     plots = [f"    line [{', '.join(_height(h, low) for h in curve)}]" for curve in curves]
     palette = ", ".join(list(COLOURS.values())[: len(columns)])
     text = "\n".join(
         [
-            f'%%{{init: {{"themeVariables": {{"xyChart": {{"plotColorPalette": "{palette}"}}}}}}}}%%',
+            (
+                '%%{init: {"themeVariables": {"xyChart": '
+                f'{{"plotColorPalette": "{palette}"}}}}}}}}%%'
+            ),
             "xychart-beta",
             '    title "Largest difference by layer, mean over prompts"',
             f'    x-axis "layer" {_axis(n_layers)}',
@@ -116,7 +121,7 @@ def _plot(columns: list[Column]) -> Markdown:
 
 def _axis(n_layers: int) -> str:
     """Return a label for each layer while they fit; for more, mermaid chooses round numbers."""
-    if n_layers > MOST_LABELS:
+    if n_layers > MAX_LABELS:
         return f"0 --> {n_layers - 1}"
     return f"[{', '.join(map(str, range(n_layers)))}]"
 
@@ -131,9 +136,11 @@ def _height(height: float | None, low: int) -> str:
 
 
 def _legend(columns: list[Column]) -> Markdown:
-    """Return which line is which; what has no logarithm lies on the lower edge."""
-    said = "; ".join(
+    """Return the meaning of each line; values without a logarithm are on the lower edge."""
+    curve_names = "; ".join(
         f"{colour}: {column.variant} on {column.stacks[-1]}"
         for colour, column in zip(COLOURS, columns, strict=False)
     )
-    return fill("{}. What has no logarithm, such as 0, lies on the lower edge.", f"Lines: {said}")
+    return fill(
+        "{}. What has no logarithm, such as 0, lies on the lower edge.", f"Lines: {curve_names}"
+    )

@@ -31,21 +31,21 @@ TITLE = "Saved by one release, loaded by another"
 
 ARROW = " \N{RIGHTWARDS ARROW} "
 
-MOST_MODELS = 6
-"""Models that a line names."""
+MAX_MODELS = 6
+"""Limit for the models that a line names."""
 
-MOST_FIELDS = 3
-"""Config fields that a line of report.md spells out; the page of the model has all of them."""
+MAX_FIELDS = 3
+"""Limit for the config fields in a line of report.md; the page of the model has all of them."""
 
-WIDEST_MESSAGE = 110
-"""Characters of an exception in report.md; the page of the model has all of it."""
+MAX_MESSAGE = 110
+"""Limit in characters for an exception in report.md; the page of the model has all of it."""
 
-LONGEST = 40
-"""Lines of a table that is not folded."""
+MAX_LINES = 40
+"""Limit for the lines of a table that is not folded."""
 
 
 class Loss(NamedTuple):
-    """Pairs of one model that lost the same; ``first`` speaks for all of them."""
+    """Pairs of one model that have the same loss; ``first`` represents all of them."""
 
     model: str
     pairs: tuple[tuple[str, str], ...]
@@ -53,7 +53,7 @@ class Loss(NamedTuple):
 
 
 def crossings(report: Report) -> Markdown:
-    """Return the section of report.md; nothing if no model crossed."""
+    """Return the section of report.md; empty if no model was saved and loaded."""
     if not report.crossings:
         return EMPTY
     return page(
@@ -68,43 +68,46 @@ def crossings(report: Report) -> Markdown:
 
 
 def has_losses(model: str, report: Report) -> bool:
-    """Return True if the model does not come back the same in some pair of saver and loader."""
-    return any(crossing.is_loss for crossing in _of(model, report))
+    """Return True if the model does not come back the same for some pair of saver and loader."""
+    return any(crossing.is_loss for crossing in _model_crossings(model, report))
 
 
 def crossings_of(model: str, report: Report) -> Markdown:
-    """Return what the model's own page says: every pair, and every loss in full."""
-    found = _of(model, report)
-    if not any(crossing.is_loss for crossing in found):
+    """Return the section of the model's own page: every pair, and all details of every loss."""
+    model_crossings = _model_crossings(model, report)
+    if not any(crossing.is_loss for crossing in model_crossings):
         return EMPTY
     return page(
         [
             heading(2, TITLE),
-            _pairs_table(found),
-            *(_in_full(loss) for loss in _grouped(model, found)),
-            bullets(_remarks(found)),
+            _pairs_table(model_crossings),
+            *(_in_full(loss) for loss in _model_losses(model, model_crossings)),
+            bullets(_remarks(model_crossings)),
         ]
     )
 
 
-def _of(model: str, report: Report) -> tuple[Crossing, ...]:
-    return next((found.crossings for found in report.crossings if found.model == model), ())
+def _model_crossings(model: str, report: Report) -> tuple[Crossing, ...]:
+    return next((entry.crossings for entry in report.crossings if entry.model == model), ())
 
 
-def _headline(found: Sequence[CrossingsReport]) -> Markdown:
-    pairs = [crossing for model in found for crossing in model.crossings]
+def _headline(reports: Sequence[CrossingsReport]) -> Markdown:
+    pairs = [crossing for model in reports for crossing in model.crossings]
     outcomes = Counter(crossing.outcome for crossing in pairs)
-    losing = [model.model for model in found if any(c.is_loss for c in model.crossings)]
-    n = sum(crossing.is_loss for crossing in pairs)
-    lost = f"**{count(n)} {'does' if n == 1 else 'do'} not**, in {plural(len(losing), 'model')}"
-    said = Markdown(lost) if n else Markdown("none comes back otherwise")
-    parts = [prose(f"{count(outcomes['same bits'])} give the same bits back"), said]
+    losing_models = [model.model for model in reports if any(c.is_loss for c in model.crossings)]
+    n_losses = sum(crossing.is_loss for crossing in pairs)
+    losses = (
+        f"**{count(n_losses)} {'does' if n_losses == 1 else 'do'} not**, "
+        f"in {plural(len(losing_models), 'model')}"
+    )
+    losses_text = Markdown(losses) if n_losses else Markdown("none comes back otherwise")
+    parts = [prose(f"{count(outcomes['same bits'])} give the same bits back"), losses_text]
     if outcomes["absent"]:
-        absent = f"{count(outcomes['absent'])} have a stack that does not load the original"
-        parts.append(prose(absent))
+        absent_text = f"{count(outcomes['absent'])} have a stack that does not load the original"
+        parts.append(prose(absent_text))
     if outcomes["not tried"]:
         parts.append(prose(f"{count(outcomes['not tried'])} were not tried"))
-    extent = f"{plural(len(found), 'model')}, {plural(len(pairs), 'pair')} of saver and loader"
+    extent = f"{plural(len(reports), 'model')}, {plural(len(pairs), 'pair')} of saver and loader"
     return fill(
         "{}: {}. Each stack loads the original and saves it with {}; every stack then compares "
         "what it makes of that with what it makes of the original: tensors, config and the "
@@ -117,18 +120,20 @@ def _headline(found: Sequence[CrossingsReport]) -> Markdown:
 
 
 def _losses_by_pair(report: Report) -> Markdown:
-    """Return how many models do not come back, by saver and loader; nothing if all do."""
+    """Return how many models do not come back, by saver and loader; empty if all come back."""
     pairs = [crossing for model in report.crossings for crossing in model.crossings]
     if not any(crossing.is_loss for crossing in pairs):
         return EMPTY
-    told: Counter[tuple[str, str]] = Counter()
-    lost: Counter[tuple[str, str]] = Counter()
+    compared: Counter[tuple[str, str]] = Counter()
+    n_lost: Counter[tuple[str, str]] = Counter()
     for crossing in pairs:
         pair = crossing.saver, crossing.loader
-        told[pair] += crossing.is_same or crossing.is_loss
-        lost[pair] += crossing.is_loss
-    stacks = [stack.id for stack in report.stacks if any(stack.id in pair for pair in told)]
-    rows = [[saver, *(_share(lost, told, saver, loader) for loader in stacks)] for saver in stacks]
+        compared[pair] += crossing.is_same or crossing.is_loss
+        n_lost[pair] += crossing.is_loss
+    stacks = [stack.id for stack in report.stacks if any(stack.id in pair for pair in compared)]
+    rows = [
+        [saver, *(_share(n_lost, compared, saver, loader) for loader in stacks)] for saver in stacks
+    ]
     headers = ["saved by", *(f"loaded by {stack}" for stack in stacks)]
     return page(
         [
@@ -139,41 +144,42 @@ def _losses_by_pair(report: Report) -> Markdown:
 
 
 def _share(
-    lost: Counter[tuple[str, str]], told: Counter[tuple[str, str]], saver: str, loader: str
+    n_lost: Counter[tuple[str, str]], compared: Counter[tuple[str, str]], saver: str, loader: str
 ) -> Markdown:
-    n, of = lost[saver, loader], told[saver, loader]
-    share = Markdown(f"{count(n)} of {count(of)}") if of else Markdown("-")
+    n, n_compared = n_lost[saver, loader], compared[saver, loader]
+    share = Markdown(f"{count(n)} of {count(n_compared)}") if n_compared else Markdown("-")
     return fill("**{}**", share) if n else share
 
 
 def _losses(report: Report) -> Markdown:
-    """Return a line for each kind of loss; models that lose the same way share one."""
+    """Return a line for each kind of loss; models with the same loss share a line."""
     groups: dict[Hashable, list[Loss]] = {}
     for model in report.crossings:
-        for loss in _grouped(model.model, model.crossings):
-            groups.setdefault(_kind(loss), []).append(loss)
+        for loss in _model_losses(model.model, model.crossings):
+            groups.setdefault(_line_key(loss), []).append(loss)
     if not groups:
         return EMPTY
     headers = ["saved by \N{RIGHTWARDS ARROW} loaded by", "models", "outcome", "what", "logits"]
-    rows = [_line(same) for same in sorted(groups.values(), key=lambda same: -len(same))]
+    rows = [_line(group) for group in sorted(groups.values(), key=lambda group: -len(group))]
     values = "values are the first model's, distances the largest"
     title = f"What does not come back ({plural(len(rows), 'line')}; {values})"
-    return folded(title, table(headers, rows), LONGEST)
+    return folded(title, table(headers, rows), MAX_LINES)
 
 
-def _grouped(model: str, found: Iterable[Crossing]) -> list[Loss]:
-    """Return what a model lost, pairs that lost the same together."""
+def _model_losses(model: str, model_crossings: Iterable[Crossing]) -> list[Loss]:
+    """Return the losses of a model; pairs with the same loss are joined."""
     groups: dict[Hashable, list[Crossing]] = {}
-    for crossing in found:
+    for crossing in model_crossings:
         if crossing.is_loss:
-            groups.setdefault(_contents(crossing), []).append(crossing)
+            groups.setdefault(_loss_key(crossing), []).append(crossing)
     return [
-        Loss(model, tuple((c.saver, c.loader) for c in same), same[0]) for same in groups.values()
+        Loss(model, tuple((pair.saver, pair.loader) for pair in group), group[0])
+        for group in groups.values()
     ]
 
 
-def _contents(crossing: Crossing) -> Hashable:
-    """Return what two pairs have to share to be told together; a save fails for every loader."""
+def _loss_key(crossing: Crossing) -> Hashable:
+    """Return a key that is equal for pairs with the same loss; a save fails for every loader."""
     failure = crossing.failure
     return (
         crossing.outcome,
@@ -187,55 +193,55 @@ def _contents(crossing: Crossing) -> Hashable:
     )
 
 
-def _kind(loss: Loss) -> Hashable:
-    """Return what two models have to share to stand in one line: all but values and names."""
+def _line_key(loss: Loss) -> Hashable:
+    """Return a key that is equal for models in one line: it leaves out values and names."""
     failure = loss.first.failure
     return (
         loss.pairs,
         loss.first.outcome,
-        tuple(_field(change) for change in loss.first.config),
+        tuple(_field_name(change) for change in loss.first.config),
         bool(loss.first.tensors),
         loss.first.logits,
         (failure.phase, failure.type) if failure else None,
     )
 
 
-def _field(change: str) -> str:
+def _field_name(change: str) -> str:
     return change.partition(": ")[0]
 
 
-def _line(same: list[Loss]) -> list[str]:
-    loss = same[0]
-    sizes = [size for s in same if (size := s.first.logits_max_abs) is not None]
+def _line(group: list[Loss]) -> list[str]:
+    loss = group[0]
+    sizes = [size for member in group if (size := member.first.logits_max_abs) is not None]
     logits = loss.first.logits
     largest = f"max abs {number(max(sizes))}" if sizes and logits == "differs" else logits
     return [
         _pairs(loss.pairs),
-        _models([s.model for s in same]),
+        _models([member.model for member in group]),
         Markdown(f"**{loss.first.outcome}**"),
-        _what(loss.first),
+        _loss_in_short(loss.first),
         "" if loss.first.failure else largest,
     ]
 
 
 def _models(names: list[str]) -> Markdown:
-    shown = join(link(name, page_path(name)) for name in names[:MOST_MODELS])
-    rest = len(names) - MOST_MODELS
+    shown = join(link(name, page_path(name)) for name in names[:MAX_MODELS])
+    rest = len(names) - MAX_MODELS
     return fill("{} and {} more", shown, count(rest)) if rest > 0 else shown
 
 
-def _what(crossing: Crossing) -> Markdown:
-    """Return in short what did not come back: the exception, else config fields and tensors."""
+def _loss_in_short(crossing: Crossing) -> Markdown:
+    """Return in short what did not come back: the exception, or config fields and tensors."""
     parts = []
     if crossing.failure is not None:
-        kind = crossing.failure.type.rpartition(".")[2]
-        first = crossing.failure.message.partition("\n")[0]
-        said = f"{kind}: {first}" if first else kind
-        parts.append(prose(clip(said, WIDEST_MESSAGE)))
+        exception_name = crossing.failure.type.rpartition(".")[2]
+        first_line = crossing.failure.message.partition("\n")[0]
+        message = f"{exception_name}: {first_line}" if first_line else exception_name
+        parts.append(prose(clip(message, MAX_MESSAGE)))
     elif crossing.outcome != "differs":
         parts.append(prose(crossing.reason))
     if crossing.config:
-        parts.append(fill("config {}", codes(crossing.config, MOST_FIELDS)))
+        parts.append(fill("config {}", codes(crossing.config, MAX_FIELDS)))
     if crossing.tensors:
         parts.append(_tensors(crossing.tensors))
     if crossing.keys:
@@ -252,53 +258,56 @@ def _tensors(names: tuple[str, ...]) -> Markdown:
 
 
 def _pairs(pairs: Sequence[tuple[str, str]]) -> str:
-    """Return ``5.2, 5.x → 4.48, 4.57`` if the pairs are all of these, else groups of them."""
-    loaders: dict[str, list[str]] = {}
+    """Return ``5.2, 5.x → 4.48, 4.57`` if the pairs are all of these, or else groups of them."""
+    loaders_by_saver: dict[str, list[str]] = {}
     for saver, loader in pairs:
-        loaders.setdefault(saver, []).append(loader)
-    savers: dict[tuple[str, ...], list[str]] = {}
-    for saver, several in loaders.items():
-        savers.setdefault(tuple(several), []).append(saver)
-    return "; ".join(f"{', '.join(s)}{ARROW}{', '.join(several)}" for several, s in savers.items())
+        loaders_by_saver.setdefault(saver, []).append(loader)
+    savers_by_loaders: dict[tuple[str, ...], list[str]] = {}
+    for saver, loaders in loaders_by_saver.items():
+        savers_by_loaders.setdefault(tuple(loaders), []).append(saver)
+    return "; ".join(
+        f"{', '.join(savers)}{ARROW}{', '.join(loaders)}"
+        for loaders, savers in savers_by_loaders.items()
+    )
 
 
-def _all_same(found: Sequence[CrossingsReport]) -> list[Markdown]:
+def _all_same(reports: Sequence[CrossingsReport]) -> list[Markdown]:
     """Return the models that come back the same in every pair of stacks that load them."""
     names = [
         model.model
-        for model in found
+        for model in reports
         if any(c.is_same for c in model.crossings) and not any(c.is_loss for c in model.crossings)
     ]
     verb = "comes" if len(names) == 1 else "come"
-    all_told = all(c.is_same for m in found if m.model in names for c in m.crossings)
-    said = f"{plural(len(names), 'model')} {verb} back the same in every pair"
-    said += "" if all_told else " that was compared"
-    return [fill("{}: {}.", said, codes(names))] if names else []
+    all_compared = all(c.is_same for m in reports if m.model in names for c in m.crossings)
+    sentence = f"{plural(len(names), 'model')} {verb} back the same in every pair"
+    sentence += "" if all_compared else " that was compared"
+    return [fill("{}: {}.", sentence, codes(names))] if names else []
 
 
-def _not_compared(found: Sequence[CrossingsReport]) -> list[Markdown]:
-    """Return why something was not tried, and where the same bits say nothing of the logits."""
+def _not_compared(reports: Sequence[CrossingsReport]) -> list[Markdown]:
+    """Return why pairs were not tried, and where equal bits do not include the logits."""
     reasons: dict[str, dict[str, None]] = {}
-    for model in found:
+    for model in reports:
         for crossing in model.crossings:
             if crossing.outcome == "not tried":
                 reasons.setdefault(f"not tried: {crossing.reason}", {})[model.model] = None
             if crossing.is_same and crossing.logits == "not compared":
-                said = f"logits not compared: {crossing.reason}"
-                reasons.setdefault(said, {})[model.model] = None
+                reason_text = f"logits not compared: {crossing.reason}"
+                reasons.setdefault(reason_text, {})[model.model] = None
             if crossing.unsteady:
-                said = "tensors not compared that two loads of the original do not agree on"
-                reasons.setdefault(said, {})[model.model] = None
+                reason_text = "tensors not compared that two loads of the original do not agree on"
+                reasons.setdefault(reason_text, {})[model.model] = None
             if crossing.bare:
-                said = "tensors not compared that have no plain bytes"
-                reasons.setdefault(said, {})[model.model] = None
+                reason_text = "tensors not compared that have no plain bytes"
+                reasons.setdefault(reason_text, {})[model.model] = None
     return [fill("{} ({}).", reason, codes(models)) for reason, models in reasons.items()]
 
 
-def _pairs_table(found: Sequence[Crossing]) -> Markdown:
-    by_pair = {(crossing.saver, crossing.loader): crossing for crossing in found}
-    savers = list(dict.fromkeys(crossing.saver for crossing in found))
-    loaders = list(dict.fromkeys(crossing.loader for crossing in found))
+def _pairs_table(model_crossings: Sequence[Crossing]) -> Markdown:
+    by_pair = {(crossing.saver, crossing.loader): crossing for crossing in model_crossings}
+    savers = list(dict.fromkeys(crossing.saver for crossing in model_crossings))
+    loaders = list(dict.fromkeys(crossing.loader for crossing in model_crossings))
     rows = [[saver, *(_outcome(by_pair[saver, loader]) for loader in loaders)] for saver in savers]
     return table(["saved by", *(f"loaded by {loader}" for loader in loaders)], rows)
 
@@ -309,7 +318,7 @@ def _outcome(crossing: Crossing) -> Markdown:
 
 
 def _in_full(loss: Loss) -> Markdown:
-    """Return everything that a loss holds."""
+    """Return all details of a loss."""
     crossing = loss.first
     return page(
         [
@@ -347,17 +356,17 @@ def _exception(crossing: Crossing) -> Markdown:
     failure = crossing.failure
     if failure is None:
         return EMPTY
-    kind, first = failure.type, failure.message.partition("\n")[0]
+    exception_name, first_line = failure.type, failure.message.partition("\n")[0]
     text = failure.traceback or f"{failure.type}: {failure.message}"
-    return details(clip(f"{failure.phase}: {kind}: {first}", 200), fence(text))
+    return details(clip(f"{failure.phase}: {exception_name}: {first_line}", 200), fence(text))
 
 
-def _remarks(found: Sequence[Crossing]) -> list[Markdown]:
-    """Return what is no loss and yet to be known: chance in the loader, code put back."""
+def _remarks(model_crossings: Sequence[Crossing]) -> list[Markdown]:
+    """Return remarks that are no losses: chance in the loader, code that was restored."""
     remarks: list[Markdown] = []
     unsteady: dict[str, dict[str, None]] = {}
     restored: dict[str, tuple[str, ...]] = {}
-    for crossing in found:
+    for crossing in model_crossings:
         unsteady.setdefault(crossing.loader, {}).update(dict.fromkeys(crossing.unsteady))
         restored[crossing.saver] = restored.get(crossing.saver, ()) or crossing.restored
     remarks += [

@@ -18,7 +18,7 @@ NOT_INSTALLED = Markdown("-")
 
 
 def stacks(report: Report) -> Markdown:
-    """Return what every stack resolved to, and which packages differ between them."""
+    """Return the resolved versions of every stack, and the packages that differ between stacks."""
     headers = ["stack", "transformers", "torch", "python", "packages", "lock"]
     built = [stack for stack in report.stacks if not stack.failure]
     return page(
@@ -63,13 +63,13 @@ def _packages(built: list[StackReport]) -> Markdown:
     if not names:
         return EMPTY
     differing = [name for name in names if len({_version(stack, name) for stack in built}) > 1]
-    complete = f"All {plural(len(names), 'package')}"
+    all_packages = f"All {plural(len(names), 'package')}"
     return page(
         [
             page([titled("Packages that differ between stacks"), _versions(built, differing)])
             if differing
             else prose("Every package has the same version in every stack."),
-            details(complete, _versions(built, names)),
+            details(all_packages, _versions(built, names)),
         ]
     )
 
@@ -83,28 +83,36 @@ def _version(stack: StackReport, name: str) -> str:
     return stack.packages.get(name, NOT_INSTALLED)
 
 
-def checkpoints(report: Report, paged: Collection[str]) -> Markdown:
-    """Return what the cells of each model loaded, linked to its page if that is in ``paged``."""
+def checkpoints(report: Report, page_paths: Collection[str]) -> Markdown:
+    """Return what the cells of each model loaded, with links to the pages in ``page_paths``."""
     if not report.checkpoints:
         return EMPTY
-    name = plural(len(report.checkpoints), "checkpoint")
-    return page([heading(2, "Checkpoints"), folded(name, _checkpoints(report.checkpoints, paged))])
+    summary = plural(len(report.checkpoints), "checkpoint")
+    return page(
+        [heading(2, "Checkpoints"), folded(summary, _checkpoints(report.checkpoints, page_paths))]
+    )
 
 
 def checkpoints_of(model: str, report: Report) -> Markdown:
     """Return what the cells of one model loaded, for its own page."""
-    return _checkpoints([found for found in report.checkpoints if found.model == model])
+    return _checkpoints(
+        [checkpoint for checkpoint in report.checkpoints if checkpoint.model == model]
+    )
 
 
-def _checkpoints(found: Iterable[CheckpointReport], paged: Collection[str] = ()) -> Markdown:
+def _checkpoints(entries: Iterable[CheckpointReport], page_paths: Collection[str] = ()) -> Markdown:
     headers = ["model", "source", "parameters", "digest"]
-    return table(headers, (_checkpoint(one, paged) for one in found), right=("parameters",))
+    return table(
+        headers,
+        (_checkpoint(checkpoint, page_paths) for checkpoint in entries),
+        right=("parameters",),
+    )
 
 
-def _checkpoint(checkpoint: CheckpointReport, paged: Collection[str]) -> list[str]:
+def _checkpoint(checkpoint: CheckpointReport, page_paths: Collection[str]) -> list[str]:
     path = page_path(checkpoint.model)
     return [
-        link(checkpoint.model, path) if path in paged else checkpoint.model,
+        link(checkpoint.model, path) if path in page_paths else checkpoint.model,
         checkpoint.source,
         "" if checkpoint.parameters is None else count(checkpoint.parameters),
         code(checkpoint.digest[:12]) if checkpoint.digest else EMPTY,
@@ -120,20 +128,20 @@ def machine(report: Report) -> Markdown:
     return page([heading(2, "Machine"), table(["fact", "value"], rows), _variables(report.machine)])
 
 
-def _facts(found: MachineReport) -> list[tuple[str, str]]:
+def _facts(machine_report: MachineReport) -> list[tuple[str, str]]:
     return [
-        ("platform", found.platform),
-        ("CPU", found.cpu),
-        ("CPU capability (ATen)", found.cpu_capability),
-        ("cores", count(found.cores)),
-        ("threads per cell", count(found.threads)),
-        *found.flags.items(),
+        ("platform", machine_report.platform),
+        ("CPU", machine_report.cpu),
+        ("CPU capability (ATen)", machine_report.cpu_capability),
+        ("cores", count(machine_report.cores)),
+        ("threads per cell", count(machine_report.threads)),
+        *machine_report.flags.items(),
     ]
 
 
-def _variables(found: MachineReport) -> Markdown:
-    if not found.environment:
+def _variables(machine_report: MachineReport) -> Markdown:
+    if not machine_report.environment:
         return EMPTY
-    rows = [[code(name), code(value)] for name, value in sorted(found.environment.items())]
+    rows = [[code(name), code(value)] for name, value in sorted(machine_report.environment.items())]
     name = plural(len(rows), "environment variable")
     return details(name, table(["variable", "value"], rows))

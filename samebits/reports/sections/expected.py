@@ -19,40 +19,44 @@ if TYPE_CHECKING:
 
 TITLE = "Remarks on cells without a difference"
 
-WIDEST_NOTE = 200
-"""Characters of a note in report.md; the page of the model has all of it."""
+MAX_NOTE = 200
+"""Limit in characters for a note in report.md; the page of the model has all of it."""
 
-_OWN = re.compile(r"\w+(?:\.\w+)+|\b[A-Z][a-z0-9]+[A-Z]\w*|\d[\d,]*")
-"""What is one model's own in a remark: names of modules and classes, numbers."""
+_MODEL_SPECIFIC = re.compile(r"\w+(?:\.\w+)+|\b[A-Z][a-z0-9]+[A-Z]\w*|\d[\d,]*")
+"""Parts of a remark that are specific to one model: names of modules and classes, numbers."""
 
 
 def expected_differences(report: Report) -> Markdown:
-    """Return the entries of matrix.yaml's ``expected``: those to act on, and those that occur folded."""
+    """Return the entries of ``expected`` in matrix.yaml.
+
+    Entries that need a change are shown; entries whose differences still occur are folded.
+    """
     if not report.expected:
         return EMPTY
     fixed = [entry for entry in report.expected if entry.fixed]
-    occur = [entry for entry in report.expected if _occurs(entry) and not entry.fixed]
-    left_out = sum(not entry.evaluated for entry in report.expected)
+    occurring = [entry for entry in report.expected if _occurs(entry) and not entry.fixed]
+    n_left_out = sum(not entry.evaluated for entry in report.expected)
     parts = [heading(2, "Expected differences")]
     if fixed:
         headers = ["line", "entry", "what to do", "reason"]
         parts.append(table(headers, (_fixed(entry, report.matrix) for entry in fixed)))
-    if occur:
-        name = plural(len(occur), "entry that still occurs", "entries that still occur")
+    if occurring:
+        name = plural(len(occurring), "entry that still occurs", "entries that still occur")
         headers = ["line", "entry", "cells"]
-        parts.append(details(name, table(headers, map(_occurring, occur))))
-    if left_out:
+        parts.append(details(name, table(headers, map(_occurring, occurring))))
+    if n_left_out:
         parts.append(
             fill(
                 "Not evaluated, because this run left their cells out: {}.",
-                plural(left_out, "entry", "entries"),
+                plural(n_left_out, "entry", "entries"),
             )
         )
-    if untold := dict.fromkeys(cell for entry in report.expected for cell in entry.untold):
+    if not_judged := dict.fromkeys(cell for entry in report.expected for cell in entry.untold):
         parts.append(
             fill(
-                "Covered by no entry, because this run left out what the entries compare them with: {}.",
-                codes(untold, limit=4),
+                "Covered by no entry, because this run left out what the entries compare them "
+                "with: {}.",
+                codes(not_judged, limit=4),
             )
         )
     return page(parts)
@@ -67,25 +71,25 @@ def _occurring(entry: ExpectedReport) -> list[str]:
 
 
 def _fixed(entry: ExpectedReport, matrix: str) -> list[str]:
-    what = (
+    action = (
         "remove it" if not entry.cells else fill("remove {} from it", codes(entry.fixed, limit=4))
     )
-    now = fill("**fixed**: {} ({} line {})", what, matrix, str(entry.line))
-    return [str(entry.line), code(entry.text), now, entry.reason]
+    status = fill("**fixed**: {} ({} line {})", action, matrix, str(entry.line))
+    return [str(entry.line), code(entry.text), status, entry.reason]
 
 
 def absent(report: Report) -> Markdown:
-    """Return what some stacks do not know, rows and stacks of the same reason joined."""
-    found: dict[str, dict[str, dict[str, None]]] = {}
+    """Return the rows that some stacks do not know, joined by reason and stack."""
+    by_reason: dict[str, dict[str, dict[str, None]]] = {}
     for row in report.rows:
         for cell in row.cells:
             if cell.verdict == Verdict.ABSENT:
                 reason = cell.absent or cell.headline
-                stacks = found.setdefault(reason, {})
+                stacks = by_reason.setdefault(reason, {})
                 stacks.setdefault(cell.cell.stack, {})[row_name(row)] = None
     lines = [
         [stack, codes(rows), reason]
-        for reason, stacks in found.items()
+        for reason, stacks in by_reason.items()
         for stack, rows in stacks.items()
     ]
     if not lines:
@@ -94,26 +98,26 @@ def absent(report: Report) -> Markdown:
 
 
 def remarks(report: Report) -> Markdown:
-    """Return what is worth knowing of cells that have no block, once for all that say it alike."""
+    """Return remarks on cells without a block of their own, each once for all of its rows."""
     rows = [row for row in report.rows if has_remarks(row)]
     if not rows:
         return EMPTY
-    alike: dict[str, dict[str, None]] = {}
-    first: dict[str, Markdown] = {}
+    rows_by_key: dict[str, dict[str, None]] = {}
+    first_remarks: dict[str, Markdown] = {}
     for row in rows:
-        for remark in _said(row, _gist):
-            key = _OWN.sub("", remark)
-            first.setdefault(key, remark)
-            alike.setdefault(key, {})[row_name(row)] = None
-    most_first = sorted(alike, key=lambda key: -len(alike[key]))
+        for remark in _stacks_by_remark(row, _in_short):
+            key = _MODEL_SPECIFIC.sub("", remark)
+            first_remarks.setdefault(key, remark)
+            rows_by_key.setdefault(key, {})[row_name(row)] = None
+    ordered_keys = sorted(rows_by_key, key=lambda key: -len(rows_by_key[key]))
     lines = [
-        [count(len(alike[key])), join(map(code, [*alike[key]][:2])), first[key]]
-        for key in most_first
+        [count(len(rows_by_key[key])), join(map(code, [*rows_by_key[key]][:2])), first_remarks[key]]
+        for key in ordered_keys
     ]
     name = plural(len(lines), "remark")
     shown = table(["rows", "such as", "remark on the first of them"], lines, right=("rows",))
-    where = Markdown("The pages of the models have them row by row.")
-    return page([heading(2, TITLE), folded(name, page([where, shown]))])
+    pages_note = Markdown("The pages of the models have them row by row.")
+    return page([heading(2, TITLE), folded(name, page([pages_note, shown]))])
 
 
 def remarks_of(rows: list[Row]) -> Markdown:
@@ -121,7 +125,7 @@ def remarks_of(rows: list[Row]) -> Markdown:
     lines = [
         [prose(row.variant), ", ".join(stacks), remark]
         for row in rows
-        for remark, stacks in _said(row, _in_full).items()
+        for remark, stacks in _stacks_by_remark(row, _in_full).items()
     ]
     if not lines:
         return EMPTY
@@ -129,16 +133,18 @@ def remarks_of(rows: list[Row]) -> Markdown:
 
 
 def has_remarks(row: Row) -> bool:
-    """Return True if there is something to say of the row's cells without a difference."""
-    return bool(_said(row, _in_full))
+    """Return True if there are remarks on the row's cells without a difference."""
+    return bool(_stacks_by_remark(row, _in_full))
 
 
-def _said(row: Row, remarks: Callable[[CellResult], list[Markdown]]) -> dict[Markdown, list[str]]:
-    """Return every remark with the stacks that it holds for."""
+def _stacks_by_remark(
+    row: Row, cell_remarks: Callable[[CellResult], list[Markdown]]
+) -> dict[Markdown, list[str]]:
+    """Return every remark with the stacks for which it holds."""
     stacks: dict[Markdown, list[str]] = {}
     for cell in row.cells:
         if cell.verdict in (Verdict.REFERENCE, Verdict.IDENTICAL):
-            for remark in remarks(cell):
+            for remark in cell_remarks(cell):
                 stacks.setdefault(remark, []).append(cell.cell.stack)
     return stacks
 
@@ -154,9 +160,9 @@ def _in_full(cell: CellResult) -> list[Markdown]:
     return [*notes, *skips, *changes]
 
 
-def _gist(cell: CellResult) -> list[Markdown]:
-    """Return the same, cut where names and figures begin to go into detail."""
-    notes = [prose(clip(note, WIDEST_NOTE)) for note in cell.notes]
+def _in_short(cell: CellResult) -> list[Markdown]:
+    """Return the remarks of a cell, cut before the details: names and figures."""
+    notes = [prose(clip(note, MAX_NOTE)) for note in cell.notes]
     skips = [fill("not observed: {}: {}", code(skip.what), skip.reason) for skip in cell.skips]
     changes = [
         fill("{}: changes that moved no bit", kind) for kind, facts in cell.changes.items() if facts

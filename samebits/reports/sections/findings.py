@@ -1,10 +1,10 @@
-"""The defects that rules know by name: in which cells, by what evidence, and what to do."""
+"""Defects that the rules know by name: the cells, the evidence and what to do."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.reports.rulebook import KINDS, advice, in_short, plain_title, title
+from samebits.reports.rulebook import KINDS, advice, plain_title, short_advice, title
 from samebits.reports.stories import holds
 from samebits.text.blocks import bullets, codes, details, heading, link, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from samebits.records.report import Report, Row
 
 TITLE = "Findings"
-MOST_MODELS = 8
-MOST_RULES = 12
-"""Folded parts side by side that do not push what follows out of sight."""
-MOST_SIGHTINGS = 6
+MAX_MODELS = 8
+MAX_RULES = 12
+"""Limit for folded parts in a row; more would push the next section out of sight."""
+MAX_SIGHTINGS = 6
 
 
 class Sighting(NamedTuple):
-    """One finding in all cells of one model that show it alike."""
+    """One finding in all cells of one model that show it in the same way."""
 
     finding: Finding
     cells: tuple[CellResult, ...]
 
     @property
     def where(self) -> str:
-        """Stacks that show it, with variants where a model has several."""
+        """The stacks that show it, with variants where a model has several."""
         stacks: dict[str, list[str]] = {}
         for cell in self.cells:
             stacks.setdefault(cell.cell.stack, []).append(str(cell.cell.variant))
@@ -44,7 +44,7 @@ class Sighting(NamedTuple):
 
 
 def findings(report: Report) -> Markdown:
-    """Return the table of all findings, and of each rule what it says; nothing if there are none."""
+    """Return the table of all findings, and the advice of each rule; empty without findings."""
     rules = [text for text in report.rules if text.scope == "model"]
     if not rules:
         return EMPTY
@@ -58,15 +58,15 @@ def findings(report: Report) -> Markdown:
                 "the remedy and references. A finding explains and makes no verdict."
             ),
             table(headers, rows),
-            *_advice_of(rules),
+            *_folded_advice(rules),
         ]
     )
 
 
-def _advice_of(rules: list[RuleText]) -> list[Markdown]:
-    """Return cause and remedy of each, folded; of many under one title."""
-    parts = [details(plain_title(text), in_short(text)) for text in rules]
-    return [details("Cause and remedy of each", *parts)] if len(parts) > MOST_RULES else parts
+def _folded_advice(rules: list[RuleText]) -> list[Markdown]:
+    """Return cause and remedy of each rule, folded; many rules share one title."""
+    parts = [details(plain_title(text), short_advice(text)) for text in rules]
+    return [details("Cause and remedy of each", *parts)] if len(parts) > MAX_RULES else parts
 
 
 def _line(text: RuleText, rows: Iterable[Row]) -> list[str]:
@@ -76,73 +76,82 @@ def _line(text: RuleText, rows: Iterable[Row]) -> list[str]:
             if any(finding.code == text.code for finding in cell.findings):
                 stacks.setdefault(row.model, {})[cell.cell.stack] = None
     models = [
-        fill("{} ({})", link(model, page_path(model)), ", ".join(where))
-        for model, where in stacks.items()
+        fill("{} ({})", link(model, page_path(model)), ", ".join(stack_names))
+        for model, stack_names in stacks.items()
     ]
-    shown, rest = join(models[:MOST_MODELS]), len(models) - MOST_MODELS
-    which = fill("{} and {} more", shown, count(rest)) if rest > 0 else shown
-    return [title(text), text.kind, which]
+    shown, rest = join(models[:MAX_MODELS]), len(models) - MAX_MODELS
+    names = fill("{} and {} more", shown, count(rest)) if rest > 0 else shown
+    return [title(text), text.kind, names]
 
 
 def findings_of(rows: list[Row], report: Report) -> Markdown:
     """Return the findings of one model with all their evidence, for its own page."""
-    found = _sightings(cell for row in rows for cell in row.cells)
-    if not found:
+    sightings = _sightings(cell for row in rows for cell in row.cells)
+    if not sightings:
         return EMPTY
     texts = {text.code: text for text in report.rules}
     by_code: dict[str, list[Sighting]] = {}
-    for sighting in found:
+    for sighting in sightings:
         by_code.setdefault(sighting.finding.code, []).append(sighting)
-    quiet = [number for number in by_code if _is_quiet(texts[number], by_code[number])]
-    loud = [_rule(texts[number], by_code[number]) for number in by_code if number not in quiet]
-    rest = [
-        details(plain_title(texts[number]), _told(texts[number], by_code[number]))
-        for number in quiet
+    quiet = [rule_code for rule_code in by_code if _is_quiet(texts[rule_code], by_code[rule_code])]
+    loud = [
+        _rule(texts[rule_code], by_code[rule_code])
+        for rule_code in by_code
+        if rule_code not in quiet
     ]
-    return page([heading(2, TITLE), *loud, *rest])
+    folded = [
+        details(
+            plain_title(texts[rule_code]),
+            _evidence_and_advice(texts[rule_code], by_code[rule_code]),
+        )
+        for rule_code in quiet
+    ]
+    return page([heading(2, TITLE), *loud, *folded])
 
 
 def _is_quiet(text: RuleText, sightings: list[Sighting]) -> bool:
-    """Return True if it moves no number of these cells, and raises nothing in them."""
+    """Return True if it changes no number of these cells and raises no exception in them."""
     if all(sighting.finding.of_saving for sighting in sightings):
         return True
     return text.kind == "api" and all(holds(c) for sighting in sightings for c in sighting.cells)
 
 
 def named(cells: Iterable[CellResult], report: Report) -> set[str]:
-    """Return the codes of rules that may explain why cells raise, or compute other numbers."""
-    telling = {text.code for text in report.rules if text.kind in ("crash", "silent")}
-    found = (finding for cell in cells for finding in cell.findings if not finding.of_saving)
-    return telling & {finding.code for finding in found}
+    """Return the codes of rules that may explain why cells raise, or compute different numbers."""
+    explaining = {text.code for text in report.rules if text.kind in ("crash", "silent")}
+    cell_findings = (
+        finding for cell in cells for finding in cell.findings if not finding.of_saving
+    )
+    return explaining & {finding.code for finding in cell_findings}
 
 
 def has_findings(rows: Iterable[Row]) -> bool:
-    """Return True if a rule spoke of any cell."""
+    """Return True if any cell has a finding."""
     return any(cell.findings for row in rows for cell in row.cells)
 
 
 def _rule(text: RuleText, sightings: list[Sighting]) -> Markdown:
-    return page([heading(3, title(text)), _told(text, sightings)])
+    return page([heading(3, title(text)), _evidence_and_advice(text, sightings)])
 
 
-def _told(text: RuleText, sightings: list[Sighting]) -> Markdown:
-    shown = [_sighting(sighting) for sighting in sightings[:MOST_SIGHTINGS]]
-    rest = sightings[MOST_SIGHTINGS:]
+def _evidence_and_advice(text: RuleText, sightings: list[Sighting]) -> Markdown:
+    shown = [_sighting(sighting) for sighting in sightings[:MAX_SIGHTINGS]]
+    other_sightings = sightings[MAX_SIGHTINGS:]
     more = EMPTY
-    if rest:
-        places = codes(sighting.finding.where for sighting in rest)
-        more = fill("{}: {}", plural(len(rest), "more place"), places)
+    if other_sightings:
+        places = codes(sighting.finding.where for sighting in other_sightings)
+        more = fill("{}: {}", plural(len(other_sightings), "more place"), places)
     kind = fill("*{}: {}*", text.kind, KINDS[text.kind])
     return page([kind, *shown, more, advice(text)])
 
 
 def _sighting(sighting: Sighting) -> Markdown:
-    said = fill("{}, {}:", code(sighting.finding.where), sighting.where)
-    return page([said, bullets(prose(line) for line in sighting.finding.evidence)])
+    intro = fill("{}, {}:", code(sighting.finding.where), sighting.where)
+    return page([intro, bullets(prose(line) for line in sighting.finding.evidence)])
 
 
 def _sightings(cells: Iterable[CellResult]) -> list[Sighting]:
-    """Return the findings, those of equal place and evidence joined over cells."""
+    """Return the findings; those with equal place and evidence are joined over cells."""
     groups: dict[tuple[str, str, tuple[str, ...]], list[CellResult]] = {}
     first: dict[tuple[str, str, tuple[str, ...]], Finding] = {}
     for cell in cells:
@@ -150,4 +159,4 @@ def _sightings(cells: Iterable[CellResult]) -> list[Sighting]:
             key = (finding.code, finding.where, finding.evidence)
             first.setdefault(key, finding)
             groups.setdefault(key, []).append(cell)
-    return [Sighting(first[key], tuple(alike)) for key, alike in groups.items()]
+    return [Sighting(first[key], tuple(group)) for key, group in groups.items()]

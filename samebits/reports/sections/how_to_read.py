@@ -1,4 +1,4 @@
-"""How to read report.md: fixed words, the same in every report."""
+"""How to read report.md: an explanation of its words, the same in every report."""
 
 from __future__ import annotations
 
@@ -12,34 +12,39 @@ VERDICTS = {
     "(the variant's dtype, then float32, then promoted float64)",
     "diverged": "it does not go away: the two releases compute different functions, however small "
     "the difference is",
-    "differs": "bytes differ, and nothing tells whether as rounding or as another function; the reason "
-    "stands with it (*undecided*, at a glance)",
+    "differs": "bytes differ, and nothing tells whether as rounding or as another function; the "
+    "reason stands with it (*undecided*, at a glance)",
     "unstable": "the cell does not agree with itself: a second run or load gives other bits, or it "
     "reads memory that nothing ever wrote",
-    "failed": "it did not load, or a phase raised; the phase and the exception are given, and what the "
-    "other phases observed is compared, with its own verdict as the *rest*",
-    "not finished": "a run ended before it had observed all: its time or memory was short, or a look at "
-    "what differs ended early; what was observed before is compared, and its verdict is the *rest*",
-    "not observed": "no forward was compared, as samebits cannot feed the model or its forward refuses "
-    "what it is fed; what was compared is said with it",
+    "failed": "it did not load, or a phase raised; the phase and the exception are given, and what "
+    "the other phases observed is compared, with its own verdict as the *rest*",
+    "not finished": "a run ended before it had observed all: its time or memory was short, or a "
+    "look at what differs ended early; what was observed before is compared, and its verdict is "
+    "the *rest*",
+    "not observed": "no forward was compared, as samebits cannot feed the model or its forward "
+    "refuses what it is fed; what was compared is said with it",
     "absent": "this release does not know this architecture or feature",
     "expected": "the difference is one that the matrix file names",
-    "fixed": "the matrix file names a difference that is gone: the run fails until the entry is removed",
+    "fixed": "the matrix file names a difference that is gone: the run fails until the entry "
+    "is removed",
 }
 
 WORDS = {
-    "stack": "one environment: a release of transformers with torch and everything resolved with them",
+    "stack": "one environment: a release of transformers with torch and everything resolved with "
+    "them",
     "variant": "dtype, attention implementation and device of a model: `float32-default`, where "
     "`default` is what the release chooses",
     "cell": "one model in one variant on one stack: `llama/float32-default@4.48`",
-    "starts with": "the first operation, mask, table or tensor on the way to the difference that parts "
-    "although all that it is given is the same",
-    "the same numbers in other shapes": "both releases hand the same elements to the same operation, "
-    "cut into other heads, batches or rows, and a kernel sums other shapes in another order",
-    "swapping only x restores the bits": "the reference's x was put into this release, which then gave "
-    "the reference's bytes; *only*: no smaller set does",
+    "starts with": "the first operation, mask, table or tensor on the way to the difference that "
+    "parts although all that it is given is the same",
+    "the same numbers in other shapes": "both releases hand the same elements to the same "
+    "operation, cut into other heads, batches or rows, and a kernel sums other shapes in "
+    "another order",
+    "swapping only x restores the bits": "the reference's x was put into this release, which then "
+    "gave the reference's bytes; *only*: no smaller set does",
     "finding": "`SB301`: a defect that a rule knows by name; docs/findings has a page for each",
-    "rest": "the verdict on what was compared of a cell of which a phase failed or a run did not finish",
+    "rest": "the verdict on what was compared of a cell of which a phase failed or a run did "
+    "not finish",
     "capsule": "a folder under repro/ that shows one difference without samebits",
 }
 
@@ -70,7 +75,7 @@ FIGURES = (
 
 
 def how_to_read() -> Markdown:
-    """Return what the words mean and what each figure is relative to."""
+    """Return the meaning of the words, and what each figure is relative to."""
     verdicts = [[code(word), Markdown(meaning)] for word, meaning in VERDICTS.items()]
     return page(
         [

@@ -1,4 +1,4 @@
-"""Loading: which loads did not do what they say, each seen from its own stack alone."""
+"""Loading: loads that were not clean, each judged only from its own stack."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 TITLE = "Loading"
 
-SAID: dict[Source, str] = {
+SOURCE_WORDS: dict[Source, str] = {
     "unwritten": "never written",
     "partly written": "written in part",
     "reinitialised": "drawn by chance",
     "unexplained": "of unknown origin",
 }
-"""What is said of tensors from the sources that no load should have, the worst first."""
+"""Sources that no tensor should have after a load -> words for them, the worst first."""
 
 SILENT = ", and loading named no key"
 IGNORED = "not what the checkpoint has by that name"
@@ -34,18 +34,19 @@ ROUND_TRIP = "saved and loaded again"
 DEFAULT_DTYPE = "dtype of a load that asks for none"
 NOT_TRIED = "not tried"
 
-MOST_LINES = 60
-"""Lines of report.md about loads that are not clean; the models' pages have them all."""
+MAX_LINES = 60
+"""Limit for the lines of report.md about loads that are not clean; the models' pages have them
+all."""
 
-MOST_NAMES = 6
-"""Models, tensors or fields that a line names."""
+MAX_NAMES = 6
+"""Limit for the models, tensors or fields that a line names."""
 
 EVERY_NAME = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A line of a table, and everywhere where just that is true."""
+    """A line of a table, with the models, variants and stacks for which it holds."""
 
     cells: tuple[str, ...]
     models: tuple[str, ...]
@@ -54,68 +55,68 @@ class Line:
 
 
 def loading(report: Report) -> Markdown:
-    """Return the section; nothing if no load was looked into."""
+    """Return the section; empty if no load was examined."""
     signals = [signal for row in report.rows for signal in row.integrity.values()]
     if not signals:
         return EMPTY
-    found = _unclean(report.rows)
-    shown = [
+    all_lines = _unclean(report.rows)
+    table_rows = [
         [line.cells[0], _models(line), ", ".join(line.variants), ", ".join(line.stacks), *rest]
-        for line in found[:MOST_LINES]
+        for line in all_lines[:MAX_LINES]
         for rest in [line.cells[1:]]
     ]
-    rest = len(found) - MOST_LINES
+    rest = len(all_lines) - MAX_LINES
     return page(
         [
             heading(2, TITLE),
             _headline(report.rows, signals),
-            table(["what", "models", "variants", "stacks", "which"], shown),
+            table(["what", "models", "variants", "stacks", "which"], table_rows),
             fill("… and {} more on the models' pages.", count(rest)) if rest > 0 else EMPTY,
-            _how(signals),
+            _method(signals),
         ]
     )
 
 
-def has_loading_to_tell(rows: Iterable[Row]) -> bool:
+def has_unclean_loads(rows: Iterable[Row]) -> bool:
     """Return True if a load of these rows is not clean."""
     return any(_is_unclean(signal) for row in rows for signal in row.integrity.values())
 
 
 def loading_of(rows: list[Row]) -> Markdown:
-    """Return where the tensors of one model come from, and by name those that should not."""
+    """Return the sources of one model's tensors, and the names of tensors with a wrong source."""
     if not any(row.integrity for row in rows):
         return EMPTY
-    shown = [
+    table_rows = [
         [line.cells[0], ", ".join(line.variants), ", ".join(line.stacks), *line.cells[1:]]
         for line in _unclean(rows)
     ]
     return page(
         [
             heading(2, TITLE),
-            table(["what", "variants", "stacks", "which"], shown),
+            table(["what", "variants", "stacks", "which"], table_rows),
             _counts(rows),
-            _odd_tensors(rows),
+            _unusual_tensors(rows),
         ]
     )
 
 
 def _headline(rows: Iterable[Row], signals: list[LoadReport]) -> Markdown:
-    clean = sum(not _is_unclean(signal) for signal in signals)
-    models = len({row.model for row in rows if row.integrity})
-    tensors = sum(sum(signal.counts.values()) for signal in signals)
-    extent = f"{plural(len(signals), 'load')} of {plural(models, 'model')}"
-    share = part(clean, len(signals))
-    if clean == len(signals):
-        share = "all of them" if clean > 1 else "all of it"
+    n_clean = sum(not _is_unclean(signal) for signal in signals)
+    n_models = len({row.model for row in rows if row.integrity})
+    n_tensors = sum(sum(signal.counts.values()) for signal in signals)
+    extent = f"{plural(len(signals), 'load')} of {plural(n_models, 'model')}"
+    share = part(n_clean, len(signals))
+    if n_clean == len(signals):
+        share = "all of them" if n_clean > 1 else "all of it"
     return fill(
         "Of {} with {}, {} {} clean: every tensor was written and comes from the checkpoint, a "
         "tie or the config; a second load, under another seed and over poisoned memory, gives "
         "the same bytes; what is saved loads again with the same bytes, config and logits; and "
         "a load that asks for no dtype gives the checkpoint's.",
         extent,
-        plural(tensors, "tensor"),
+        plural(n_tensors, "tensor"),
         share,
-        "is" if clean == 1 else "are",
+        "is" if n_clean == 1 else "are",
     )
 
 
@@ -124,39 +125,39 @@ def _is_unclean(signal: LoadReport) -> bool:
 
 
 def _unclean(rows: Iterable[Row]) -> list[Line]:
-    found = [
+    all_lines = [
         Line(cells=cells, models=(row.model,), variants=(row.variant,), stacks=(stack,))
         for row in rows
         for stack, signal in row.integrity.items()
         for cells in _remarks(signal)
     ]
-    return sorted(_folded(found), key=_gravity)
+    return sorted(_joined(all_lines), key=_severity)
 
 
 def _remarks(signal: LoadReport) -> Iterator[tuple[str, Markdown]]:
-    """Yield what is not clean about one load, and which of its parts that is."""
-    for source, words in SAID.items():
+    """Yield what is not clean about one load, and the tensors or fields concerned."""
+    for source, words in SOURCE_WORDS.items():
         names = [name for name, facts in signal.tensors.items() if facts.source == source]
         silent = [name for name in names if name in signal.silent]
-        told = [name for name in names if name not in signal.silent]
-        for chosen, what in ((silent, f"{words}{SILENT}"), (told, words)):
+        reported = [name for name in names if name not in signal.silent]
+        for chosen, what in ((silent, f"{words}{SILENT}"), (reported, words)):
             if chosen:
-                yield what, _some(chosen, signal)
-    ignored = [n for n, f in signal.tensors.items() if f.ignored and f.source not in SAID]
+                yield what, _tensor_names(chosen, signal)
+    ignored = [n for n, f in signal.tensors.items() if f.ignored and f.source not in SOURCE_WORDS]
     if ignored:
-        yield IGNORED, _some(ignored, signal)
+        yield IGNORED, _tensor_names(ignored, signal)
     if signal.round_trip is not None:
         yield from _round_trip(signal.round_trip)
-    if said := _default_dtype(signal):
-        yield DEFAULT_DTYPE, said
+    if dtypes := _default_dtype(signal):
+        yield DEFAULT_DTYPE, dtypes
 
 
-def _some(names: list[str], signal: LoadReport) -> Markdown:
-    """Return the tensors, and how much of them nobody wrote where that is a part."""
-    shown = codes(numbered(names), MOST_NAMES)
-    found = [signal.tensors[name] for name in names]
-    left = sum(facts.n_unwritten for facts in found if facts.source == "partly written")
-    return fill("{}, {} not", shown, plural(left, "element")) if left else shown
+def _tensor_names(names: list[str], signal: LoadReport) -> Markdown:
+    """Return the tensors, and how many elements of partly written ones were not written."""
+    shown = codes(numbered(names), MAX_NAMES)
+    all_facts = [signal.tensors[name] for name in names]
+    n_unwritten = sum(facts.n_unwritten for facts in all_facts if facts.source == "partly written")
+    return fill("{}, {} not", shown, plural(n_unwritten, "element")) if n_unwritten else shown
 
 
 def _round_trip(trip: RoundTrip) -> Iterator[tuple[str, Markdown]]:
@@ -168,49 +169,49 @@ def _round_trip(trip: RoundTrip) -> Iterator[tuple[str, Markdown]]:
     if trip.outcome != "differs":
         yield ROUND_TRIP, fill("{}: {}", trip.outcome, prose(trip.reason, 200))
         return
-    tensors, fields = codes(numbered(trip.tensors), MOST_NAMES), codes(trip.config, MOST_NAMES)
-    said = [
+    tensors, fields = codes(numbered(trip.tensors), MAX_NAMES), codes(trip.config, MAX_NAMES)
+    parts = [
         fill("other bytes, or none, in {}", tensors) if trip.tensors else EMPTY,
         fill("config {}", fields) if trip.config else EMPTY,
         Markdown("other logits") if trip.logits == "differs" else EMPTY,
     ]
-    yield ROUND_TRIP, join((words for words in said if words), "; ")
+    yield ROUND_TRIP, join((words for words in parts if words), "; ")
 
 
 def _default_dtype(signal: LoadReport) -> Markdown:
-    """Return the dtype of a load that asks for none, if it is not the checkpoint's."""
+    """Return the dtype of a load without a requested dtype, if it is not the checkpoint's."""
     stored = {name for name in signal.stored_dtypes if "float" in name}
     if signal.default_dtypes is None or set(signal.default_dtypes) == stored:
         return EMPTY
-    found, held = ", ".join(sorted(signal.default_dtypes)), ", ".join(sorted(stored))
-    return fill("{}, where the checkpoint holds {}", found, held or "no floats")
+    default_text, stored_text = ", ".join(sorted(signal.default_dtypes)), ", ".join(sorted(stored))
+    return fill("{}, where the checkpoint holds {}", default_text, stored_text or "no floats")
 
 
-def _folded(found: Iterable[Line]) -> list[Line]:
-    """Return the lines with those joined that say the same of other stacks, variants, models."""
+def _joined(lines: Iterable[Line]) -> list[Line]:
+    """Return the lines, joined where they are equal but for stacks, variants or models."""
     for field in ("stacks", "variants", "models"):
         groups: dict[Line, dict[str, None]] = {}
-        for one in found:
-            rest = replace(one, **{field: ()})
-            groups.setdefault(rest, {}).update(dict.fromkeys(getattr(one, field)))
-        found = [replace(rest, **{field: tuple(names)}) for rest, names in groups.items()]
-    return list(found)
+        for line in lines:
+            rest = replace(line, **{field: ()})
+            groups.setdefault(rest, {}).update(dict.fromkeys(getattr(line, field)))
+        lines = [replace(rest, **{field: tuple(names)}) for rest, names in groups.items()]
+    return list(lines)
 
 
-def _gravity(line: Line) -> tuple[int, bool]:
-    order = [*SAID.values(), IGNORED, ROUND_TRIP, DEFAULT_DTYPE, NOT_TRIED]
+def _severity(line: Line) -> tuple[int, bool]:
+    order = [*SOURCE_WORDS.values(), IGNORED, ROUND_TRIP, DEFAULT_DTYPE, NOT_TRIED]
     words = line.cells[0].removesuffix(SILENT)
     return order.index(words), words == line.cells[0]
 
 
 def _models(line: Line) -> Markdown:
-    links = [link(name, f"{page_path(name)}#{slug(TITLE)}") for name in line.models[:MOST_NAMES]]
-    rest = len(line.models) - MOST_NAMES
+    links = [link(name, f"{page_path(name)}#{slug(TITLE)}") for name in line.models[:MAX_NAMES]]
+    rest = len(line.models) - MAX_NAMES
     return join([*links, *([f"and {count(rest)} more"] if rest > 0 else [])])
 
 
-def _how(signals: list[LoadReport]) -> Markdown:
-    """Return what memory was filled with, what that does not cover, and what it took."""
+def _method(signals: list[LoadReport]) -> Markdown:
+    """Return the byte that filled the memory, what it does not cover, and the time it took."""
     poisons = Counter(signal.poison for signal in signals)
     uncovered = Counter(
         facts.not_covered
@@ -218,29 +219,29 @@ def _how(signals: list[LoadReport]) -> Markdown:
         for facts in signal.tensors.values()
         if facts.is_uncovered
     )
-    took = duration(max(signal.seconds for signal in signals))
-    said = [
-        *(fill("Poison in {}: {}.", plural(n, "load"), how) for how, n in poisons.items()),
+    longest = duration(max(signal.seconds for signal in signals))
+    remarks = [
+        *(fill("Poison in {}: {}.", plural(n, "load"), poison) for poison, n in poisons.items()),
         *(
-            fill("Whether it was written is not known of {}: {}.", plural(n, "tensor"), why)
-            for why, n in uncovered.items()
+            fill("Whether it was written is not known of {}: {}.", plural(n, "tensor"), reason)
+            for reason, n in uncovered.items()
         ),
-        fill("It took a cell at most {}.", took),
+        fill("It took a cell at most {}.", longest),
     ]
-    return details("How loads were looked into, and what that does not cover", bullets(said))
+    return details("How loads were looked into, and what that does not cover", bullets(remarks))
 
 
 def _counts(rows: Iterable[Row]) -> Markdown:
-    """Return how many tensors come from where, in every variant and stack."""
-    found = _folded(
+    """Return how many tensors have which source, in every variant and stack."""
+    lines = _joined(
         Line(cells=_numbers(signal), models=(), variants=(row.variant,), stacks=(stack,))
         for row in rows
         for stack, signal in row.integrity.items()
     )
-    lines = [[", ".join(f.variants), ", ".join(f.stacks), *f.cells] for f in found]
+    table_rows = [[", ".join(line.variants), ", ".join(line.stacks), *line.cells] for line in lines]
     headers = ["variants", "stacks", "tensors", *get_args(Source), "perhaps not written"]
-    drawn = table(headers, lines, right=headers[2:])
-    return page([titled("Where parameters and buffers come from"), drawn])
+    count_table = table(headers, table_rows, right=headers[2:])
+    return page([titled("Where parameters and buffers come from"), count_table])
 
 
 def _numbers(signal: LoadReport) -> tuple[str, ...]:
@@ -251,8 +252,8 @@ def _numbers(signal: LoadReport) -> tuple[str, ...]:
     return tuple(count(n) if n else "" for n in figures)
 
 
-def _odd_tensors(rows: Iterable[Row]) -> Markdown:
-    """Return every tensor that is not loaded, tied or derived, or not known to be written."""
+def _unusual_tensors(rows: Iterable[Row]) -> Markdown:
+    """Return every tensor that is not loaded, tied or derived, or perhaps not written."""
     names: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for row in rows:
         for stack, signal in row.integrity.items():
@@ -260,22 +261,22 @@ def _odd_tensors(rows: Iterable[Row]) -> Markdown:
                 if not facts.is_plain:
                     cells = _facts(facts, silent=name in signal.silent)
                     names.setdefault((row.variant, stack, cells), []).append(name)
-    found = _folded(
+    lines = _joined(
         Line(
-            cells=(*cells, codes(numbered(same), EVERY_NAME)),
+            cells=(*cells, codes(numbered(tensor_names), EVERY_NAME)),
             models=(),
             variants=(variant,),
             stacks=(stack,),
         )
-        for (variant, stack, cells), same in names.items()
+        for (variant, stack, cells), tensor_names in names.items()
     )
-    if not found:
+    if not lines:
         return EMPTY
     headers = ["variants", "stacks", "kind", "source", "elements nobody wrote", "second load"]
     headers += ["fresh model", "named by loading", "note", "tensors"]
-    lines = [[", ".join(f.variants), ", ".join(f.stacks), *f.cells] for f in found]
+    table_rows = [[", ".join(line.variants), ", ".join(line.stacks), *line.cells] for line in lines]
     title = titled("Tensors that are not loaded, tied or derived, or perhaps not written")
-    return page([title, table(headers, lines, right=headers[4:5])])
+    return page([title, table(headers, table_rows, right=headers[4:5])])
 
 
 def _facts(facts: Provenance, *, silent: bool) -> tuple[str, ...]:

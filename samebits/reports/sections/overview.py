@@ -1,4 +1,4 @@
-"""The top of report.md: what happened, in plain words, and the summary table."""
+"""The top of report.md: the result in plain words, and the summary table."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from samebits.records.ids import Verdict
 from samebits.reports.sections.findings import named
 from samebits.reports.stories import (
     anchors,
+    cell_in_short,
     holds,
     is_reference,
     places,
     row_name,
     since,
     stories,
-    told,
     troubles,
     verdict_word,
 )
@@ -51,12 +51,12 @@ COUNTED = {
     Verdict.NOT_FINISHED: ("is not finished", "are not finished"),
     Verdict.NOT_OBSERVED: ("is not observed", "are not observed"),
 }
-"""What is said of the cells that are neither reference nor identical: of one, of several."""
+"""Words for the cells that are neither reference nor identical: for one cell, for several."""
 
-WIDEST_WHAT = 110
-"""Characters in the last column of what needs attention; the table is read in a terminal too."""
+MAX_WHAT = 110
+"""Limit in characters for the last column of *Needs attention*; terminals show the table, too."""
 
-SHORTER = (
+SHORTENINGS = (
     (
         re.compile(r" of prompt \S+ is called in another way \((.*)\)(?=, and its layer is )"),
         r": \1",
@@ -64,13 +64,14 @@ SHORTER = (
     (re.compile(r"(, and its layer)? is the first that differs(?=: )"), ""),
     (re.compile(r"(?<=: )[\d,]+ of [\d,]+ elements, (?=max abs)"), ""),
 )
-"""What of the words of diagnosing/first.py the block of the row has, and a narrow column spares."""
+"""Words of samebits/diagnose/first.py that a narrow column leaves out; the block of the row has
+them."""
 
-MOST_COLUMNS = 8
-"""Stacks up to which each has a column of the summary, whether the matrix names it or not."""
+MAX_COLUMNS = 8
+"""Limit for the stacks up to which each has a column of the summary, named in the matrix or not."""
 
-FEW_TROUBLES = 5
-"""Lines that need attention and are taken in without counting them."""
+MAX_UNCOUNTED = 5
+"""Limit for the lines of *Needs attention* that a reader takes in without a count."""
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -82,29 +83,32 @@ NOT_BUILT = Markdown("not built")
 
 
 def title(report: Report) -> Markdown:
-    """Return the heading, which already answers whether the run passes."""
-    return heading(1, f"samebits: {report.matrix} {ANSWERS.get(report.exit_code, DOES_NOT)}")
+    """Return the heading, which already gives the result of the run."""
+    return heading(1, f"samebits: {report.matrix} {ANSWERS.get(report.exit_code, DEFAULT_ANSWER)}")
 
 
 ANSWERS = {PASS: "passes", INCOMPLETE: "is incomplete"}
-DOES_NOT = "does not pass"
-"""What is said of a run, by its exit code."""
+DEFAULT_ANSWER = "does not pass"
+"""Words for the result of a run, by its exit code; the default is for all other codes."""
 
 
 def headline(report: Report) -> str:
-    """Return the run in one sentence of plain words."""
+    """Return the result of the run in one sentence of plain words."""
     cells = [cell for row in report.rows for cell in row.cells]
     compared = [cell for cell in cells if not is_reference(cell)]
-    same = sum(map(holds, compared))
-    hold = f"{count(same)} of {plural(len(compared), 'cell')} {'holds' if 1 in (same, len(compared)) else 'hold'}"
+    n_same = sum(map(holds, compared))
+    held_text = (
+        f"{count(n_same)} of {plural(len(compared), 'cell')} "
+        f"{'holds' if 1 in (n_same, len(compared)) else 'hold'}"
+    )
     counts: Counter[Verdict] = Counter(cell.verdict for cell in cells)
-    parts = [f"{_extent(report)}: {hold} the same bits as the reference"]
+    parts = [f"{_extent(report)}: {held_text} the same bits as the reference"]
     parts += [*_counted(counts, report.matrix), *_observed(cells)]
     return "; ".join(parts) + "."
 
 
 def _observed(cells: list[CellResult]) -> Iterable[str]:
-    """Yield what was compared of the cells that are not observed, if it is one thing."""
+    """Yield what was compared of the cells that are not observed, if it is the same for all."""
     open_cells = [cell for cell in cells if cell.verdict == Verdict.NOT_OBSERVED]
     headlines = list(dict.fromkeys(cell.headline for cell in open_cells))
     if len(headlines) == 1:
@@ -127,8 +131,8 @@ def _extent(report: Report) -> str:
 
 
 def _counted(counts: Counter[Verdict], matrix: str) -> list[str]:
-    said = ((counts[verdict], words) for verdict, words in COUNTED.items())
-    return [f"{count(n)} {words[n != 1].format(matrix)}" for n, words in said if n]
+    counted = ((counts[verdict], words) for verdict, words in COUNTED.items())
+    return [f"{count(n)} {words[n != 1].format(matrix)}" for n, words in counted if n]
 
 
 def opening(report: Report) -> Markdown:
@@ -172,7 +176,7 @@ def _reference(report: Report) -> Markdown:
 
 
 def attention_needed(report: Report) -> Markdown:
-    """Return what makes the run fail, one line per row and verdict."""
+    """Return what makes the run fail, one line per story and verdict."""
     lines = [_trouble(trouble, report) for trouble in troubles(report)]
     if not lines:
         return EMPTY
@@ -182,12 +186,12 @@ def attention_needed(report: Report) -> Markdown:
 
 
 def _counts(report: Report) -> Markdown:
-    """Return how many rows fail, by what is wrong and since when; nothing if one sees that anyway."""
-    found = troubles(report)
-    if len(found) <= FEW_TROUBLES:
+    """Return how many rows fail, by defect and first stack; empty if a reader sees that anyway."""
+    all_troubles = troubles(report)
+    if len(all_troubles) <= MAX_UNCOUNTED:
         return EMPTY
     counts: Counter[tuple[str, str]] = Counter()
-    for trouble in found:
+    for trouble in all_troubles:
         counts[_kind(trouble), trouble.shared.stacks[0]] += len(trouble.story.rows)
     stacks = [s.id for s in report.stacks if any(stack == s.id for _, stack in counts)]
     lines = [
@@ -203,34 +207,36 @@ def _counts(report: Report) -> Markdown:
 def _kind(trouble: Trouble) -> str:
     """Return the verdict, and for a difference the signal that shows it first."""
     cell = trouble.shared.first
-    differs = cell.first is not None and cell.rest is None
+    is_difference = cell.first is not None and cell.rest is None
     return (
-        f"{cell.verdict}, first in {cell.first.signal}" if differs and cell.first else cell.verdict
+        f"{cell.verdict}, first in {cell.first.signal}"
+        if is_difference and cell.first
+        else cell.verdict
     )
 
 
 def _trouble(trouble: Trouble, report: Report) -> list[str]:
     story, shared = trouble
     cell = shared.first
-    timeless = cell.verdict == Verdict.FIXED or is_everywhere(cell)
+    has_no_start = cell.verdict == Verdict.FIXED or is_everywhere(cell)
     return [
         link(story.name, story.anchor),
         fill("**{}**", cell.verdict if is_everywhere(cell) else verdict_word(cell)),
-        "" if timeless else since(story.rows[0], shared.stacks),
+        "" if has_no_start else since(story.rows[0], shared.stacks),
         places(shared),
         ", ".join(sorted(named(shared.cells, report))),
-        _what(cell),
+        _description(cell),
     ]
 
 
-def _what(cell: CellResult) -> str:
-    """Return the most telling line about a cell, short: that it is about the first is known here."""
-    text = " ".join(told(cell).split())
+def _description(cell: CellResult) -> str:
+    """Return the most important line about a cell, without words that the column makes clear."""
+    text = " ".join(cell_in_short(cell).split())
     if cell.failure or cell.rest is not None:
-        return clip(text, WIDEST_WHAT)
-    for words, shorter in SHORTER:
-        text = words.sub(shorter, text)
-    return brief(text, WIDEST_WHAT)
+        return clip(text, MAX_WHAT)
+    for words, replacement in SHORTENINGS:
+        text = words.sub(replacement, text)
+    return brief(text, MAX_WHAT)
 
 
 def model_summary(rows: list[Row], report: Report) -> Markdown:
@@ -254,14 +260,17 @@ def summary(report: Report) -> Markdown:
 
 
 def _columns(report: Report) -> tuple[StackReport, ...]:
-    """Return the stacks that have a column; of many, those between the matrix's are bands alone."""
-    if len(report.stacks) <= MOST_COLUMNS:
+    """Return the stacks that have a column; of many stacks, only those that the matrix names."""
+    if len(report.stacks) <= MAX_COLUMNS:
         return report.stacks
     return tuple(stack for stack in report.stacks if not stack.between)
 
 
 def _targets(report: Report) -> dict[str, str]:
-    """Return row -> where it is told: here if it fails the run, else on the page of its model."""
+    """Return row -> the link to its details.
+
+    They are in report.md if the row fails the run, else on the page of its model.
+    """
     return {
         row_name(row): story.anchor if not story.passes else f"{page_path(row.model)}{story.anchor}"
         for story in stories(report.rows)
@@ -282,10 +291,10 @@ def _lines(
 ) -> Iterable[list[str]]:
     """Return the lines of the table; variants of one model and one story share equal lines."""
     keys = ((row.model, targets.get(row_name(row)), *_words(row, stacks)) for row in rows)
-    for (_, target, *words), same in groupby(zip(keys, rows, strict=True), itemgetter(0)):
-        found = [row for _, row in same]
-        variants = join(prose(row.variant) for row in found)
-        label = fill("{} · {}", found[0].model, variants)
+    for (_, target, *words), group in groupby(zip(keys, rows, strict=True), itemgetter(0)):
+        line_rows = [row for _, row in group]
+        variants = join(prose(row.variant) for row in line_rows)
+        label = fill("{} · {}", line_rows[0].model, variants)
         yield [link(label, target) if target else label, *words]
 
 
@@ -298,7 +307,7 @@ def _word(cell: CellResult | None, stack: StackReport) -> Markdown:
     """Return verdict and figure; a verdict that fails the run is set in bold."""
     if cell is None:
         return NOT_BUILT if stack.failure else LEFT_OUT
-    rest = verdict_word(cell).removeprefix(cell.verdict)
-    word = verdict_word(cell) if cell.verdict.passes else f"**{cell.verdict}**{rest}"
+    rest_note = verdict_word(cell).removeprefix(cell.verdict)
+    word = verdict_word(cell) if cell.verdict.passes else f"**{cell.verdict}**{rest_note}"
     figure = "" if cell.verdict in (Verdict.REFERENCE, Verdict.IDENTICAL) else cell.figure
     return fill("{} {}", Markdown(word), prose(figure, limit=40)) if figure else Markdown(word)

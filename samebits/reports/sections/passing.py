@@ -1,4 +1,4 @@
-"""Differences that do not fail the run: the worst kind first, and each reason once for all cells."""
+"""Differences that do not fail the run: the worst kind first, each reason once for all cells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from samebits.reports.cell.cause import cause_in_short
 from samebits.reports.cell.graft import graft_in_short
 from samebits.reports.cell.tensors import growth_line
 from samebits.reports.sections.at_a_glance import COLUMNS
-from samebits.reports.stories import QUIET, sharing, told
+from samebits.reports.stories import QUIET, cell_in_short, group_cells
 from samebits.text.blocks import heading, link, linked, page
 from samebits.text.markdown import EMPTY, Markdown, clip, fill, join, prose
 from samebits.text.names import page_path
@@ -33,20 +33,21 @@ KINDS = (
     Verdict.ROUNDING,
     Verdict.IDENTICAL,
 )
-"""As judged, the worst first; the last is of an entry that covers what no longer differs."""
+"""Verdicts as judged, the worst first; the last is of an entry that covers cells without a
+difference."""
 
-WIDEST = 300
-"""Characters of what differs first; the page of the model has all of it."""
+MAX_DIFFERENCE = 300
+"""Limit in characters for what differs first; the page of the model has all of it."""
 
-WIDEST_AGAIN = 90
-"""Characters of a reason that the same list has given in full."""
+MAX_REPEATED_REASON = 90
+"""Limit in characters for a reason that the same list has already given in full."""
 
-LONGEST = 4000
-"""Characters of a reason in full."""
+MAX_REASON = 4000
+"""Limit in characters for a reason in full."""
 
 
-class Place(NamedTuple):
-    """One row on the stacks where it parts from its reference in the same way."""
+class Difference(NamedTuple):
+    """One row on the stacks where it differs from its reference in the same way."""
 
     story: Story
     row: Row
@@ -54,23 +55,23 @@ class Place(NamedTuple):
 
     @property
     def stacks(self) -> str:
-        """Where it does."""
+        """The stacks where it differs."""
         return ", ".join(cell.cell.stack for cell in self.cells)
 
     @property
     def starts(self) -> str:
         """Where the difference starts and what restores the bits; '' if neither is known."""
         first = self.cells[0]
-        start = cause_in_short(first)
-        said = [f"starts with {start}" if start else "", graft_in_short(first)]
-        return "; ".join(filter(None, said))
+        cause = cause_in_short(first)
+        parts = [f"starts with {cause}" if cause else "", graft_in_short(first)]
+        return "; ".join(filter(None, parts))
 
 
 def passing(stories: Iterable[Story], expected: tuple[ExpectedReport, ...]) -> Markdown:
     """Return a part for each kind of difference, and in it each reason with where it holds."""
-    kinds: dict[Verdict, list[Place]] = {}
-    for place in _places(stories):
-        kinds.setdefault(place.cells[0].judged, []).append(place)
+    kinds: dict[Verdict, list[Difference]] = {}
+    for difference in _differences(stories):
+        kinds.setdefault(difference.cells[0].judged, []).append(difference)
     if not kinds:
         return EMPTY
     parts = (_kind(kind, kinds[kind], expected) for kind in KINDS if kind in kinds)
@@ -83,14 +84,17 @@ _LEGEND = (
 )
 
 
-def _places(stories: Iterable[Story]) -> Iterator[Place]:
+def _differences(stories: Iterable[Story]) -> Iterator[Difference]:
     for story in stories:
         for row in story.rows:
             cells = [cell for cell in row.cells if cell.verdict not in QUIET]
-            yield from (Place(story, row, shared.cells) for shared in sharing(cells, _key))
+            yield from (
+                Difference(story, row, shared.cells)
+                for shared in group_cells(cells, _difference_key)
+            )
 
 
-def _key(cell: CellResult) -> tuple[object, ...]:
+def _difference_key(cell: CellResult) -> tuple[object, ...]:
     failure = cell.failure and (cell.failure.phase, cell.failure.type, cell.failure.message)
     first = (cell.first.signal, cell.first.item) if cell.first else cell.headline
     return (
@@ -104,81 +108,90 @@ def _key(cell: CellResult) -> tuple[object, ...]:
     )
 
 
-def _kind(kind: Verdict, places: list[Place], expected: tuple[ExpectedReport, ...]) -> Markdown:
-    reasons: dict[tuple[str, ...], list[Place]] = {}
-    for place in places:
-        reasons.setdefault(place.cells[0].expected, []).append(place)
-    given: set[str] = set()
+def _kind(
+    kind: Verdict, differences: list[Difference], expected: tuple[ExpectedReport, ...]
+) -> Markdown:
+    by_reasons: dict[tuple[str, ...], list[Difference]] = {}
+    for difference in differences:
+        by_reasons.setdefault(difference.cells[0].expected, []).append(difference)
+    seen_reasons: set[str] = set()
     lists = [
-        _reason(_why(several, given, found, expected), found)
-        for several, found in _neighbours(reasons)
+        _list_item(_reason_text(reasons, seen_reasons, group, expected), group)
+        for reasons, group in _neighbours(by_reasons)
     ]
     title = heading(3, COLUMNS[kind].capitalize())
-    asked = capsules_of(cell for place in places for cell in place.cells)
-    return page([title, Markdown("\n".join(lists)), asked])
+    capsules = capsules_of(cell for difference in differences for cell in difference.cells)
+    return page([title, Markdown("\n".join(lists)), capsules])
 
 
 def _neighbours(
-    reasons: Mapping[tuple[str, ...], list[Place]],
-) -> list[tuple[tuple[str, ...], list[Place]]]:
-    """Return the items with those of one first reason side by side."""
-    first: dict[tuple[str, ...], int] = {}
-    for several in reasons:
-        first.setdefault(several[:1], len(first))
-    return sorted(reasons.items(), key=lambda item: first[item[0][:1]])
+    by_reasons: Mapping[tuple[str, ...], list[Difference]],
+) -> list[tuple[tuple[str, ...], list[Difference]]]:
+    """Return the items; those with the same first reason are next to each other."""
+    order: dict[tuple[str, ...], int] = {}
+    for reasons in by_reasons:
+        order.setdefault(reasons[:1], len(order))
+    return sorted(by_reasons.items(), key=lambda item: order[item[0][:1]])
 
 
-def _why(
+def _reason_text(
     reasons: tuple[str, ...],
-    given: set[str],
-    places: list[Place],
+    seen_reasons: set[str],
+    differences: list[Difference],
     expected: tuple[ExpectedReport, ...],
 ) -> Markdown:
-    """Return the reasons; one that was given in full before is cut."""
-    names = {str(cell.cell) for place in places for cell in place.cells}
-    said = [
+    """Return the reasons; a reason that was already given in full is cut."""
+    names = {str(cell.cell) for difference in differences for cell in difference.cells}
+    texts = [
         fill(
             "{}{}",
-            clip(reason, WIDEST_AGAIN) if reason in given else prose(reason, LONGEST),
-            _source(reason, names, expected),
+            clip(reason, MAX_REPEATED_REASON)
+            if reason in seen_reasons
+            else prose(reason, MAX_REASON),
+            _entry_link(reason, names, expected),
         )
         for reason in reasons
     ]
-    given.update(reasons)
-    return join(said, " And: ") if said else Markdown("Rounding, which needs no entry.")
+    seen_reasons.update(reasons)
+    return join(texts, " And: ") if texts else Markdown("Rounding, which needs no entry.")
 
 
-def _source(reason: str, names: set[str], expected: tuple[ExpectedReport, ...]) -> Markdown:
+def _entry_link(reason: str, names: set[str], expected: tuple[ExpectedReport, ...]) -> Markdown:
     for entry in expected:
         if entry.reason == reason and names & {*entry.cells, *entry.fixed}:
-            where = fill("line {}", str(entry.line))
-            return fill(" ({})", join(filter(None, [linked(entry.reference), where])))
+            line = fill("line {}", str(entry.line))
+            return fill(" ({})", join(filter(None, [linked(entry.reference), line])))
     return EMPTY
 
 
-def _reason(why: Markdown, places: list[Place]) -> Markdown:
-    """Return one item of the list: why, and below it where."""
-    ways: dict[tuple[str, str], list[Place]] = {}
-    for place in places:
-        ways.setdefault((place.stacks, place.starts), []).append(place)
-    return Markdown("\n".join([f"- {why}", *(f"  - {_way(alike)}" for alike in ways.values())]))
+def _list_item(reason: Markdown, differences: list[Difference]) -> Markdown:
+    """Return one item of the list: the reason, and below it where it holds."""
+    groups: dict[tuple[str, str], list[Difference]] = {}
+    for difference in differences:
+        groups.setdefault((difference.stacks, difference.starts), []).append(difference)
+    return Markdown(
+        "\n".join([f"- {reason}", *(f"  - {_difference_line(group)}" for group in groups.values())])
+    )
 
 
-def _way(places: list[Place]) -> Markdown:
-    """Return the rows that part on the same stacks in the same way; what differs if it is one thing."""
-    first = places[0]
-    said = fill("**{}**: {}", first.stacks, join(map(_name, places)))
-    seen = dict.fromkeys(told(place.cells[0]) for place in places)
-    if len(seen) == 1:
-        said = fill("{}: {}", said, clip(next(iter(seen)), WIDEST))
+def _difference_line(differences: list[Difference]) -> Markdown:
+    """Return the rows that differ on the same stacks in the same way.
+
+    What differs is added if it is the same for all of them.
+    """
+    first = differences[0]
+    line = fill("**{}**: {}", first.stacks, join(map(_name, differences)))
+    short_forms = dict.fromkeys(cell_in_short(difference.cells[0]) for difference in differences)
+    if len(short_forms) == 1:
+        line = fill("{}: {}", line, clip(next(iter(short_forms)), MAX_DIFFERENCE))
     if first.starts:
-        said = fill("{}; {}", said, first.starts)
-    growth = growth_line(first.cells[0]) if len(places) == 1 else EMPTY
-    return fill("{}; {}", said, growth) if growth else said
+        line = fill("{}; {}", line, first.starts)
+    growth = growth_line(first.cells[0]) if len(differences) == 1 else EMPTY
+    return fill("{}; {}", line, growth) if growth else line
 
 
-def _name(place: Place) -> Markdown:
-    figures = join(dict.fromkeys(cell.figure for cell in place.cells if cell.figure))
-    label = fill("{} · {}", place.row.model, place.row.variant)
-    name = link(label, f"{page_path(place.row.model)}{place.story.anchor}")
+def _name(difference: Difference) -> Markdown:
+    figures = join(dict.fromkeys(cell.figure for cell in difference.cells if cell.figure))
+    label = fill("{} · {}", difference.row.model, difference.row.variant)
+    name = link(label, f"{page_path(difference.row.model)}{difference.story.anchor}")
     return fill("{} ({})", name, figures) if figures else name

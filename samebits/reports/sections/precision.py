@@ -1,4 +1,4 @@
-"""Is a dtype what it claims to be: mantissa bits promised and used."""
+"""Check of dtypes: the mantissa bits that a dtype promises, and those its values use."""
 
 from __future__ import annotations
 
@@ -15,62 +15,72 @@ if TYPE_CHECKING:
     from samebits.records.report import Row
     from samebits.text.markdown import Markdown
 
-COARSER = {
+COARSE_NOTES = {
     7: "every value fits bfloat16",
     10: "every mantissa fits float16",
     23: "every mantissa fits float32",
 }
-"""Explicit mantissa bits of a dtype -> what is said of values that need no more."""
+"""Explicit mantissa bits of a dtype -> note on values that need no more bits."""
 
-MOST_COARSE = 12
-"""Lines of report.md about a dtype that is not what it claims to be."""
+MAX_COARSE = 12
+"""Limit for the lines of report.md about values that would fit a coarser dtype."""
 
 
-def coarse(precision: Precision) -> str:
-    """Return which coarser dtype would hold all values; '' if none would."""
-    fits = (bits for bits in COARSER if precision.used_bits <= bits < precision.mantissa_bits)
+def coarse_note(precision: Precision) -> str:
+    """Return which coarser dtype would hold all values; '' if there is none."""
+    fits = (bits for bits in COARSE_NOTES if precision.used_bits <= bits < precision.mantissa_bits)
     bits = next(fits, None)
-    return "" if bits is None else f"{precision.dtype}, but {COARSER[bits]}"
+    return "" if bits is None else f"{precision.dtype}, but {COARSE_NOTES[bits]}"
 
 
 def is_suspicious(precision: Precision) -> bool:
-    """Return True if all values of something would fit a coarser dtype, as if computed in it.
+    """Return True if all values of a tensor kind would fit a coarser dtype, as if computed in it.
 
-    Parameters are as coarse as the checkpoint that they come from, which is no fault.
+    Parameters are as coarse as the checkpoint that they come from, which is no defect.
     """
-    return precision.what != "parameters" and bool(coarse(precision))
+    return precision.what != "parameters" and bool(coarse_note(precision))
 
 
 def has_suspicious(row: Row) -> bool:
-    """Return True if what a stack computed of a row would all fit a coarser dtype."""
+    """Return True if values that a stack computed for a row would all fit a coarser dtype."""
     return any(is_suspicious(p) for signal in row.invariants.values() for p in signal.precision)
 
 
-def is_unknown(row: Row) -> bool:
-    """Return True if a stack's precision of activations and logits is not known."""
+def has_unknown_precision(row: Row) -> bool:
+    """Return True if the precision of activations and logits is unknown on a stack."""
     return any(signal.no_precision for signal in row.invariants.values())
 
 
 def too_coarse(rows: Iterable[Row]) -> Markdown:
-    """Return the rows whose values would fit a coarser dtype, for report.md: rounding on purpose does it, too."""
-    found = [
-        fill("{}/{} on {}: {} are {}", row.model, row.variant, ", ".join(stacks), p.what, coarse(p))
+    """Return the rows whose values would fit a coarser dtype, for report.md.
+
+    Deliberate rounding has the same effect.
+    """
+    coarse_lines = [
+        fill(
+            "{}/{} on {}: {} are {}",
+            row.model,
+            row.variant,
+            ", ".join(stacks),
+            p.what,
+            coarse_note(p),
+        )
         for row in rows
         for stacks, p in _precisions(row)
         if is_suspicious(p)
     ]
-    if not found:
+    if not coarse_lines:
         return EMPTY
-    rest = len(found) - MOST_COARSE
+    rest = len(coarse_lines) - MAX_COARSE
     more = [fill("… and {} more", count(rest))] if rest > 0 else []
     title = titled("Values that a coarser dtype would hold as well")
-    return page([title, bullets([*found[:MOST_COARSE], *more])])
+    return page([title, bullets([*coarse_lines[:MAX_COARSE], *more])])
 
 
 def precision_table(rows: Iterable[Row]) -> Markdown:
     """Return what every dtype promises and what its values use, for the page of a model."""
     rows = list(rows)
-    found = [
+    table_rows = [
         [
             row.variant,
             ", ".join(stacks),
@@ -78,32 +88,32 @@ def precision_table(rows: Iterable[Row]) -> Markdown:
             p.dtype,
             str(p.mantissa_bits),
             str(p.used_bits),
-            fill("**{}**", coarse(p)) if is_suspicious(p) else coarse(p),
+            fill("**{}**", coarse_note(p)) if is_suspicious(p) else coarse_note(p),
         ]
         for row in rows
         for stacks, p in _precisions(row)
     ]
-    unknown = _unknown(rows)
-    if not found and not unknown:
+    unknown_lines = _unknown(rows)
+    if not table_rows and not unknown_lines:
         return EMPTY
     headers = ["variant", "stacks", "what", "dtype", "mantissa bits", "used", "note"]
     title = heading(3, "Is the dtype what it claims to be")
-    drawn = table(headers, found, right=headers[4:6]) if found else EMPTY
-    return page([title, drawn, bullets(unknown)])
+    precision_rows = table(headers, table_rows, right=headers[4:6]) if table_rows else EMPTY
+    return page([title, precision_rows, bullets(unknown_lines)])
 
 
 def _unknown(rows: Iterable[Row]) -> list[Markdown]:
-    """Return where no forward could be looked at, and why."""
+    """Return where no forward could be observed, and why."""
     return [
-        fill("{} on {}: not known of activations and logits: {}", row.variant, stack, why)
+        fill("{} on {}: not known of activations and logits: {}", row.variant, stack, reason)
         for row in rows
         for stack, signal in row.invariants.items()
-        if (why := signal.no_precision)
+        if (reason := signal.no_precision)
     ]
 
 
 def _precisions(row: Row) -> list[tuple[list[str], Precision]]:
-    """Return every precision of a row with the stacks where it is just so."""
+    """Return every precision of a row with the stacks where it is exactly this."""
     groups: dict[Precision, list[str]] = {}
     for stack, signal in row.invariants.items():
         for precision in signal.precision:

@@ -1,4 +1,4 @@
-"""Invariants inside one version: what report.md says of the relations of all models together."""
+"""Invariants inside one version: the relations of all models together, for report.md."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.standing import Standing
 from samebits.reports.sections import untried
-from samebits.reports.sections.averages import averaged
+from samebits.reports.sections.averages import has_averages
 from samebits.reports.sections.precision import too_coarse
 from samebits.reports.sections.relations_lines import (
-    GRAVITY,
     RELATIONS,
+    SEVERITY,
     Line,
     largest,
     lines,
@@ -34,16 +34,16 @@ TITLE = "Invariants inside one version"
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 
-MOST_MODELS = 6
-"""Models that a line names."""
+MAX_MODELS = 6
+"""Limit for the models that a line names."""
 
-MOST_BROKEN = 60
-"""Broken relations with a line of their own; the matrix below counts them all."""
+MAX_BROKEN = 60
+"""Limit for the broken relations with a line of their own; the matrix below counts them all."""
 
-LONGEST_MATRIX = 120
-"""Lines of a matrix that is not folded."""
+MAX_MATRIX_LINES = 120
+"""Limit for the lines of a matrix that is not folded."""
 
-SAID = {
+STANDING_WORDS = {
     Standing.HOLDS: ("holds", "hold"),
     Standing.SHRINKS: (
         "differs and all but agrees in float64, as rounding does",
@@ -54,7 +54,7 @@ SAID = {
         "differ and float64 does not tell why",
     ),
 }
-"""What is said of one and of several that are not broken."""
+"""Words for relations that are not broken: for one, for several."""
 
 BY_DESIGN = " (by design of its rope)"
 
@@ -62,17 +62,17 @@ _NUMBER = re.compile("[0-9]{1,9}")
 
 
 def invariants(report: Report) -> Markdown:
-    """Return the section; nothing if no row has invariants."""
+    """Return the section; empty if no row has invariants."""
     if not any(row.invariants for row in report.rows):
         return EMPTY
-    found = lines(report.rows)
+    all_lines = lines(report.rows)
     return page(
         [
             heading(2, TITLE),
-            _headline(found),
-            _broken(found),
-            _matrix([line for line in found if line.cases], _stacks(report)),
-            untried.left_out(found),
+            _headline(all_lines),
+            _broken_table(all_lines),
+            _matrix([line for line in all_lines if line.cases], _stacks(report)),
+            untried.left_out(all_lines),
             untried.not_promoted(report.rows),
             too_coarse(report.rows),
             _pointers(report.rows),
@@ -81,39 +81,44 @@ def invariants(report: Report) -> Markdown:
 
 
 def broken_line(report: Report) -> str:
-    """Return the models with a broken relation, on which stacks; '' if there is none."""
+    """Return the models with a broken relation, and their stacks; '' if there are none."""
     places = _places(lines(report.rows))
-    designed = _designed(lines(report.rows))
-    said = [
+    by_design = _broken_by_design(lines(report.rows))
+    model_texts = [
         f"{model} on {', '.join(stacks)} ({plural(n, 'relation')}"
-        f"{', by design of its rope' if model in designed else ''})"
+        f"{', by design of its rope' if model in by_design else ''})"
         for model, stacks, n in places
     ]
-    return f"Broken inside one version: {_first(said)}" if said else ""
+    return f"Broken inside one version: {_first_models(model_texts)}" if model_texts else ""
 
 
-def _headline(found: list[Line]) -> Markdown:
-    standings = [stands for line in found for stack in line.cases if (stands := line.stands(stack))]
+def _headline(all_lines: list[Line]) -> Markdown:
+    standings = [
+        standing
+        for line in all_lines
+        for stack in line.cases
+        if (standing := line.standing_on(stack))
+    ]
     counts = Counter(standings)
-    said = [
-        f"{count(counts[stands])} {words[counts[stands] != 1]}"
-        for stands, words in SAID.items()
-        if counts[stands]
+    parts = [
+        f"{count(counts[standing])} {words[counts[standing] != 1]}"
+        for standing, words in STANDING_WORDS.items()
+        if counts[standing]
     ]
     tried = plural(len(standings), "relation tried", "relations tried")
-    said_of_broken = _said_of_broken(counts[Standing.STAYS], found)
-    return fill("{}: of {}, {}.", _extent(found), tried, join([*said, said_of_broken], "; "))
+    broken_text = _broken_in_words(counts[Standing.STAYS], all_lines)
+    return fill("{}: of {}, {}.", _extent(all_lines), tried, join([*parts, broken_text], "; "))
 
 
-def _said_of_broken(n: int, found: list[Line]) -> Markdown:
+def _broken_in_words(n: int, all_lines: list[Line]) -> Markdown:
     if not n:
         return Markdown("none is broken")
     broken = Markdown(f"**{count(n)} {'is' if n == 1 else 'are'} broken**")
-    return fill("{}: {}", broken, _where(found))
+    return fill("{}: {}", broken, _broken_places(all_lines))
 
 
-def _extent(found: list[Line]) -> str:
-    tried = [line for line in found if line.cases]
+def _extent(all_lines: list[Line]) -> str:
+    tried = [line for line in all_lines if line.cases]
     names = {line.name for line in tried}
     models = {line.row.model for line in tried}
     stacks = {stack for line in tried for stack in line.cases}
@@ -125,45 +130,45 @@ def _extent(found: list[Line]) -> str:
     return f" {TIMES} ".join(parts)
 
 
-def _where(found: list[Line]) -> str:
-    designed = _designed(found)
-    return _first(
-        f"{model} on {', '.join(stacks)}{BY_DESIGN if model in designed else ''}"
-        for model, stacks, _ in _places(found)
+def _broken_places(all_lines: list[Line]) -> str:
+    by_design = _broken_by_design(all_lines)
+    return _first_models(
+        f"{model} on {', '.join(stacks)}{BY_DESIGN if model in by_design else ''}"
+        for model, stacks, _ in _places(all_lines)
     )
 
 
-def _designed(found: list[Line]) -> set[str]:
-    """Return the models of which everything that is broken is meant to be so."""
-    broken = [line for line in found if line.on(Standing.STAYS)]
+def _broken_by_design(all_lines: list[Line]) -> set[str]:
+    """Return the models in which every broken relation is broken by design."""
+    broken = [line for line in all_lines if line.stacks_with(Standing.STAYS)]
     models = {line.row.model for line in broken}
     return models - {line.row.model for line in broken if not line.by_design()}
 
 
-def _first(parts: Iterable[str]) -> str:
+def _first_models(parts: Iterable[str]) -> str:
     parts = list(parts)
-    rest = len(parts) - MOST_MODELS
+    rest = len(parts) - MAX_MODELS
     more = [f"and {plural(rest, 'more model')}"] if rest > 0 else []
-    return "; ".join([*parts[:MOST_MODELS], *more])
+    return "; ".join([*parts[:MAX_MODELS], *more])
 
 
-def _places(found: list[Line]) -> list[tuple[str, list[str], int]]:
-    """Return model, stacks and number of the relations that are broken, most of them first."""
+def _places(all_lines: list[Line]) -> list[tuple[str, list[str], int]]:
+    """Return model, stacks and number of the broken relations, the most first."""
     models: dict[str, list[Line]] = {}
-    for line in found:
-        if line.on(Standing.STAYS):
+    for line in all_lines:
+        if line.stacks_with(Standing.STAYS):
             models.setdefault(line.row.model, []).append(line)
     places = [
-        (model, _ordered(broken), len({line.name for line in broken}))
+        (model, _broken_stacks(broken), len({line.name for line in broken}))
         for model, broken in models.items()
     ]
     return sorted(places, key=lambda place: -place[2])
 
 
-def _ordered(broken: list[Line]) -> list[str]:
+def _broken_stacks(broken: list[Line]) -> list[str]:
     order = dict.fromkeys(stack for line in broken for stack in line.row.invariants)
-    bad = {stack for line in broken for stack in line.on(Standing.STAYS)}
-    return [stack for stack in order if stack in bad]
+    broken_on = {stack for line in broken for stack in line.stacks_with(Standing.STAYS)}
+    return [stack for stack in order if stack in broken_on]
 
 
 def _stacks(report: Report) -> list[str]:
@@ -171,28 +176,28 @@ def _stacks(report: Report) -> list[str]:
     return [stack.id for stack in report.stacks if stack.id in tried]
 
 
-def _broken(found: list[Line]) -> Markdown:
-    """Return a line for each broken relation of a model; variants with the same stacks share it."""
+def _broken_table(all_lines: list[Line]) -> Markdown:
+    """Return a line for each broken relation of a model; variants with equal stacks share it."""
     groups: dict[Hashable, list[Line]] = {}
-    for line in found:
-        if line.on(Standing.STAYS):
-            groups.setdefault((line.name, line.row.model, _story(line)), []).append(line)
+    for line in all_lines:
+        if line.stacks_with(Standing.STAYS):
+            groups.setdefault((line.name, line.row.model, _standings(line)), []).append(line)
     if not groups:
         return EMPTY
     headers = ["relation", "model · variant", "stacks", "in the dtype", "in float64", "smallest"]
-    rows = [_broken_row(same) for same in groups.values()]
-    rest = len(rows) - MOST_BROKEN
+    rows = [_broken_row(group) for group in groups.values()]
+    rest = len(rows) - MAX_BROKEN
     more = fill("… and {} more, which the next table counts.", count(rest)) if rest > 0 else EMPTY
-    drawn = table(headers, rows[:MOST_BROKEN], right=headers[3:5])
+    broken_rows = table(headers, rows[:MAX_BROKEN], right=headers[3:5])
     title = titled("Broken, with the largest differences")
-    return page([title, drawn, more, bullets(_notes(found))])
+    return page([title, broken_rows, more, bullets(_notes(all_lines))])
 
 
-def _notes(found: list[Line]) -> list[Markdown]:
-    """Return what is broken by design: no defect of a cache, whatever the figures look like."""
+def _notes(all_lines: list[Line]) -> list[Markdown]:
+    """Return what is broken by design: it is no defect of a cache, whatever the figures are."""
     notes: dict[str, dict[str, dict[str, None]]] = {}
-    for line in found:
-        for stack in line.on(Standing.STAYS):
+    for line in all_lines:
+        for stack in line.stacks_with(Standing.STAYS):
             worst = line.worst(stack)
             if worst and worst.note:
                 relations = notes.setdefault(worst.note, {}).setdefault(line.row.model, {})
@@ -204,20 +209,23 @@ def _notes(found: list[Line]) -> list[Markdown]:
     ]
 
 
-def _broken_row(same: list[Line]) -> list[str]:
-    row = same[0].row
+def _broken_row(group: list[Line]) -> list[str]:
+    row = group[0].row
     target = f"{page_path(row.model)}#{slug(TITLE)}"
-    variants = ", ".join(line.row.variant for line in same)
+    variants = ", ".join(line.row.variant for line in group)
     cases = [
-        case for line in same for stack in line.on(Standing.STAYS) for case in _worst(line, stack)
+        case
+        for line in group
+        for stack in line.stacks_with(Standing.STAYS)
+        for case in _worst(line, stack)
     ]
     return [
-        same[0].name,
+        group[0].name,
         link(f"{row.model} · {variants}", target),
-        _story(same[0]),
-        _per_line(same, promoted=False),
-        _per_line(same, promoted=True),
-        min((case.case for case in cases), key=_numbers),
+        _standings(group[0]),
+        _largest_figures(group, promoted=False),
+        _largest_figures(group, promoted=True),
+        min((case.case for case in cases), key=_shape_key),
     ]
 
 
@@ -226,88 +234,95 @@ def _worst(line: Line, stack: str) -> list[Relation]:
     return [worst] if worst else []
 
 
-def _per_line(same: list[Line], *, promoted: bool) -> str:
-    """Return one figure per variant, equal ones once."""
+def _largest_figures(group: list[Line], *, promoted: bool) -> str:
+    """Return one figure per variant; equal figures are given once."""
     figures = []
-    for line in same:
-        cases = [case for stack in line.on(Standing.STAYS) for case in _worst(line, stack)]
-        sides = (case.promoted if promoted else case.distance for case in cases)
-        figures.append(size(largest(side.max_abs for side in sides if side)))
+    for line in group:
+        cases = [case for stack in line.stacks_with(Standing.STAYS) for case in _worst(line, stack)]
+        distances = (case.promoted if promoted else case.distance for case in cases)
+        figures.append(size(largest(distance.max_abs for distance in distances if distance)))
     return ", ".join(dict.fromkeys(figures))
 
 
-def _story(line: Line) -> str:
-    """Return where the relation is broken and how it stands elsewhere."""
-    broken, *others = [(stands, line.on(stands)) for stands in reversed(GRAVITY)]
-    others.sort(key=lambda other: GRAVITY.index(other[0]))
-    parts = [f"{', '.join(stacks)} {stands}" for stands, stacks in (broken, *others) if stacks]
-    return "; ".join([*parts, *_meaningless(line)])
+def _standings(line: Line) -> str:
+    """Return where the relation is broken, and its standing on the other stacks."""
+    broken, *others = [(standing, line.stacks_with(standing)) for standing in reversed(SEVERITY)]
+    others.sort(key=lambda entry: SEVERITY.index(entry[0]))
+    parts = [f"{', '.join(stacks)} {standing}" for standing, stacks in (broken, *others) if stacks]
+    return "; ".join([*parts, *_untried_stacks(line)])
 
 
-def _meaningless(line: Line) -> list[str]:
+def _untried_stacks(line: Line) -> list[str]:
     stacks = [stack for stack in line.reasons if stack not in line.cases]
     return [f"{', '.join(stacks)} not tried"] if stacks else []
 
 
-def _numbers(case: str) -> tuple[list[int], str]:
+def _shape_key(case: str) -> tuple[list[int], str]:
     """Return a key that is smallest for the smallest shape."""
     return [int(digits) for digits in _NUMBER.findall(case)], case
 
 
-def _matrix(found: list[Line], stacks: list[str]) -> Markdown:
-    """Return relations and models by stacks; models of which the same is said share a line."""
+def _matrix(all_lines: list[Line], stacks: list[str]) -> Markdown:
+    """Return relations and models by stacks; models with equal lines share a line."""
     rows = [
-        [same[0].name, count(len(same)), _models(same, found), _dtypes(same), *_words(same, stacks)]
-        for same in _groups(found, stacks)
+        [
+            group[0].name,
+            count(len(group)),
+            _models(group, all_lines),
+            _dtypes(group),
+            *_words(group, stacks),
+        ]
+        for group in _groups(all_lines, stacks)
     ]
     headers = ["relation", "rows", "models", "dtype", *stacks]
     title = (
         f"Every relation by model and stack ({plural(len(rows), 'line')}; "
         "where rows share a line, each figure is the largest among them)"
     )
-    return folded(title, table(headers, rows, right=("rows",)), LONGEST_MATRIX)
+    return folded(title, table(headers, rows, right=("rows",)), MAX_MATRIX_LINES)
 
 
-def _words(same: list[Line], stacks: list[str]) -> list[Markdown]:
-    return [word(same, stack) for stack in stacks]
+def _words(group: list[Line], stacks: list[str]) -> list[Markdown]:
+    return [word(group, stack) for stack in stacks]
 
 
-def _groups(found: list[Line], stacks: list[str]) -> list[list[Line]]:
-    """Return the lines of one relation that stand alike on every stack, the worst first.
+def _groups(all_lines: list[Line], stacks: list[str]) -> list[list[Line]]:
+    """Return the lines of one relation with equal standings on all stacks, the worst first.
 
-    Where there are figures, those of different dtypes are kept apart: they are of other sizes.
+    Lines with figures are kept apart by dtype, because the dtypes have figures of different sizes.
     """
     groups: dict[Hashable, list[Line]] = {}
-    for line in found:
-        stands = tuple(line.stands(stack) or line.word(stack) for stack in stacks)
+    for line in all_lines:
+        standings = tuple(line.standing_on(stack) or line.word(stack) for stack in stacks)
         dtype = "" if line.holds else line.dtype
-        groups.setdefault((line.name, stands, dtype), []).append(line)
-    return sorted(groups.values(), key=_place)
+        groups.setdefault((line.name, standings, dtype), []).append(line)
+    return sorted(groups.values(), key=_sort_key)
 
 
-def _place(same: list[Line]) -> tuple[int, int, int]:
-    line = same[0]
-    gravity = max(
-        (GRAVITY.index(stands) for s in line.cases if (stands := line.stands(s))), default=-1
+def _sort_key(group: list[Line]) -> tuple[int, int, int]:
+    line = group[0]
+    severity = max(
+        (SEVERITY.index(standing) for stack in line.cases if (standing := line.standing_on(stack))),
+        default=-1,
     )
-    return RELATIONS.index(line.name), -gravity, -len(same)
+    return RELATIONS.index(line.name), -severity, -len(group)
 
 
-def _models(same: list[Line], found: list[Line]) -> Markdown:
-    names = dict.fromkeys(line.row.model for line in same)
-    n = len({line.row.model for line in found})
-    if len(names) == n > MOST_MODELS:
+def _models(group: list[Line], all_lines: list[Line]) -> Markdown:
+    names = dict.fromkeys(line.row.model for line in group)
+    n = len({line.row.model for line in all_lines})
+    if len(names) == n > MAX_MODELS:
         return fill("all {}", count(n))
-    return codes(names, MOST_MODELS)
+    return codes(names, MAX_MODELS)
 
 
-def _dtypes(same: list[Line]) -> str:
-    return ", ".join(dict.fromkeys(line.dtype for line in same))
+def _dtypes(group: list[Line]) -> str:
+    return ", ".join(dict.fromkeys(line.dtype for line in group))
 
 
 def _pointers(rows: tuple[Row, ...]) -> Markdown:
-    """Return where the averages over prompts are, and what all of it took."""
-    models = dict.fromkeys(row.model for row in rows if averaged(row))
+    """Return where the averages over prompts are, and how long the relations took."""
+    models = dict.fromkeys(row.model for row in rows if has_averages(row))
     links = join(link(model, f"{page_path(model)}#{slug(TITLE)}") for model in models)
     seconds = [signal.seconds for row in rows for signal in row.invariants.values()]
     return bullets(

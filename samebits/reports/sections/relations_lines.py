@@ -1,4 +1,4 @@
-"""How every relation inside one version stands, stack by stack: lines that several tables share."""
+"""Lines of several tables: the standing of each relation inside one version, stack by stack."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from samebits.records.report import Row
 
 RELATIONS: tuple[RelationName, ...] = get_args(RelationName)
-"""In the order of their definition, which is that of the tables."""
+"""All relations, in the order of their definition, which is that of the tables."""
 
-GRAVITY = (Standing.HOLDS, Standing.SHRINKS, Standing.UNKNOWN, Standing.STAYS)
-"""The least telling first."""
+SEVERITY = (Standing.HOLDS, Standing.SHRINKS, Standing.UNKNOWN, Standing.STAYS)
+"""Standings, the least severe first."""
 
 INAPPLICABLE = Markdown("\N{EN DASH}")
-"""Stands in a table where a relation has no meaning, or a figure cannot be had."""
+"""Shown where a relation has no meaning, or a figure is not available."""
 
 NOT_TRIED = Markdown("not tried")
 
@@ -37,9 +37,9 @@ class Line(NamedTuple):
     row: Row
     name: RelationName
     cases: Mapping[str, tuple[Relation, ...]]
-    """stack -> the shapes that were tried there."""
+    """Stack -> the shapes that were tried on it."""
     reasons: Mapping[str, tuple[str, ...]]
-    """stack -> why the relation, or some shape of it, could not be tried there."""
+    """Stack -> why the relation, or some shape of it, could not be tried on it."""
 
     @property
     def dtype(self) -> str:
@@ -47,35 +47,35 @@ class Line(NamedTuple):
         return dtype_of(self.row)
 
     def worst(self, stack: str) -> Relation | None:
-        """Return the most telling of the shapes tried on a stack."""
+        """Return the most severe case of the shapes tried on a stack."""
         cases = self.cases.get(stack, ())
-        return max(cases, key=self._gravity) if cases else None
+        return max(cases, key=self._severity) if cases else None
 
-    def stands(self, stack: str) -> Standing | None:
-        """Return how the relation stands on a stack; None where it was not tried."""
+    def standing_on(self, stack: str) -> Standing | None:
+        """Return the standing of the relation on a stack; None where it was not tried."""
         worst = self.worst(stack)
         return standing(worst, self.dtype) if worst else None
 
-    def on(self, wanted: Standing) -> list[str]:
-        """Return the stacks where it stands just so."""
-        return [stack for stack in self.cases if self.stands(stack) == wanted]
+    def stacks_with(self, target: Standing) -> list[str]:
+        """Return the stacks where the relation has exactly this standing."""
+        return [stack for stack in self.cases if self.standing_on(stack) == target]
 
     @property
     def holds(self) -> bool:
-        """True if it holds bit for bit wherever it was tried."""
-        return all(self.stands(stack) == Standing.HOLDS for stack in self.cases)
+        """True if the relation holds bit for bit on every stack where it was tried."""
+        return all(self.standing_on(stack) == Standing.HOLDS for stack in self.cases)
 
     def by_design(self) -> bool:
-        """Return True if the model means the ways to differ wherever they are broken."""
-        broken = [self.worst(stack) for stack in self.on(Standing.STAYS)]
+        """Return True if it is broken by the model's design on every stack that breaks it."""
+        broken = [self.worst(stack) for stack in self.stacks_with(Standing.STAYS)]
         return bool(broken) and all(case is not None and case.note for case in broken)
 
     def word(self, stack: str) -> Markdown:
-        """Return what a table says of one stack."""
+        """Return the text of one stack in a table."""
         return word([self], stack)
 
-    def _gravity(self, case: Relation) -> tuple[int, float]:
-        return GRAVITY.index(standing(case, self.dtype)), largest(_sizes([case.distance]))
+    def _severity(self, case: Relation) -> tuple[int, float]:
+        return SEVERITY.index(standing(case, self.dtype)), largest(_sizes([case.distance]))
 
 
 def dtype_of(row: Row) -> str:
@@ -84,10 +84,10 @@ def dtype_of(row: Row) -> str:
 
 
 def lines(rows: Iterable[Row]) -> list[Line]:
-    """Return a line for each relation and row that has anything to say of it, relation by relation."""
+    """Return a line for each relation and row with cases or reasons, relation by relation."""
     rows = list(rows)
-    found = (_line(row, name) for name in RELATIONS for row in rows if row.invariants)
-    return [line for line in found if line.cases or line.reasons]
+    all_lines = (_line(row, name) for name in RELATIONS for row in rows if row.invariants)
+    return [line for line in all_lines if line.cases or line.reasons]
 
 
 def _line(row: Row, name: RelationName) -> Line:
@@ -96,47 +96,47 @@ def _line(row: Row, name: RelationName) -> Line:
         for stack, signal in row.invariants.items()
     }
     reasons = {
-        stack: tuple(left.reason for left in signal.inapplicable if left.relation == name)
+        stack: tuple(skip.reason for skip in signal.inapplicable if skip.relation == name)
         for stack, signal in row.invariants.items()
     }
-    return Line(row, name, _filled(cases), _filled(reasons))
+    return Line(row, name, _without_empty(cases), _without_empty(reasons))
 
 
-def _filled(found: Mapping[str, tuple[T, ...]]) -> dict[str, tuple[T, ...]]:
-    return {stack: several for stack, several in found.items() if several}
+def _without_empty(by_stack: Mapping[str, tuple[T, ...]]) -> dict[str, tuple[T, ...]]:
+    return {stack: values for stack, values in by_stack.items() if values}
 
 
-def word(same: list[Line], stack: str) -> Markdown:
-    """Return what a table says of lines that stand alike on a stack: their largest figures."""
-    first = same[0]
-    stands = first.stands(stack)
-    if stands is None:
+def word(group: list[Line], stack: str) -> Markdown:
+    """Return the text of one stack for lines with the same standing: their largest figures."""
+    first = group[0]
+    result = first.standing_on(stack)
+    if result is None:
         return INAPPLICABLE if stack in first.reasons else NOT_TRIED
-    worst = [case for line in same if (case := line.worst(stack))]
-    if stands == Standing.HOLDS:
+    worst_cases = [case for line in group if (case := line.worst(stack))]
+    if result == Standing.HOLDS:
         return Markdown("holds")
-    figures = _figures(worst)
-    if stands == Standing.STAYS:
+    figures = _figures(worst_cases)
+    if result == Standing.STAYS:
         return fill("**broken** {}", figures)
-    if stands == Standing.SHRINKS:
+    if result == Standing.SHRINKS:
         return figures
     return fill("differs{}{}", Markdown(" ") if figures else EMPTY, figures)
 
 
 def _figures(cases: list[Relation]) -> Markdown:
     """Return the largest difference and, in brackets, the largest in float64."""
-    own = _sizes(case.distance for case in cases)
-    if not any(own):
-        return _elsewhere(cases)
+    native = _sizes(case.distance for case in cases)
+    if not any(native):
+        return _other_figures(cases)
     promoted = _sizes(case.promoted for case in cases)
     bracket = size(largest(promoted)) if promoted else INAPPLICABLE
-    return fill("{} ({})", size(largest(own)), bracket)
+    return fill("{} ({})", size(largest(native)), bracket)
 
 
-def _elsewhere(cases: list[Relation]) -> Markdown:
-    """Return the figure of what differs where the logits agree or are not compared.
+def _other_figures(cases: list[Relation]) -> Markdown:
+    """Return the figure of a difference where the logits agree or are not compared.
 
-    It is that of the layers, or the largest margin that was not enough to keep a greedy token.
+    It is the difference of the layers, or the largest margin at which greedy tokens still differ.
     """
     layers = _sizes(layer.distance for case in cases for layer in case.layers)
     if any(layers):
@@ -152,19 +152,19 @@ def _sizes(distances: Iterable[Distance | None]) -> list[float]:
 
 
 def largest(values: Iterable[float]) -> float:
-    """Return the largest, which NaN is more than; 0 of none."""
+    """Return the largest value; NaN counts as larger than any number; 0 without values."""
     return max(values, key=lambda value: math.inf if math.isnan(value) else value, default=0.0)
 
 
 def size(value: float, digits: int = 2) -> str:
-    """Return a distance; a probe gives the largest number for what is no distance."""
+    """Return a distance in words; the probes write the largest number if it is not finite."""
     return "not finite" if value >= sys.float_info.max else number(value, digits)
 
 
-def alike(found: Mapping[str, T]) -> list[tuple[list[str], T]]:
-    """Return equal values once, each with all its keys in front."""
+def group_equal(values: Mapping[str, T]) -> list[tuple[list[str], T]]:
+    """Return equal values once, each with all of its keys before it."""
     groups: dict[str, list[str]] = {}
-    for key, value in found.items():
-        # The repr, because NaN is equal to NaN in it.
+    for key, value in values.items():
+        # The repr, because it makes NaN equal to NaN.
         groups.setdefault(repr(value), []).append(key)
-    return [(keys, found[keys[0]]) for keys in groups.values()]
+    return [(keys, values[keys[0]]) for keys in groups.values()]

@@ -1,4 +1,4 @@
-"""The relations of one model: what its page says where two ways did not compute the same bits."""
+"""Relations of one model: details of those where two ways did not compute the same bits."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.standing import Standing, standing
 from samebits.reports.sections import untried
-from samebits.reports.sections.averages import averaged, averages
-from samebits.reports.sections.precision import has_suspicious, is_unknown, precision_table
+from samebits.reports.sections.averages import averages, has_averages
+from samebits.reports.sections.precision import (
+    has_suspicious,
+    has_unknown_precision,
+    precision_table,
+)
 from samebits.reports.sections.relations import TITLE
-from samebits.reports.sections.relations_lines import GRAVITY, Line, alike, lines, size
+from samebits.reports.sections.relations_lines import SEVERITY, Line, group_equal, lines, size
 from samebits.text.blocks import codes, details, fence, heading, page, table, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join
 from samebits.text.numbers import count, exact, pair, part, plural
@@ -44,89 +48,102 @@ WAYS: dict[RelationName, tuple[str, str]] = {
     "row order": ("in order", "turned"),
     "causality": ("as it is", "changed later"),
 }
-"""What ``one`` and ``other`` of a relation are called, as probes/samebits_probe/relations/cases.py and
-probes/samebits_probe/relations/greedy.py walk them."""
+"""Names of ``one`` and ``other`` of each relation, as probes/samebits_probe/relations/cases.py and
+probes/samebits_probe/relations/greedy.py compute them."""
 
-MOST_SIZES = 16
-"""Figures in one line; more are no longer taken in at a glance."""
+MAX_SIZES = 16
+"""Limit for the figures in one line; a reader cannot take in more at a glance."""
 
-MOST_TENSORS = 100
-"""Tensors of a cache that a table shows; report.json has them all."""
+MAX_TENSORS = 100
+"""Limit for the cache tensors of a table; report.json has them all."""
 
-LONGEST_TOKENS = 300
-"""Characters of a list of tokens before its middle is left out."""
+MAX_TOKENS_TEXT = 300
+"""Limit in characters for a list of tokens; the middle of a longer one is left out."""
 
 
-def has_relations_to_tell(rows: Iterable[Row]) -> bool:
-    """Return True if a model's rows have more to say than that everything holds."""
+def has_relation_details(rows: Iterable[Row]) -> bool:
+    """Return True if a model's page needs more than the remark that all relations hold."""
     rows = list(rows)
     return (
         any(not line.holds for line in lines(rows))
-        or any(map(averaged, rows))
+        or any(map(has_averages, rows))
         or any(map(has_suspicious, rows))
-        or any(map(is_unknown, rows))
+        or any(map(has_unknown_precision, rows))
     )
 
 
 def relations_of(rows: list[Row]) -> Markdown:
-    """Return every relation of a model, and in full those that do not hold bit for bit."""
+    """Return every relation of a model, and all details of those that do not hold bit for bit."""
     if not any(row.invariants for row in rows):
         return EMPTY
-    found = lines(rows)
-    telling = [line for line in found if not line.holds]
-    telling.sort(key=_gravity, reverse=True)
+    all_lines = lines(rows)
+    differing = [line for line in all_lines if not line.holds]
+    differing.sort(key=_severity, reverse=True)
     return page(
         [
             heading(2, TITLE),
-            _overview(telling),
-            _holding([line for line in found if line.holds and line.cases]),
-            untried.left_out(found),
+            _overview(differing),
+            _holding([line for line in all_lines if line.holds and line.cases]),
+            untried.left_out(all_lines),
             untried.not_promoted(rows),
-            *map(_in_full, telling),
+            *map(_in_full, differing),
             precision_table(rows),
             averages(rows),
         ]
     )
 
 
-def _gravity(line: Line) -> int:
-    return max(GRAVITY.index(stands) for stack in line.cases if (stands := line.stands(stack)))
+def _severity(line: Line) -> int:
+    return max(
+        SEVERITY.index(result) for stack in line.cases if (result := line.standing_on(stack))
+    )
 
 
-def _overview(telling: list[Line]) -> Markdown:
-    stacks = list(dict.fromkeys(stack for line in telling for stack in line.row.invariants))
-    rows = [[line.name, line.row.variant, *map(line.word, stacks)] for line in telling]
+def _overview(differing: list[Line]) -> Markdown:
+    stacks = list(dict.fromkeys(stack for line in differing for stack in line.row.invariants))
+    rows = [[line.name, line.row.variant, *map(line.word, stacks)] for line in differing]
     return table(["relation", "variant", *stacks], rows)
 
 
-def _holding(found: list[Line]) -> Markdown:
-    """Return what holds everywhere, variants of which the same is true in one line."""
+def _holding(holding: list[Line]) -> Markdown:
+    """Return the relations that hold everywhere; variants with the same ones share a line."""
     variants: dict[str, list[str]] = {}
-    for line in found:
+    for line in holding:
         variants.setdefault(line.row.variant, []).append(line.name)
-    said = (
-        fill("{} hold wherever tried, in {}: {}.", count(len(names)), who, _list(names))
-        for names, who in ((names, ", ".join(who)) for who, names in alike(variants))
+    sentences = (
+        fill(
+            "{} hold wherever tried, in {}: {}.",
+            count(len(names)),
+            in_variants,
+            _joined_names(names),
+        )
+        for names, in_variants in (
+            (names, ", ".join(in_variants)) for in_variants, names in group_equal(variants)
+        )
     )
-    return page(said)
+    return page(sentences)
 
 
-def _list(names: list[str]) -> Markdown:
+def _joined_names(names: list[str]) -> Markdown:
     return join(names, "; ")
 
 
 def _in_full(line: Line) -> Markdown:
-    """Return all that is known of one relation in one variant, folded unless it is broken."""
-    broken = line.on(Standing.STAYS)
+    """Return all details of one relation in one variant, folded unless it is broken."""
+    broken = line.stacks_with(Standing.STAYS)
     worst = {stack: case for stack in line.cases if (case := line.worst(stack))}
     differing = {stack: case for stack, case in worst.items() if not case.holds}
     blocks = [
         _cases(line),
         _notes(line),
         _reproduce(line, broken),
-        *(_largest(line, stacks, case.top) for stacks, case in _per(differing, "top") if case.top),
+        *(
+            _largest(line, stacks, case.top)
+            for stacks, case in _by_field(differing, "top")
+            if case.top
+        ),
         _layers(worst),
-        *(_positions(stacks, case.positions) for stacks, case in _per(differing, "positions")),
+        *(_positions(stacks, case.positions) for stacks, case in _by_field(differing, "positions")),
         _cache(worst),
         _splits(line, differing),
     ]
@@ -136,14 +153,14 @@ def _in_full(line: Line) -> Markdown:
     return page([heading(3, title), *blocks])
 
 
-def _per(cases: Mapping[str, Relation], field: str) -> list[tuple[list[str], Relation]]:
-    """Return the stacks with the same ``field`` together, and the first of their cases."""
-    groups = alike({stack: getattr(case, field) for stack, case in cases.items()})
+def _by_field(cases: Mapping[str, Relation], field: str) -> list[tuple[list[str], Relation]]:
+    """Return the stacks with an equal ``field`` together, with the first of their cases."""
+    groups = group_equal({stack: getattr(case, field) for stack, case in cases.items()})
     return [(stacks, cases[stacks[0]]) for stacks, _ in groups]
 
 
 def _cases(line: Line) -> Markdown:
-    """Return every shape with its figures, stacks with the same figures in one line."""
+    """Return every shape with its figures; stacks with equal figures share a line."""
     groups: dict[Hashable, tuple[list[str], Relation]] = {}
     for stack, cases in line.cases.items():
         for case in cases:
@@ -156,7 +173,7 @@ def _cases(line: Line) -> Markdown:
 
 
 def _notes(line: Line) -> Markdown:
-    """Return why what is broken is meant to be, stacks of which the same is true together."""
+    """Return why a broken relation is broken by design; stacks with the same note are joined."""
     notes: dict[str, dict[str, None]] = {}
     for stack, cases in line.cases.items():
         for case in cases:
@@ -166,17 +183,17 @@ def _notes(line: Line) -> Markdown:
 
 
 def _case(line: Line, case: Relation) -> list[str]:
-    stands = standing(case, line.dtype)
-    own, promoted = case.distance, case.promoted
+    result = standing(case, line.dtype)
+    native, promoted = case.distance, case.promoted
     return [
         case.case,
         count(case.tried),
-        Markdown(f"**{stands}**" if stands == Standing.STAYS else stands),
-        part(own.n_differ, own.n) if own else "",
-        *_sizes(own),
-        "" if own is None or own.argmax_changes is None else count(own.argmax_changes),
+        Markdown(f"**{result}**" if result == Standing.STAYS else result),
+        part(native.n_differ, native.n) if native else "",
+        *_sizes(native),
+        "" if native is None or native.argmax_changes is None else count(native.argmax_changes),
         *_sizes(promoted),
-        _ratio(own, promoted),
+        _ratio(native, promoted),
     ]
 
 
@@ -184,41 +201,52 @@ def _sizes(distance: Distance | None) -> list[str]:
     return [size(distance.max_abs, 7), size(distance.mean_abs, 7)] if distance else ["", ""]
 
 
-def _ratio(own: Distance | None, promoted: Distance | None) -> str:
-    """Return how much is left of a difference in float64."""
-    if own is None or promoted is None or not own.max_abs:
+def _ratio(native: Distance | None, promoted: Distance | None) -> str:
+    """Return how much of a difference remains in float64."""
+    if native is None or promoted is None or not native.max_abs:
         return ""
-    return size(promoted.max_abs / own.max_abs)
+    return size(promoted.max_abs / native.max_abs)
 
 
 def _reproduce(line: Line, broken: list[str]) -> Markdown:
     commands = {cell.cell.stack: cell.reproduce for cell in line.row.cells if cell.reproduce}
-    found = [commands[stack] for stack in broken if stack in commands]
-    return page([titled("To reproduce"), fence(found[0], "bash")]) if found else EMPTY
+    broken_commands = [commands[stack] for stack in broken if stack in commands]
+    return (
+        page([titled("To reproduce"), fence(broken_commands[0], "bash")])
+        if broken_commands
+        else EMPTY
+    )
 
 
 def _largest(line: Line, stacks: list[str], top: tuple[TopDifference, ...]) -> Markdown:
     headers = ["position", "token", *WAYS[line.name], "abs diff"]
     rows = [
-        [str(t.position), str(t.token), *pair(t.one, t.other), exact(abs(t.one - t.other))]
-        for t in top
+        [
+            str(entry.position),
+            str(entry.token),
+            *pair(entry.one, entry.other),
+            exact(abs(entry.one - entry.other)),
+        ]
+        for entry in top
     ]
-    which = "largest difference" if len(top) == 1 else f"{len(top)} largest differences"
-    title = fill("The {} of the logits on {}:", which, ", ".join(stacks))
+    count_text = "largest difference" if len(top) == 1 else f"{len(top)} largest differences"
+    title = fill("The {} of the logits on {}:", count_text, ", ".join(stacks))
     return page([title, table(headers, rows, right=headers)])
 
 
 def _layers(worst: Mapping[str, Relation]) -> Markdown:
-    """Return the growth through the layers, stacks side by side, those that agree together."""
-    grown = {s: {layer.name: layer.distance for layer in case.layers} for s, case in worst.items()}
-    columns = alike({stack: layers for stack, layers in grown.items() if layers})
+    """Return the growth through the layers, one column per stack; equal columns are joined."""
+    by_stack = {
+        s: {layer.name: layer.distance for layer in case.layers} for s, case in worst.items()
+    }
+    columns = group_equal({stack: layers for stack, layers in by_stack.items() if layers})
     names = dict.fromkeys(name for _, layers in columns for name in layers)
     if not names:
         return EMPTY
     headers = ["layer"]
     for stacks, _ in columns:
-        on = f" on {', '.join(stacks)}" if len(columns) > 1 else ""
-        headers += [f"max abs{on}", f"mean abs{on}"]
+        suffix = f" on {', '.join(stacks)}" if len(columns) > 1 else ""
+        headers += [f"max abs{suffix}", f"mean abs{suffix}"]
     rows = [
         [name, *(figure for _, layers in columns for figure in _sizes(layers.get(name)))]
         for name in names
@@ -227,35 +255,35 @@ def _layers(worst: Mapping[str, Relation]) -> Markdown:
 
 
 def _positions(stacks: list[str], positions: tuple[float, ...]) -> Markdown:
-    """Return the largest difference of each position, if they are not all alike."""
+    """Return the largest difference of each position, unless they are all the same."""
     figures = [size(value) for value in positions]
     if len(set(figures)) < 2:
         return EMPTY
     runs = ((figure, len(list(run))) for figure, run in groupby(figures))
-    said = [f"{figure} ({n} positions)" if n > 1 else figure for figure, n in runs]
-    if len(said) > MOST_SIZES:
-        said = [*said[: MOST_SIZES - 4], "…", *said[-3:]]
+    texts = [f"{figure} ({n} positions)" if n > 1 else figure for figure, n in runs]
+    if len(texts) > MAX_SIZES:
+        texts = [*texts[: MAX_SIZES - 4], "…", *texts[-3:]]
     n = count(len(positions))
-    start = fill("Largest difference at each of {} positions on {}", n, ", ".join(stacks))
-    return fill("{}: {}", start, ", ".join(said))
+    intro = fill("Largest difference at each of {} positions on {}", n, ", ".join(stacks))
+    return fill("{}: {}", intro, ", ".join(texts))
 
 
 def _cache(worst: Mapping[str, Relation]) -> Markdown:
-    """Return how much of each tensor of the cache differs, stacks side by side."""
-    found = {s: {t.name: t for t in case.cache} for s, case in worst.items() if case.cache}
-    columns = alike(found)
+    """Return how much of each tensor of the cache differs, one column per stack."""
+    by_stack = {s: {t.name: t for t in case.cache} for s, case in worst.items() if case.cache}
+    columns = group_equal(by_stack)
     names = list(dict.fromkeys(name for _, tensors in columns for name in tensors))
     differing = [name for name in names if any(_differs(t.get(name)) for _, t in columns)]
     if not differing:
         return EMPTY
     headers = ["tensor", "shape", *(", ".join(stacks) for stacks, _ in columns)]
-    rows = [_tensor(name, columns) for name in differing[:MOST_TENSORS]]
-    n_same, rest = len(names) - len(differing), len(differing) - MOST_TENSORS
-    said = [
+    rows = [_tensor(name, columns) for name in differing[:MAX_TENSORS]]
+    n_same, rest = len(names) - len(differing), len(differing) - MAX_TENSORS
+    remarks = [
         fill("The same bytes: {}.", plural(n_same, "other tensor")) if n_same else EMPTY,
         fill("… and {} more that differ, in report.json.", count(rest)) if rest > 0 else EMPTY,
     ]
-    return page([titled("The cache after one pass and after two"), table(headers, rows), *said])
+    return page([titled("The cache after one pass and after two"), table(headers, rows), *remarks])
 
 
 def _differs(tensor: CacheTensor | None) -> bool:
@@ -280,9 +308,9 @@ def _elements(tensor: CacheTensor | None) -> str:
 
 
 def _splits(line: Line, differing: Mapping[str, Relation]) -> Markdown:
-    """Return where greedy decoding parts, with both lists of tokens."""
-    found = {stack: case.split for stack, case in differing.items() if case.split}
-    rows = [[", ".join(stacks), *_split(split)] for stacks, split in alike(found)]
+    """Return where greedy decoding diverges, with both lists of tokens."""
+    by_stack = {stack: case.split for stack, case in differing.items() if case.split}
+    rows = [[", ".join(stacks), *_split(split)] for stacks, split in group_equal(by_stack)]
     headers = ["stacks", "first step", "margin", *WAYS[line.name]]
     title = titled("Where greedy decoding parts, and the tokens of both ways")
     return page([title, table(headers, rows, right=headers[1:3])]) if rows else EMPTY
@@ -292,5 +320,5 @@ def _split(split: GreedySplit) -> list[str]:
     return [
         "never" if split.step is None else str(split.step),
         "" if split.margin is None else size(split.margin),
-        *(code(" ".join(map(str, tokens)), LONGEST_TOKENS) for tokens in (split.one, split.other)),
+        *(code(" ".join(map(str, tokens)), MAX_TOKENS_TEXT) for tokens in (split.one, split.other)),
     ]

@@ -1,4 +1,4 @@
-"""Release by release: in which releases a model computes the same bits, and where they move."""
+"""Release by release: the releases in which a model computes the same bits, and the changes."""
 
 from __future__ import annotations
 
@@ -20,26 +20,29 @@ _RANGE = "\N{EN DASH}"
 
 
 def releases(report: Report) -> Markdown:
-    """Return the bands of every row, and the steps between them; nothing without ``--releases``."""
-    added = [stack for stack in report.stacks if stack.between]
-    if not added:
+    """Return the bands of every row, and the steps between them; empty without ``--releases``."""
+    releases_between = [stack for stack in report.stacks if stack.between]
+    if not releases_between:
         return EMPTY
-    alike: dict[tuple[Band, ...], list[Row]] = {}
+    rows_by_bands: dict[tuple[Band, ...], list[Row]] = {}
     for row in report.rows:
-        alike.setdefault(row.bands, []).append(row)
-    lines = [[codes(map(row_name, rows)), _bands(bands)] for bands, rows in alike.items()]
-    about = fill(
+        rows_by_bands.setdefault(row.bands, []).append(row)
+    lines = [[codes(map(row_name, rows)), _bands(bands)] for bands, rows in rows_by_bands.items()]
+    intro = fill(
         "{} between those of {}: the newest patch of every minor one. {}",
-        plural(len(added), "release"),
+        plural(len(releases_between), "release"),
         report.matrix,
         _LETTERS,
     )
-    shown = table(["rows", "bits"], lines)
-    return page([heading(2, "Release by release"), about, _unbuilt(report), shown, _moves(report)])
+    band_table = table(["rows", "bits"], lines)
+    return page(
+        [heading(2, "Release by release"), intro, _unbuilt(report), band_table, _moves(report)]
+    )
 
 
 _LETTERS = Markdown(
-    "A letter is one set of bits, **A** the reference's; the same letter again is the same bits again."
+    "A letter is one set of bits, **A** the reference's; "
+    "the same letter again is the same bits again."
 )
 
 
@@ -56,46 +59,51 @@ def _bands(bands: Iterable[Band]) -> Markdown:
 
 def _band(band: Band) -> Markdown:
     first, last = band.stacks[0], band.stacks[-1]
-    where = first if len(band.stacks) == 1 else f"{first}{_RANGE}{last}"
-    return fill("**{}** {}", band.does, where)
+    span = first if len(band.stacks) == 1 else f"{first}{_RANGE}{last}"
+    return fill("**{}** {}", band.does, span)
 
 
 def _moves(report: Report) -> Markdown:
-    """Return every step at which a row begins to be another, oldest first."""
-    found: dict[tuple[str, str, str, tuple[str, ...]], list[Row]] = {}
+    """Return every step at which the bits of a row change, the oldest first."""
+    rows_by_step: dict[tuple[str, str, str, tuple[str, ...]], list[Row]] = {}
     for row in report.rows:
         for before, band in _steps(row):
-            does = f"{before.does} → {band.does}"
-            step = before.stacks[-1], band.stacks[0], does, band.moved
-            found.setdefault(step, []).append(row)
-    if not found:
+            letters = f"{before.does} → {band.does}"
+            step = before.stacks[-1], band.stacks[0], letters, band.moved
+            rows_by_step.setdefault(step, []).append(row)
+    if not rows_by_step:
         return EMPTY
     order = {stack.id: place for place, stack in enumerate(report.stacks)}
-    steps = sorted(found, key=lambda step: order[step[1]])
+    steps = sorted(rows_by_step, key=lambda step: order[step[1]])
     lines = [
-        [_step(report, one, other), does, codes(map(row_name, found[step])), ", ".join(moved)]
+        [
+            _step(report, earlier, later),
+            letters,
+            codes(map(row_name, rows_by_step[step])),
+            ", ".join(moved),
+        ]
         for step in steps
-        for one, other, does, moved in [step]
+        for earlier, later, letters, moved in [step]
     ]
-    shown = table(["step", "bits", "rows", "what moves"], lines)
-    ask = _ask(found[steps[0]][0], steps[0]) if len(report.stacks) > 2 else EMPTY
-    return page([titled("Where they move"), shown, ask])
+    step_table = table(["step", "bits", "rows", "what moves"], lines)
+    hint = _next_command(rows_by_step[steps[0]][0], steps[0]) if len(report.stacks) > 2 else EMPTY
+    return page([titled("Where they move"), step_table, hint])
 
 
 def _steps(row: Row) -> Iterator[tuple[Band, Band]]:
     yield from zip(row.bands, row.bands[1:], strict=False)
 
 
-def _step(report: Report, one: str, other: str) -> Markdown:
+def _step(report: Report, earlier: str, later: str) -> Markdown:
     """Return the two stacks, with a link to what changed in transformers between them."""
     versions = {stack.id: stack.transformers for stack in report.stacks}
-    step = fill("{}\u00a0→\u00a0{}", one, other)
-    if not versions.get(one) or not versions.get(other):
+    step = fill("{}\u00a0→\u00a0{}", earlier, later)
+    if not versions.get(earlier) or not versions.get(later):
         return step
-    return Markdown(f"[{step}]({_COMPARE}/v{versions[one]}...v{versions[other]})")
+    return Markdown(f"[{step}]({_COMPARE}/v{versions[earlier]}...v{versions[later]})")
 
 
-def _ask(row: Row, step: tuple[str, str, str, tuple[str, ...]]) -> Markdown:
+def _next_command(row: Row, step: tuple[str, str, str, tuple[str, ...]]) -> Markdown:
     command = (
         f"nox -s matrix -- --releases --models {row.model} --stacks {step[0]},{step[1]} --causes"
     )

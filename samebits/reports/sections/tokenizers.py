@@ -1,4 +1,4 @@
-"""What each release makes of the models' tokenizers: where they part, and of one model all of it."""
+"""Tokenizers of the models: where the releases differ, and all details of one model."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from samebits.records.tokenizer import TokenizerSignal
 
 TITLE = "Tokenizers"
-MOST_MODELS = 6
-"""Models that a line of report.md names."""
+MAX_MODELS = 6
+"""Limit for the models that a line of report.md names."""
 NOT_OBSERVED = "\N{EN DASH}"
 
 Facts = dict[str, str]
-"""What is told of a tokenizer -> how it is there."""
+"""Property of a tokenizer -> its value."""
 
 
 def tokenizers(report: Report) -> Markdown:
-    """Return what differs between releases, lines of several models joined; nothing without one."""
+    """Return what differs between releases, models with equal lines joined; may be empty."""
     models = _models(report.rows)
     if not models:
         return EMPTY
@@ -37,23 +37,23 @@ def tokenizers(report: Report) -> Markdown:
     rows = [
         [
             prose(what),
-            *(code(a) if a != NOT_OBSERVED else prose(a) for a in answers),
-            codes(names, MOST_MODELS),
+            *(code(answer) if answer != NOT_OBSERVED else prose(answer) for answer in answers),
+            codes(names, MAX_MODELS),
         ]
         for (what, *answers), names in lines.items()
     ]
-    said = fill(
+    intro = fill(
         "{} with a tokenizer. It makes no verdict: that is made by the ids that are fed.",
         plural(len(models), "model"),
     )
-    found = (
+    comparison = (
         table(["", *stacks, "models"], rows) if rows else prose("All releases make the same of it.")
     )
-    return page([heading(2, TITLE), said, found])
+    return page([heading(2, TITLE), intro, comparison])
 
 
 def tokenizers_of(rows: list[Row], report: Report) -> Markdown:
-    """Return everything that was observed of one model's tokenizer, for its own page."""
+    """Return all observations of one model's tokenizer, for its own page."""
     signals = next(iter(_models(rows).values()), None)
     if signals is None:
         return EMPTY
@@ -62,8 +62,8 @@ def tokenizers_of(rows: list[Row], report: Report) -> Markdown:
     return page([heading(2, "Tokenizer"), table(["", *stacks], lines)])
 
 
-def differ(rows: Iterable[Row]) -> bool:
-    """Return True if two releases make something else of a tokenizer."""
+def tokenizers_differ(rows: Iterable[Row]) -> bool:
+    """Return True if two releases differ in any property of a tokenizer."""
     return any(
         len(set(answers)) > 1
         for signals in _models(rows).values()
@@ -72,39 +72,40 @@ def differ(rows: Iterable[Row]) -> bool:
 
 
 def _models(rows: Iterable[Row]) -> dict[str, Mapping[str, TokenizerSignal]]:
-    """Return model -> stack -> tokenizer, of each model's first row that has them."""
-    found: dict[str, Mapping[str, TokenizerSignal]] = {}
+    """Return model -> stack -> tokenizer, from each model's first row that has them."""
+    models: dict[str, Mapping[str, TokenizerSignal]] = {}
     for row in rows:
         if row.tokenizers:
-            found.setdefault(row.model, row.tokenizers)
-    return found
+            models.setdefault(row.model, row.tokenizers)
+    return models
 
 
 def _lines(signals: Mapping[str, TokenizerSignal], stacks: list[str]) -> list[list[str]]:
     first = next(iter(signals.values()))
-    told = {stack: _facts(signal, first) for stack, signal in signals.items()}
-    names = dict.fromkeys(name for facts in told.values() for name in facts)
+    facts_by_stack = {stack: _facts(signal, first) for stack, signal in signals.items()}
+    names = dict.fromkeys(name for facts in facts_by_stack.values() for name in facts)
     return [
-        [name, *(told.get(stack, {}).get(name, NOT_OBSERVED) for stack in stacks)] for name in names
+        [name, *(facts_by_stack.get(stack, {}).get(name, NOT_OBSERVED) for stack in stacks)]
+        for name in names
     ]
 
 
 def _facts(signal: TokenizerSignal, first: TokenizerSignal) -> Facts:
-    """Return what is told of a tokenizer; ids as same or other beside those of the oldest."""
-    lacking = [name for name, there in signal.methods.items() if not there]
-    same = _bare(signal) == _bare(first)
+    """Return the properties of a tokenizer; ids only as equal to the oldest's or not."""
+    missing = [name for name, is_present in signal.methods.items() if not is_present]
+    same_ids = _plain_ids(signal) == _plain_ids(first)
     facts = {
         "class": signal.class_name,
         "saved as": signal.saved_class or "no class",
         "pads on the": signal.padding_side,
         "adds": signal.adds,
-        "ids without special tokens": "those of the oldest" if same else "others",
+        "ids without special tokens": "those of the oldest" if same_ids else "others",
         "a call gives": ", ".join(signal.gives),
         "decode of a batch": signal.batch.said,
-        "methods that are gone": str(len(lacking)),
+        "methods that are gone": str(len(missing)),
     }
     return facts | ({"apply_chat_template": signal.chat.said} if signal.chat else {})
 
 
-def _bare(signal: TokenizerSignal) -> dict[str, tuple[int, ...]]:
+def _plain_ids(signal: TokenizerSignal) -> dict[str, tuple[int, ...]]:
     return {name: text.bare for name, text in signal.texts.items()}

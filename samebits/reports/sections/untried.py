@@ -1,4 +1,4 @@
-"""What of the relations could not be tried, or not in float64, and why."""
+"""Relations that could not be tried at all, or not in float64, and why."""
 
 from __future__ import annotations
 
@@ -15,78 +15,78 @@ if TYPE_CHECKING:
 
     from samebits.records.report import Row
 
-MOST_MODELS = 6
-"""Models that a line names."""
+MAX_MODELS = 6
+"""Limit for the models that a line names."""
 
-MOST_REASONS = 60
-"""Reasons that a table shows; report.json has them all."""
+MAX_REASONS = 60
+"""Limit for the reasons that a table shows; report.json has them all."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Left:
-    """Relations that could not be tried, and everywhere where just that is the reason."""
+class LeftOut:
+    """Relations that could not be tried, with everything for which exactly this is the reason."""
 
     relations: tuple[str, ...]
     models: tuple[str, ...]
     stacks: tuple[str, ...]
     reasons: tuple[str, ...]
-    """One, which several may share."""
+    """Exactly one reason, which several relations may share."""
     extent: tuple[str, ...]
-    """Whether all of a relation or some shapes are left out; nothing where it is float64."""
+    """Whether all of a relation or some shapes are left out; empty where float64 is missing."""
 
 
-def left_out(found: list[Line]) -> Markdown:
-    """Return the relations that have no meaning or were refused somewhere, and why."""
-    left = [
-        Left(
+def left_out(lines: list[Line]) -> Markdown:
+    """Return the relations that have no meaning or were refused on some stack, and why."""
+    entries = [
+        LeftOut(
             relations=(line.name,),
             models=(line.row.model,),
             stacks=(stack,),
             reasons=(reason,),
             extent=("some shapes" if stack in line.cases else "all of it",),
         )
-        for line in found
+        for line in lines
         for stack, reasons in line.reasons.items()
         for reason in reasons
     ]
     headers = ["reason", "left out", "relations", "models", "stacks"]
-    return _folded("Relations that could not be tried, and why", headers, left)
+    return _reason_table("Relations that could not be tried, and why", headers, entries)
 
 
 def not_promoted(rows: Iterable[Row]) -> Markdown:
     """Return where there are no figures in float64, and why."""
-    left = [
-        Left(relations=(), models=(row.model,), stacks=(stack,), reasons=(why,), extent=())
+    entries = [
+        LeftOut(relations=(), models=(row.model,), stacks=(stack,), reasons=(reason,), extent=())
         for row in rows
         for stack, signal in row.invariants.items()
-        if (why := signal.no_float64)
+        if (reason := signal.no_float64)
     ]
     headers = ["reason", "models", "stacks"]
-    return _folded("Cells without figures in float64, and why", headers, left)
+    return _reason_table("Cells without figures in float64, and why", headers, entries)
 
 
-def _folded(title: str, headers: list[str], left: list[Left]) -> Markdown:
-    """Return a line for each reason, with everywhere where it is the reason."""
+def _reason_table(title: str, headers: list[str], entries: list[LeftOut]) -> Markdown:
+    """Return a line for each reason, with everything for which it is the reason."""
     for field in ("stacks", "relations", "models"):
-        left = _joined(left, field)
-    if not left:
+        entries = _joined(entries, field)
+    if not entries:
         return EMPTY
-    rest = len(left) - MOST_REASONS
+    rest = len(entries) - MAX_REASONS
     more = fill("… and {} more in report.json.", count(rest)) if rest > 0 else EMPTY
-    return details(title, table(headers, map(_left, left[:MOST_REASONS])), more)
+    return details(title, table(headers, map(_row, entries[:MAX_REASONS])), more)
 
 
-def _left(left: Left) -> list[str]:
-    every = len(left.relations) == len(RELATIONS)
-    relations = ["all" if every else "; ".join(left.relations)] if left.relations else []
-    models = codes(left.models, MOST_MODELS)
-    return [*left.reasons, *left.extent, *relations, models, ", ".join(left.stacks)]
+def _row(entry: LeftOut) -> list[str]:
+    is_every = len(entry.relations) == len(RELATIONS)
+    relations = ["all" if is_every else "; ".join(entry.relations)] if entry.relations else []
+    models = codes(entry.models, MAX_MODELS)
+    return [*entry.reasons, *entry.extent, *relations, models, ", ".join(entry.stacks)]
 
 
-def _joined(left: Iterable[Left], field: str) -> list[Left]:
-    """Return the entries with those joined that are equal but for ``field``."""
-    groups: dict[Left, dict[str, None]] = {}
-    for one in left:
-        rest = replace(one, **{field: ()})
-        groups.setdefault(rest, {}).update(dict.fromkeys(getattr(one, field)))
+def _joined(entries: Iterable[LeftOut], field: str) -> list[LeftOut]:
+    """Return the entries, joined where they are equal but for ``field``."""
+    groups: dict[LeftOut, dict[str, None]] = {}
+    for entry in entries:
+        rest = replace(entry, **{field: ()})
+        groups.setdefault(rest, {}).update(dict.fromkeys(getattr(entry, field)))
     return [replace(rest, **{field: tuple(values)}) for rest, values in groups.items()]

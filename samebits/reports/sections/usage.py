@@ -1,4 +1,4 @@
-"""Around the model: what users do with one, which releases answer otherwise, and what is wrong."""
+"""Around the model: what users do with one, which releases answer differently, and defects."""
 
 from __future__ import annotations
 
@@ -20,69 +20,69 @@ if TYPE_CHECKING:
 
 TITLE = "Around the model"
 PAGE = "around-the-model.md"
-"""Where all of it stands, beside report.md."""
+"""The page with all details, next to report.md."""
 
-MOST_GROUPS = 2
-"""Groups of models that report.md has of each usage; the page has them all."""
-MOST_MODELS = 2
-EVERY_MODEL = 10_000
+MAX_GROUPS = 2
+"""Limit for the groups of models that report.md shows of each usage; the page has them all."""
+MAX_MODELS = 2
+ALL_MODELS = 10_000
 
 Answers = dict[str, str]
-"""Stack -> answer; without the stacks that gave none."""
+"""Stack -> answer; stacks without an answer are left out."""
 
 
 class Group(NamedTuple):
-    """Models that answer alike wherever they answer."""
+    """Models that give the same answers wherever they give one."""
 
     answers: Answers
     models: tuple[str, ...]
 
 
 def around_the_model(report: Report) -> Markdown:
-    """Return the section; nothing if nothing was tried and no release was seen to differ."""
-    tried, rules = _tried(report.rows), _rules(report)
-    if not tried and not rules:
+    """Return the section; empty if no usage was tried and no release has a finding."""
+    models, rules = _models_tried(report.rows), _rules(report)
+    if not models and not rules:
         return EMPTY
     blocks = [heading(2, TITLE)]
     if rules:
         blocks.append(
             prose(
-                "A release does these to every model that the question can be asked of, so they are "
-                "counted here by stack and are not repeated at the cells. They make no verdict."
+                "A release does these to every model that the question can be asked of, so they "
+                "are counted here by stack and are not repeated at the cells. They make no verdict."
             )
         )
-        blocks.append(_met(report))
-    if tried:
+        blocks.append(_finding_table(report))
+    if models:
         blocks.append(
             fill(
                 "What users do around a model, done once with each of {} in every stack. It "
-                "explains and makes no verdict. Below are, of the models whose stacks disagree, the "
-                "largest groups that answer alike; a model that a stack does not know stands with "
-                "those it agrees with elsewhere.",
-                plural(len(tried), "model"),
+                "explains and makes no verdict. Below are, of the models whose stacks disagree, "
+                "the largest groups that answer alike; a model that a stack does not know stands "
+                "with those it agrees with elsewhere.",
+                plural(len(models), "model"),
             )
         )
-    blocks.append(_answers(report, MOST_GROUPS, MOST_MODELS))
+    blocks.append(_answer_table(report, MAX_GROUPS, MAX_MODELS))
     blocks.append(fill("{}.", link("Every group, and what to do", PAGE)))
     return page(blocks)
 
 
 def around_page(report: Report) -> dict[str, Markdown]:
-    """Return the page with every group of models and every finding, by its path; none without."""
+    """Return the page with every group of models and every finding, by its path; may be none."""
     rules = _rules(report)
-    if not _tried(report.rows) and not rules:
+    if not _models_tried(report.rows) and not rules:
         return {}
     blocks = [
         heading(1, TITLE),
-        fill("Part of the {} on {} of {}.", _back(), report.matrix, report.started),
+        fill("Part of the {} on {} of {}.", _origin(), report.matrix, report.started),
         bullets(link(title(text), f"#{slug(plain_title(text))}") for text in rules),
         *(_finding(text, report) for text in rules),
     ]
-    if _tried(report.rows):
+    if _models_tried(report.rows):
         blocks += [
             heading(2, "Every group of models"),
-            _answers(report, EVERY_MODEL, EVERY_MODEL),
-            _untried(report.rows),
+            _answer_table(report, ALL_MODELS, ALL_MODELS),
+            _skip_table(report.rows),
         ]
     return {PAGE: page(blocks)}
 
@@ -92,71 +92,90 @@ def _rules(report: Report) -> list[RuleText]:
 
 
 def usage_of(rows: list[Row]) -> Markdown:
-    """Return what one model answers otherwise in one stack than in another, for its own page."""
-    answers = {usage: _told(usage, rows) for usage in USAGES}
-    lines = {usage: told for usage, told in answers.items() if len(set(told.values())) > 1}
-    if not lines:
+    """Return the answers of one model that differ between stacks, for its own page."""
+    answers = {usage: _model_answers(usage, rows) for usage in USAGES}
+    differing = {
+        usage: stack_answers
+        for usage, stack_answers in answers.items()
+        if len(set(stack_answers.values())) > 1
+    }
+    if not differing:
         return EMPTY
-    stacks = list(dict.fromkeys(stack for told in lines.values() for stack in told))
-    drawn = [
-        [usage.what, *(told.get(stack, "") for stack in stacks)] for usage, told in lines.items()
+    stacks = list(
+        dict.fromkeys(stack for stack_answers in differing.values() for stack in stack_answers)
+    )
+    table_rows = [
+        [usage.what, *(stack_answers.get(stack, "") for stack in stacks)]
+        for usage, stack_answers in differing.items()
     ]
-    every = fill("{} has what every model meets.", link(TITLE, f"../{PAGE}"))
-    return page([heading(2, TITLE), table(["what", *stacks], drawn), every])
+    note = fill("{} has what every model meets.", link(TITLE, f"../{PAGE}"))
+    return page([heading(2, TITLE), table(["what", *stacks], table_rows), note])
 
 
-def _back() -> Markdown:
+def _origin() -> Markdown:
     return link("report", f"report.md#{slug(TITLE)}")
 
 
-def _tried(rows: Iterable[Row]) -> list[str]:
+def _models_tried(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(row.model for row in rows if row.usage))
 
 
-def _told(usage: Usage, rows: Iterable[Row]) -> Answers:
-    """Return the answers of the rows of one model."""
-    found = (
+def _model_answers(usage: Usage, rows: Iterable[Row]) -> Answers:
+    """Return the answers that the rows of one model give."""
+    answers = (
         (stack, usage.answer(signal, row.variant.partition("-")[0]))
         for row in rows
         for stack, signal in row.usage.items()
     )
-    return {stack: answer for stack, answer in found if answer}
+    return {stack: answer for stack, answer in answers if answer}
 
 
-def _met(report: Report) -> Markdown:
-    """Return the table of findings by stacks: of how many models each is true."""
+def _finding_table(report: Report) -> Markdown:
+    """Return the table of findings by stacks: the number of models for which each is true."""
     lines = [
-        [title(text), text.kind, *(_share(text.code, report, one) for one in report.stacks)]
+        [
+            title(text),
+            text.kind,
+            *(_share(text.code, report, stack_report) for stack_report in report.stacks),
+        ]
         for text in _rules(report)
     ]
     headers = ["finding: number of models", "kind", *(stack.id for stack in report.stacks)]
     return table(headers, lines, right=headers[2:])
 
 
-def _share(number: str, report: Report, stack: StackReport) -> str:
-    found = next((finding for finding in stack.findings if finding.code == number), None)
-    if found is None:
+def _share(rule_code: str, report: Report, stack: StackReport) -> str:
+    finding_of_stack = next(
+        (finding for finding in stack.findings if finding.code == rule_code), None
+    )
+    if finding_of_stack is None:
         return ""
-    n = len(found.models)
-    return f"all {count(n)}" if n == len(_asked(number, report.rows, stack.id)) else count(n)
+    n = len(finding_of_stack.models)
+    return (
+        f"all {count(n)}"
+        if n == len(_observed_models(rule_code, report.rows, stack.id))
+        else count(n)
+    )
 
 
-def _asked(number: str, rows: Iterable[Row], stack: str) -> list[str]:
-    """Return the models of which a stack answered what the finding is seen in."""
-    signals, field = SEEN_IN[number]
-    found = ((row.model, getattr(row, signals).get(stack)) for row in rows)
-    return list(dict.fromkeys(model for model, signal in found if getattr(signal, field, None)))
+def _observed_models(rule_code: str, rows: Iterable[Row], stack: str) -> list[str]:
+    """Return the models for which a stack has the signal that the finding is seen in."""
+    signals, field = SEEN_IN[rule_code]
+    observations = ((row.model, getattr(row, signals).get(stack)) for row in rows)
+    return list(
+        dict.fromkeys(model for model, signal in observations if getattr(signal, field, None))
+    )
 
 
-def _answers(report: Report, most_groups: int, most_models: int) -> Markdown:
-    """Return the answers on which stacks disagree, models with the same ones in one line."""
+def _answer_table(report: Report, max_groups: int, max_models: int) -> Markdown:
+    """Return the answers on which stacks disagree; models with the same answers share a line."""
     stacks = [stack.id for stack in report.stacks if any(stack.id in r.usage for r in report.rows)]
     lines = []
     for usage in USAGES:
         groups = [group for group in _groups(usage, report.rows) if _disagrees(group)]
-        for group in groups[:most_groups]:
-            told = [group.answers.get(stack, "") for stack in stacks]
-            lines.append([usage.what, _names(group.models, most_models), *told])
+        for group in groups[:max_groups]:
+            answers = [group.answers.get(stack, "") for stack in stacks]
+            lines.append([usage.what, _names(group.models, max_models), *answers])
     return table(["what a user does", "models", *stacks], lines)
 
 
@@ -167,32 +186,36 @@ def _disagrees(group: Group) -> bool:
 def _groups(usage: Usage, rows: Iterable[Row]) -> list[Group]:
     """Return models by their answers, the largest group first.
 
-    A model that some stacks do not know joins the group with which it agrees in all others.
+    A model that some stacks do not know joins the group with which it agrees in all other stacks.
     """
     by_model: dict[str, list[Row]] = {}
     for row in rows:
         by_model.setdefault(row.model, []).append(row)
-    found: list[Group] = []
-    # those that most stacks know first, for the others to join
-    for its in sorted(by_model.values(), key=lambda its: -len(_known(its))):
-        answers = _told(usage, its)
-        alike = next((i for i, g in enumerate(found) if _agrees(answers, g, _known(its))), None)
-        if alike is not None:
-            models = (*found[alike].models, its[0].model)
-            found[alike] = found[alike]._replace(models=models)
+    groups: list[Group] = []
+    # first the models that most stacks know, so that the others can join them
+    for model_rows in sorted(
+        by_model.values(), key=lambda model_rows: -len(_stacks_of(model_rows))
+    ):
+        answers = _model_answers(usage, model_rows)
+        index = next(
+            (i for i, g in enumerate(groups) if _agrees(answers, g, _stacks_of(model_rows))), None
+        )
+        if index is not None:
+            models = (*groups[index].models, model_rows[0].model)
+            groups[index] = groups[index]._replace(models=models)
         elif answers:
-            found.append(Group(answers, (its[0].model,)))
-    return sorted(found, key=lambda group: -len(group.models))
+            groups.append(Group(answers, (model_rows[0].model,)))
+    return sorted(groups, key=lambda group: -len(group.models))
 
 
-def _known(rows: Iterable[Row]) -> set[str]:
+def _stacks_of(rows: Iterable[Row]) -> set[str]:
     """Return the stacks in which a model was tried."""
     return {stack for row in rows for stack in row.usage}
 
 
-def _agrees(answers: Answers, group: Group, known: set[str]) -> bool:
-    """Return True if a model gave the group's answers, or none, in all stacks that know it."""
-    return bool(answers) and answers == {s: a for s, a in group.answers.items() if s in known}
+def _agrees(answers: Answers, group: Group, stacks: set[str]) -> bool:
+    """Return True if a model gave the group's answers, or none, in all of its stacks."""
+    return bool(answers) and answers == {s: a for s, a in group.answers.items() if s in stacks}
 
 
 def _names(models: tuple[str, ...], limit: int) -> Markdown:
@@ -202,7 +225,7 @@ def _names(models: tuple[str, ...], limit: int) -> Markdown:
 
 
 def _finding(text: RuleText, report: Report) -> Markdown:
-    """Return one finding with what was seen of the first model in every stack, and its advice."""
+    """Return one finding with its evidence for the first model in every stack, and its advice."""
     return page(
         [
             heading(2, title(text)),
@@ -213,35 +236,38 @@ def _finding(text: RuleText, report: Report) -> Markdown:
     )
 
 
-def _sightings(number: str, report: Report) -> Iterator[Markdown]:
-    """Yield where it was seen, and by what; stacks with the same evidence together."""
-    alike: dict[tuple[str, tuple[str, ...]], list[Markdown]] = {}
-    first: dict[tuple[str, tuple[str, ...]], str] = {}
+def _sightings(rule_code: str, report: Report) -> Iterator[Markdown]:
+    """Yield where the finding was seen, and its evidence; stacks with equal evidence are joined."""
+    by_evidence: dict[tuple[str, tuple[str, ...]], list[Markdown]] = {}
+    first_models: dict[tuple[str, tuple[str, ...]], str] = {}
     for stack in report.stacks:
-        for found in stack.findings:
-            if found.code == number:
-                key = (found.where, found.evidence)
-                alike.setdefault(key, []).append(_extent(found, report.rows, stack.id))
-                first.setdefault(key, found.models[0])
-    for (where, evidence), extents in alike.items():
-        yield fill("{}, as seen of {}:", code(where), code(first[where, evidence]))
+        for finding in stack.findings:
+            if finding.code == rule_code:
+                key = (finding.where, finding.evidence)
+                by_evidence.setdefault(key, []).append(_extent(finding, report.rows, stack.id))
+                first_models.setdefault(key, finding.models[0])
+    for (where, evidence), extents in by_evidence.items():
+        yield fill("{}, as seen of {}:", code(where), code(first_models[where, evidence]))
         yield bullets([*map(prose, evidence), *extents])
 
 
-def _extent(found: StackFinding, rows: Iterable[Row], stack: str) -> Markdown:
-    """Return of which models it is true in one stack, naming the fewer: those, or the others."""
-    asked = _asked(found.code, rows, stack)
-    others = [model for model in asked if model not in found.models]
+def _extent(finding: StackFinding, rows: Iterable[Row], stack: str) -> Markdown:
+    """Return the models for which a finding is true in one stack.
+
+    The shorter list is given: these models, or all others.
+    """
+    observed = _observed_models(finding.code, rows, stack)
+    others = [model for model in observed if model not in finding.models]
     if not others:
-        return fill("in {}: every model, {}", stack, count(len(asked)))
-    share = part(len(found.models), len(asked))
-    if len(others) < len(found.models):
-        return fill("in {}: {} models, all but {}", stack, share, codes(others, EVERY_MODEL))
-    return fill("in {}: {} models, {}", stack, share, codes(found.models, EVERY_MODEL))
+        return fill("in {}: every model, {}", stack, count(len(observed)))
+    share = part(len(finding.models), len(observed))
+    if len(others) < len(finding.models):
+        return fill("in {}: {} models, all but {}", stack, share, codes(others, ALL_MODELS))
+    return fill("in {}: {} models, {}", stack, share, codes(finding.models, ALL_MODELS))
 
 
-def _untried(rows: Iterable[Row]) -> Markdown:
-    """Return why something was not tried, with how often."""
+def _skip_table(rows: Iterable[Row]) -> Markdown:
+    """Return why some usages were not tried, and how often."""
     reasons = Counter(
         (name, reason)
         for row in rows
@@ -251,5 +277,5 @@ def _untried(rows: Iterable[Row]) -> Markdown:
     if not reasons:
         return EMPTY
     lines = [[name, count(n), reason] for (name, reason), n in sorted(reasons.items())]
-    drawn = table(["what", "times", "why"], lines, right=["times"])
-    return page([heading(2, "What was not tried"), drawn])
+    reason_table = table(["what", "times", "why"], lines, right=["times"])
+    return page([heading(2, "What was not tried"), reason_table])

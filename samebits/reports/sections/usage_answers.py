@@ -1,4 +1,4 @@
-"""The answers of samebits/records/usage.py in a few words each: what a table has room for."""
+"""Answers of samebits/records/usage.py in a few words each, short enough for a table."""
 
 from __future__ import annotations
 
@@ -11,75 +11,75 @@ if TYPE_CHECKING:
 
 
 class Usage(NamedTuple):
-    """One thing that a user does, and how to say what came of it."""
+    """One thing that a user does, and how to put its result into words."""
 
     what: str
     answer: Callable[[UsageSignal, str], str]
-    """Of a signal and the dtype of its variant; '' if there is none."""
+    """Takes a signal and the dtype of its variant; returns '' without an answer."""
 
 
 def _maps(usage: UsageSignal, _dtype: str) -> str:
-    asked = usage.attentions
-    if asked is None:
+    attentions = usage.attentions
+    if attentions is None:
         return ""
-    return f"{_refusal(asked.given)}{', other logits' if asked.logits_changed else ''}"
+    return f"{_refusal(attentions.given)}{', other logits' if attentions.logits_changed else ''}"
 
 
 def _packed(usage: UsageSignal, dtype: str) -> str:
     packed = usage.packed
     if packed is None:
         return ""
-    told = [packed.sees(way, dtype) for way in packed.ways]
-    if None in told:
+    results = [packed.sees(way, dtype) for way in packed.ways]
+    if None in results:
         refused = [way.refused for way in packed.ways if way.refused]
         return _refusal(refused[0]) if refused else ""
-    if all(told):
+    if all(results):
         return "one sequence"
-    if not any(told):
+    if not any(results):
         return "two sequences"
     return "two; one with " + " or ".join(
-        word for word, sees in zip(("neither", "mask", "cache"), told, strict=True) if sees
+        word for word, sees in zip(("neither", "mask", "cache"), results, strict=True) if sees
     )
 
 
 def _keys(usage: UsageSignal, _dtype: str) -> str:
-    held = usage.cache
-    if held is None or not held.layers:
+    cache = usage.cache
+    if cache is None or not cache.layers:
         return ""
-    return "fewer than fed" if any(layer.keys < held.fed for layer in held.layers) else "all"
+    return "fewer than fed" if any(layer.keys < cache.fed for layer in cache.layers) else "all"
 
 
 def _cache_position(usage: UsageSignal, _dtype: str) -> str:
-    asked = usage.cache_position
-    if asked is None:
+    cache_position = usage.cache_position
+    if cache_position is None:
         return ""
-    if asked.wrong == "the same logits":
-        return "of no effect" if asked.named else "ignored"
-    return "used" if asked.wrong == "other logits" else _refusal(asked.wrong)
+    if cache_position.wrong == "the same logits":
+        return "of no effect" if cache_position.named else "ignored"
+    return "used" if cache_position.wrong == "other logits" else _refusal(cache_position.wrong)
 
 
 def _position_ids(usage: UsageSignal, _dtype: str) -> str:
-    asked = usage.position_ids
-    if asked is None:
+    position_ids = usage.position_ids
+    if position_ids is None:
         return ""
-    if asked.refused:
-        return _refusal(asked.refused)
-    if len(asked.fed) > 1 and len(set(asked.fed)) == 1:
-        return "frozen" if not asked.same_logits else "frozen, of no effect"
-    return "advance" if asked.same_logits else "other logits"
+    if position_ids.refused:
+        return _refusal(position_ids.refused)
+    if len(position_ids.fed) > 1 and len(set(position_ids.fed)) == 1:
+        return "frozen" if not position_ids.same_logits else "frozen, of no effect"
+    return "advance" if position_ids.same_logits else "other logits"
 
 
 def _assisted(usage: UsageSignal, _dtype: str) -> str:
-    asked = usage.assisted
-    if asked is None:
+    assisted = usage.assisted
+    if assisted is None:
         return ""
-    return "no assistant" if asked.plain else _outcome(asked.min_new_tokens)
+    return "no assistant" if assisted.plain else _outcome(assisted.min_new_tokens)
 
 
 def _strategy(name: str) -> Callable[[UsageSignal, str], str]:
     def answer(usage: UsageSignal, _dtype: str) -> str:
-        asked = usage.strategies
-        return "" if asked is None or name not in asked else _outcome(asked[name])
+        strategies = usage.strategies
+        return "" if strategies is None or name not in strategies else _outcome(strategies[name])
 
     return answer
 
@@ -100,21 +100,25 @@ def _shards(usage: UsageSignal, _dtype: str) -> str:
 
 
 def _reentrant(usage: UsageSignal, _dtype: str) -> str:
-    asked = usage.checkpointing
-    if asked is None:
+    checkpointing = usage.checkpointing
+    if checkpointing is None:
         return ""
-    return _refusal(asked.refused) if asked.refused else str(asked.use_reentrant)
+    return (
+        _refusal(checkpointing.refused)
+        if checkpointing.refused
+        else str(checkpointing.use_reentrant)
+    )
 
 
 def _outcome(error: str) -> str:
-    """Return what a table says of an exception, '' for none."""
+    """Return the words for an exception in a table; *works* without one."""
     if "trust_remote_code=True" in error:
         return "needs hub code"
     return _refusal(error) if error else "works"
 
 
 def _refusal(text: str) -> str:
-    """Return the type of an exception, or a text that is none as it is."""
+    """Return the type of an exception; any other text is returned as it is."""
     kind, colon, _ = text.partition(": ")
     return kind.rpartition(".")[2] if colon else text
 
@@ -135,29 +139,29 @@ USAGES = (
 )
 
 
-class Place(NamedTuple):
-    """A part of what was observed of a model in a stack."""
+class SignalField(NamedTuple):
+    """A field of a signal that was observed of a model in a stack."""
 
     signals: Literal["usage", "tokenizers"]
-    """The field of a row, which has one signal for each stack."""
+    """The field of a row that holds one signal for each stack."""
     field: str
-    """Of that signal; a release said nothing where it is empty."""
+    """The field of that signal; it is empty if the release gave no answer."""
 
 
 SEEN_IN = {
-    "SB802": Place("tokenizers", "saved_class"),
-    "SB808": Place("tokenizers", "chat"),
-    "SB809": Place("tokenizers", "methods"),
-    "SB901": Place("usage", "attentions"),
-    "SB902": Place("usage", "attentions"),
-    "SB903": Place("usage", "packed"),
-    "SB904": Place("usage", "cache"),
-    "SB905": Place("usage", "cache_position"),
-    "SB906": Place("usage", "position_ids"),
-    "SB907": Place("usage", "assisted"),
-    "SB908": Place("usage", "strategies"),
-    "SB909": Place("usage", "saved"),
-    "SB910": Place("usage", "saved"),
-    "SB911": Place("usage", "checkpointing"),
+    "SB802": SignalField("tokenizers", "saved_class"),
+    "SB808": SignalField("tokenizers", "chat"),
+    "SB809": SignalField("tokenizers", "methods"),
+    "SB901": SignalField("usage", "attentions"),
+    "SB902": SignalField("usage", "attentions"),
+    "SB903": SignalField("usage", "packed"),
+    "SB904": SignalField("usage", "cache"),
+    "SB905": SignalField("usage", "cache_position"),
+    "SB906": SignalField("usage", "position_ids"),
+    "SB907": SignalField("usage", "assisted"),
+    "SB908": SignalField("usage", "strategies"),
+    "SB909": SignalField("usage", "saved"),
+    "SB910": SignalField("usage", "saved"),
+    "SB911": SignalField("usage", "checkpointing"),
 }
-"""Finding -> what it is seen in."""
+"""Finding -> the field that shows it."""

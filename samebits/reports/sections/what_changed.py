@@ -1,4 +1,4 @@
-"""What makes the run fail, row by row: in full where a run is small, in short with a page each."""
+"""What makes the run fail, row by row: with all details in a small run, else in short."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from samebits.reports.cell.cause import cause_in_short
 from samebits.reports.cell.graft import graft_in_short
 from samebits.reports.cell.in_full import expectation, in_full, timeline
 from samebits.reports.cell.tensors import growth_line
-from samebits.reports.stories import QUIET, places, sharing, stories, told, verdict_word
+from samebits.reports.stories import (
+    QUIET,
+    cell_in_short,
+    group_cells,
+    places,
+    stories,
+    verdict_word,
+)
 from samebits.text.blocks import bullets, heading, link, page
 from samebits.text.markdown import EMPTY, Markdown, clip, code, fill, join
 from samebits.text.names import page_path
@@ -23,33 +30,33 @@ if TYPE_CHECKING:
     from samebits.records.report import ExpectedReport, Report
     from samebits.reports.stories import Shared, Story
 
-MOST_IN_FULL = 12
-"""Rows with all their details in report.md; with the releases between the stacks, none has.
+MAX_ROWS_IN_FULL = 12
+"""Limit for the rows with all details in report.md; 0 with the releases between the stacks.
 
-A row takes about 10 KB, GitHub shows files up to 500 KB, and nobody reads more of them in one go.
+A row takes about 10 KB, GitHub shows files up to 500 KB, and that is as much as a reader takes in.
 """
 
 
-LONGEST_REASON = 160
-"""Characters of why a difference is expected; the section of expected differences has all of them,
-and so has the page of the model."""
+MAX_REASON = 160
+"""Limit in characters for the reason why a difference is expected; the section of expected
+differences and the page of the model have all of it."""
 
 
 def what_changed(report: Report) -> Markdown:
-    """Return a block for each story that fails the run, the worst first and those in full."""
+    """Return a block for each story that fails the run; the worst come first, with all details."""
     failing = (story for story in stories(report.rows) if not story.passes)
-    found = sorted(failing, key=lambda story: story.severity)
-    if not found:
+    ranked = sorted(failing, key=lambda story: story.severity)
+    if not ranked:
         return EMPTY
-    n_full = 0 if any(stack.between for stack in report.stacks) else _how_many_in_full(found)
-    blocks = [_full(story, report.expected) for story in found[:n_full]]
-    blocks += [_short(story, report.expected) for story in found[n_full:]]
-    return page([heading(2, "What changed"), _how_many(n_full, len(found)), *blocks])
+    n_full = 0 if any(stack.between for stack in report.stacks) else _how_many_in_full(ranked)
+    blocks = [_full(story, report.expected) for story in ranked[:n_full]]
+    blocks += [_short(story, report.expected) for story in ranked[n_full:]]
+    return page([heading(2, "What changed"), _how_many(n_full, len(ranked)), *blocks])
 
 
-def _how_many_in_full(found: list[Story]) -> int:
-    ends = accumulate(len(story.rows) for story in found)
-    return max(1, sum(end <= MOST_IN_FULL for end in ends))
+def _how_many_in_full(ranked: list[Story]) -> int:
+    ends = accumulate(len(story.rows) for story in ranked)
+    return max(1, sum(end <= MAX_ROWS_IN_FULL for end in ends))
 
 
 def _how_many(n_full: int, n: int) -> Markdown:
@@ -66,7 +73,7 @@ def _how_many(n_full: int, n: int) -> Markdown:
 
 
 def _full(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
-    """Return a block with all that fails the run in full, after the rest of its cells in short."""
+    """Return a block with all details of what fails the run, after its other cells in short."""
     path = page_path(story.model)
     cells = [cell for row in story.rows for cell in row.cells if cell.verdict not in QUIET]
     failing = [cell for cell in cells if not cell.verdict.passes]
@@ -91,7 +98,7 @@ def _short(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
             timeline(story.rows[0]),
             *_in_short(cells, story, expected),
             capsules_of(cells),
-            _ending(story, cells),
+            _details_link(story, cells),
         ]
     )
 
@@ -99,13 +106,13 @@ def _short(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
 def _in_short(
     cells: list[CellResult], story: Story, expected: tuple[ExpectedReport, ...]
 ) -> list[Markdown]:
-    places = sharing(cells, _place)
-    why = expectation(cells, expected, LONGEST_REASON)
-    return [why, bullets(_place_line(place, story) for place in places)]
+    groups = group_cells(cells, _place_key)
+    reasons = expectation(cells, expected, MAX_REASON)
+    return [reasons, bullets(_place_line(group, story) for group in groups)]
 
 
-def _place(cell: CellResult) -> Hashable:
-    """Return a key that is equal for cells that part from the reference at the same place."""
+def _place_key(cell: CellResult) -> Hashable:
+    """Return a key that is equal for cells with the same first difference from the reference."""
     failure = (
         (cell.failure.phase, cell.failure.type, cell.failure.message) if cell.failure else None
     )
@@ -118,26 +125,26 @@ def _place_line(shared: Shared, story: Story) -> Markdown:
     figures = ", ".join(dict.fromkeys(cell.figure for cell in shared.cells if cell.figure))
     word = verdict_word(cell)
     words = fill("{} ({})", word, figures) if figures else word
-    said = fill("{} {}: {}", _where(shared, story), words, clip(told(cell), 300))
-    if start := cause_in_short(cell):
-        said = fill("{}; it starts with {}", said, start)
-    if restored := graft_in_short(cell):
-        said = fill("{}; {}", said, restored)
+    line = fill("{} {}: {}", _where(shared, story), words, clip(cell_in_short(cell), 300))
+    if cause := cause_in_short(cell):
+        line = fill("{}; it starts with {}", line, cause)
+    if restoration := graft_in_short(cell):
+        line = fill("{}; {}", line, restoration)
     growth = growth_line(cell)
-    return fill("{}; {}", said, growth) if growth else said
+    return fill("{}; {}", line, growth) if growth else line
 
 
 def _where(shared: Shared, story: Story) -> Markdown:
     stacks = places(shared)
-    several = len(story.rows) > 1
-    return fill("**{}**", f"{shared.first.cell.variant} on {stacks}" if several else stacks)
+    has_variants = len(story.rows) > 1
+    return fill("**{}**", f"{shared.first.cell.variant} on {stacks}" if has_variants else stacks)
 
 
-def _ending(story: Story, cells: list[CellResult]) -> Markdown:
-    """Return where all details are, and the command that runs alone what fails the run."""
+def _details_link(story: Story, cells: list[CellResult]) -> Markdown:
+    """Return where all details are, and the command that runs only what fails the run."""
     path = page_path(story.model)
-    details = fill("All details: {}", link(path, f"{path}{story.anchor}"))
+    details_link = fill("All details: {}", link(path, f"{path}{story.anchor}"))
     commands = [c.reproduce for c in cells if c.reproduce and not c.verdict.passes]
     if not commands:
-        return details
-    return join([details, fill("To reproduce: {}", code(commands[0], limit=1000))], " · ")
+        return details_link
+    return join([details_link, fill("To reproduce: {}", code(commands[0], limit=1000))], " · ")
