@@ -7,7 +7,7 @@ import time
 import pytest
 
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.crossings import Crosser, Party, Subject, rows_to_cross
+from samebits.jobs.crossings import CrossedModel, Crosser, CrossingStack, rows_to_cross
 from samebits.matrix.plan import Selection, plan
 from samebits.matrix.spec import Matrix
 from samebits.records.ids import Variant
@@ -35,7 +35,7 @@ def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None
     async def main():
         slots = asyncio.Semaphore(4)
         parties = [
-            Party(
+            CrossingStack(
                 built_stack(id, "llama", lock=(locks or {}).get(id)),
                 StackProcess(id, f"python{id}", {}, root / f"{id}.log", slots, starter),
             )
@@ -43,7 +43,7 @@ def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None
         ]
         crosser = Crosser(root, Store(root), probed, "machine", fresh=fresh)
         checkpoint = Checkpoint(model="llama", source="/c", said="path c", digest=digest)
-        subject = Subject(
+        subject = CrossedModel(
             model_spec(), Variant(dtype="float32", attention="sdpa", device="cpu"), checkpoint
         )
         report = await asyncio.wait_for(crosser.cross(subject, parties), 10)

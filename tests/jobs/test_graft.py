@@ -11,7 +11,7 @@ from samebits.diagnose import verdict as diagnose_verdict
 from samebits.grafts.questions import Ask, Asked, asks, grafts_of, with_graft
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.graft import Grafter
-from samebits.jobs.trace import Party, Subject
+from samebits.jobs.trace import TracedCell, TracedModel
 from samebits.records.capture import Failure
 from samebits.records.graft import (
     DonorFile,
@@ -272,9 +272,9 @@ class Process:
 def graft(root, donor, patient, asks=(ASK,), **changed):
     said = {"probes": "p", "machine": "m", "fresh": False} | changed
     grafter = Grafter(root, said["probes"], said["machine"], fresh=said["fresh"])
-    subject = Subject(said.get("model", model_spec()), said.get("checkpoint", CHECKPOINT))
+    subject = TracedModel(said.get("model", model_spec()), said.get("checkpoint", CHECKPOINT))
     parties = [
-        Party(cell, built_stack(cell.stack), process)
+        TracedCell(cell, built_stack(cell.stack), process)
         for cell, process in ((REF, donor), (CELL, patient))
     ]
     return asyncio.run(grafter.graft(subject, *parties, Asked(REF, list(asks))))

@@ -112,7 +112,7 @@ def test_of_an_interrupted_run_the_costs_of_its_jobs_stay():
 
 
 def test_the_file_does_not_grow_for_ever(monkeypatch):
-    monkeypatch.setattr(costs, "MOST_CELLS", 3)
+    monkeypatch.setattr(costs, "MAX_CELLS", 3)
     found = costs.merged(KNOWN, SPENT, {}, 2, new=1, finished=LAST)
     assert list(found.of) == [*list(KNOWN.of)[1:], "a/float32-sdpa@5.x"]
 
