@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from samebits.grafts.questions import Ask, Asked
+    from samebits.grafts.questions import GraftQuestion, GraftQuestions
     from samebits.jobs.trace import TracedCell, TracedModel
     from samebits.records.graft import Graft
 
@@ -65,25 +65,31 @@ class Grafter:
         self._running: dict[Path, asyncio.Task[DonorFile | None]] = {}
 
     async def graft(
-        self, subject: TracedModel, reference: TracedCell, candidate: TracedCell, questions: Asked
+        self,
+        subject: TracedModel,
+        reference: TracedCell,
+        candidate: TracedCell,
+        request: GraftQuestions,
     ) -> Graft | str:
         """Return which pieces of the reference restore the candidate, or why none was tried."""
         grafts: list[Graft] = []
         reasons: dict[str, None] = {}
-        for ask in questions.asks[:MAX_QUESTIONS]:
+        for question in request.questions[:MAX_QUESTIONS]:
             if grafts and not grafts[0].smallest:
                 reasons[NOTHING_RESTORES] = None
                 break
             hint = grafts[0].smallest if grafts else ()
-            graft = await self._graft_for(subject, reference, candidate, ask, hint)
+            graft = await self._graft_for(subject, reference, candidate, question, hint)
             if isinstance(graft, str):
                 reasons[graft] = None
             else:
                 grafts.append(graft)
         if not grafts:
             return "; ".join(reasons)
-        if len(questions.asks) > MAX_QUESTIONS:
-            reasons[f"{len(questions.asks) - MAX_QUESTIONS:,} more prompts were not tried"] = None
+        if len(request.questions) > MAX_QUESTIONS:
+            reasons[f"{len(request.questions) - MAX_QUESTIONS:,} more prompts were not tried"] = (
+                None
+            )
         return grafts[0].model_copy(update={"more": tuple(grafts[1:]), "unasked": tuple(reasons)})
 
     async def _graft_for(
@@ -91,50 +97,55 @@ class Grafter:
         subject: TracedModel,
         reference: TracedCell,
         candidate: TracedCell,
-        ask: Ask,
+        question: GraftQuestion,
         hint: tuple[str, ...],
     ) -> Graft | str:
-        path = self._path(subject, reference, self._donor_question(ask))
-        donor = await self._donor(subject, reference, ask, path)
+        path = self._path(subject, reference, self._donor_fields(question))
+        donor = await self._donor(subject, reference, question, path)
         if donor is None or (reason := _unusable_reason(donor)):
             return NO_RESULT if donor is None else reason
-        patient = await self._patient(subject, candidate, ask, hint, path)
+        patient = await self._patient(subject, candidate, question, hint, path)
         if patient is None or (reason := _unusable_reason(patient)):
             return NO_RESULT if patient is None else reason
         return judge.graft(donor, patient)
 
     async def _donor(
-        self, subject: TracedModel, party: TracedCell, ask: Ask, path: Path
+        self, subject: TracedModel, party: TracedCell, question: GraftQuestion, path: Path
     ) -> DonorFile | None:
         if path not in self._running:
-            job = self._result(subject, party, self._donor_question(ask), path, DonorFile)
+            job = self._result(subject, party, self._donor_fields(question), path, DonorFile)
             self._running[path] = asyncio.create_task(job)
         return await asyncio.shield(self._running[path])
 
     async def _patient(
-        self, subject: TracedModel, party: TracedCell, ask: Ask, hint: tuple[str, ...], donor: Path
+        self,
+        subject: TracedModel,
+        party: TracedCell,
+        question: GraftQuestion,
+        hint: tuple[str, ...],
+        donor: Path,
     ) -> GraftFile | None:
-        question = ask.model_dump(mode="json", exclude={"donor_expected"})
-        question |= {"role": "patient", "donor": str(donor), "hint": list(hint)}
-        question |= {"budget": BUDGET_ELSEWHERE if hint else BUDGET, "seconds": SECONDS}
-        path = self._path(subject, party, question | {"donor": donor.stem})
-        return await self._result(subject, party, question, path, GraftFile)
+        fields = question.model_dump(mode="json", exclude={"donor_expected"})
+        fields |= {"role": "patient", "donor": str(donor), "hint": list(hint)}
+        fields |= {"budget": BUDGET_ELSEWHERE if hint else BUDGET, "seconds": SECONDS}
+        path = self._path(subject, party, fields | {"donor": donor.stem})
+        return await self._result(subject, party, fields, path, GraftFile)
 
-    def _donor_question(self, ask: Ask) -> dict[str, Any]:
+    def _donor_fields(self, question: GraftQuestion) -> dict[str, Any]:
         return {
             "role": "donor",
-            "prompt": ask.prompt,
-            "what": ask.what,
-            "forced": {row: list(ids) for row, ids in ask.forced.items()},
-            "expected": list(ask.donor_expected),
-            "weights": [reference_name for reference_name, _ in ask.weights],
+            "prompt": question.prompt,
+            "what": question.what,
+            "forced": {row: list(ids) for row, ids in question.forced.items()},
+            "expected": list(question.donor_expected),
+            "weights": [reference_name for reference_name, _ in question.weights],
         }
 
     async def _result(
         self,
         subject: TracedModel,
         party: TracedCell,
-        question: dict[str, Any],
+        fields: dict[str, Any],
         path: Path,
         record_type: type[ResultFile],
     ) -> ResultFile | None:
@@ -151,7 +162,7 @@ class Grafter:
             return cached
         # another run may run the same job: each writes under a unique name first
         temporary = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
-        await party.process.run(self._job(subject, party, question, temporary))
+        await party.process.run(self._job(subject, party, fields, temporary))
         result = read_record(temporary, record_type)
         for written, target in (
             (temporary, path),
@@ -165,12 +176,12 @@ class Grafter:
             self._ledger.unsettle(reason, str(party.cell))
         return result
 
-    def _path(self, subject: TracedModel, party: TracedCell, question: dict[str, Any]) -> Path:
+    def _path(self, subject: TracedModel, party: TracedCell, fields: dict[str, Any]) -> Path:
         cell = party.cell
         key = digest_of(
             {
                 **follows_from(cell, subject.model, subject.checkpoint, party.stack),
-                "asked": question,
+                "asked": fields,
                 "probes": self._probes,
                 "machine": self._machine,
             }
@@ -179,13 +190,13 @@ class Grafter:
         return folder / f"{key[:16]}.json"
 
     def _job(
-        self, subject: TracedModel, party: TracedCell, question: dict[str, Any], path: Path
+        self, subject: TracedModel, party: TracedCell, fields: dict[str, Any], path: Path
     ) -> dict[str, Any]:
         return {
             **common_job("graft", party.cell, subject.model, subject.checkpoint),
             "log": str(path.with_suffix(".log")),
             "store": {"root": str(self._root), "limit": VALUES_LIMIT},
-            "graft": {**question, "result": str(path)},
+            "graft": {**fields, "result": str(path)},
         }
 
 

@@ -96,17 +96,17 @@ class Tracer:
         subject: TracedModel,
         reference: TracedCell,
         candidate: TracedCell,
-        questions: Asked,
+        request: Asked,
     ) -> Cause | str:
         """Return where the candidate starts to differ, or why no trace shows it."""
-        pair = CellPair(subject, reference, candidate, questions.same_weights)
+        pair = CellPair(subject, reference, candidate, request.same_weights)
         try:
-            first = await self._first_located(pair, questions.questions, "own")
+            first = await self._first_located(pair, request.questions, "own")
             if isinstance(first, str):
                 return first
-            if not questions.beyond_rounding:
+            if not request.beyond_rounding:
                 return first.cause
-            longer = [question.to_its_end() for question in questions.questions]
+            longer = [question.to_its_end() for question in request.questions]
             return with_beyond(first, await self._first_located(pair, longer, "float64"))
         except Exception as error:  # noqa: BLE001  a failed explanation must not change a verdict
             message = without_folders(f"{type(error).__name__}: {error}")

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Sequence
 
     from samebits.capsules.kept import Made
-    from samebits.grafts.questions import Asked as GraftQuestions
+    from samebits.grafts.questions import GraftQuestions
     from samebits.ladder.asking import Ask
     from samebits.matrix.plan import Plan, PlannedRow
     from samebits.matrix.spec import Matrix, ModelSpec, StackSpec
@@ -77,11 +77,11 @@ if TYPE_CHECKING:
     from samebits.trace.question import Asked as TraceQuestions
 
 Runs = tuple["Capture", "Capture"]
-Late = Union[Runs, "Callable[[], Runs]"]
+LazyRuns = Union[Runs, "Callable[[], Runs]"]
 """Captures, or a function that reads them."""
 
 
-class KnownRow(Protocol):
+class CachedRow(Protocol):
     """A cached row of an earlier run that is still valid."""
 
     @property
@@ -89,7 +89,7 @@ class KnownRow(Protocol):
         """Stack -> how its cell ended, and why it failed."""
 
 
-Known = Callable[["PlannedRow", "dict[CellId, tuple[Path, Path]]"], "KnownRow | None"]
+FindRow = Callable[["PlannedRow", "dict[CellId, tuple[Path, Path]]"], "CachedRow | None"]
 """Looks up the cached row for the captures at these paths; None if there is none."""
 
 
@@ -99,7 +99,7 @@ class Observed(Mapping["CellId", Runs]):
     Captures of cached rows are read on first access.
     """
 
-    def __init__(self, captures: dict[CellId, Late]) -> None:
+    def __init__(self, captures: dict[CellId, LazyRuns]) -> None:
         self._captures_of = captures
 
     def __getitem__(self, cell: CellId) -> Runs:
@@ -203,10 +203,11 @@ class Laboratory:
         self._build_stack = builder or stack_builder.build
         self._checkpoint_tasks: dict[str, asyncio.Task[Checkpoint]] = {}
 
-    async def observe(self, known: Known | None = None) -> Mapping[CellId, Runs]:
+    async def observe(self, find_row: FindRow | None = None) -> Mapping[CellId, Runs]:
         """Build what is needed and return the captures of every cell of the plan.
 
-        Rows that ``known`` finds in the cache do not run; their captures are read on first access.
+        Rows that ``find_row`` finds in the cache do not run. Their captures are read on first
+        access.
         """
         await self._build_stacks()
         self._open_processes()
@@ -220,7 +221,7 @@ class Laboratory:
             )
         await self._survey()
         async with asyncio.TaskGroup() as group:
-            rows = [group.create_task(self._observe_row(row, known)) for row in self._plan.rows]
+            rows = [group.create_task(self._observe_row(row, find_row)) for row in self._plan.rows]
         await self._remember_machine()
         self.phases.end("cells")
         return Observed({cell: runs for row in rows for cell, runs in row.result().items()})
@@ -257,10 +258,12 @@ class Laboratory:
                 captured |= {cell for cell, pair in paths.items() if all(map(Path.exists, pair))}
         return captured
 
-    async def _observe_row(self, row: PlannedRow, known: Known | None) -> Mapping[CellId, Late]:
+    async def _observe_row(
+        self, row: PlannedRow, find_row: FindRow | None
+    ) -> Mapping[CellId, LazyRuns]:
         """Return the captures of a row's cells; for a cached row, functions that read them."""
-        paths = await self._paths_of(row) if known is not None else None
-        if known is not None and paths and (cached := known(row, paths)) is not None:
+        paths = await self._paths_of(row) if find_row is not None else None
+        if find_row is not None and paths and (cached := find_row(row, paths)) is not None:
             for cell in row.cells:
                 self.progress.done(cell, cached.outcomes[cell.stack][0])
             self._report_failures(row, cached.outcomes)
@@ -348,8 +351,8 @@ class Laboratory:
                 }
         return {cell: task.result() for cell, task in tasks.items()}
 
-    async def _cause(self, cell: CellId, questions: TraceQuestions) -> Cause | str:
-        return await self._tracer.cause(*await self._pair(cell, questions.reference), questions)
+    async def _cause(self, cell: CellId, request: TraceQuestions) -> Cause | str:
+        return await self._tracer.cause(*await self._pair(cell, request.reference), request)
 
     async def grafts(self, questions: Mapping[CellId, GraftQuestions]) -> dict[CellId, Graft | str]:
         """Return which pieces of the references restore cells' bits, or why none was tried."""
@@ -362,8 +365,8 @@ class Laboratory:
                 }
         return {cell: task.result() for cell, task in tasks.items()}
 
-    async def _graft(self, cell: CellId, questions: GraftQuestions) -> Graft | str:
-        return await self._grafter.graft(*await self._pair(cell, questions.reference), questions)
+    async def _graft(self, cell: CellId, request: GraftQuestions) -> Graft | str:
+        return await self._grafter.graft(*await self._pair(cell, request.reference), request)
 
     async def _pair(
         self, cell: CellId, reference: CellId
@@ -791,6 +794,6 @@ def _no_builder(model: ModelSpec, stacks: Sequence[Stack]) -> str:
     assert model.build is not None
     if model.build.stack is not None:
         return f"stack {model.build.stack}, which is to make the checkpoint, could not be built"
-    known = {name for stack in stacks for name in stack.architectures}
-    hint = nearest(model.build.architecture, sorted(known))
+    architectures = {name for stack in stacks for name in stack.architectures}
+    hint = nearest(model.build.architecture, sorted(architectures))
     return f"no stack of the matrix knows the architecture {model.build.architecture!r}; {hint}"

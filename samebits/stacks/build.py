@@ -162,7 +162,7 @@ class StackBuilder:
     def below(self, spec: StackSpec, version: str, oldest: str) -> str:
         """Return the newest release of transformers below ``version``, from ``oldest`` on.
 
-        uv's resolver chooses it, which uses the user's index and respects ``spec``'s torch and Python.
+        uv's resolver chooses it. It uses the user's index and respects ``spec``'s torch and Python.
 
         Raises:
             StackError: nothing fits.
@@ -245,15 +245,19 @@ class StackBuilder:
             return process.stdout
         output = _without_colors(process.stderr or process.stdout)
         msg = (
-            f"{error_prefix}:\n{output}\nThis usually means that the version does not exist, that its "
-            "requirements exclude each other, or that the package index is out of reach. "
-            "Change the stack in matrix.yaml, or run again."
+            f"{error_prefix}:\n{output}\n"
+            "This usually means that the version does not exist, that its requirements exclude each "
+            "other, or that the package index is out of reach. Change the stack in matrix.yaml, or "
+            "run again."
         )
         raise StackError(msg)
 
 
 def requirements(spec: StackSpec) -> list[str]:
-    """Return a stack's requirements: ``4.48`` and ``5.x`` are families, ``4.48.0`` is one release."""
+    """Return the requirements of a stack.
+
+    ``4.48`` and ``5.x`` are families of releases, ``4.48.0`` is one release.
+    """
     return [
         f"torch=={release_pattern(spec.torch)}",
         f"transformers=={release_pattern(spec.transformers)}",
@@ -269,7 +273,7 @@ def release_pattern(version: str) -> str:
 
 
 def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for uv: with pip's find-links, and without an active virtualenv."""
+    """Return uv's environment variables: with pip's find-links, without an active virtualenv."""
     env = {k: v for k, v in environ.items() if k not in {"VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME"}}
     if "PIP_FIND_LINKS" in env:
         # uv ignores pip's settings, and a CPU build of torch is often available only there

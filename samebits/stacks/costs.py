@@ -110,10 +110,10 @@ def read(root: Path) -> Costs | None:
 
 
 def estimate(costs: Costs | None, needed: Collection[str], slots: int) -> Estimate | None:
-    """Return the expected duration of ``needed`` cells and later phases; None without costs.
+    """Return the expected duration of ``needed`` cells and of later phases; None without costs.
 
-    A cell without costs is expected to cost the average of its model's cells, or else the average of
-    all cells.
+    A cell without costs is expected to cost the average of its model's cells, or else the average
+    of all cells.
     """
     if costs is None or not costs.of or not needed:
         return None

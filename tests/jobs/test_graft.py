@@ -8,7 +8,13 @@ import pytest
 
 from samebits.base.seal import sealed
 from samebits.diagnose import verdict as diagnose_verdict
-from samebits.grafts.questions import Ask, Asked, asks, grafts_of, with_graft
+from samebits.grafts.questions import (
+    GraftQuestion,
+    GraftQuestions,
+    grafts_of,
+    questions_of,
+    with_graft,
+)
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.graft import Grafter
 from samebits.jobs.trace import TracedCell, TracedModel
@@ -67,7 +73,7 @@ def moved(memory, **more):
 def test_a_forward_is_asked_with_what_both_sides_gave_and_must_give_again():
     memory = Memory()
     there, here, result = pair(memory, forward=moved(memory))
-    (ask,) = asks(result, there, here, memory)
+    (ask,) = questions_of(result, there, here, memory)
     assert (ask.prompt, ask.what, ask.forced) == ("short", "forward", {})
     known = [
         [*(layer.ref.hash for layer in side.hidden_states), side.logits.hash]
@@ -86,7 +92,7 @@ def test_the_forward_that_is_farthest_apart_is_asked_first():
     here = sound(memory, "5.x", forward={"short": near, "long": far})
     result = diagnose_verdict.result(here.cell, (here, here), (there, there), memory)
     result = result.model_copy(update={"judged": Verdict.DIVERGED})
-    assert [ask.prompt for ask in asks(result, there, here, memory)] == ["long", "short"]
+    assert [ask.prompt for ask in questions_of(result, there, here, memory)] == ["long", "short"]
 
 
 def test_layers_pair_as_the_comparison_pairs_them():
@@ -96,14 +102,14 @@ def test_layers_pair_as_the_comparison_pairs_them():
     there, here, result = pair(
         memory, forward={"short": forward(memory, hidden=hidden, logits=values(1, 6, 8))}
     )
-    (ask,) = asks(result, there, here, memory)
+    (ask,) = questions_of(result, there, here, memory)
     assert ask.compared == ((0, 0), (1, 2), (2, 1), (3, 3))
 
 
 def test_a_decode_is_asked_to_give_every_step_of_the_reference():
     memory = Memory()
     there, here, result = pair(memory, greedy={"short": decoded(memory, 3, 1, 5)})
-    (ask,) = asks(result, there, here, memory)
+    (ask,) = questions_of(result, there, here, memory)
     assert ask.what == "decode"
     assert ask.forced == {"short": (3, 1, 4)}
     assert len(ask.compared) == 3
@@ -117,7 +123,7 @@ def test_a_decode_is_asked_to_give_every_step_of_the_reference():
 def test_steps_behind_another_token_are_not_expected_of_the_cell():
     memory = Memory()
     there, here, result = pair(memory, greedy={"short": decoded(memory, 3, 2, 4)})
-    (ask,) = asks(result, there, here, memory)
+    (ask,) = questions_of(result, there, here, memory)
     assert all(ask.expected[:2])
     assert ask.expected[2] == ""
     assert all(ask.donor_expected)
@@ -127,7 +133,7 @@ def test_steps_behind_another_token_are_not_expected_of_the_cell():
 def test_a_pair_of_the_same_bits_is_never_asked(verdict):
     memory = Memory()
     there, here, result = pair(memory, verdict=verdict)
-    assert asks(result, there, here, memory) == []
+    assert questions_of(result, there, here, memory) == []
 
 
 def test_only_what_differs_is_asked_for_and_the_rest_is_said():
@@ -144,7 +150,7 @@ def test_only_what_differs_is_asked_for_and_the_rest_is_said():
         "config": {"hidden_size": 4, "rope": {"theta": 500.0}, "new": 1},
     }
     there, here, result = pair(memory, forward=moved(memory), **changed)
-    (ask,) = asks(result, there, here, memory)
+    (ask,) = questions_of(result, there, here, memory)
     assert ask.weights == (("model.layers.0.q.weight", "model.layers.0.q.weight"),)
     assert ask.buffers == (
         ("model.rotary_emb.inv_freq", "model.a.inv_freq", 1.0),
@@ -162,7 +168,7 @@ def test_a_cell_that_contradicts_itself_is_asked_prompt_by_prompt():
     here[1] = sound(memory, "5.x", run="b", forward=other)
     result = diagnose_verdict.result(here[0].cell, tuple(here), (there, there), memory)
     assert result.judged is Verdict.UNSTABLE
-    (ask,) = asks(result, there, here[0], memory)
+    (ask,) = questions_of(result, there, here[0], memory)
     assert (ask.prompt, ask.what) == ("short", "forward")
 
 
@@ -179,7 +185,7 @@ def test_a_cell_that_contradicts_itself_is_asked_for_the_stored_tensors_that_dif
         here.append(sound(memory, "5.x", run=run, weights=weights_signal(tensors)))
     result = diagnose_verdict.result(here[0].cell, tuple(here), (there, there), memory)
     assert result.judged is Verdict.UNSTABLE
-    (ask,) = asks(result, there, here[0], memory)
+    (ask,) = questions_of(result, there, here[0], memory)
     assert ask.weights == (("embed", "head"),)
     assert result.signals == ()
 
@@ -218,7 +224,7 @@ def test_what_an_earlier_run_found_is_not_asked_again():
 
 # --- running -----------------------------------------------------------------------------------
 
-ASK = Ask(
+ASK = GraftQuestion(
     prompt="short",
     what="forward",
     expected=("", ""),
@@ -277,7 +283,7 @@ def graft(root, donor, patient, asks=(ASK,), **changed):
         TracedCell(cell, built_stack(cell.stack), process)
         for cell, process in ((REF, donor), (CELL, patient))
     ]
-    return asyncio.run(grafter.graft(subject, *parties, Asked(REF, list(asks))))
+    return asyncio.run(grafter.graft(subject, *parties, GraftQuestions(REF, list(asks))))
 
 
 def test_a_donor_runs_first_and_its_file_is_what_the_patient_is_told(tmp_path):

@@ -253,8 +253,8 @@ def test_an_interpreter_that_is_gone_fails_its_jobs_alone():
 
 @pytest.fixture
 def listening(monkeypatch):
-    monkeypatch.setattr(stacks_process, "_LISTEN", 0.02)
-    monkeypatch.setattr(stacks_process, "_SILENCE", 0.06)
+    monkeypatch.setattr(stacks_process, "_CHECK_INTERVAL", 0.02)
+    monkeypatch.setattr(stacks_process, "_MAX_SILENCE", 0.06)
 
 
 def mute():
@@ -338,7 +338,7 @@ def test_an_answer_that_is_none_harms_no_job_but_its_own(line):
 
 
 def test_a_process_that_never_gets_ready_is_given_up(monkeypatch):
-    monkeypatch.setattr(stacks_process, "_SLOWEST_START", 0.01)
+    monkeypatch.setattr(stacks_process, "_MAX_START", 0.01)
 
     def never():
         process = FakeProcess()
