@@ -20,7 +20,7 @@ from samebits.base.errors import CaptureError
 from samebits.base.filestate import Ledger
 from samebits.base.redaction import without_folders
 from samebits.jobs.common import common_job, follows_from
-from samebits.jobs.unwritten import believed
+from samebits.jobs.unwritten import without_false_alarms
 from samebits.records.capture import Capture, Failure, Skip, Unfinished
 from samebits.stacks.process import Ended, StackProcess, tail
 
@@ -84,14 +84,14 @@ class CellRunner:
         if not wanted and checkpoint.pinned:
             cached = self._cached(folder, process.n_slots)
             if cached is not None:
-                return believed(*cached)
+                return without_false_alarms(*cached)
         _remove_leftovers(folder)
         jobs = [self._job(cell, model, checkpoint, folder, run, list(wanted)) for run in RUNS]
         ended = await asyncio.gather(*(process.run(job, started) for job in jobs))
         first, second = (self._read(cell, job, end) for job, end in zip(jobs, ended, strict=True))
         for job in jobs:
             self._ledger.file(_publish(job))
-        return believed(first, second)
+        return without_false_alarms(first, second)
 
     def paths(
         self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
@@ -108,7 +108,7 @@ class CellRunner:
 
         """
         first, second = map(self._read_or_remove, paths)
-        return believed(first, second)
+        return without_false_alarms(first, second)
 
     def _read_or_remove(self, path: Path) -> Capture:
         try:

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from samebits.records.capture import BufferFacts, Capture, WeightFacts
 
 
-def believed(first: Capture, second: Capture) -> tuple[Capture, Capture]:
+def without_false_alarms(first: Capture, second: Capture) -> tuple[Capture, Capture]:
     """Return both captures, with "unwritten" cleared where the other run holds the same bytes."""
-    return _without_false_alarms(first, second), _without_false_alarms(second, first)
+    return _corrected(first, second), _corrected(second, first)
 
 
-def _without_false_alarms(capture: Capture, other_run: Capture) -> Capture:
+def _corrected(capture: Capture, other_run: Capture) -> Capture:
     weights = _written_weights(capture, other_run)
     buffers = _written_buffers(capture, other_run)
     if not weights and not buffers:
@@ -26,8 +26,8 @@ def _without_false_alarms(capture: Capture, other_run: Capture) -> Capture:
     signals = capture.signals
     if weights and signals.weights is not None:
         tensors = {**signals.weights.tensors, **weights}
-        corrected = signals.weights.model_copy(update={"tensors": tensors})
-        signals = signals.model_copy(update={"weights": corrected})
+        weights_signal = signals.weights.model_copy(update={"tensors": tensors})
+        signals = signals.model_copy(update={"weights": weights_signal})
     if buffers:
         signals = signals.model_copy(update={"buffers": {**(signals.buffers or {}), **buffers}})
     return capture.model_copy(update={"signals": signals})

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MATRIX = Path("matrix.yaml")
 WORK = ".samebits"
-"""Folder beside matrix.yaml for stacks, checkpoints and captures; it can be removed any time."""
+"""Folder next to matrix.yaml for stacks, checkpoints and captures; safe to remove at any time."""
 
 
 class Order(Record):

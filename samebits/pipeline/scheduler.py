@@ -117,7 +117,7 @@ class Observed(Mapping["CellId", Runs]):
 
 
 T = TypeVar("T")
-_SURVEY = 2.0
+_MAX_WAIT_FOR_CHECKPOINTS = 2.0
 """Seconds to wait for checkpoints before the number of cells with captures is shown."""
 
 
@@ -165,7 +165,7 @@ class Laboratory:
         self.environment: dict[str, str] = {}
         self.progress = progress
         self.phases = Phases(progress)
-        self._n_new = self._n_checkpoints_done = 0
+        self._n_new_cells = self._n_checkpoints_done = 0
         self._outcomes: dict[str, dict[CellId, tuple[str, str]]] = {}
         self._fresh = fresh
         self._root = root
@@ -177,7 +177,6 @@ class Laboratory:
         self._starter = starter
         self._kernels = kernels
         self._fingerprint = machine_fingerprint(kernels)
-        self._store = store
         # a process id is not unique: two containers may share the folder
         self._run = uuid.uuid4().hex[:12]
         self._n_slots = slots or len(os.sched_getaffinity(0))
@@ -219,14 +218,14 @@ class Laboratory:
             self._checkpoint_tasks[name] = asyncio.create_task(
                 self._checkpoint(self._matrix.model(name))
             )
-        await self._survey()
+        await self._show_estimate()
         async with asyncio.TaskGroup() as group:
             rows = [group.create_task(self._observe_row(row, find_row)) for row in self._plan.rows]
-        await self._remember_machine()
+        await self._find_machine_facts()
         self.phases.end("cells")
         return Observed({cell: runs for row in rows for cell, runs in row.result().items()})
 
-    async def _survey(self) -> None:
+    async def _show_estimate(self) -> None:
         """Show how many cells have captures of earlier runs, and how long the others will take."""
         captured = set() if self._fresh else await self._cells_with_captures()
         all_cells = self._plan.cells
@@ -236,7 +235,7 @@ class Laboratory:
             )
             self.progress.note(message)
         new = [str(cell) for cell in all_cells if cell not in captured]
-        self._n_new = len(new)
+        self._n_new_cells = len(new)
         estimate = costs.estimate(costs.read(self._root), new, self._n_slots)
         if estimate is not None:
             self.progress.expect(estimate)
@@ -250,7 +249,7 @@ class Laboratory:
         if not (self._root / "captures").exists():
             return set()
         # a checkpoint still to be made has no captures, and hashing a new folder may take long
-        await asyncio.wait(self._checkpoint_tasks.values(), timeout=_SURVEY)
+        await asyncio.wait(self._checkpoint_tasks.values(), timeout=_MAX_WAIT_FOR_CHECKPOINTS)
         captured = set()
         for row in self._plan.rows:
             task = self._checkpoint_tasks[row.model]
@@ -547,7 +546,12 @@ class Laboratory:
         recorded = costs.read(self._root)  # read now: another run may have written it since
         phase_seconds = self.phases.taken
         updated = costs.merged(
-            recorded, spending, phase_seconds, self._n_slots, new=self._n_new, finished=finished
+            recorded,
+            spending,
+            phase_seconds,
+            self._n_slots,
+            new=self._n_new_cells,
+            finished=finished,
         )
         with contextlib.suppress(OSError):  # an estimate must not fail a run
             costs.write(self._root, updated)
@@ -584,13 +588,13 @@ class Laboratory:
         needed = {*self._plan.stacks, *(r.stack for r in recipes if r.stack is not None)}
         self.phases.begin("stacks", len(needed), f"{len(needed):,} to resolve and build")
         await asyncio.gather(
-            *(self._build_one(spec) for spec in self._matrix.stacks if spec.id in needed)
+            *(self._build_and_show(spec) for spec in self._matrix.stacks if spec.id in needed)
         )
         unknown = {recipe.architecture for recipe in recipes if recipe.stack is None}
         for spec in self._checkpoint_makers():
             # the oldest stack that knows an architecture makes its checkpoint, selected or not
             if unknown and spec.id not in needed:
-                await self._build_one(spec)
+                await self._build_and_show(spec)
             if spec.id in self.stacks:
                 unknown -= set(self.stacks[spec.id].architectures)
         self.phases.end("stacks")
@@ -602,7 +606,7 @@ class Laboratory:
         """
         return [spec for spec in self._matrix.stacks if not spec.between]
 
-    async def _build_one(self, spec: StackSpec) -> None:
+    async def _build_and_show(self, spec: StackSpec) -> None:
         self.progress.stack(spec.id, "resolving and building")
         try:
             self.stacks[spec.id] = await asyncio.to_thread(self._build_stack, spec)
@@ -744,7 +748,7 @@ class Laboratory:
         process = self._processes[cell.stack]
         return await self._runner.observe(cell, model, checkpoint, stack, process, hashes, started)
 
-    async def _remember_machine(self) -> None:
+    async def _find_machine_facts(self) -> None:
         """Set the facts about the machine, from a stack's process or from an earlier run's file.
 
         If neither has them, a stack is started for them: a run with every capture cached has no

@@ -246,9 +246,9 @@ class StackBuilder:
         output = _without_colors(process.stderr or process.stdout)
         msg = (
             f"{error_prefix}:\n{output}\n"
-            "This usually means that the version does not exist, that its requirements exclude each "
-            "other, or that the package index is out of reach. Change the stack in matrix.yaml, or "
-            "run again."
+            "This usually means that the version does not exist, that its requirements exclude "
+            "each other, or that the package index is out of reach. Change the stack in "
+            "matrix.yaml, or run again."
         )
         raise StackError(msg)
 

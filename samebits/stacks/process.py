@@ -68,7 +68,7 @@ class Ended(Record):
     """Why there is no answer: the stack's process died or did not start."""
 
     meanwhile: str = ""
-    """CPU use during that time, which tells a slow job from a waiting one."""
+    """CPU use during that time, which distinguishes a slow job from a waiting one."""
 
     @property
     def reason(self) -> str:

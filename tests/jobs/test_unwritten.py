@@ -2,7 +2,7 @@
 
 from samebits.compare.stability import never_written
 from samebits.diagnose.verdict import result
-from samebits.jobs.unwritten import believed
+from samebits.jobs.unwritten import without_false_alarms
 from samebits.records.capture import BufferFacts, WeightFacts, WeightsSignal
 from samebits.records.ids import Verdict
 from tests.support.builders import Memory, sound, values
@@ -27,7 +27,7 @@ def test_what_both_runs_hold_was_written():
     for suspects in ((True, False), (False, True)):
         runs = [run(memory, n, *content, s) for n, s in zip("ab", suspects, strict=True)]
         assert any(map(never_written, runs))
-        told = believed(*runs)
+        told = without_false_alarms(*runs)
         assert [never_written(capture) for capture in told] == [(), ()]
         assert [c.signals.weights.tensors["w"].origin for c in told] == ["derived", "derived"]
         cell = told[0].cell
@@ -39,6 +39,6 @@ def test_what_the_runs_hold_otherwise_stays_suspected():
     memory = Memory()
     one = run(memory, "a", values(4, seed=1), values(5, seed=2), True)
     other = run(memory, "b", values(4, seed=3), values(5, seed=4), True)
-    assert believed(one, other) == (one, other)
+    assert without_false_alarms(one, other) == (one, other)
     failed = other.model_copy(update={"signals": type(other.signals)()})
-    assert believed(one, failed) == (one, failed)
+    assert without_false_alarms(one, failed) == (one, failed)
