@@ -56,7 +56,7 @@ def test_a_stack_that_could_not_be_built(tmp_path):
     assert [run.status for run in runs[bench.plan.cells[-1]]] == ["failed"] * 2
     assert is_clean(texts(runs))
     assert is_clean(bench.lab.failures["5.0"])
-    assert is_clean("".join(bench.told.lines))
+    assert is_clean("".join(bench.progress.lines))
 
 
 class Dying(FakeProcess):
