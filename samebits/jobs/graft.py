@@ -110,17 +110,17 @@ class Grafter:
         return judge.graft(donor, patient)
 
     async def _donor(
-        self, subject: TracedModel, party: TracedCell, question: GraftQuestion, path: Path
+        self, subject: TracedModel, traced: TracedCell, question: GraftQuestion, path: Path
     ) -> DonorFile | None:
         if path not in self._running:
-            job = self._result(subject, party, self._donor_fields(question), path, DonorFile)
+            job = self._result(subject, traced, self._donor_fields(question), path, DonorFile)
             self._running[path] = asyncio.create_task(job)
         return await asyncio.shield(self._running[path])
 
     async def _patient(
         self,
         subject: TracedModel,
-        party: TracedCell,
+        traced: TracedCell,
         question: GraftQuestion,
         hint: tuple[str, ...],
         donor: Path,
@@ -128,8 +128,8 @@ class Grafter:
         fields = question.model_dump(mode="json", exclude={"donor_expected"})
         fields |= {"role": "patient", "donor": str(donor), "hint": list(hint)}
         fields |= {"budget": BUDGET_ELSEWHERE if hint else BUDGET, "seconds": SECONDS}
-        path = self._path(subject, party, fields | {"donor": donor.stem})
-        return await self._result(subject, party, fields, path, GraftFile)
+        path = self._path(subject, traced, fields | {"donor": donor.stem})
+        return await self._result(subject, traced, fields, path, GraftFile)
 
     def _donor_fields(self, question: GraftQuestion) -> dict[str, Any]:
         return {
@@ -144,7 +144,7 @@ class Grafter:
     async def _result(
         self,
         subject: TracedModel,
-        party: TracedCell,
+        traced: TracedCell,
         fields: dict[str, Any],
         path: Path,
         record_type: type[ResultFile],
@@ -162,7 +162,7 @@ class Grafter:
             return cached
         # another run may run the same job: each writes under a unique name first
         temporary = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
-        await party.process.run(self._job(subject, party, fields, temporary))
+        await traced.process.run(self._job(subject, traced, fields, temporary))
         result = read_record(temporary, record_type)
         for written, target in (
             (temporary, path),
@@ -172,15 +172,15 @@ class Grafter:
                 written.replace(target)
         self._ledger.file(path)
         if result is None or (result.failure and result.failure.may_be_the_machine):
-            reason = f"{party.cell} left nothing of a graft, or failed as a machine may"
-            self._ledger.unsettle(reason, str(party.cell))
+            reason = f"{traced.cell} left nothing of a graft, or failed as a machine may"
+            self._ledger.unsettle(reason, str(traced.cell))
         return result
 
-    def _path(self, subject: TracedModel, party: TracedCell, fields: dict[str, Any]) -> Path:
-        cell = party.cell
+    def _path(self, subject: TracedModel, traced: TracedCell, fields: dict[str, Any]) -> Path:
+        cell = traced.cell
         key = digest_of(
             {
-                **follows_from(cell, subject.model, subject.checkpoint, party.stack),
+                **follows_from(cell, subject.model, subject.checkpoint, traced.stack),
                 "asked": fields,
                 "probes": self._probes,
                 "machine": self._machine,
@@ -190,10 +190,10 @@ class Grafter:
         return folder / f"{key[:16]}.json"
 
     def _job(
-        self, subject: TracedModel, party: TracedCell, fields: dict[str, Any], path: Path
+        self, subject: TracedModel, traced: TracedCell, fields: dict[str, Any], path: Path
     ) -> dict[str, Any]:
         return {
-            **common_job("graft", party.cell, subject.model, subject.checkpoint),
+            **common_job("graft", traced.cell, subject.model, subject.checkpoint),
             "log": str(path.with_suffix(".log")),
             "store": {"root": str(self._root), "limit": VALUES_LIMIT},
             "graft": {**fields, "result": str(path)},

@@ -124,9 +124,9 @@ class Tracer:
         return "; ".join(reasons)
 
     async def _locate(self, pair: CellPair, question: Question, rung: Rung) -> LocatedCause | str:
-        parties = pair.reference, pair.candidate
+        traced_pair = pair.reference, pair.candidate
         reference, candidate = await asyncio.gather(
-            *(self._trace(pair.subject, party, question, rung) for party in parties)
+            *(self._trace(pair.subject, traced, question, rung) for traced in traced_pair)
         )
         if (
             (reason := _unusable_reason(reference) or _unusable_reason(candidate))
@@ -142,8 +142,8 @@ class Tracer:
             return f"nothing on the way to {blamed.joined.sink} parts by itself"
         looks = await asyncio.gather(
             *(
-                self._trace(pair.subject, party, question, rung, tuple(wanted))
-                for party, wanted in zip(parties, blamed.looks, strict=True)
+                self._trace(pair.subject, traced, question, rung, tuple(wanted))
+                for traced, wanted in zip(traced_pair, blamed.looks, strict=True)
             )
         )
         cause = closer(cause, blamed, looks[0], looks[1], self._store)
@@ -160,22 +160,22 @@ class Tracer:
     async def _trace(
         self,
         subject: TracedModel,
-        party: TracedCell,
+        traced: TracedCell,
         question: Question,
         rung: Rung,
         look: tuple[int, ...] = (),
     ) -> Trace | None:
         """Return a trace, which runs once for all pairs that need it; None if it failed."""
-        path = self._path(subject, party, question, rung, look)
+        path = self._path(subject, traced, question, rung, look)
         if path not in self._running:
-            job = self._run_or_read(subject, party, question, rung, look, path)
+            job = self._run_or_read(subject, traced, question, rung, look, path)
             self._running[path] = asyncio.create_task(job)
         return await asyncio.shield(self._running[path])
 
     async def _run_or_read(
         self,
         subject: TracedModel,
-        party: TracedCell,
+        traced: TracedCell,
         question: Question,
         rung: Rung,
         look: tuple[int, ...],
@@ -191,29 +191,29 @@ class Tracer:
                 return cached
         # another run may run the same job: each writes under a unique name first
         temporary = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
-        job = self._job(subject, party, question, rung, look, temporary)
-        await party.process.run({**job, "log": str(path.with_suffix(".log"))})
+        job = self._job(subject, traced, question, rung, look, temporary)
+        await traced.process.run({**job, "log": str(path.with_suffix(".log"))})
         trace = read_record(temporary, Trace)
         if trace is not None:
             temporary.replace(path)
         self._ledger.file(path)
         if trace is None or (trace.failure and trace.failure.may_be_the_machine):
-            reason = f"{party.cell} left no trace, or failed as a machine may"
-            self._ledger.unsettle(reason, str(party.cell))
+            reason = f"{traced.cell} left no trace, or failed as a machine may"
+            self._ledger.unsettle(reason, str(traced.cell))
         return trace
 
     def _path(
         self,
         subject: TracedModel,
-        party: TracedCell,
+        traced: TracedCell,
         question: Question,
         rung: Rung,
         look: tuple[int, ...],
     ) -> Path:
-        cell = party.cell
+        cell = traced.cell
         key = digest_of(
             {
-                **follows_from(cell, subject.model, subject.checkpoint, party.stack),
+                **follows_from(cell, subject.model, subject.checkpoint, traced.stack),
                 "question": [
                     question.prompt,
                     question.what,
@@ -233,14 +233,14 @@ class Tracer:
     def _job(
         self,
         subject: TracedModel,
-        party: TracedCell,
+        traced: TracedCell,
         question: Question,
         rung: Rung,
         look: tuple[int, ...],
         path: Path,
     ) -> dict[str, Any]:
         return {
-            **common_job("trace", party.cell, subject.model, subject.checkpoint),
+            **common_job("trace", traced.cell, subject.model, subject.checkpoint),
             "store": {"root": str(self._root), "limit": VALUES_LIMIT},
             "trace": {
                 "prompt": question.prompt,

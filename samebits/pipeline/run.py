@@ -291,7 +291,7 @@ async def _explain(
     rows: list[KeptRow],
     store: Store,
 ) -> list[KeptRow]:
-    """Add causes and grafts to the cells that fail the run."""
+    """Add causes and grafts to cells that fail the run; with ``--causes``, to all that differ."""
     results = [result for kept_row in rows for result in kept_row.results]
     explained = None if order.causes else _failing_cells(results, matrix)
     if order.releases:

@@ -345,8 +345,8 @@ class Laboratory:
         with self.phases("causes", len(questions), description) as count_job:
             async with asyncio.TaskGroup() as group:
                 tasks = {
-                    c: group.create_task(_count_when_done(self._cause(c, a), count_job))
-                    for c, a in questions.items()
+                    cell: group.create_task(_count_when_done(self._cause(cell, request), count_job))
+                    for cell, request in questions.items()
                 }
         return {cell: task.result() for cell, task in tasks.items()}
 
@@ -359,8 +359,8 @@ class Laboratory:
         with self.phases("grafts", len(questions), description) as count_job:
             async with asyncio.TaskGroup() as group:
                 tasks = {
-                    c: group.create_task(_count_when_done(self._graft(c, a), count_job))
-                    for c, a in questions.items()
+                    cell: group.create_task(_count_when_done(self._graft(cell, request), count_job))
+                    for cell, request in questions.items()
                 }
         return {cell: task.result() for cell, task in tasks.items()}
 
@@ -372,12 +372,12 @@ class Laboratory:
     ) -> tuple[TracedModel, TracedCell, TracedCell]:
         """Return the model and checkpoint of a pair, then the reference and the cell to trace."""
         checkpoint = await asyncio.shield(self._checkpoint_tasks[cell.model])
-        subject = TracedModel(self._matrix.model(cell.model), checkpoint)
-        reference_party, candidate_party = (
+        traced_model = TracedModel(self._matrix.model(cell.model), checkpoint)
+        reference_cell, candidate_cell = (
             TracedCell(side, self.stacks[side.stack], self._processes[side.stack])
             for side in (reference, cell)
         )
-        return subject, reference_party, candidate_party
+        return traced_model, reference_cell, candidate_cell
 
     async def capsules(
         self, results: Sequence[CellResult], runs: Mapping[CellId, tuple[Capture, ...]]
