@@ -1,4 +1,4 @@
-"""What is a pair of cells asked, so that pieces of one can be put into the other?"""
+"""Questions of a graft: what to run to put pieces of the reference into the candidate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from samebits.compare.weights import weights as stored_weights
 from samebits.records.ids import Verdict
 from samebits.records.record import Record
 from samebits.records.tensor import tensor_hash
-from samebits.trace.question import Question, questions
+from samebits.trace.question import Question
+from samebits.trace.question import questions as trace_questions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
@@ -27,83 +28,86 @@ if TYPE_CHECKING:
     from samebits.records.graft import Graft
     from samebits.records.ids import CellId
 
-MOST_STEPS = 40
-"""Steps of a decode that are compared."""
-_ASKED = {Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED, Verdict.UNSTABLE}
-_SPELLING = ("transformers_version", "architectures", "dtype", "torch_dtype", "auto_map")
-"""Fields of a config that say how it is written, or what the variant asks for anyway."""
+MAX_STEPS = 40
+"""Maximum number of compared steps of a decode."""
+_GRAFTABLE = {Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED, Verdict.UNSTABLE}
+_IGNORED_FIELDS = ("transformers_version", "architectures", "dtype", "torch_dtype", "auto_map")
+"""Config fields that only describe the file, or that the variant sets anyway."""
 
 
-class Ask(Record):
-    """What donor and patient are asked; both run the same prompt in the same way."""
+class GraftQuestion(Record):
+    """A question to donor and patient, which run the same prompt in the same way."""
 
     prompt: str
     what: Literal["forward", "decode"]
     forced: dict[str, tuple[int, ...]] = Field(default_factory=dict)
-    """Row -> the tokens that generate() is made to choose: the reference's."""
+    """Row -> the tokens of the reference, which generate() is forced to choose."""
     donor_expected: tuple[str, ...] = ()
-    """Hash of each output that the reference's own run gave; '' where it is not known."""
+    """Hash of each output of the reference's cell; '' if it is not known."""
     expected: tuple[str, ...] = ()
-    """The same of the candidate."""
+    """Hash of each output of the candidate's cell; '' if it is not known."""
     compared: tuple[tuple[int, int], ...] = ()
-    """Outputs whose bytes must agree, by place on both sides."""
+    """Outputs whose bytes must agree, by index on both sides."""
     weights: tuple[tuple[str, str], ...] = ()
-    """Tensors in memory that hold other numbers, by name on both sides."""
+    """Tensors in memory with different values, by name on both sides."""
     buffers: tuple[tuple[str, str, float | None], ...] = ()
-    """Buffers of two names that are the same thing, and another factor on cos and sin."""
+    """Buffer in the reference, its counterpart in the candidate, and the reference's
+    ``attention_scaling`` if it differs."""
     config: dict[str, tuple[Any, Any]] = Field(default_factory=dict)
-    """Field -> the reference's value and the candidate's, where both sides have it."""
+    """Field -> the values of reference and candidate, for fields that both sides have."""
     untried: tuple[tuple[str, str], ...] = ()
-    """What differs and cannot be put in, with the reason."""
+    """Differences that cannot be grafted, with the reason."""
 
 
-class Asked(NamedTuple):
-    """What is asked of one pair: the first that gives an answer counts."""
+class GraftQuestions(NamedTuple):
+    """The questions about one pair of cells."""
 
     reference: CellId
-    asks: list[Ask]
+    questions: list[GraftQuestion]
 
 
-def asks(
+def questions_of(
     result: CellResult, reference: Capture, candidate: Capture, values: TensorSource
-) -> list[Ask]:
-    """Return what to ask of a cell that differs, the plainest prompt first; [] if it does not."""
-    held = _with_what_it_holds(result, Pair(reference, candidate, values))
-    weights, lost = _weights(held, reference, candidate)
-    config, odd = _config(result)
-    common = Ask(
+) -> list[GraftQuestion]:
+    """Return the questions about a cell that differs, simplest first; [] if it does not differ."""
+    with_tensors = _with_stored_tensors(result, Pair(reference, candidate, values))
+    weights, unpaired_weights = _weights(with_tensors, reference, candidate)
+    config, unpaired_fields = _config(result)
+    common = GraftQuestion(
         prompt="",
         what="forward",
         weights=tuple(weights),
-        buffers=tuple(_buffers(held, reference, candidate)),
+        buffers=tuple(_buffers(with_tensors, reference, candidate)),
         config=config,
-        untried=(*lost, *odd),
+        untried=(*unpaired_weights, *unpaired_fields),
     )
-    found = []
-    for question in questions(result, reference) or _of_unstable(
+    graft_questions = []
+    for question in trace_questions(result, reference) or _questions_of_unstable(
         result, Pair(reference, candidate, values)
     ):
         if question.what == "forward":
-            ask = _forward(question.prompt, reference, candidate)
+            graft_question = _forward_question(question.prompt, reference, candidate)
         else:
-            ask = _decode(question.prompt, tuple(question.forced), reference, candidate, values)
-        if ask.compared:
-            own = ask.model_dump(exclude_unset=True)
-            found.append(common.model_copy(update=own))
-    known, apart = reference.signals.forward or {}, _apart(result)
-    # the forward that is farthest apart first: where nothing restores it, no other is tried
-    found.sort(
-        key=lambda ask: (
-            ask.what == "decode",
-            known[ask.prompt].real_rows is not None,
-            -apart.get(ask.prompt, 0.0) if ask.what == "forward" else 0.0,
+            graft_question = _decode_question(
+                question.prompt, tuple(question.forced), reference, candidate, values
+            )
+        if graft_question.compared:
+            fields = graft_question.model_dump(exclude_unset=True)
+            graft_questions.append(common.model_copy(update=fields))
+    forwards, distances = reference.signals.forward or {}, _logit_distances(result)
+    # the forward with the largest distance first: if nothing restores it, no other is tried
+    graft_questions.sort(
+        key=lambda graft_question: (
+            graft_question.what == "decode",
+            forwards[graft_question.prompt].real_rows is not None,
+            -distances.get(graft_question.prompt, 0.0) if graft_question.what == "forward" else 0.0,
         )
     )
-    return found
+    return graft_questions
 
 
-def _apart(result: CellResult) -> dict[str, float]:
-    """Return how far the logits of each prompt's forward are apart."""
+def _logit_distances(result: CellResult) -> dict[str, float]:
+    """Return prompt -> maximum distance of the logits of its forward."""
     return {
         item.name: item.metrics.max_abs
         for signal in result.signals
@@ -113,41 +117,51 @@ def _apart(result: CellResult) -> dict[str, float]:
     }
 
 
-def _of_unstable(result: CellResult, pair: Pair) -> list[Question]:
-    """Return the prompts of a cell that contradicts itself: what it lacks can be given to it, too."""
+def _questions_of_unstable(result: CellResult, pair: Pair) -> list[Question]:
+    """Return the questions about an unstable cell, whose missing tensors can be grafted, too."""
     if result.judged is not Verdict.UNSTABLE:
         return []
     prompts = [p for p in pair.prompts if None not in pair.forwards(p) and same_inputs(pair, p)]
-    known = pair.reference.signals.forward or {}
-    prompts.sort(key=lambda prompt: known[prompt].real_rows is not None)
+    forwards = pair.reference.signals.forward or {}
+    prompts.sort(key=lambda prompt: forwards[prompt].real_rows is not None)
     return [Question(prompt, "forward", {}) for prompt in prompts]
 
 
-def _forward(prompt: str, reference: Capture, candidate: Capture) -> Ask:
-    sides = _of(reference, prompt), _of(candidate, prompt)
-    one, other = sides
-    if one is None or other is None:
-        return Ask(prompt=prompt, what="forward")
-    places = [{id(layer): i for i, layer in enumerate(side.hidden_states)} for side in (one, other)]
-    compared = [
-        (places[0][id(mine)], places[1][id(theirs)])
-        for _, mine, theirs in layer_pairs(one.hidden_states, other.hidden_states)
-        if mine is not None
-        and theirs is not None
-        and (real_rows(one, mine.ref) is not None or not may_hide_padding((one, other), mine.ref))
+def _forward_question(prompt: str, reference: Capture, candidate: Capture) -> GraftQuestion:
+    forwards = _forward_facts(reference, prompt), _forward_facts(candidate, prompt)
+    reference_forward, candidate_forward = forwards
+    if reference_forward is None or candidate_forward is None:
+        return GraftQuestion(prompt=prompt, what="forward")
+    positions = [
+        {id(layer): i for i, layer in enumerate(side.hidden_states)}
+        for side in (reference_forward, candidate_forward)
     ]
-    if one.logits is not None and other.logits is not None:
-        compared.append((len(one.hidden_states), len(other.hidden_states)))
-    return Ask(
+    compared = [
+        (positions[0][id(reference_layer)], positions[1][id(candidate_layer)])
+        for _, reference_layer, candidate_layer in layer_pairs(
+            reference_forward.hidden_states, candidate_forward.hidden_states
+        )
+        if reference_layer is not None
+        and candidate_layer is not None
+        and (
+            real_rows(reference_forward, reference_layer.ref) is not None
+            or not may_hide_padding((reference_forward, candidate_forward), reference_layer.ref)
+        )
+    ]
+    if reference_forward.logits is not None and candidate_forward.logits is not None:
+        compared.append(
+            (len(reference_forward.hidden_states), len(candidate_forward.hidden_states))
+        )
+    return GraftQuestion(
         prompt=prompt,
         what="forward",
-        donor_expected=tuple(_hashes(one)),
-        expected=tuple(_hashes(other)),
+        donor_expected=tuple(_hashes(reference_forward)),
+        expected=tuple(_hashes(candidate_forward)),
         compared=tuple(sorted(compared)),
     )
 
 
-def _of(capture: Capture, prompt: str) -> ForwardFacts | None:
+def _forward_facts(capture: Capture, prompt: str) -> ForwardFacts | None:
     return (capture.signals.forward or {}).get(prompt)
 
 
@@ -157,35 +171,37 @@ def _hashes(facts: ForwardFacts) -> Iterator[str]:
         yield facts.logits.hash
 
 
-def _decode(
+def _decode_question(
     prompt: str,
     rows: Sequence[str],
     reference: Capture,
     candidate: Capture,
     values: TensorSource,
-) -> Ask:
-    """Return an ask over all steps: put right, a cell makes every step that the reference makes."""
-    known = reference.signals.greedy or {}
-    forced = {row: known[row].ids[:MOST_STEPS] for row in rows if row in known}
+) -> GraftQuestion:
+    """Return the question about all steps: a restored cell computes every step of the reference."""
+    decodes = reference.signals.greedy or {}
+    forced = {row: decodes[row].ids[:MAX_STEPS] for row in rows if row in decodes}
     steps = [(row, step) for row, ids in forced.items() for step in range(len(ids))]
-    return Ask(
+    return GraftQuestion(
         prompt=prompt,
         what="decode",
         forced=forced,
-        donor_expected=tuple(_step(reference, row, step, forced, values) for row, step in steps),
-        expected=tuple(_step(candidate, row, step, forced, values) for row, step in steps),
+        donor_expected=tuple(
+            _step_hash(reference, row, step, forced, values) for row, step in steps
+        ),
+        expected=tuple(_step_hash(candidate, row, step, forced, values) for row, step in steps),
         compared=tuple((i, i) for i in range(len(steps))),
     )
 
 
-def _step(
+def _step_hash(
     capture: Capture,
     row: str,
     step: int,
     forced: Mapping[str, Sequence[int]],
     values: TensorSource,
 ) -> str:
-    """Return the hash of one step's logits; '' where it is not known, or follows other tokens."""
+    """Return the hash of one step's logits; '' if it is unknown or follows different tokens."""
     facts = (capture.signals.greedy or {}).get(row)
     if facts is None or facts.logits is None or not values.has(facts.logits):
         return ""
@@ -198,17 +214,17 @@ def _step(
 # --- what differs ------------------------------------------------------------------------------
 
 
-def _with_what_it_holds(result: CellResult, pair: Pair) -> CellResult:
-    """Return a result that says which stored tensors differ: one of an unstable cell says nothing.
+def _with_stored_tensors(result: CellResult, pair: Pair) -> CellResult:
+    """Return a result with the comparison of stored tensors, which an unstable cell's result lacks.
 
-    What chance drew into it differs from load to load, and what it lacks can be given to it.
+    Randomly initialized tensors differ from load to load, and the graft can supply missing ones.
     """
     if result.judged is not Verdict.UNSTABLE:
         return result
     return result.model_copy(update={"signals": (stored_weights(pair), inv_freq(pair))})
 
 
-def _items(result: CellResult, signal: str) -> Iterator[str]:
+def _differing_items(result: CellResult, signal: str) -> Iterator[str]:
     for comparison in result.signals:
         if comparison.signal == signal:
             yield from (item.name for item in comparison.items if differs(item))
@@ -217,81 +233,91 @@ def _items(result: CellResult, signal: str) -> Iterator[str]:
 def _weights(
     result: CellResult, reference: Capture, candidate: Capture
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the tensors to exchange, and those that no tensor of the same shape stands for."""
+    """Return the tensors to exchange, and those without one counterpart of the same shape."""
     pairs: dict[tuple[str, str], None] = {}
-    lost: list[tuple[str, str]] = []
-    for item in _items(result, "weights"):
-        theirs, mine = _carriers(reference, item), _carriers(candidate, item)
+    unpaired: list[tuple[str, str]] = []
+    for item in _differing_items(result, "weights"):
+        reference_tensors, candidate_tensors = (
+            _tensors_of_item(reference, item),
+            _tensors_of_item(candidate, item),
+        )
         fitting = [
-            (there, here)
-            for there, one in theirs.items()
-            for here, other in mine.items()
-            if one.ref.shape == other.ref.shape and one.layout == other.layout
+            (reference_name, candidate_name)
+            for reference_name, reference_facts in reference_tensors.items()
+            for candidate_name, candidate_facts in candidate_tensors.items()
+            if reference_facts.ref.shape == candidate_facts.ref.shape
+            and reference_facts.layout == candidate_facts.layout
         ]
-        same = [pair for pair in fitting if pair[0] == pair[1]] or fitting
-        if len(same) == 1 or (same and all(there == here for there, here in same)):
-            pairs.update(dict.fromkeys(same))
+        matches = [pair for pair in fitting if pair[0] == pair[1]] or fitting
+        if len(matches) == 1 or (
+            matches
+            and all(reference_name == candidate_name for reference_name, candidate_name in matches)
+        ):
+            pairs.update(dict.fromkeys(matches))
         else:
-            lost.append(
+            unpaired.append(
                 (f"weight {item}", "no one tensor of the same shape holds it on both sides")
             )
-    return list(pairs), lost
+    return list(pairs), unpaired
 
 
-def _carriers(capture: Capture, item: str) -> dict[str, WeightFacts]:
-    """Return the tensors in memory that an item speaks of, by its name or a checkpoint tensor's."""
+def _tensors_of_item(capture: Capture, item: str) -> dict[str, WeightFacts]:
+    """Return the tensors in memory for an item, found by their name or a checkpoint tensor's."""
     names = set(item.split(" → "))
     weights = capture.signals.weights
     return {
-        own: facts
-        for own, facts in (weights.tensors if weights is not None else {}).items()
-        if names & {own, *facts.aliases, *(piece.tensor for piece in facts.pieces)}
+        name: facts
+        for name, facts in (weights.tensors if weights is not None else {}).items()
+        if names & {name, *facts.aliases, *(piece.tensor for piece in facts.pieces)}
     }
 
 
 def _buffers(
     result: CellResult, reference: Capture, candidate: Capture
 ) -> Iterator[tuple[str, str, float | None]]:
-    """Yield rotary frequencies that differ, each with every buffer here that holds the same."""
-    theirs, mine = reference.signals.inv_freq or {}, candidate.signals.inv_freq or {}
-    for item in _items(result, "inv_freq"):
-        there, _, here = item.partition(" → ")
-        here = here or there
-        if there not in theirs or here not in mine:
+    """Yield differing rotary frequencies, with every candidate buffer that holds the same bytes."""
+    reference_buffers, candidate_buffers = (
+        reference.signals.inv_freq or {},
+        candidate.signals.inv_freq or {},
+    )
+    for item in _differing_items(result, "inv_freq"):
+        reference_name, _, candidate_name = item.partition(" → ")
+        candidate_name = candidate_name or reference_name
+        if reference_name not in reference_buffers or candidate_name not in candidate_buffers:
             continue
-        known = mine[here]
-        scaling = theirs[there].attention_scaling
-        other = scaling if scaling != known.attention_scaling else None
-        for name, facts in mine.items():
-            if facts.ref.hash == known.ref.hash and role(name) == role(here):
-                yield there, name, other
+        candidate_facts = candidate_buffers[candidate_name]
+        scaling = reference_buffers[reference_name].attention_scaling
+        different_scaling = scaling if scaling != candidate_facts.attention_scaling else None
+        for name, facts in candidate_buffers.items():
+            if facts.ref.hash == candidate_facts.ref.hash and role(name) == role(candidate_name):
+                yield reference_name, name, different_scaling
 
 
 def _config(
     result: CellResult,
 ) -> tuple[dict[str, tuple[Any, Any]], list[tuple[str, str]]]:
-    """Return the fields that have two values, and what is said of those that only one side has."""
+    """Return fields with two values, and the reasons for fields that only one side has."""
     changed = {
         change.what: change
         for change in result.changes.get("config", ())
-        if change.what.partition(".")[0] not in _SPELLING
+        if change.what.partition(".")[0] not in _IGNORED_FIELDS
     }
-    both = {
+    shared = {
         name: (change.reference, change.candidate)
         for name, change in changed.items()
         if ABSENT not in (change.reference, change.candidate)
     }
-    odd = []
-    for here, side in ((True, "the reference's"), (False, "this release's")):
+    unpaired = []
+    for in_candidate, side in ((True, "the reference's"), (False, "this release's")):
         names = [
             name
             for name, change in changed.items()
-            if name not in both and (change.reference == ABSENT) == here
+            if name not in shared and (change.reference == ABSENT) == in_candidate
         ]
         if names:
             fields = "config fields" if len(names) > 1 else "config field"
-            odd.append((f"{fields} {some(names, 6)}", f"{side} config has no such field"))
-    return both, odd
+            unpaired.append((f"{fields} {some(names, 6)}", f"{side} config has no such field"))
+    return shared, unpaired
 
 
 # --- asking ------------------------------------------------------------------------------------
@@ -301,34 +327,42 @@ async def grafts_of(
     results: Sequence[CellResult],
     runs: Mapping[CellId, tuple[Capture, ...]],
     values: TensorSource,
-    ask: Callable[[Mapping[CellId, Asked]], Awaitable[Mapping[CellId, Graft | str]]],
+    graft_cells: Callable[
+        [Mapping[CellId, GraftQuestions]], Awaitable[Mapping[CellId, Graft | str]]
+    ],
     chosen: Container[CellId] | None = None,
     known: Mapping[CellId, Graft | str] | None = None,
 ) -> dict[CellId, Graft | str]:
-    """Return what swapping pieces shows of every cell that differs, or why none was tried.
+    """Return the graft of every cell that differs, or why none was tried.
 
-    ``chosen`` are the cells that may be asked; None: all. ``known`` are answers of earlier runs.
+    ``chosen`` are the cells to consider, None for all. ``known`` are results of earlier runs.
     """
     known = known or {}
-    wanted = [r for r in results if _may_be_asked(r) and (chosen is None or r.cell in chosen)]
-    asked = {
-        result.cell: Asked(result.reference, told)
-        for result in wanted
+    differing = [r for r in results if _can_be_grafted(r) and (chosen is None or r.cell in chosen)]
+    questions = {
+        result.cell: GraftQuestions(result.reference, cell_questions)
+        for result in differing
         if result.reference is not None
         and result.cell not in known
-        and (told := asks(result, runs[result.reference][0], runs[result.cell][0], values))
+        and (
+            cell_questions := questions_of(
+                result, runs[result.reference][0], runs[result.cell][0], values
+            )
+        )
     }
-    found = await ask(asked) if asked else {}
-    return {r.cell: known[r.cell] for r in wanted if r.cell in known} | dict(found)
+    grafts = await graft_cells(questions) if questions else {}
+    return {r.cell: known[r.cell] for r in differing if r.cell in known} | dict(grafts)
 
 
-def _may_be_asked(result: CellResult) -> bool:
+def _can_be_grafted(result: CellResult) -> bool:
     finished = result.unfinished is None
-    return finished and result.compared in _ASKED and result.reference not in {None, result.cell}
+    return (
+        finished and result.compared in _GRAFTABLE and result.reference not in {None, result.cell}
+    )
 
 
 def with_graft(result: CellResult, graft: Graft | str | None) -> CellResult:
-    """Return a result with its graft, or with a note on why there is none; None: nobody asked."""
+    """Return a result with its graft, or a note on why there is none; None adds nothing."""
     if isinstance(graft, str):
         note = f"nothing was swapped between the releases: {graft}"
         return result.model_copy(update={"notes": (*result.notes, note)})

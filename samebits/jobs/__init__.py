@@ -1,1 +1,1 @@
-"""Jobs that run in stacks, and the cache of what they left."""
+"""Jobs that run in stacks, and the cache of their results."""

@@ -1,8 +1,8 @@
-"""What did each cell compute: its two captures, made now or kept from an earlier run.
+"""Runner of cells, which makes the two captures of a cell or takes them from the cache.
 
-A capture is kept under the digest of all that its bits follow from: stack lock, checkpoint
-content, variant, prompts, the probes' source and this machine. Captures of other probes or
-of another machine therefore never meet.
+The folder of a cell's captures is named after the digest of everything that determines their bits:
+stack lock, checkpoint content, variant, prompts, the probes' source and this machine. Captures of
+different probes or machines are therefore never compared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from samebits.base.errors import CaptureError
 from samebits.base.filestate import Ledger
 from samebits.base.redaction import without_folders
 from samebits.jobs.common import common_job, follows_from
-from samebits.jobs.unwritten import believed
+from samebits.jobs.unwritten import without_false_alarms
 from samebits.records.capture import Capture, Failure, Skip, Unfinished
 from samebits.stacks.process import Ended, StackProcess, tail
 
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 RunName = Literal["a", "b"]
 RUNS: tuple[RunName, RunName] = ("a", "b")
 VALUES_LIMIT = 16 << 20
-"""Bytes up to which a tensor's values are kept at once; larger ones are fetched if they differ."""
+"""Bytes up to which a tensor's values are stored; larger ones are stored if they differ."""
 NOT_STARTED = "not started"
-"""Type of a failure that no exception made: there is no stack, or no checkpoint."""
-_STRAY = 86_400
-"""Seconds after which a file of a run that was killed is removed; no cell takes as long."""
+"""Failure type of a cell without a stack or a checkpoint, which is not an exception."""
+_STALE_AFTER = 86_400
+"""Seconds after which a file of a killed run is removed; no cell takes that long."""
 
 
 class CellRunner:
-    """Runs cells and reads what they left."""
+    """Runs cells and reads their captures."""
 
     def __init__(
         self,
@@ -77,39 +77,40 @@ class CellRunner:
     ) -> tuple[Capture, Capture]:
         """Return the captures of both runs of ``cell``; ``started`` is called when they begin.
 
-        ``wanted`` are hashes whose values a second look is to keep; it always runs anew.
+        ``wanted`` are hashes of tensors whose values a second look stores. With them the cell
+        always runs again.
         """
         folder = self._folder(cell, model, checkpoint, stack)
         if not wanted and checkpoint.pinned:
-            kept = self._kept(folder, process.n_slots)
-            if kept is not None:
-                return believed(*kept)
-        _remove_strays(folder)
+            cached = self._cached(folder, process.n_slots)
+            if cached is not None:
+                return without_false_alarms(*cached)
+        _remove_leftovers(folder)
         jobs = [self._job(cell, model, checkpoint, folder, run, list(wanted)) for run in RUNS]
         ended = await asyncio.gather(*(process.run(job, started) for job in jobs))
         first, second = (self._read(cell, job, end) for job, end in zip(jobs, ended, strict=True))
         for job in jobs:
             self._ledger.file(_publish(job))
-        return believed(first, second)
+        return without_false_alarms(first, second)
 
     def paths(
         self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
     ) -> tuple[Path, Path]:
-        """Return where both runs leave their captures, whether or not they are there."""
+        """Return the paths of both captures, whether or not they exist."""
         folder = self._folder(cell, model, checkpoint, stack)
         return folder / "a.json", folder / "b.json"
 
     def read(self, paths: tuple[Path, Path]) -> tuple[Capture, Capture]:
-        """Return the captures of a cell that is known to have run.
+        """Return the captures of a cell that has run.
 
         Raises:
-            CaptureError: one is not whole; it is removed, so that the next run makes it anew.
+            CaptureError: one is damaged. It is removed, so that the next run makes it again.
 
         """
-        first, second = map(self._whole, paths)
-        return believed(first, second)
+        first, second = map(self._read_or_remove, paths)
+        return without_false_alarms(first, second)
 
-    def _whole(self, path: Path) -> Capture:
+    def _read_or_remove(self, path: Path) -> Capture:
         try:
             return self._capture(path)
         except CaptureError:
@@ -131,17 +132,17 @@ class CellRunner:
         return self._root / "captures" / model.name / str(cell.variant) / cell.stack / key[:16]
 
     def _invariants(self, model: ModelSpec) -> dict[str, Any] | None:
-        """Return how the relations inside the cell are tried; None if they are not."""
+        """Return how the relations inside the cell are tested; None if they are not."""
         if not model.invariants:
             return None
         return {"sweep": self._sweep, "samples": model.samples, "large": model.insists}
 
-    def _kept(self, folder: Path, n_slots: int) -> tuple[Capture, Capture] | None:
-        """Return the captures of an earlier run if both are whole and the model itself answered.
+    def _cached(self, folder: Path, n_slots: int) -> tuple[Capture, Capture] | None:
+        """Return the cached captures if both are whole and the machine cannot be the cause of them.
 
-        An exception of the model is an answer. A run that left nothing or did not finish, and an
-        exception that speaks of memory or files, may have been the machine's doing: those run again.
-        So does one that left something out for its price, where a job may take more memory now.
+        An exception raised by the model is a valid result. A run without a result, an unfinished
+        run and an exception about memory or files may be due to the machine: those run again. A run
+        that skipped something for its cost also runs again if a job may use more memory now.
         """
         if self._fresh:
             return None
@@ -149,10 +150,10 @@ class CellRunner:
             first, second = (self._capture(folder / f"{run}.json") for run in RUNS)
         except CaptureError:
             return None
-        kept = first, second
-        if any(c.slots > n_slots and any(s.why == "cost" for s in c.skips) for c in kept):
+        captures = first, second
+        if any(c.slots > n_slots and any(s.why == "cost" for s in c.skips) for c in captures):
             return None
-        return kept if all(map(_is_answer, kept)) else None
+        return captures if all(map(_is_repeatable, captures)) else None
 
     def _job(
         self,
@@ -163,7 +164,7 @@ class CellRunner:
         run: RunName,
         wanted: list[str],
     ) -> dict[str, Any]:
-        # another run may be at the same cell: what each leaves has a name of its own at first
+        # another run may run the same cell: each writes under a unique name first
         name = f"{run}.{uuid.uuid4().hex[:12]}"
         common = common_job("cell", cell, model, checkpoint)
         return {
@@ -181,23 +182,23 @@ class CellRunner:
         }
 
     def _read(self, cell: CellId, job: dict[str, Any], ended: Ended) -> Capture:
-        """Return what the run left, or a failed capture that says why it left nothing."""
+        """Return the capture of a run, or a failed capture with the reason why there is none."""
         path = Path(job["capture"])
         try:
-            found = self._store.read_capture(path)
+            capture = self._store.read_capture(path)
         except CaptureError as error:
             reason = ended.reason or str(error).replace(str(path), "its capture")
         else:
-            if (found.cell, found.run) == (cell, job["run"]):
-                if not _is_answer(found):
+            if (capture.cell, capture.run) == (cell, job["run"]):
+                if not _is_repeatable(capture):
                     self._ledger.unsettle(f"{cell} failed as a machine may", str(cell))
-                if found.status == "unfinished":
-                    return _ended_early(found, job, ended)
-                return found
-            reason = f"it left the capture of {found.cell}, run {found.run}"
+                if capture.status == "unfinished":
+                    return _ended_early(capture, job, ended)
+                return capture
+            reason = f"it left the capture of {capture.cell}, run {capture.run}"
         self._ledger.unsettle(f"{cell} left nothing", str(cell))
         if ended.stopped:
-            return _ended_early(_nothing(cell, job), job, ended)
+            return _ended_early(_empty_capture(cell, job), job, ended)
         log = tail(Path(job["log"]))
         failure = Failure(phase="process", type="no result", message=reason, traceback=log)
         return Capture(cell=cell, run=job["run"], status="failed", failure=failure)
@@ -208,77 +209,82 @@ class CellRunner:
 
 
 def _tries_usage(cell: CellId, model: ModelSpec) -> bool:
-    """Return True for the first of the model's variants on the CPU: no other would say more."""
+    """Return True for the model's first CPU variant; others would give the same answers."""
     first = next((v for v in model.variants if v.device == "cpu"), None)
     return model.usage and cell.variant == first
 
 
-def _nothing(cell: CellId, job: dict[str, Any]) -> Capture:
-    """Return the capture of a run that ended before it had observed anything."""
+def _empty_capture(cell: CellId, job: dict[str, Any]) -> Capture:
+    """Return the empty capture of a run that ended before its first observation."""
     return Capture(cell=cell, run=job["run"], status="unfinished")
 
 
 def _ended_early(capture: Capture, job: dict[str, Any], ended: Ended) -> Capture:
-    """Return what a run had observed before it ended, with how it ended, and what is missing for it.
+    """Return the capture of a run that ended early, with how it ended and what is missing.
 
-    What the process did to itself is a failure of the phase; a clock, and want of memory, are none.
+    A crash of the process itself is a failure of the phase. A timeout and lack of memory are not.
     """
     phase = ended.phase or (capture.unfinished.phase if capture.unfinished else "start")
     reason = ended.why or "the probe ended before it wrote it"
-    told = Unfinished(phase=phase, reason=reason, step=ended.step)
+    unfinished = Unfinished(phase=phase, reason=reason, step=ended.step)
     failures = capture.failures
     if ended.crashed or not ended.why:
         log = tail(Path(job["log"]))
         crash = Failure(phase=phase, type="no result", message=reason, traceback=log)
         failures = (*failures, crash)
-    missing = _missing(capture, job, f"the run ended before: {reason} in phase {phase}")
-    skips = (*capture.skips, *missing)
+    missing_skips = _missing(capture, job, f"the run ended before: {reason} in phase {phase}")
+    skips = (*capture.skips, *missing_skips)
     return capture.model_copy(
-        update={"unfinished": told, "failures": failures, "skips": skips},
+        update={"unfinished": unfinished, "failures": failures, "skips": skips},
     )
 
 
 def _missing(capture: Capture, job: dict[str, Any], reason: str) -> Iterator[Skip]:
-    """Yield a skip for every signal that makes a verdict, and every prompt, that is not there."""
+    """Yield a skip for every missing prompt and every missing signal that the verdict needs."""
     signals = capture.signals
     for name in ("weights", "buffers", "inv_freq"):
         if getattr(signals, name) is None:
             yield Skip(what=name, reason=reason, why="unfinished")
-    told = {skip.what for skip in capture.skips}
-    for name, found in (("forward", signals.forward), ("greedy", signals.greedy)):
-        observed = {row.partition("[")[0] for row in found or {}}
+    skipped = {skip.what for skip in capture.skips}
+    for name, rows in (("forward", signals.forward), ("greedy", signals.greedy)):
+        observed = {row.partition("[")[0] for row in rows or {}}
         for prompt in job["model"]["prompts"]:
-            if prompt not in observed and not told & {name, f"{name} {prompt}", f"prompt {prompt}"}:
+            if prompt not in observed and not skipped & {
+                name,
+                f"{name} {prompt}",
+                f"prompt {prompt}",
+            }:
                 yield Skip(what=f"{name} {prompt}", reason=reason, why="unfinished")
 
 
 def _publish(job: dict[str, Any]) -> Path:
-    """Give what a job left the name under which a later run looks for it: ``a.json``, ``a.log``.
+    """Rename a job's files to the names that later runs look for: ``a.json``, ``a.log``.
 
-    A capture of before goes in any case: it is not what the cell does now. Returns the capture's.
+    An older capture is always replaced or removed, because it is not what the cell computes now.
+    Returns the path of the capture.
     """
-    kept = Path(job["capture"])
+    published = Path(job["capture"])
     for path in (Path(job["log"]), Path(job["capture"])):
-        kept = path.with_name(f"{job['run']}{path.suffix}")
+        published = path.with_name(f"{job['run']}{path.suffix}")
         try:
-            path.replace(kept)
+            path.replace(published)
         except FileNotFoundError:
-            kept.unlink(missing_ok=True)
-    return kept
+            published.unlink(missing_ok=True)
+    return published
 
 
-def _remove_strays(folder: Path) -> None:
-    """Remove what runs left that were killed."""
-    oldest = time.time() - _STRAY
-    strays = ("[ab].*.*", ".[ab].*.tmp", ".integrity-*", ".usage-*")
-    for path in (path for stray in strays for path in folder.glob(stray)):
+def _remove_leftovers(folder: Path) -> None:
+    """Remove leftovers of killed runs."""
+    cutoff = time.time() - _STALE_AFTER
+    patterns = ("[ab].*.*", ".[ab].*.tmp", ".integrity-*", ".usage-*")
+    for path in (path for pattern in patterns for path in folder.glob(pattern)):
         with contextlib.suppress(OSError):
-            if path.stat().st_mtime < oldest:
+            if path.stat().st_mtime < cutoff:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _is_answer(capture: Capture) -> bool:
-    """Return True if the same run again would leave the same."""
+def _is_repeatable(capture: Capture) -> bool:
+    """Return True if another run of the same cell would give the same result."""
     if capture.status == "unfinished" or (capture.status == "failed" and not capture.failure):
         return False
     failures = (*filter(None, (capture.failure,)), *capture.failures)
@@ -286,8 +292,10 @@ def _is_answer(capture: Capture) -> bool:
 
 
 def failed(cell: CellId, phase: str, message: str, log: str = "") -> tuple[Capture, Capture]:
-    """Return the captures of a cell that could not even be started."""
-    said = without_folders(message)
-    failure = Failure(phase=phase, type=NOT_STARTED, message=said, traceback=without_folders(log))
+    """Return the captures of a cell that could not be started."""
+    clean_message = without_folders(message)
+    failure = Failure(
+        phase=phase, type=NOT_STARTED, message=clean_message, traceback=without_folders(log)
+    )
     first, second = (Capture(cell=cell, run=run, status="failed", failure=failure) for run in RUNS)
     return first, second

@@ -1,4 +1,7 @@
-"""Which files do the cells of a model load, and are they the same for every stack."""
+"""Checkpoints of the models: made from a recipe, in a local folder, or on the hub.
+
+All stacks load the same files of a model.
+"""
 
 from __future__ import annotations
 
@@ -27,42 +30,43 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class Checkpoint(Record):
-    """Where the stacks load a model from."""
+    """The source from which all stacks load a model."""
 
     model: str
     source: str
     """A folder, or a hub id."""
     said: str
-    """The source as the report says it, without this machine's folders."""
+    """The source as the report shows it, without folders of this machine."""
     revision: str | None = None
     digest: str | None = None
-    """Of all its files; None for a hub id, whose files are not ours to read."""
+    """Digest of all its files; None for a hub id, whose files samebits does not read."""
     parameters: int | None = None
     builder: str | None = None
-    """Id of the stack that makes it, or made it."""
+    """Id of the stack that made it from the recipe."""
     inputs: Inputs | None = None
-    """What its cells are fed; None until a stack has chosen."""
+    """Inputs of its cells; None until a stack has chosen them."""
 
     @property
     def pinned(self) -> bool:
-        """True if the same source cannot stand for other bytes tomorrow."""
+        """True if the source always refers to the same bytes."""
         return self.digest is not None or bool(_COMMIT.fullmatch(self.revision or ""))
 
 
 def builder_of(model: ModelSpec, stacks: Sequence[Stack]) -> Stack | None:
-    """Return the stack that makes the model's checkpoint: the one named, or the oldest that knows.
+    """Return the stack that makes the model's checkpoint; None if no stack can.
 
-    ``stacks`` are those that could be built, oldest first; None if none of them knows it.
+    This is the stack that the recipe names, or else the first of ``stacks`` (those that could be
+    built, oldest first) that knows the architecture.
     """
     assert model.build is not None
     if model.build.stack is not None:
         return next((stack for stack in stacks if stack.id == model.build.stack), None)
-    knowing = (stack for stack in stacks if model.build.architecture in stack.architectures)
-    return next(knowing, None)
+    capable = (stack for stack in stacks if model.build.architecture in stack.architectures)
+    return next(capable, None)
 
 
 class Checkpoints:
-    """The checkpoints of a matrix, those that are made kept under one folder."""
+    """The checkpoints of a matrix; those made from recipes or patches are stored in one folder."""
 
     def __init__(
         self, root: Path, matrix_folder: Path, maker: str, *, ledger: Ledger | None = None
@@ -74,28 +78,28 @@ class Checkpoints:
         self._maker = maker
 
     def folder(self, model: ModelSpec, builder: Stack) -> Path:
-        """Return where a made checkpoint lies: named after all that its bytes follow from."""
+        """Return the folder of a recipe's checkpoint, named after what determines its bytes."""
         assert model.build is not None
         recipe = model.build.model_dump(mode="json")
         key = digest_of([recipe, builder.transformers, builder.lock_digest, self._maker])
         return self._root / f"{model.name}-{key[:12]}"
 
     def made(self, model: ModelSpec, builder: Stack) -> Checkpoint | None:
-        """Return the checkpoint that ``builder`` made, or None if it is not there yet."""
+        """Return the checkpoint that ``builder`` made; None if there is none or it is damaged."""
         folder = self.folder(model, builder)
         facts = read_facts(folder)
         if facts is None:
             return None
         hashes = hashes_of_folder(folder, self._cache)
         if facts.get("files", hashes).items() - hashes.items():
-            return None  # damaged: a disk that was full, or a power cut
+            return None  # damaged, by a full disk or a power cut
         assert model.build is not None
         self._ledger.folder(folder)
-        said = f"build {model.build.architecture}, seed {model.build.seed}, by {builder.id}"
+        description = f"build {model.build.architecture}, seed {model.build.seed}, by {builder.id}"
         return Checkpoint(
             model=model.name,
             source=str(folder),
-            said=said,
+            said=description,
             digest=digest_of(hashes),
             parameters=facts.get("n_parameters"),
             builder=builder.id,
@@ -104,52 +108,54 @@ class Checkpoints:
     def given(self, model: ModelSpec) -> Checkpoint:
         """Return the checkpoint of a model that names a folder or a hub id."""
         if model.hub is not None:
-            said = f"hub {model.hub}" + (f"@{model.revision}" if model.revision else "")
+            description = f"hub {model.hub}" + (f"@{model.revision}" if model.revision else "")
             return Checkpoint(
-                model=model.name, source=model.hub, said=said, revision=model.revision
+                model=model.name, source=model.hub, said=description, revision=model.revision
             )
         assert model.path is not None
-        named = self._matrix_folder / model.path
-        folder = named.resolve()
-        # as it is named, too: a link that leads elsewhere tomorrow is another checkpoint
-        self._ledger.folder(named)
+        linked = self._matrix_folder / model.path
+        folder = linked.resolve()
+        # the path as written, too: a link that is changed later means another checkpoint
+        self._ledger.folder(linked)
         self._ledger.folder(folder)
         if model.patch:
             folder = self._patched(model, folder)
             self._ledger.folder(folder)
         digest = digest_of_folder(folder, self._cache)
-        # an absolute path is this machine's, and reports are published
-        shown = folder_of.name if (folder_of := Path(model.path)).is_absolute() else model.path
-        said = " + ".join([f"path {shown}", *(Path(patch).name for patch in model.patch)])
-        return Checkpoint(model=model.name, source=str(folder), said=said, digest=digest)
+        # reports are published, so they do not show this machine's absolute paths
+        shown_source = path.name if (path := Path(model.path)).is_absolute() else model.path
+        description = " + ".join(
+            [f"path {shown_source}", *(Path(patch).name for patch in model.patch)]
+        )
+        return Checkpoint(model=model.name, source=str(folder), said=description, digest=digest)
 
     def _patched(self, model: ModelSpec, folder: Path) -> Path:
-        """Return a copy of a folder with the model's patches, named after all that it is made of.
+        """Return a patched copy of a folder, named after the folder's content and the patches.
 
-        Raises PatchError if one does not apply.
+        Raises PatchError if a patch does not apply.
         """
         patches = [self._matrix_folder / patch for patch in model.patch]
         for patch in patches:
             self._ledger.file(patch)
-        given = hashes_of_folder(folder, self._cache)
-        of = [digest_of(given), *map(digest_of_file, patches)]
-        out = self._root / f"{model.name}-{digest_of(of)[:12]}"
+        hashes = hashes_of_folder(folder, self._cache)
+        contents = [digest_of(hashes), *map(digest_of_file, patches)]
+        out = self._root / f"{model.name}-{digest_of(contents)[:12]}"
         changed = {name: _hash(text) for name, text in patched_files(folder, patches).items()}
-        whole = {name: hash for name, hash in (given | changed).items() if hash}
-        if hashes_of_folder(out, self._cache) != whole:
+        expected = {name: file_hash for name, file_hash in (hashes | changed).items() if file_hash}
+        if hashes_of_folder(out, self._cache) != expected:
             shutil.rmtree(out, ignore_errors=True)
             write_patched(folder, patches, out)
-        os.utime(out)  # samebits/storage/prune.py removes a copy that no run has used for long
+        os.utime(out)  # samebits/storage/prune.py removes copies that have not been used for long
         return out
 
 
 def _hash(text: str | None) -> str:
-    """Return the SHA-256 of a file that holds ``text``; '' if it is gone."""
+    """Return the SHA-256 of a file with the content ``text``; '' for None, a removed file."""
     return "" if text is None else hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_facts(folder: Path) -> dict[str, Any] | None:
-    """Return what a made checkpoint says of itself; None if it is not whole."""
+    """Return the facts stored with a checkpoint made from a recipe; None if they are damaged."""
     try:
         facts = json.loads(seal.read(folder / "checkpoint.json"))
     except (OSError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What the jobs of a cell tell its stack alike, and what their answers follow from."""
+"""The fields that all jobs of a cell share, and the digest inputs that their results depend on."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 NOT_CHOSEN = "no stack was asked what the model's forward takes"
 THREADS = 1
-"""Threads of a job: its bits must not depend on what runs beside it."""
+"""Threads of a job. With one, its bits do not depend on the load of the machine."""
 
 
 def common_job(kind: str, cell: CellId, model: ModelSpec, checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return what a job of any kind says; its kind adds where to leave what was asked."""
+    """Return the fields of every kind of job; each kind adds its question and its result path."""
     return {
         "kind": kind,
         "cell": cell.model_dump(mode="json"),
@@ -36,7 +36,7 @@ def common_job(kind: str, cell: CellId, model: ModelSpec, checkpoint: Checkpoint
 
 
 def prompts_of(model: ModelSpec) -> dict[str, Any]:
-    """Return a model's prompts as a job spells them."""
+    """Return a model's prompts in the form of a job."""
     return {
         name: prompt.model_dump(mode="json", exclude_none=True)
         for name, prompt in model.prompts.items()
@@ -44,12 +44,12 @@ def prompts_of(model: ModelSpec) -> dict[str, Any]:
 
 
 def inputs_of(checkpoint: Checkpoint) -> dict[str, str]:
-    """Return where a job finds what it feeds, or why there is nothing."""
+    """Return where a job finds its inputs, or the reason why there are none."""
     return (checkpoint.inputs or Inputs(reason=NOT_CHOSEN)).model_dump(mode="json")
 
 
 def digest_of_inputs(checkpoint: Checkpoint) -> list[str]:
-    """Return what answers follow from where a model is fed: the inputs, or why there are none."""
+    """Return the digest inputs for a model's inputs: their digest, and why there are none."""
     inputs = checkpoint.inputs or Inputs(reason=NOT_CHOSEN)
     return [inputs.digest, inputs.reason]
 
@@ -57,7 +57,10 @@ def digest_of_inputs(checkpoint: Checkpoint) -> list[str]:
 def follows_from(
     cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
 ) -> dict[str, Any]:
-    """Return what decides every answer about a cell: a digest of it, and of the question, names one."""
+    """Return everything that determines a cell's results, without the question itself.
+
+    A result file is named after the digest of this and of the question.
+    """
     return {
         "cell": str(cell),
         "stack": stack.lock_digest,

@@ -1,12 +1,12 @@
-"""What becomes of each model that one stack saves and another one loads: run, or kept.
+"""Runner of crossings, in which one stack saves a model and another stack loads the copy.
 
-Each stack saves a model once, under the digest of all that the files follow from, and each stack
-loads the original and every folder in one job. What a loader found is kept under the digest of
-what it loaded, so a second run with nothing changed starts no process.
+Each stack saves a model once, under the digest of everything that determines the files. Each stack
+loads the original and every saved copy in one job. The result of a loader is cached under the
+digest of what it loaded, so a second run with nothing changed starts no process.
 
-A kept folder is never changed or removed while a run may load it: folders that no later run may
-use (of an unpinned checkpoint, or of ``--fresh``) have names of their own and go with their run,
-and others go when no run has used them for a week.
+A cached copy is never changed or removed while a run may load it. Copies that no later run may use
+(of an unpinned checkpoint, or of ``--fresh``) have unique names and are removed at the end of their
+run. Others are removed when no run has used them for a week.
 """
 
 from __future__ import annotations
@@ -39,37 +39,37 @@ if TYPE_CHECKING:
     from samebits.storage.store import Store
 
 SIZE_LIMIT = 1 << 30
-"""Bytes of a model up to which it is saved: each stack's copy stays on disk."""
+"""Largest model that is saved, in bytes; each stack's copy stays on disk."""
 UNUSED = 7 * 86_400
-"""Seconds after which a folder that no run has used is removed; no run lasts that long."""
+"""Seconds after which an unused folder is removed; no run lasts that long."""
 
 
-class Subject(NamedTuple):
-    """What crosses: one model in one variant."""
+class CrossedModel(NamedTuple):
+    """The model of a crossing, in one variant."""
 
     model: ModelSpec
     variant: Variant
     checkpoint: Checkpoint
 
 
-class Party(NamedTuple):
-    """A stack that takes part, and its process."""
+class CrossingStack(NamedTuple):
+    """A stack of a crossing, and its process."""
 
     stack: Stack
     process: StackProcess
 
 
-class Saved(NamedTuple):
-    """Where a stack left a model, and what it said of it."""
+class SavedCopy(NamedTuple):
+    """A copy of a model that a stack saved, and the record of the save."""
 
     folder: Path
-    said: SavedModel
+    record: SavedModel
     digest: str
-    """Of ``saved.json``, which names every file by its hash."""
+    """Digest of ``saved.json``, which lists the hash of every file."""
 
 
 def rows_to_cross(matrix: Matrix, plan: Plan) -> tuple[PlannedRow, ...]:
-    """Return the first row on cpu of every model that is to cross between two stacks or more."""
+    """Return the first CPU row of every model with crossings and at least two stacks."""
     first: dict[str, PlannedRow] = {}
     for row in plan.rows:
         if row.variant.device == "cpu" and matrix.model(row.model).crossings:
@@ -78,7 +78,7 @@ def rows_to_cross(matrix: Matrix, plan: Plan) -> tuple[PlannedRow, ...]:
 
 
 class Crosser:
-    """Saves and loads models, and reads what came of it."""
+    """Runs the jobs that save and load models, and caches their results."""
 
     def __init__(
         self,
@@ -96,148 +96,160 @@ class Crosser:
         self._probes = probes
         self._machine = machine
         self._fresh = fresh
-        self._own: list[Path] = []
+        self._temporary: list[Path] = []
 
-    async def cross(self, subject: Subject, parties: Sequence[Party]) -> CrossingsReport:
-        """Let every party save the model, and every party load each of these."""
-        saved = await self._saved(subject, parties)
-        if not all(self._kept(subject, party, _ready(saved)) for party in parties):
-            # they are about to be loaded: what is not what its stack saved is saved anew
-            checks = (asyncio.to_thread(_remove_unless_whole, found) for found in saved.values())
+    async def cross(
+        self, subject: CrossedModel, parties: Sequence[CrossingStack]
+    ) -> CrossingsReport:
+        """Save the model in every stack, and load every saved copy in every stack."""
+        saved = await self._saved_copies(subject, parties)
+        if not all(self._cached(subject, party, _loadable(saved)) for party in parties):
+            # the copies are about to be loaded: damaged ones are saved again
+            checks = (asyncio.to_thread(_remove_unless_whole, copy) for copy in saved.values())
             if not all(await asyncio.gather(*checks)):
-                saved = await self._saved(subject, parties)
+                saved = await self._saved_copies(subject, parties)
         loaded = await asyncio.gather(*(self._load(subject, party, saved) for party in parties))
         return CrossingsReport(
             model=subject.model.name,
             variant=str(subject.variant),
-            crossings=tuple(found[saver] for saver in saved for found in loaded),
+            crossings=tuple(by_saver[saver] for saver in saved for by_saver in loaded),
         )
 
     def close(self) -> None:
-        """Remove what no later run may use, and what no run has used for long."""
-        oldest = time.time() - UNUSED
+        """Remove copies that no later run may use, and copies that have not been used for long."""
+        cutoff = time.time() - UNUSED
         saved = (self._root / "saved").glob("s*")
-        unused = [path for path in saved if _is_older(path, oldest)]
-        for path in (*self._own, *unused):
+        unused = [path for path in saved if _is_older(path, cutoff)]
+        for path in (*self._temporary, *unused):
             remove(path)
 
-    async def _saved(self, subject: Subject, parties: Sequence[Party]) -> dict[str, Saved]:
-        """Return what each party saved, by its stack."""
-        kept = await asyncio.gather(*(self._save(subject, party) for party in parties))
-        return {party.stack.id: found for party, found in zip(parties, kept, strict=True)}
+    async def _saved_copies(
+        self, subject: CrossedModel, parties: Sequence[CrossingStack]
+    ) -> dict[str, SavedCopy]:
+        """Return the copy of each stack, by stack id."""
+        copies = await asyncio.gather(*(self._save(subject, party) for party in parties))
+        return {party.stack.id: copy for party, copy in zip(parties, copies, strict=True)}
 
-    async def _save(self, subject: Subject, party: Party) -> Saved:
+    async def _save(self, subject: CrossedModel, party: CrossingStack) -> SavedCopy:
         folder = self._saved_folder(subject, party.stack)
         self._ledger.file(folder / "saved.json")
-        if (kept := _read_saved(folder)) is not None:
+        if (cached := _read_saved(folder)) is not None:
             os.utime(folder)
-            return kept
-        # what is there is torn, or failed for want of memory or disk: no loader uses it
+            return cached
+        # incomplete, or failed for lack of memory or disk space: no loader uses it
         shutil.rmtree(folder, ignore_errors=True)
         log = folder.with_name(f"{folder.name}.log")
-        more = {"kind": "save", "out": str(folder), "limit": SIZE_LIMIT, "log": str(log)}
-        ended = await party.process.run(self._job(subject, party.stack, more))
+        fields = {"kind": "save", "out": str(folder), "limit": SIZE_LIMIT, "log": str(log)}
+        ended = await party.process.run(self._job(subject, party.stack, fields))
         self._ledger.file(folder / "saved.json")
         if _read_saved(folder) is None:
             self._ledger.unsettle(f"{subject.model.name} was not saved by {party.stack.id}")
-        found = _read_saved(folder, even_if_transient=True)
-        return found or _nothing_saved(subject, party.stack, folder, _lost(ended, log))
+        copy = _read_saved(folder, even_if_transient=True)
+        return copy or _failed_save(subject, party.stack, folder, _no_result(ended, log))
 
-    def _saved_folder(self, subject: Subject, stack: Stack) -> Path:
+    def _saved_folder(self, subject: CrossedModel, stack: Stack) -> Path:
         key = self._facts(subject, stack)
-        if self._is_kept(subject):
+        if self._is_cacheable(subject):
             return self._root / "saved" / f"s{digest_of(key)[:23]}"
         folder = self._root / "saved" / f"s{uuid.uuid4().hex[:23]}"
-        self._own += [folder, folder.with_name(f"{folder.name}.log")]
+        self._temporary += [folder, folder.with_name(f"{folder.name}.log")]
         return folder
 
     async def _load(
-        self, subject: Subject, party: Party, saved: Mapping[str, Saved]
+        self, subject: CrossedModel, party: CrossingStack, saved: Mapping[str, SavedCopy]
     ) -> dict[str, Crossing]:
-        """Return what the party makes of what each saver left, by saver."""
+        """Return the crossings into one stack, by saver."""
         loader = party.stack.id
-        ready = _ready(saved)
-        found = {saver: _not_saved(left.said, loader) for saver, left in saved.items()}
+        ready = _loadable(saved)
+        crossings = {saver: _unsaved_crossing(copy.record, loader) for saver, copy in saved.items()}
         if ready:
-            found |= await self._loaded(subject, party, ready)
-        return found
+            crossings |= await self._crossings_of_ready(subject, party, ready)
+        return crossings
 
-    async def _loaded(
-        self, subject: Subject, party: Party, ready: Mapping[str, Saved]
+    async def _crossings_of_ready(
+        self, subject: CrossedModel, party: CrossingStack, ready: Mapping[str, SavedCopy]
     ) -> dict[str, Crossing]:
-        path = self._result(subject, party.stack, ready)
+        path = self._result_path(subject, party.stack, ready)
         self._ledger.file(path)
-        if (kept := self._kept(subject, party, ready)) is not None:
-            return {crossing.saver: crossing for crossing in kept.crossings}
-        found = await self._compare(subject, party, ready, path)
-        told = {
-            saver: crossing.model_copy(update={"restored": ready[saver].said.restored})
-            for saver, crossing in found.items()
+        if (cached := self._cached(subject, party, ready)) is not None:
+            return {crossing.saver: crossing for crossing in cached.crossings}
+        compared = await self._run_loader(subject, party, ready, path)
+        crossings = {
+            saver: crossing.model_copy(update={"restored": ready[saver].record.restored})
+            for saver, crossing in compared.items()
         }
-        if subject.checkpoint.pinned and all(map(_is_answer, told.values())):
+        if subject.checkpoint.pinned and all(map(_is_repeatable, crossings.values())):
             file = CrossingsFile(
                 model=subject.model.name,
                 variant=str(subject.variant),
                 stack=party.stack.id,
-                crossings=tuple(told.values()),
+                crossings=tuple(crossings.values()),
             )
             self._store.write_json(path, file.model_dump_json(indent=1))
             self._ledger.file(path)
         else:
             self._ledger.unsettle(f"{subject.model.name} crosses to {party.stack.id} anew")
-        return told
+        return crossings
 
-    def _kept(
-        self, subject: Subject, party: Party, ready: Mapping[str, Saved]
+    def _cached(
+        self, subject: CrossedModel, party: CrossingStack, ready: Mapping[str, SavedCopy]
     ) -> CrossingsFile | None:
-        """Return what an earlier run found; of no saver there is nothing to find."""
-        if not ready or not self._is_kept(subject):
+        """Return the cached result of a loader; None if there is none, or nothing to load."""
+        if not ready or not self._is_cacheable(subject):
             return None
-        return read_record(self._result(subject, party.stack, ready), CrossingsFile)
+        return read_record(self._result_path(subject, party.stack, ready), CrossingsFile)
 
-    async def _compare(
-        self, subject: Subject, party: Party, ready: Mapping[str, Saved], path: Path
+    async def _run_loader(
+        self,
+        subject: CrossedModel,
+        party: CrossingStack,
+        ready: Mapping[str, SavedCopy],
+        path: Path,
     ) -> dict[str, Crossing]:
-        """Run the comparison; after a crash the folders behind the one that crashed run again."""
-        found: dict[str, Crossing] = {}
-        left = list(ready)
-        while left:
-            folders = {saver: str(ready[saver].folder) for saver in left}
-            told, ended = await self._run(subject, party, folders, path)
-            if told is None:
-                return found | _no_original(left, party.stack.id, ended)
-            found |= {crossing.saver: crossing for crossing in told.crossings}
-            left = [saver for saver in left if saver not in found]
-            if left:
-                lost = left.pop(0)
-                found[lost] = _crashed(lost, party.stack.id, ended, path.with_suffix(".log"))
-        return {saver: found[saver] for saver in ready}
+        """Run the loader; after a crash, run it again for the copies after the one that crashed."""
+        crossings: dict[str, Crossing] = {}
+        remaining = list(ready)
+        while remaining:
+            folders = {saver: str(ready[saver].folder) for saver in remaining}
+            file, ended = await self._run_job(subject, party, folders, path)
+            if file is None:
+                return crossings | _crossings_without_original(remaining, party.stack.id, ended)
+            crossings |= {crossing.saver: crossing for crossing in file.crossings}
+            remaining = [saver for saver in remaining if saver not in crossings]
+            if remaining:
+                crashed = remaining.pop(0)
+                crossings[crashed] = _crashed_crossing(
+                    crashed, party.stack.id, ended, path.with_suffix(".log")
+                )
+        return {saver: crossings[saver] for saver in ready}
 
-    async def _run(
-        self, subject: Subject, party: Party, folders: Mapping[str, str], path: Path
+    async def _run_job(
+        self, subject: CrossedModel, party: CrossingStack, folders: Mapping[str, str], path: Path
     ) -> tuple[CrossingsFile | None, Ended]:
-        """Run one job and return what it left."""
-        own = path.with_name(f"{path.stem}-{uuid.uuid4().hex[:12]}.json")
-        more = {
+        """Run one job and return its result and how it ended."""
+        temporary = path.with_name(f"{path.stem}-{uuid.uuid4().hex[:12]}.json")
+        fields = {
             "kind": "load",
             "savers": dict(folders),
-            "result": str(own),
+            "result": str(temporary),
             "log": str(path.with_suffix(".log")),
         }
-        ended = await party.process.run(self._job(subject, party.stack, more))
-        told = read_record(own, CrossingsFile)
-        own.unlink(missing_ok=True)
-        return told, ended
+        ended = await party.process.run(self._job(subject, party.stack, fields))
+        file = read_record(temporary, CrossingsFile)
+        temporary.unlink(missing_ok=True)
+        return file, ended
 
-    def _result(self, subject: Subject, stack: Stack, ready: Mapping[str, Saved]) -> Path:
+    def _result_path(
+        self, subject: CrossedModel, stack: Stack, ready: Mapping[str, SavedCopy]
+    ) -> Path:
         facts = self._facts(subject, stack)
         facts["inputs"] = digest_of_inputs(subject.checkpoint)
-        key = digest_of(facts | {"savers": {id: found.digest for id, found in ready.items()}})
+        key = digest_of(facts | {"savers": {saver: copy.digest for saver, copy in ready.items()}})
         folder = self._root / "crossings" / subject.model.name / str(subject.variant) / stack.id
         return folder / f"{key[:16]}.json"
 
-    def _facts(self, subject: Subject, stack: Stack) -> dict[str, Any]:
-        """Return what the bits of a save or a load follow from."""
+    def _facts(self, subject: CrossedModel, stack: Stack) -> dict[str, Any]:
+        """Return everything that determines the bits of a save or a load."""
         checkpoint = subject.checkpoint
         return {
             "model": subject.model.name,
@@ -251,7 +263,9 @@ class Crosser:
             "threads": THREADS,
         }
 
-    def _job(self, subject: Subject, stack: Stack, more: Mapping[str, Any]) -> dict[str, Any]:
+    def _job(
+        self, subject: CrossedModel, stack: Stack, fields: Mapping[str, Any]
+    ) -> dict[str, Any]:
         return {
             "name": subject.model.name,
             "variant_name": str(subject.variant),
@@ -265,10 +279,10 @@ class Crosser:
                 "trust_remote_code": subject.model.trust_remote_code,
                 "inputs": inputs_of(subject.checkpoint),
             },
-            **more,
+            **fields,
         }
 
-    def _is_kept(self, subject: Subject) -> bool:
+    def _is_cacheable(self, subject: CrossedModel) -> bool:
         return subject.checkpoint.pinned and not self._fresh
 
 
@@ -280,32 +294,32 @@ def remove(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _is_older(path: Path, than: float) -> bool:
+def _is_older(path: Path, cutoff: float) -> bool:
     try:
-        return path.stat().st_mtime < than
-    except OSError:  # another run has just removed it
+        return path.stat().st_mtime < cutoff
+    except OSError:  # removed by another run just now
         return False
 
 
-def _read_saved(folder: Path, *, even_if_transient: bool = False) -> Saved | None:
+def _read_saved(folder: Path, *, even_if_transient: bool = False) -> SavedCopy | None:
     path = folder / "saved.json"
-    said = read_record(path, SavedModel)
-    if said is None:
+    record = read_record(path, SavedModel)
+    if record is None:
         return None
-    if said.failure and said.failure.may_be_the_machine and not even_if_transient:
+    if record.failure and record.failure.may_be_the_machine and not even_if_transient:
         return None
-    return Saved(folder, said, digest_of_file(path))
+    return SavedCopy(folder, record, digest_of_file(path))
 
 
-def _ready(saved: Mapping[str, Saved]) -> dict[str, Saved]:
-    """Return what there is to be loaded."""
-    return {saver: found for saver, found in saved.items() if found.said.outcome == "saved"}
+def _loadable(saved: Mapping[str, SavedCopy]) -> dict[str, SavedCopy]:
+    """Return the copies that can be loaded."""
+    return {saver: copy for saver, copy in saved.items() if copy.record.outcome == "saved"}
 
 
-def _remove_unless_whole(saved: Saved) -> bool:
-    """Return True if every file is what was saved; remove the folder if one is not."""
+def _remove_unless_whole(saved: SavedCopy) -> bool:
+    """Return True if every file has the hash it was saved with; otherwise remove the folder."""
     try:
-        whole = all(digest_of_file(saved.folder / n) == h for n, h in saved.said.files.items())
+        whole = all(digest_of_file(saved.folder / n) == h for n, h in saved.record.files.items())
     except OSError:
         whole = False
     if not whole:
@@ -313,37 +327,39 @@ def _remove_unless_whole(saved: Saved) -> bool:
     return whole
 
 
-def _nothing_saved(subject: Subject, stack: Stack, folder: Path, failure: Failure) -> Saved:
-    """Return what is said of a save whose process ended before it said anything."""
-    said = SavedModel(
+def _failed_save(subject: CrossedModel, stack: Stack, folder: Path, failure: Failure) -> SavedCopy:
+    """Return the record of a save whose process ended without a result."""
+    record = SavedModel(
         model=subject.model.name,
         variant=str(subject.variant),
         stack=stack.id,
         outcome="failed",
         failure=failure,
     )
-    return Saved(folder, said, "")
+    return SavedCopy(folder, record, "")
 
 
-def _not_saved(said: SavedModel, loader: str) -> Crossing:
-    """Return what every loader says of a model that its saver did not leave."""
+def _unsaved_crossing(record: SavedModel, loader: str) -> Crossing:
+    """Return the crossing of a copy that was not saved."""
     outcomes = {"failed": "save failed", "skipped": "not tried"}
-    reason = said.reason
-    if said.outcome == "not loaded" and said.failure is not None:
-        kind, first = said.failure.type, said.failure.message.partition("\n")[0]
-        reason = f"{said.stack} cannot load the original: {kind}: {first}"
+    reason = record.reason
+    if record.outcome == "not loaded" and record.failure is not None:
+        kind, first_line = record.failure.type, record.failure.message.partition("\n")[0]
+        reason = f"{record.stack} cannot load the original: {kind}: {first_line}"
     return Crossing.model_validate(
         {
-            "saver": said.stack,
+            "saver": record.stack,
             "loader": loader,
-            "outcome": outcomes.get(said.outcome, "absent"),
-            "failure": said.failure if said.outcome == "failed" else None,
+            "outcome": outcomes.get(record.outcome, "absent"),
+            "failure": record.failure if record.outcome == "failed" else None,
             "reason": reason,
         }
     )
 
 
-def _no_original(savers: Iterable[str], loader: str, ended: Ended) -> dict[str, Crossing]:
+def _crossings_without_original(
+    savers: Iterable[str], loader: str, ended: Ended
+) -> dict[str, Crossing]:
     why = ended.reason or "it ended without a word"
     reason = f"{loader} left nothing of the original: {why}"
     return {
@@ -352,18 +368,18 @@ def _no_original(savers: Iterable[str], loader: str, ended: Ended) -> dict[str, 
     }
 
 
-def _crashed(saver: str, loader: str, ended: Ended, log: Path) -> Crossing:
-    failure = _lost(ended, log)
+def _crashed_crossing(saver: str, loader: str, ended: Ended, log: Path) -> Crossing:
+    failure = _no_result(ended, log)
     return Crossing(saver=saver, loader=loader, outcome="load failed", failure=failure)
 
 
-def _lost(ended: Ended, log: Path) -> Failure:
+def _no_result(ended: Ended, log: Path) -> Failure:
     message = ended.reason or "it left nothing"
     return Failure(phase="process", type="no result", message=message, traceback=tail(log))
 
 
-def _is_answer(crossing: Crossing) -> bool:
-    """Return True if the same loads again would say the same."""
+def _is_repeatable(crossing: Crossing) -> bool:
+    """Return True if another run of the same load would give the same result."""
     if crossing.outcome == "not tried":
         return False
     return crossing.failure is None or not crossing.failure.may_be_the_machine

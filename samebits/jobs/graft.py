@@ -1,4 +1,8 @@
-"""Runs donor and patient of a pair; what they leave is kept like captures."""
+"""Runner of graft jobs, which put pieces of the reference into the candidate.
+
+The donor job stores pieces of the reference; the patient job tries sets of them in the candidate.
+Results are cached like captures.
+"""
 
 from __future__ import annotations
 
@@ -20,28 +24,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from samebits.grafts.questions import Ask, Asked
-    from samebits.jobs.trace import Party, Subject
+    from samebits.grafts.questions import GraftQuestion, GraftQuestions
+    from samebits.jobs.trace import TracedCell, TracedModel
     from samebits.records.graft import Graft
 
-Left = TypeVar("Left", DonorFile, GraftFile)
+ResultFile = TypeVar("ResultFile", DonorFile, GraftFile)
 
 VALUES_LIMIT = 64 << 20
-"""Bytes up to which a tensor is kept to be put in elsewhere."""
+"""Bytes up to which a tensor of the donor is stored."""
 BUDGET = 48
-"""Sets that are run at most for the first prompt of a cell."""
+"""Maximum number of sets to run for the first prompt of a cell."""
 BUDGET_ELSEWHERE = 24
-"""The same for a prompt that what restored the first does not restore."""
+"""The same for a later prompt, if the set that restored the first one does not restore it."""
 SECONDS = 120.0
-"""After which no further set is begun."""
-MOST_QUESTIONS = 6
-"""Prompts and decodes of one cell that are asked."""
+"""Seconds after which no further set is started."""
+MAX_QUESTIONS = 6
+"""Maximum number of prompts and decodes of one cell to run."""
 NOTHING_RESTORES = "what differs elsewhere was not tried, as nothing restores this"
 NO_RESULT = "a process left no result"
 
 
 class Grafter:
-    """Runs donors, once for all that ask them the same, and patients."""
+    """Runs donors and patients; cells with the same question share a donor."""
 
     def __init__(
         self,
@@ -61,98 +65,123 @@ class Grafter:
         self._running: dict[Path, asyncio.Task[DonorFile | None]] = {}
 
     async def graft(
-        self, subject: Subject, reference: Party, candidate: Party, asked: Asked
+        self,
+        subject: TracedModel,
+        reference: TracedCell,
+        candidate: TracedCell,
+        request: GraftQuestions,
     ) -> Graft | str:
-        """Return what swapping pieces of the reference into the candidate shows, or why nothing."""
-        found: list[Graft] = []
+        """Return which pieces of the reference restore the candidate, or why none was tried."""
+        grafts: list[Graft] = []
         reasons: dict[str, None] = {}
-        for ask in asked.asks[:MOST_QUESTIONS]:
-            if found and not found[0].smallest:
+        for question in request.questions[:MAX_QUESTIONS]:
+            if grafts and not grafts[0].smallest:
                 reasons[NOTHING_RESTORES] = None
                 break
-            hint = found[0].smallest if found else ()
-            told = await self._ask(subject, reference, candidate, ask, hint)
-            if isinstance(told, str):
-                reasons[told] = None
+            hint = grafts[0].smallest if grafts else ()
+            graft = await self._graft_for(subject, reference, candidate, question, hint)
+            if isinstance(graft, str):
+                reasons[graft] = None
             else:
-                found.append(told)
-        if not found:
+                grafts.append(graft)
+        if not grafts:
             return "; ".join(reasons)
-        if len(asked.asks) > MOST_QUESTIONS:
-            reasons[f"{len(asked.asks) - MOST_QUESTIONS:,} more prompts were not tried"] = None
-        return found[0].model_copy(update={"more": tuple(found[1:]), "unasked": tuple(reasons)})
+        if len(request.questions) > MAX_QUESTIONS:
+            reasons[f"{len(request.questions) - MAX_QUESTIONS:,} more prompts were not tried"] = (
+                None
+            )
+        return grafts[0].model_copy(update={"more": tuple(grafts[1:]), "unasked": tuple(reasons)})
 
-    async def _ask(
+    async def _graft_for(
         self,
-        subject: Subject,
-        reference: Party,
-        candidate: Party,
-        ask: Ask,
+        subject: TracedModel,
+        reference: TracedCell,
+        candidate: TracedCell,
+        question: GraftQuestion,
         hint: tuple[str, ...],
     ) -> Graft | str:
-        path = self._path(subject, reference, self._of_donor(ask))
-        donor = await self._donor(subject, reference, ask, path)
-        if donor is None or (reason := _useless(donor)):
+        path = self._path(subject, reference, self._donor_fields(question))
+        donor = await self._donor(subject, reference, question, path)
+        if donor is None or (reason := _unusable_reason(donor)):
             return NO_RESULT if donor is None else reason
-        patient = await self._patient(subject, candidate, ask, hint, path)
-        if patient is None or (reason := _useless(patient)):
+        patient = await self._patient(subject, candidate, question, hint, path)
+        if patient is None or (reason := _unusable_reason(patient)):
             return NO_RESULT if patient is None else reason
         return judge.graft(donor, patient)
 
     async def _donor(
-        self, subject: Subject, party: Party, ask: Ask, path: Path
+        self, subject: TracedModel, traced: TracedCell, question: GraftQuestion, path: Path
     ) -> DonorFile | None:
         if path not in self._running:
-            made = self._made(subject, party, self._of_donor(ask), path, DonorFile)
-            self._running[path] = asyncio.create_task(made)
+            job = self._result(subject, traced, self._donor_fields(question), path, DonorFile)
+            self._running[path] = asyncio.create_task(job)
         return await asyncio.shield(self._running[path])
 
     async def _patient(
-        self, subject: Subject, party: Party, ask: Ask, hint: tuple[str, ...], donor: Path
+        self,
+        subject: TracedModel,
+        traced: TracedCell,
+        question: GraftQuestion,
+        hint: tuple[str, ...],
+        donor: Path,
     ) -> GraftFile | None:
-        asked = ask.model_dump(mode="json", exclude={"donor_expected"})
-        asked |= {"role": "patient", "donor": str(donor), "hint": list(hint)}
-        asked |= {"budget": BUDGET_ELSEWHERE if hint else BUDGET, "seconds": SECONDS}
-        path = self._path(subject, party, asked | {"donor": donor.stem})
-        return await self._made(subject, party, asked, path, GraftFile)
+        fields = question.model_dump(mode="json", exclude={"donor_expected"})
+        fields |= {"role": "patient", "donor": str(donor), "hint": list(hint)}
+        fields |= {"budget": BUDGET_ELSEWHERE if hint else BUDGET, "seconds": SECONDS}
+        path = self._path(subject, traced, fields | {"donor": donor.stem})
+        return await self._result(subject, traced, fields, path, GraftFile)
 
-    def _of_donor(self, ask: Ask) -> dict[str, Any]:
+    def _donor_fields(self, question: GraftQuestion) -> dict[str, Any]:
         return {
             "role": "donor",
-            "prompt": ask.prompt,
-            "what": ask.what,
-            "forced": {row: list(ids) for row, ids in ask.forced.items()},
-            "expected": list(ask.donor_expected),
-            "weights": [there for there, _ in ask.weights],
+            "prompt": question.prompt,
+            "what": question.what,
+            "forced": {row: list(ids) for row, ids in question.forced.items()},
+            "expected": list(question.donor_expected),
+            "weights": [reference_name for reference_name, _ in question.weights],
         }
 
-    async def _made(
-        self, subject: Subject, party: Party, asked: dict[str, Any], path: Path, kind: type[Left]
-    ) -> Left | None:
+    async def _result(
+        self,
+        subject: TracedModel,
+        traced: TracedCell,
+        fields: dict[str, Any],
+        path: Path,
+        record_type: type[ResultFile],
+    ) -> ResultFile | None:
         self._ledger.file(path)
-        kept = None if self._fresh or not subject.checkpoint.pinned else read_record(path, kind)
-        sound = kept is not None and not (kept.failure and kept.failure.may_be_the_machine)
-        if kept is not None and sound and self._store.keeps(_values(kept.model_dump())):
-            return kept
-        # another run may be at the same: what each leaves has a name of its own at first
-        own = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
-        await party.process.run(self._job(subject, party, asked, own))
-        made = read_record(own, kind)
-        for left, name in ((own, path), (own.with_suffix(".log"), path.with_suffix(".log"))):
+        cached = (
+            None if self._fresh or not subject.checkpoint.pinned else read_record(path, record_type)
+        )
+        is_sound = cached is not None and not (cached.failure and cached.failure.may_be_the_machine)
+        if (
+            cached is not None
+            and is_sound
+            and self._store.keeps(_stored_tensors(cached.model_dump()))
+        ):
+            return cached
+        # another run may run the same job: each writes under a unique name first
+        temporary = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
+        await traced.process.run(self._job(subject, traced, fields, temporary))
+        result = read_record(temporary, record_type)
+        for written, target in (
+            (temporary, path),
+            (temporary.with_suffix(".log"), path.with_suffix(".log")),
+        ):
             with contextlib.suppress(OSError):
-                left.replace(name)
+                written.replace(target)
         self._ledger.file(path)
-        if made is None or (made.failure and made.failure.may_be_the_machine):
-            reason = f"{party.cell} left nothing of a graft, or failed as a machine may"
-            self._ledger.unsettle(reason, str(party.cell))
-        return made
+        if result is None or (result.failure and result.failure.may_be_the_machine):
+            reason = f"{traced.cell} left nothing of a graft, or failed as a machine may"
+            self._ledger.unsettle(reason, str(traced.cell))
+        return result
 
-    def _path(self, subject: Subject, party: Party, asked: dict[str, Any]) -> Path:
-        cell = party.cell
+    def _path(self, subject: TracedModel, traced: TracedCell, fields: dict[str, Any]) -> Path:
+        cell = traced.cell
         key = digest_of(
             {
-                **follows_from(cell, subject.model, subject.checkpoint, party.stack),
-                "asked": asked,
+                **follows_from(cell, subject.model, subject.checkpoint, traced.stack),
+                "asked": fields,
                 "probes": self._probes,
                 "machine": self._machine,
             }
@@ -161,33 +190,33 @@ class Grafter:
         return folder / f"{key[:16]}.json"
 
     def _job(
-        self, subject: Subject, party: Party, asked: dict[str, Any], path: Path
+        self, subject: TracedModel, traced: TracedCell, fields: dict[str, Any], path: Path
     ) -> dict[str, Any]:
         return {
-            **common_job("graft", party.cell, subject.model, subject.checkpoint),
+            **common_job("graft", traced.cell, subject.model, subject.checkpoint),
             "log": str(path.with_suffix(".log")),
             "store": {"root": str(self._root), "limit": VALUES_LIMIT},
-            "graft": {**asked, "result": str(path)},
+            "graft": {**fields, "result": str(path)},
         }
 
 
-def _values(told: Any) -> Iterator[TensorRef]:  # noqa: ANN401  any JSON
-    """Return every tensor that was left to be given, wherever it stands."""
-    if isinstance(told, dict):
-        if told.get("stored") is True and {"hash", "dtype", "shape"} <= told.keys():
+def _stored_tensors(data: Any) -> Iterator[TensorRef]:  # noqa: ANN401  any JSON
+    """Yield every stored tensor in a result, at any depth."""
+    if isinstance(data, dict):
+        if data.get("stored") is True and {"hash", "dtype", "shape"} <= data.keys():
             yield TensorRef.model_validate(
-                {n: told[n] for n in TensorRef.model_fields if n in told}
+                {n: data[n] for n in TensorRef.model_fields if n in data}
             )
-        told = told.values()
-    elif not isinstance(told, (list, tuple)):
+        data = data.values()
+    elif not isinstance(data, (list, tuple)):
         return
-    for value in told:
-        yield from _values(value)
+    for value in data:
+        yield from _stored_tensors(value)
 
 
-def _useless(left: DonorFile | GraftFile) -> str:
-    """Return why nothing can be made of what was left; '' if something can."""
-    if left.failure is not None:
-        first = left.failure.message.partition("\n")[0]
-        return f"{left.cell}: {left.failure.type}: {first}"
-    return f"{left.cell}: {left.mismatch}" if left.mismatch else ""
+def _unusable_reason(result: DonorFile | GraftFile) -> str:
+    """Return why a result cannot be used; '' if it can."""
+    if result.failure is not None:
+        first_line = result.failure.message.partition("\n")[0]
+        return f"{result.cell}: {result.failure.type}: {first_line}"
+    return f"{result.cell}: {result.mismatch}" if result.mismatch else ""

@@ -1,8 +1,8 @@
-"""What is each model fed: chosen and made by one stack before its cells run, or by an earlier run.
+"""Runner of input jobs, in which one stack chooses the inputs of a model before its cells run.
 
-The reference stack chooses if it can read the model, else the oldest stack that can. What it leaves is
-kept under the digest of all that it follows from; the digest of what is fed names every answer of the
-model's cells.
+The reference stack chooses them if it can read the model, otherwise the oldest stack that can. The
+result is cached under the digest of everything it depends on. The digest of the inputs is part of
+the name of every result of the model's cells.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_STACK = "no stack could read what the model's forward takes"
 
 
 class Feeder:
-    """Lets one stack choose what a model is fed, and reads what it left."""
+    """Lets one stack choose a model's inputs, and caches the result."""
 
     def __init__(
         self, root: Path, probes: str, *, fresh: bool = False, ledger: Ledger | None = None
@@ -48,19 +48,19 @@ class Feeder:
         checkpoint: Checkpoint,
         choosers: Iterable[tuple[Stack, StackProcess]],
     ) -> Checkpoint:
-        """Return the checkpoint with what its cells are fed; the first chooser that can decides."""
+        """Return the checkpoint with the inputs of the first chooser that can choose them."""
         reasons = []
         for stack, process in choosers:
             path = self._path(model, checkpoint, stack)
-            found = await self._chosen(model, checkpoint, stack, process, path)
-            if found is not None and found.is_chosen:
-                inputs = Inputs(record=str(path), root=str(self._root), digest=found.digest)
+            choice = await self._choice(model, checkpoint, stack, process, path)
+            if choice is not None and choice.is_chosen:
+                inputs = Inputs(record=str(path), root=str(self._root), digest=choice.digest)
                 return checkpoint.model_copy(update={"inputs": inputs})
-            reasons.append(f"{stack.id}: {found.reason if found else 'it left nothing'}")
+            reasons.append(f"{stack.id}: {choice.reason if choice else 'it left nothing'}")
         inputs = Inputs(reason=": ".join([NO_STACK, *reasons[:1]]))
         return checkpoint.model_copy(update={"inputs": inputs})
 
-    async def _chosen(
+    async def _choice(
         self,
         model: ModelSpec,
         checkpoint: Checkpoint,
@@ -69,26 +69,29 @@ class Feeder:
         path: Path,
     ) -> InputsFile | None:
         self._ledger.file(path)
-        if not self._fresh and checkpoint.pinned and (kept := self._kept(path)) is not None:
-            return kept
-        # another run may be at the same: what each leaves has a name of its own at first
-        own = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
-        await process.run(self._job(model, checkpoint, stack, own))
-        found = read_record(own, InputsFile)
-        for source, name in ((own, path), (own.with_suffix(".log"), path.with_suffix(".log"))):
+        if not self._fresh and checkpoint.pinned and (cached := self._cached(path)) is not None:
+            return cached
+        # another run may run the same job: each writes under a unique name first
+        temporary = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
+        await process.run(self._job(model, checkpoint, stack, temporary))
+        choice = read_record(temporary, InputsFile)
+        for written, target in (
+            (temporary, path),
+            (temporary.with_suffix(".log"), path.with_suffix(".log")),
+        ):
             with contextlib.suppress(OSError):
-                source.replace(name)
+                written.replace(target)
         self._ledger.file(path)
-        if found is None or (found.failure is not None and found.failure.may_be_the_machine):
+        if choice is None or (choice.failure is not None and choice.failure.may_be_the_machine):
             self._ledger.unsettle(f"{stack.id} could not choose what {model.name} is fed")
-        return found
+        return choice
 
-    def _kept(self, path: Path) -> InputsFile | None:
-        """Return what an earlier run left if it is whole, bytes and all, and the model's answer."""
-        found = read_record(path, InputsFile)
-        if found is None or (found.failure is not None and found.failure.may_be_the_machine):
+    def _cached(self, path: Path) -> InputsFile | None:
+        """Return the cached result; None if it is damaged or the machine may have made it fail."""
+        choice = read_record(path, InputsFile)
+        if choice is None or (choice.failure is not None and choice.failure.may_be_the_machine):
             return None
-        return found if self._store.keeps(found.tensors()) else None
+        return choice if self._store.keeps(choice.tensors()) else None
 
     def _path(self, model: ModelSpec, checkpoint: Checkpoint, stack: Stack) -> Path:
         key = digest_of(

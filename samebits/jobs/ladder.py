@@ -1,6 +1,6 @@
-"""How do cells climb the precision ladder: one process each, or what an earlier run left.
+"""Runner of ladder jobs, which compute one cell in several precisions.
 
-What a cell leaves is kept under the digest of all that it follows from, like a capture.
+Results are cached under the digest of everything they depend on, like captures.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from samebits.stacks.process import StackProcess
 
 VALUES_LIMIT = 256 << 20
-"""Bytes up to which a tensor of a rung is kept: the logits of a real model are large."""
+"""Bytes up to which a tensor of a rung is stored; the logits of a real model are large."""
 
 
 class Climber:
-    """Runs cells on the ladder and reads what they left."""
+    """Runs cells on the ladder and caches the results."""
 
     def __init__(
         self,
@@ -65,33 +65,35 @@ class Climber:
         """Return what ``cell`` computes on every rung."""
         path = self._path(cell, model, checkpoint, stack, ask)
         self._ledger.file(path)
-        if not self._fresh and checkpoint.pinned and (kept := self._kept(path)) is not None:
-            return kept
-        # another run may be at the same: what each leaves has a name of its own at first
-        own = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
-        log = own.with_suffix(".log")
-        ended = await process.run(self._job(cell, model, checkpoint, own, ask))
-        found = read_record(own, LadderFile)
-        if found is not None and found.cell == cell:
-            own.replace(path)
+        if not self._fresh and checkpoint.pinned and (cached := self._cached(path)) is not None:
+            return cached
+        # another run may run the same job: each writes under a unique name first
+        temporary = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
+        log = temporary.with_suffix(".log")
+        ended = await process.run(self._job(cell, model, checkpoint, temporary, ask))
+        result = read_record(temporary, LadderFile)
+        if result is not None and result.cell == cell:
+            temporary.replace(path)
         else:
-            message, said = ended.reason or "it left nothing", tail(log)
-            failure = Failure(phase="process", type="no result", message=message, traceback=said)
-            found = LadderFile(cell=cell, failure=failure)
+            message, last_lines = ended.reason or "it left nothing", tail(log)
+            failure = Failure(
+                phase="process", type="no result", message=message, traceback=last_lines
+            )
+            result = LadderFile(cell=cell, failure=failure)
         with contextlib.suppress(OSError):
             log.replace(path.with_suffix(".log"))
         self._ledger.file(path)
-        if found.failure and found.failure.may_be_the_machine:
+        if result.failure and result.failure.may_be_the_machine:
             reason = f"{cell} left nothing on the ladder, or failed as a machine may"
             self._ledger.unsettle(reason, str(cell))
-        return found
+        return result
 
-    def _kept(self, path: Path) -> LadderFile | None:
-        """Return what an earlier run left if it is whole, values and all, and the model's answer."""
-        found = read_record(path, LadderFile)
-        if found is None or (found.failure is not None and found.failure.may_be_the_machine):
+    def _cached(self, path: Path) -> LadderFile | None:
+        """Return the cached result; None if it is damaged or the machine may have made it fail."""
+        result = read_record(path, LadderFile)
+        if result is None or (result.failure is not None and result.failure.may_be_the_machine):
             return None
-        return found if self._store.keeps(_values(found)) else None
+        return result if self._store.keeps(_tensors(result)) else None
 
     def _path(
         self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack, ask: Ask
@@ -119,8 +121,8 @@ class Climber:
         }
 
 
-def _values(file: LadderFile) -> Iterator[TensorRef]:
-    """Return every tensor of every rung, and of what aligned tensors give."""
+def _tensors(file: LadderFile) -> Iterator[TensorRef]:
+    """Yield every tensor of every rung, and every tensor of the run with aligned memory."""
     if file.aligned is not None:
         yield from file.aligned.refs.values()
     for rung in file.rungs.values():

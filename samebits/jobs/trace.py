@@ -1,4 +1,7 @@
-"""Runs the traces of a pair and says where it parts; traces are kept like captures."""
+"""Runner of trace jobs, which locates where the operations of a pair of cells start to differ.
+
+Traces are cached like captures.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from samebits.base.redaction import without_folders
 from samebits.jobs.common import common_job, follows_from
 from samebits.records.record import read_record
 from samebits.records.trace import Trace
-from samebits.trace import blame as blaming
+from samebits.trace import blame
 from samebits.trace.replay import closer
 
 if TYPE_CHECKING:
@@ -31,44 +34,44 @@ if TYPE_CHECKING:
 Rung = Literal["own", "float64"]
 
 VALUES_LIMIT = 16 << 20
-"""Bytes up to which what an operation takes and gives is kept for its distance."""
+"""Bytes up to which inputs and outputs of an operation are stored to measure their distance."""
 
 
-class Party(NamedTuple):
-    """One cell of a pair, with what runs it."""
+class TracedCell(NamedTuple):
+    """One cell of a pair, with its stack and process."""
 
     cell: CellId
     stack: Stack
     process: StackProcess
 
 
-class Subject(NamedTuple):
-    """What both cells are of."""
+class TracedModel(NamedTuple):
+    """The model and checkpoint of both cells."""
 
     model: ModelSpec
     checkpoint: Checkpoint
 
 
-class Pair(NamedTuple):
-    """Two cells of one model."""
+class CellPair(NamedTuple):
+    """Two cells of one model to compare."""
 
-    subject: Subject
-    reference: Party
-    candidate: Party
+    subject: TracedModel
+    reference: TracedCell
+    candidate: TracedCell
     same_weights: frozenset[str]
 
 
-class Found(NamedTuple):
-    """The cause that one question gave."""
+class LocatedCause(NamedTuple):
+    """The cause that the traces for one question show."""
 
     cause: Cause
     question: Question
     place: int
-    """Of the output that differs first, among those that the prompt gives."""
+    """Index of the first differing output among the outputs of the prompt."""
 
 
 class Tracer:
-    """Traces cells, once for all pairs that they are in."""
+    """Traces cells; a cell that is in several pairs is traced once."""
 
     def __init__(
         self,
@@ -90,112 +93,127 @@ class Tracer:
 
     async def cause(
         self,
-        subject: Subject,
-        reference: Party,
-        candidate: Party,
-        asked: Asked,
+        subject: TracedModel,
+        reference: TracedCell,
+        candidate: TracedCell,
+        request: Asked,
     ) -> Cause | str:
-        """Return where the candidate parts, or why no trace says it."""
-        pair = Pair(subject, reference, candidate, asked.same_weights)
+        """Return where the candidate starts to differ, or why no trace shows it."""
+        pair = CellPair(subject, reference, candidate, request.same_weights)
         try:
-            first = await self._first(pair, asked.questions, "own")
+            first = await self._first_located(pair, request.questions, "own")
             if isinstance(first, str):
                 return first
-            if not asked.beyond_rounding:
+            if not request.beyond_rounding:
                 return first.cause
-            longer = [question.to_its_end() for question in asked.questions]
-            return with_beyond(first, await self._first(pair, longer, "float64"))
-        except Exception as error:  # noqa: BLE001  an explanation that fails changes no verdict
-            said = without_folders(f"{type(error).__name__}: {error}")
-            return f"the traces could not be joined: {said}"
+            longer = [question.to_its_end() for question in request.questions]
+            return with_beyond(first, await self._first_located(pair, longer, "float64"))
+        except Exception as error:  # noqa: BLE001  a failed explanation must not change a verdict
+            message = without_folders(f"{type(error).__name__}: {error}")
+            return f"the traces could not be joined: {message}"
 
-    async def _first(self, pair: Pair, questions: Sequence[Question], rung: Rung) -> Found | str:
+    async def _first_located(
+        self, pair: CellPair, questions: Sequence[Question], rung: Rung
+    ) -> LocatedCause | str:
         reasons: dict[str, None] = {}
         for question in questions:
-            found = await self._ask(pair, question, rung)
-            if not isinstance(found, str):
-                return found
-            reasons[found] = None
+            located = await self._locate(pair, question, rung)
+            if not isinstance(located, str):
+                return located
+            reasons[located] = None
         return "; ".join(reasons)
 
-    async def _ask(self, pair: Pair, question: Question, rung: Rung) -> Found | str:
-        parties = pair.reference, pair.candidate
-        one, other = await asyncio.gather(
-            *(self._trace(pair.subject, party, question, rung) for party in parties)
+    async def _locate(self, pair: CellPair, question: Question, rung: Rung) -> LocatedCause | str:
+        traced_pair = pair.reference, pair.candidate
+        reference, candidate = await asyncio.gather(
+            *(self._trace(pair.subject, traced, question, rung) for traced in traced_pair)
         )
-        if (reason := _useless(one) or _useless(other)) or one is None or other is None:
+        if (
+            (reason := _unusable_reason(reference) or _unusable_reason(candidate))
+            or reference is None
+            or candidate is None
+        ):
             return reason
-        blamed = await asyncio.to_thread(blaming.blame, one, other, pair.same_weights)
+        blamed = await asyncio.to_thread(blame.blame, reference, candidate, pair.same_weights)
         if blamed is None:
             return NOTHING
-        cause = blaming.cause(blamed)
+        cause = blame.cause(blamed)
         if cause is None:
             return f"nothing on the way to {blamed.joined.sink} parts by itself"
         looks = await asyncio.gather(
             *(
-                self._trace(pair.subject, party, question, rung, tuple(wanted))
-                for party, wanted in zip(parties, blamed.looks, strict=True)
+                self._trace(pair.subject, traced, question, rung, tuple(wanted))
+                for traced, wanted in zip(traced_pair, blamed.looks, strict=True)
             )
         )
         cause = closer(cause, blamed, looks[0], looks[1], self._store)
-        changed = [str(t.cell) for t in (one, other) if t.effect == "changed the bits"]
+        changed = [
+            str(trace.cell)
+            for trace in (reference, candidate)
+            if trace.effect == "changed the bits"
+        ]
         if changed:
             note = f"tracing itself changed the logits of {' and '.join(changed)}"
             cause = cause.model_copy(update={"evidence": (*cause.evidence, note)})
-        return Found(cause, question, blamed.joined.place)
+        return LocatedCause(cause, question, blamed.joined.place)
 
     async def _trace(
         self,
-        subject: Subject,
-        party: Party,
+        subject: TracedModel,
+        traced: TracedCell,
         question: Question,
         rung: Rung,
         look: tuple[int, ...] = (),
     ) -> Trace | None:
-        """Return a trace, run once however many pairs ask for it; None if it could not be had."""
-        path = self._path(subject, party, question, rung, look)
+        """Return a trace, which runs once for all pairs that need it; None if it failed."""
+        path = self._path(subject, traced, question, rung, look)
         if path not in self._running:
-            made = self._make(subject, party, question, rung, look, path)
-            self._running[path] = asyncio.create_task(made)
+            job = self._run_or_read(subject, traced, question, rung, look, path)
+            self._running[path] = asyncio.create_task(job)
         return await asyncio.shield(self._running[path])
 
-    async def _make(
+    async def _run_or_read(
         self,
-        subject: Subject,
-        party: Party,
+        subject: TracedModel,
+        traced: TracedCell,
         question: Question,
         rung: Rung,
         look: tuple[int, ...],
         path: Path,
     ) -> Trace | None:
         self._ledger.file(path)
-        kept = None
+        cached = None
         if subject.checkpoint.pinned and not self._fresh:
-            kept = read_record(path, Trace)
-        if kept is not None and not (kept.failure and kept.failure.may_be_the_machine):
-            looks = kept.looks.values()
+            cached = read_record(path, Trace)
+        if cached is not None and not (cached.failure and cached.failure.may_be_the_machine):
+            looks = cached.looks.values()
             if self._store.keeps(ref for look in looks for ref in (*look.inputs, *look.outputs)):
-                return kept
-        # another run may be at the same: what each leaves has a name of its own at first
-        own = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
-        job = self._job(subject, party, question, rung, look, own)
-        await party.process.run({**job, "log": str(path.with_suffix(".log"))})
-        made = read_record(own, Trace)
-        if made is not None:
-            own.replace(path)
+                return cached
+        # another run may run the same job: each writes under a unique name first
+        temporary = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
+        job = self._job(subject, traced, question, rung, look, temporary)
+        await traced.process.run({**job, "log": str(path.with_suffix(".log"))})
+        trace = read_record(temporary, Trace)
+        if trace is not None:
+            temporary.replace(path)
         self._ledger.file(path)
-        if made is None or (made.failure and made.failure.may_be_the_machine):
-            reason = f"{party.cell} left no trace, or failed as a machine may"
-            self._ledger.unsettle(reason, str(party.cell))
-        return made
+        if trace is None or (trace.failure and trace.failure.may_be_the_machine):
+            reason = f"{traced.cell} left no trace, or failed as a machine may"
+            self._ledger.unsettle(reason, str(traced.cell))
+        return trace
 
     def _path(
-        self, subject: Subject, party: Party, question: Question, rung: Rung, look: tuple[int, ...]
+        self,
+        subject: TracedModel,
+        traced: TracedCell,
+        question: Question,
+        rung: Rung,
+        look: tuple[int, ...],
     ) -> Path:
-        cell = party.cell
+        cell = traced.cell
         key = digest_of(
             {
-                **follows_from(cell, subject.model, subject.checkpoint, party.stack),
+                **follows_from(cell, subject.model, subject.checkpoint, traced.stack),
                 "question": [
                     question.prompt,
                     question.what,
@@ -214,15 +232,15 @@ class Tracer:
 
     def _job(
         self,
-        subject: Subject,
-        party: Party,
+        subject: TracedModel,
+        traced: TracedCell,
         question: Question,
         rung: Rung,
         look: tuple[int, ...],
         path: Path,
     ) -> dict[str, Any]:
         return {
-            **common_job("trace", party.cell, subject.model, subject.checkpoint),
+            **common_job("trace", traced.cell, subject.model, subject.checkpoint),
             "store": {"root": str(self._root), "limit": VALUES_LIMIT},
             "trace": {
                 "prompt": question.prompt,
@@ -240,7 +258,7 @@ class Tracer:
 NOTHING = "the traces of both are the same"
 
 
-def _useless(trace: Trace | None) -> str:
+def _unusable_reason(trace: Trace | None) -> str:
     """Return why a trace cannot be joined; '' if it can."""
     if trace is None:
         return "a trace was not written"
@@ -250,32 +268,36 @@ def _useless(trace: Trace | None) -> str:
     return f"{trace.cell} could not be traced: {trace.failure.type}: {first}"
 
 
-def with_beyond(first: Found, beyond: Found | str) -> Cause:
-    """Return the first cause with what promoted float64 says of it."""
+def with_beyond(first: LocatedCause, beyond: LocatedCause | str) -> Cause:
+    """Return the first cause with the result of the traces in promoted float64."""
     cause = first.cause
     if isinstance(beyond, str):
-        said = "nothing of it is left that a trace shows" if beyond == NOTHING else beyond
-        return cause.model_copy(update={"float64": f"in promoted float64, {said}"})
-    later = beyond.cause
-    same = first.question.to_its_end() == beyond.question
-    if same and beyond.place < first.place:
-        # what one side stores rounded and the other computes is exact on one side alone
-        said = (
+        note = "nothing of it is left that a trace shows" if beyond == NOTHING else beyond
+        return cause.model_copy(update={"float64": f"in promoted float64, {note}"})
+    second = beyond.cause
+    same_question = first.question.to_its_end() == beyond.question
+    if same_question and beyond.place < first.place:
+        # a value stored rounded on one side and computed on the other is exact on one side only
+        note = (
             f"promoted float64 cannot tell whether it is rounding: there the two part at "
-            f"{later.sink} already, where their own bits are the same"
+            f"{second.sink} already, where their own bits are the same"
         )
-        return cause.model_copy(update={"float64": said})
-    if _place(cause) != _place(later):
-        said = "the first place is rounding; what promoted float64 leaves begins elsewhere"
-        return cause.model_copy(update={"float64": said, "beyond": later})
-    if (cause.kind, cause.prompt, cause.what) != (later.kind, later.prompt, later.what):
-        said = (
-            f"what promoted float64 leaves begins at the same place, on the way to {later.sink} "
-            f"in prompt {later.prompt}"
+        return cause.model_copy(update={"float64": note})
+    if _place(cause) != _place(second):
+        note = "the first place is rounding; what promoted float64 leaves begins elsewhere"
+        return cause.model_copy(update={"float64": note, "beyond": second})
+    if (cause.kind, cause.prompt, cause.what) != (
+        second.kind,
+        second.prompt,
+        second.what,
+    ):
+        note = (
+            f"what promoted float64 leaves begins at the same place, on the way to {second.sink} "
+            f"in prompt {second.prompt}"
         )
-        return cause.model_copy(update={"float64": said, "beyond": later})
-    said = "promoted float64 parts at the same place: it is no rounding"
-    return cause.model_copy(update={"float64": said})
+        return cause.model_copy(update={"float64": note, "beyond": second})
+    note = "promoted float64 parts at the same place: it is no rounding"
+    return cause.model_copy(update={"float64": note})
 
 
 def _place(cause: Cause) -> tuple[str, str, str]:

@@ -1,1 +1,1 @@
-"""The order of a run, from matrix.yaml to the report."""
+"""The steps of a run, from matrix.yaml to the report."""

@@ -1,4 +1,8 @@
-"""From matrix.yaml to a report: observe, compare, look again where bits differ, judge, write."""
+"""One run of the matrix, from matrix.yaml to the report.
+
+The steps: run the cells, compare them with their references, run cells again where values or
+precision are missing, explain the differences, apply matrix.yaml's expectations, write.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.filestate import Ledger
 from samebits.capsules.choosing import MOST, Scope, chosen
 from samebits.compare.signals import wanted
-from samebits.diagnose import verdict as diagnose_verdict
+from samebits.diagnose import verdict
 from samebits.diagnose.bands import bands
 from samebits.findings import registry, release
 from samebits.findings.case import Case
@@ -54,35 +58,36 @@ if TYPE_CHECKING:
 
 DEFAULT_MATRIX = Path("matrix.yaml")
 WORK = ".samebits"
-"""Folder beside matrix.yaml for stacks, checkpoints and captures; it can be removed any time."""
+"""Folder next to matrix.yaml for stacks, checkpoints and captures; safe to remove at any time."""
 
 
 class Order(Record):
-    """What the command line asks for."""
+    """Options of the command line."""
 
     matrix: Path = DEFAULT_MATRIX
     selection: Selection = Selection()
     fresh: bool = False
-    """Do not use captures of earlier runs."""
+    """Ignore captures of earlier runs."""
     upgrade: bool = False
-    """Resolve the stacks anew."""
+    """Resolve the stacks again instead of using their locks."""
     sweep: bool = False
-    """Try the relations inside a cell at every length residue and every split."""
+    """Test the relations inside a cell at every length residue and every split."""
     releases: bool = False
-    """Run every release between the stacks of the matrix, too."""
+    """Also run every release between the stacks of the matrix."""
     causes: bool = False
-    """Trace where it starts for rounding and expected differences, too."""
+    """Also trace rounding and expected differences to where they start."""
     capsules: Scope = "none"
-    """Which differences are made to run alone."""
+    """Differences for which a capsule is made."""
     reports: Path | None = None
-    """Folder of the report, in which no file of the user is replaced; None: there is no report."""
+    """Folder of the report, whose user files are never replaced; None if no report is written."""
     jobs: int | None = None
-    """Cells that run at a time; None: one for each core."""
+    """Cells that run at the same time; None for one per core."""
     kernels: dict[str, str] = Field(default_factory=dict)
-    """Variables that make every probe run the kernels of another CPU; captures of several settings
-    never meet. No option of the command line: a user compares releases on one machine."""
+    """Environment variables that make every probe run the kernels of another CPU. Captures of
+    different settings are never compared. Not an option of the command line, because users compare
+    releases on one machine."""
     command: str = ""
-    """As the user typed it, for the report."""
+    """The command as the user typed it, for the report."""
 
 
 async def run_matrix(
@@ -91,9 +96,9 @@ async def run_matrix(
     progress: Callable[[int], Progress],
     ledger: Ledger | None = None,
 ) -> tuple[Report, dict[str, str | bytes]]:
-    """Run the matrix and return the report, with the locks and capsules by their path beside it.
+    """Run the matrix and return the report, and the files of its locks and capsules by path.
 
-    ``ledger`` is told every file that the report follows from.
+    Paths are relative to the report's folder. ``ledger`` records every file the run depends on.
 
     Raises:
         MatrixError: matrix.yaml has problems.
@@ -101,19 +106,19 @@ async def run_matrix(
         ReportsError: the report would replace a file that samebits did not write.
 
     """
-    clock, finished = time.monotonic(), None
-    stamp = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    read = _digest_before_reading(order.matrix)
+    start, finished = time.monotonic(), None
+    started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    matrix_digest = _digest_or_empty(order.matrix)
     matrix = load.load(order.matrix)
     root = order.matrix.resolve().parent / WORK
     ledger = ledger or Ledger()
     if order.releases:
-        asking = progress(0)
-        asking.note("asking which releases lie between the stacks")
+        release_progress = progress(0)
+        release_progress.note("asking which releases lie between the stacks")
         try:
-            matrix = await _widened(matrix, root, environ, ledger, upgrade=order.upgrade)
+            matrix = await _with_releases(matrix, root, environ, ledger, upgrade=order.upgrade)
         finally:
-            asking.close()
+            release_progress.close()
     planned = plan(matrix, order.selection)
     if order.reports is not None:
         owned.check(order.reports, planned)
@@ -135,21 +140,21 @@ async def run_matrix(
         ledger=ledger,
     )
     try:
-        kept = KeptRows(root, laboratory.ledger, shown_path(order.matrix))
-        runs = await laboratory.observe(None if order.fresh else kept.find)
+        row_cache = KeptRows(root, laboratory.ledger, shown_path(order.matrix))
+        runs = await laboratory.observe(None if order.fresh else row_cache.find)
         crossings = await laboratory.cross()
-        rows = await _compared(order, planned, laboratory, runs, store, kept)
-        rows = await _explained(order, planned, matrix, laboratory, runs, rows, store)
-        said = f"{plural(len(rows), 'row')} searched for known defects and judged"
-        with laboratory.phases("findings", len(rows), said) as ended:
-            found = []
-            for row, about in zip(planned.rows, rows, strict=True):
-                found.append(_settled(row, about, runs, crossings, kept))
-                ended()
-            report = _report(order, planned, matrix, laboratory, found, crossings)
-        report, capsules = await _with_capsules(order, report, runs, laboratory)
-        took = round(time.monotonic() - clock, 1)
-        finished = Finished(started=stamp, seconds=took, cells=len(planned.cells))
+        rows = await _compare(order, planned, laboratory, runs, store, row_cache)
+        rows = await _explain(order, planned, matrix, laboratory, runs, rows, store)
+        description = f"{plural(len(rows), 'row')} searched for known defects and judged"
+        with laboratory.phases("findings", len(rows), description) as count_row:
+            judged_rows = []
+            for row, kept_row in zip(planned.rows, rows, strict=True):
+                judged_rows.append(_with_findings(row, kept_row, runs, crossings, row_cache))
+                count_row()
+            report = _report(order, planned, matrix, laboratory, judged_rows, crossings)
+        report, capsules = await _make_capsules(order, report, runs, laboratory)
+        seconds = round(time.monotonic() - start, 1)
+        finished = Finished(started=started, seconds=seconds, cells=len(planned.cells))
     finally:
         await laboratory.close()
         laboratory.keep_costs(finished)
@@ -157,29 +162,29 @@ async def run_matrix(
     locks: dict[str, str | bytes] = {
         _lock_path(stack.id): stack.lock for stack in laboratory.stacks.values()
     }
-    told = {
-        "started": stamp,
-        "seconds": took,
+    update = {
+        "started": started,
+        "seconds": seconds,
         "spent": laboratory.spent,
-        "matrix_digest": read,
+        "matrix_digest": matrix_digest,
     }
-    return report.model_copy(update=told), locks | capsules
+    return report.model_copy(update=update), locks | capsules
 
 
 def _last_run(root: Path) -> str:
-    """Return what is known of the last run in this folder of work."""
-    earlier = costs.read(root)
-    if earlier is None or earlier.last is None:
+    """Return a line about the last run in this work folder."""
+    recorded = costs.read(root)
+    if recorded is None or recorded.last is None:
         return "no earlier run to estimate from"
-    last = earlier.last
+    last = recorded.last
     day = last.started.partition("T")[0]
     return f"the last run took {duration(last.seconds)} for {plural(last.cells, 'cell')} ({day})"
 
 
-async def _widened(
+async def _with_releases(
     matrix: Matrix, root: Path, environ: Mapping[str, str], ledger: Ledger, *, upgrade: bool
 ) -> Matrix:
-    """Return the matrix with the releases between its stacks."""
+    """Return the matrix with the releases between its stacks added."""
     builder = StackBuilder(
         root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade, ledger=ledger
     )
@@ -189,182 +194,193 @@ async def _widened(
         builder.end()
 
 
-async def _with_capsules(
+async def _make_capsules(
     order: Order,
     report: Report,
-    runs: Mapping[CellId, diagnose_verdict.Runs],
+    runs: Mapping[CellId, verdict.Runs],
     laboratory: Laboratory,
 ) -> tuple[Report, dict[str, bytes]]:
-    """Return the report with what it says of capsules, and their files by their path."""
+    """Return the report with its capsules, and the files of the capsules by path."""
     results = {cell.cell: cell for row in report.rows for cell in row.cells}
-    picked = chosen(results.values(), order.capsules)
-    made = await laboratory.capsules([results[cell] for cell in picked.cells], runs)
-    told = dict.fromkeys(picked.left_out, Capsule(reason=_NOT_ASKED))
+    choice = chosen(results.values(), order.capsules)
+    made_capsules = await laboratory.capsules([results[cell] for cell in choice.cells], runs)
+    capsules = dict.fromkeys(choice.left_out, Capsule(reason=_OVER_LIMIT))
     files: dict[str, bytes] = {}
-    for cell, found in made.items():
+    for cell, made in made_capsules.items():
         reference = results[cell].reference
-        if isinstance(found, str) or reference is None:
-            told[cell] = Capsule(reason=str(found))
+        if isinstance(made, str) or reference is None:
+            capsules[cell] = Capsule(reason=str(made))
             continue
         path = capsule_path(cell.model, cell.stack)
-        files |= {f"{path}/{name}": content for name, content in found.items()}
-        scripts = (script_name(of.stack) for of in (reference, cell))
-        told[cell] = Capsule(path=path, command=" && ".join(f"uv run {name}" for name in scripts))
-    return _told(report, told), files
+        files |= {f"{path}/{name}": content for name, content in made.items()}
+        scripts = (script_name(side.stack) for side in (reference, cell))
+        capsules[cell] = Capsule(
+            path=path, command=" && ".join(f"uv run {name}" for name in scripts)
+        )
+    return _add_capsules(report, capsules), files
 
 
-_NOT_ASKED = f"no more than {MOST} are made unasked; --repro makes them all"
+_OVER_LIMIT = f"no more than {MOST} are made unasked; --repro makes them all"
 
 
-def _told(report: Report, told: Mapping[CellId, Capsule]) -> Report:
+def _add_capsules(report: Report, capsules: Mapping[CellId, Capsule]) -> Report:
     rows = (
         row.model_copy(
             update={
                 "cells": tuple(
-                    cell.model_copy(update={"capsule": told.get(cell.cell)}) for cell in row.cells
+                    cell.model_copy(update={"capsule": capsules.get(cell.cell)})
+                    for cell in row.cells
                 )
             }
         )
         for row in report.rows
     )
-    return report.model_copy(update={"rows": tuple(rows)}) if told else report
+    return report.model_copy(update={"rows": tuple(rows)}) if capsules else report
 
 
-def _digest_before_reading(path: Path) -> str:
-    """Return a file's digest; '' if it cannot be read, which its reader says better."""
+def _digest_or_empty(path: Path) -> str:
+    """Return a file's digest; '' if it cannot be read.
+
+    The loader of matrix.yaml then raises an error with a better message.
+    """
     try:
         return digest_of_file(path)
     except OSError:
         return ""
 
 
-async def _compared(
+async def _compare(
     order: Order,
     planned: Plan,
     laboratory: Laboratory,
-    runs: Mapping[CellId, diagnose_verdict.Runs],
+    runs: Mapping[CellId, verdict.Runs],
     store: Store,
-    kept: KeptRows,
+    row_cache: KeptRows,
 ) -> list[KeptRow]:
-    """Return what is known of every row after the third look; those that are kept as they are."""
-    new = [row for row in planned.rows if kept.known(row) is None]
+    """Compare all rows, with a second and a third look where one is needed.
+
+    Cached rows are returned as they are.
+    """
+    new = [row for row in planned.rows if row_cache.known(row) is None]
     results = await _results(order, new, runs, store, laboratory.phases)
     missing = _missing_values(results, runs, store)
-    again = await laboratory.look_again(missing)
-    gone: set[CellId] = set()
+    rerun = await laboratory.look_again(missing)
+    unavailable: set[CellId] = set()
     if missing:
         results = await _results(order, new, runs, store, laboratory.phases)
-        gone = set(_missing_values(results, runs, store))
-        for cell in gone:
+        unavailable = set(_missing_values(results, runs, store))
+        for cell in unavailable:
             laboratory.ledger.unsettle(f"{cell} has values that were not stored", str(cell))
     results = await third_look(results, runs, store, laboratory.climb)
-    results = [unmeasured(found, again, gone) for found in results]
-    for found in results:
-        if found.unfinished is not None or any(r.status == "unfinished" for r in runs[found.cell]):
-            laboratory.ledger.unsettle(f"{found.cell} did not finish", str(found.cell))
+    results = [unmeasured(result, rerun, unavailable) for result in results]
+    for result in results:
+        if result.unfinished is not None or any(
+            r.status == "unfinished" for r in runs[result.cell]
+        ):
+            laboratory.ledger.unsettle(f"{result.cell} did not finish", str(result.cell))
     by_cell = {result.cell: result for result in results}
-    return [kept.known(row) or _new_row(row, by_cell, runs, store) for row in planned.rows]
+    return [row_cache.known(row) or _new_row(row, by_cell, runs, store) for row in planned.rows]
 
 
-async def _explained(
+async def _explain(
     order: Order,
     planned: Plan,
     matrix: Matrix,
     laboratory: Laboratory,
-    runs: Mapping[CellId, diagnose_verdict.Runs],
+    runs: Mapping[CellId, verdict.Runs],
     rows: list[KeptRow],
     store: Store,
 ) -> list[KeptRow]:
-    """Return the rows with causes and grafts of those cells whose cause somebody will ask for."""
-    results = [result for about in rows for result in about.results]
-    traced = None if order.causes else _unexplained(results, matrix)
+    """Add causes and grafts to cells that fail the run; with ``--causes``, to all that differ."""
+    results = [result for kept_row in rows for result in kept_row.results]
+    explained = None if order.causes else _failing_cells(results, matrix)
     if order.releases:
-        begins = _begins(rows)
-        traced = begins if traced is None else traced & begins
-    known = {
-        result.cell: about.causes[result.cell.stack]
-        for about in rows
-        for result in about.results
-        if result.cell.stack in about.causes
+        starts = _band_starts(rows)
+        explained = starts if explained is None else explained & starts
+    known_causes = {
+        result.cell: kept_row.causes[result.cell.stack]
+        for kept_row in rows
+        for result in kept_row.results
+        if result.cell.stack in kept_row.causes
     }
-    found = await causes_of(results, runs, laboratory.causes, traced, known)
-    swapped = {
-        result.cell: about.grafts[result.cell.stack]
-        for about in rows
-        for result in about.results
-        if result.cell.stack in about.grafts
+    causes = await causes_of(results, runs, laboratory.causes, explained, known_causes)
+    known_grafts = {
+        result.cell: kept_row.grafts[result.cell.stack]
+        for kept_row in rows
+        for result in kept_row.results
+        if result.cell.stack in kept_row.grafts
     }
-    grafts = await grafts_of(results, runs, store, laboratory.grafts, traced, swapped)
+    grafts = await grafts_of(results, runs, store, laboratory.grafts, explained, known_grafts)
     return [
-        about.model_copy(
+        kept_row.model_copy(
             update={
-                "causes": {c.stack: found[c] for c in row.cells if c in found},
+                "causes": {c.stack: causes[c] for c in row.cells if c in causes},
                 "grafts": {c.stack: grafts[c] for c in row.cells if c in grafts},
             }
         )
-        for row, about in zip(planned.rows, rows, strict=True)
+        for row, kept_row in zip(planned.rows, rows, strict=True)
     ]
 
 
-def _begins(rows: list[KeptRow]) -> set[CellId]:
-    """Return the cells in which a row begins to be another: those behind them are the same."""
+def _band_starts(rows: list[KeptRow]) -> set[CellId]:
+    """Return the first cell of every band: the later cells of a band have the same bits."""
     return {
         result.cell
-        for about in rows
-        for result in about.results
-        if any(band.stacks[0] == result.cell.stack for band in about.bands)
+        for kept_row in rows
+        for result in kept_row.results
+        if any(band.stacks[0] == result.cell.stack for band in kept_row.bands)
     }
 
 
-def _unexplained(results: list[CellResult], matrix: Matrix) -> set[CellId]:
-    """Return the cells that make the run fail: those whose cause somebody will ask for."""
-    everything = plan(matrix, Selection()).cells
-    judged, _ = diagnose_verdict.apply_expected(
-        results, matrix.expected, everything, matrix.reference
+def _failing_cells(results: list[CellResult], matrix: Matrix) -> set[CellId]:
+    """Return the cells that make the run fail, which are the ones worth explaining."""
+    all_cells = plan(matrix, Selection()).cells
+    judged_results, _ = verdict.apply_expected(
+        results, matrix.expected, all_cells, matrix.reference
     )
-    return {result.cell for result in judged if not result.verdict.passes}
+    return {result.cell for result in judged_results if not result.verdict.passes}
 
 
-def _reference(row: PlannedRow, runs: Mapping[CellId, diagnose_verdict.Runs]) -> CellId | None:
-    cells = {cell: runs[cell] for cell in row.cells}
-    return diagnose_verdict.choose_reference(cells, row.reference)
+def _choose_reference(row: PlannedRow, runs: Mapping[CellId, verdict.Runs]) -> CellId | None:
+    row_runs = {cell: runs[cell] for cell in row.cells}
+    return verdict.choose_reference(row_runs, row.reference)
 
 
 def _missing_values(
-    results: list[CellResult], runs: Mapping[CellId, diagnose_verdict.Runs], store: Store
+    results: list[CellResult], runs: Mapping[CellId, verdict.Runs], store: Store
 ) -> dict[CellId, set[str]]:
-    """Return the hashes, by cell, whose values are needed and were not kept at first."""
-    found: dict[CellId, set[str]] = {}
+    """Return, by cell, the hashes of tensors whose values are needed and are not stored."""
+    missing: dict[CellId, set[str]] = {}
     for result in results:
         if result.reference is None or not result.signals:
             continue
-        one, other = runs[result.reference][0], runs[result.cell][0]
-        for of, hashes in wanted(one, other, result.signals, store):
-            found.setdefault(of, set()).update(hashes)
-    return found
+        reference, candidate = runs[result.reference][0], runs[result.cell][0]
+        for cell, hashes in wanted(reference, candidate, result.signals, store):
+            missing.setdefault(cell, set()).update(hashes)
+    return missing
 
 
 async def _results(
     order: Order,
     rows: Collection[PlannedRow],
-    runs: Mapping[CellId, diagnose_verdict.Runs],
+    runs: Mapping[CellId, verdict.Runs],
     store: Store,
     phases: Phases,
 ) -> list[CellResult]:
-    found: list[CellResult] = []
-    with phases("comparing", len(rows), f"{plural(len(rows), 'row')}, byte for byte") as ended:
+    results: list[CellResult] = []
+    with phases("comparing", len(rows), f"{plural(len(rows), 'row')}, byte for byte") as count_row:
         for row in rows:
-            found += _results_of(order, row, runs, store)
-            ended()
-            await asyncio.sleep(0)  # a Ctrl-C is heard between two rows
-    return found
+            results += _results_of(order, row, runs, store)
+            count_row()
+            await asyncio.sleep(0)  # lets a Ctrl-C through between two rows
+    return results
 
 
 def _results_of(
-    order: Order, row: PlannedRow, runs: Mapping[CellId, diagnose_verdict.Runs], store: Store
+    order: Order, row: PlannedRow, runs: Mapping[CellId, verdict.Runs], store: Store
 ) -> Iterator[CellResult]:
-    reference = _reference(row, runs)
-    everywhere = diagnose_verdict.same_everywhere({cell: runs[cell] for cell in row.cells})
+    reference = _choose_reference(row, runs)
+    shared_failures = verdict.same_everywhere({cell: runs[cell] for cell in row.cells})
     for cell in row.cells:
         command = reproduce(
             cell,
@@ -372,9 +388,9 @@ def _results_of(
             shown_path(order.matrix),
             str(DEFAULT_MATRIX),
         )
-        against = runs[reference] if reference else None
-        yield diagnose_verdict.result(
-            cell, runs[cell], against, store, everywhere=everywhere, reproduce=command
+        reference_runs = runs[reference] if reference else None
+        yield verdict.result(
+            cell, runs[cell], reference_runs, store, everywhere=shared_failures, reproduce=command
         )
 
 
@@ -386,22 +402,24 @@ def _report(
     rows: list[KeptRow],
     crossings: tuple[CrossingsReport, ...],
 ) -> Report:
-    everything = plan(matrix, Selection()).cells
-    named = [result for about in rows for result in _with_all(about)]
-    found = map(release.of_the_model, named)
-    results, expected = diagnose_verdict.apply_expected(
-        list(found), matrix.expected, everything, matrix.reference
+    all_cells = plan(matrix, Selection()).cells
+    complete = [result for kept_row in rows for result in _complete_results(kept_row)]
+    judged = map(release.of_the_model, complete)
+    results, expected = verdict.apply_expected(
+        list(judged), matrix.expected, all_cells, matrix.reference
     )
-    met = release.of_stacks(named)
+    stack_findings = release.of_stacks(complete)
     stacks = tuple(
-        _stack(stack, matrix, laboratory).model_copy(update={"findings": met.get(stack, ())})
+        _stack(stack, matrix, laboratory).model_copy(
+            update={"findings": stack_findings.get(stack, ())}
+        )
         for stack in planned.stacks
     )
-    brought = {m.name: m.trust_remote_code for m in matrix.models if m.build is None}
-    code, reasons = diagnose_verdict.exit_code(results, expected, stacks, brought)
+    user_models = {m.name: m.trust_remote_code for m in matrix.models if m.build is None}
+    code, reasons = verdict.exit_code(results, expected, stacks, user_models)
     by_cell = {result.cell: result for result in results}
     return Report(
-        samebits=_version(),
+        samebits=_samebits_version(),
         matrix=order.matrix.name,
         matrix_digest="",
         started="",
@@ -411,10 +429,11 @@ def _report(
         stacks=stacks,
         checkpoints=_checkpoints(planned, laboratory),
         rows=tuple(
-            _row(row, matrix, by_cell, about) for row, about in zip(planned.rows, rows, strict=True)
+            _row(row, matrix, by_cell, kept_row)
+            for row, kept_row in zip(planned.rows, rows, strict=True)
         ),
         crossings=crossings,
-        rules=registry.texts(found.code for result in named for found in result.findings),
+        rules=registry.texts(finding.code for result in complete for finding in result.findings),
         expected=expected,
         machine=_machine(laboratory),
         counts=_counts(results),
@@ -423,31 +442,31 @@ def _report(
     )
 
 
-def _named(
+def _findings(
     result: CellResult,
-    runs: Mapping[CellId, diagnose_verdict.Runs],
+    runs: Mapping[CellId, verdict.Runs],
     crossings: tuple[CrossingsReport, ...],
 ) -> tuple[Finding, ...]:
-    """Return the findings of every rule that speaks of a cell."""
+    """Return the findings of all rules about a cell."""
     compared = result.reference is not None and result.reference != result.cell
     case = Case(
         capture=runs[result.cell][0],
         reference=runs[result.reference][0] if compared and result.reference else None,
         signals=result.signals,
         steps=result.steps,
-        crossings=_into(result.cell, crossings),
+        crossings=_crossings_into(result.cell, crossings),
         ladder=result.ladder,
     )
     return registry.findings(case)
 
 
-def _into(cell: CellId, crossings: tuple[CrossingsReport, ...]) -> tuple[Crossing, ...]:
-    """Return what the cell's stack makes of its model as each stack saved it."""
+def _crossings_into(cell: CellId, crossings: tuple[CrossingsReport, ...]) -> tuple[Crossing, ...]:
+    """Return the crossings in which the cell's stack loads the model that another stack saved."""
     return tuple(
         crossing
-        for found in crossings
-        if (found.model, found.variant) == (cell.model, str(cell.variant))
-        for crossing in found.crossings
+        for report in crossings
+        if (report.model, report.variant) == (cell.model, str(cell.variant))
+        for crossing in report.crossings
         if crossing.loader == cell.stack
     )
 
@@ -456,35 +475,37 @@ def _row(
     row: PlannedRow,
     matrix: Matrix,
     results: Mapping[CellId, CellResult],
-    about: KeptRow,
+    kept_row: KeptRow,
 ) -> Row:
     return Row(
         model=row.model,
         variant=str(row.variant),
         group=matrix.model(row.model).group,
-        reference=about.reference,
+        reference=kept_row.reference,
         cells=tuple(results[cell] for cell in row.cells),
-        bands=about.bands,
-        attention=about.attention,
-        calls=about.calls,
-        invariants=about.invariants,
-        integrity=about.integrity,
-        tokenizers=about.tokenizers,
-        usage=about.usage,
+        bands=kept_row.bands,
+        attention=kept_row.attention,
+        calls=kept_row.calls,
+        invariants=kept_row.invariants,
+        integrity=kept_row.integrity,
+        tokenizers=kept_row.tokenizers,
+        usage=kept_row.usage,
     )
 
 
 def _new_row(
     row: PlannedRow,
     results: Mapping[CellId, CellResult],
-    runs: Mapping[CellId, diagnose_verdict.Runs],
+    runs: Mapping[CellId, verdict.Runs],
     store: Store,
 ) -> KeptRow:
-    """Return what this run found of a row, before causes and findings."""
-    reference = _reference(row, runs)
+    """Return a compared row, without causes, grafts and findings."""
+    reference = _choose_reference(row, runs)
     signals = {cell.stack: runs[cell][0].signals for cell in row.cells}
-    seen = {s: told.attention for s, told in signals.items() if told.attention}
-    attention, calls = trim.attention(seen)
+    attention_signals = {
+        stack: of_stack.attention for stack, of_stack in signals.items() if of_stack.attention
+    }
+    attention, calls = trim.attention(attention_signals)
     return KeptRow(
         reference=reference.stack if reference else None,
         results=tuple(trim.result(results[cell]) for cell in row.cells),
@@ -493,49 +514,67 @@ def _new_row(
         attention=attention,
         calls=calls,
         invariants={
-            s: trim.relations(told.invariants) for s, told in signals.items() if told.invariants
+            stack: trim.relations(of_stack.invariants)
+            for stack, of_stack in signals.items()
+            if of_stack.invariants
         },
-        integrity={s: trim.load(told.integrity) for s, told in signals.items() if told.integrity},
-        tokenizers={s: told.tokenizer for s, told in signals.items() if told.tokenizer},
-        usage={s: told.usage for s, told in signals.items() if told.usage},
+        integrity={
+            stack: trim.load(of_stack.integrity)
+            for stack, of_stack in signals.items()
+            if of_stack.integrity
+        },
+        tokenizers={
+            stack: of_stack.tokenizer for stack, of_stack in signals.items() if of_stack.tokenizer
+        },
+        usage={stack: of_stack.usage for stack, of_stack in signals.items() if of_stack.usage},
     )
 
 
-def _settled(
+def _with_findings(
     row: PlannedRow,
-    about: KeptRow,
-    runs: Mapping[CellId, diagnose_verdict.Runs],
+    kept_row: KeptRow,
+    runs: Mapping[CellId, verdict.Runs],
     crossings: tuple[CrossingsReport, ...],
-    kept: KeptRows,
+    row_cache: KeptRows,
 ) -> KeptRow:
-    """Return a row with the findings of its cells, kept for the next run."""
-    into = {cell.stack: _into(cell, crossings) for cell in row.cells}
-    crossed = digest_of({s: [c.model_dump(mode="json") for c in told] for s, told in into.items()})
-    before = kept.known(row)
-    told, causes, grafts = {}, about.causes, about.grafts
-    if before is not None and before.crossings == crossed:
-        known_before = before.grafts.items()
-        if causes.items() <= before.causes.items() and grafts.items() <= known_before:
-            return about
-        told = before.findings
-    told = told or {r.cell.stack: _named(r, runs, crossings) for r in about.results}
-    more = {"findings": told, "crossings": crossed, "causes": causes, "grafts": grafts}
-    if before is not None:
-        more |= {"causes": before.causes | causes, "grafts": before.grafts | grafts}
-    settled = kept.keep(row, about.model_copy(update=more))
-    asked = {
-        "causes": {s: settled.causes[s] for s in causes},
-        "grafts": {s: settled.grafts[s] for s in grafts},
+    """Return a row with the findings of its cells, and save it for the next run."""
+    crossings_into = {cell.stack: _crossings_into(cell, crossings) for cell in row.cells}
+    crossings_digest = digest_of(
+        {
+            stack: [crossing.model_dump(mode="json") for crossing in loaded]
+            for stack, loaded in crossings_into.items()
+        }
+    )
+    cached = row_cache.known(row)
+    findings, causes, grafts = {}, kept_row.causes, kept_row.grafts
+    if cached is not None and cached.crossings == crossings_digest:
+        cached_grafts = cached.grafts.items()
+        if causes.items() <= cached.causes.items() and grafts.items() <= cached_grafts:
+            return kept_row
+        findings = cached.findings
+    findings = findings or {r.cell.stack: _findings(r, runs, crossings) for r in kept_row.results}
+    update = {
+        "findings": findings,
+        "crossings": crossings_digest,
+        "causes": causes,
+        "grafts": grafts,
     }
-    return settled.model_copy(update=asked)
+    if cached is not None:
+        update |= {"causes": cached.causes | causes, "grafts": cached.grafts | grafts}
+    saved = row_cache.keep(row, kept_row.model_copy(update=update))
+    of_this_run = {
+        "causes": {stack: saved.causes[stack] for stack in causes},
+        "grafts": {stack: saved.grafts[stack] for stack in grafts},
+    }
+    return saved.model_copy(update=of_this_run)
 
 
-def _with_all(about: KeptRow) -> Iterator[CellResult]:
-    """Yield the results of a row with causes, grafts and findings."""
-    for result in about.results:
-        cause, stack = about.causes.get(result.cell.stack), result.cell.stack
-        named = result.model_copy(update={"findings": about.findings.get(stack, ())})
-        yield with_graft(with_cause(named, cause), about.grafts.get(stack))
+def _complete_results(kept_row: KeptRow) -> Iterator[CellResult]:
+    """Yield the results of a row with their causes, grafts and findings."""
+    for result in kept_row.results:
+        cause, stack = kept_row.causes.get(result.cell.stack), result.cell.stack
+        with_findings = result.model_copy(update={"findings": kept_row.findings.get(stack, ())})
+        yield with_graft(with_cause(with_findings, cause), kept_row.grafts.get(stack))
 
 
 def _stack(stack_id: str, matrix: Matrix, laboratory: Laboratory) -> StackReport:
@@ -560,16 +599,16 @@ def _lock_path(stack_id: str) -> str:
 
 
 def _checkpoints(planned: Plan, laboratory: Laboratory) -> tuple[CheckpointReport, ...]:
-    known = laboratory.checkpoints
+    checkpoints = laboratory.checkpoints
     return tuple(
         CheckpointReport(
             model=name,
-            source=known[name].said,
-            digest=known[name].digest,
-            parameters=known[name].parameters,
+            source=checkpoints[name].said,
+            digest=checkpoints[name].digest,
+            parameters=checkpoints[name].parameters,
         )
         for name in planned.models
-        if name in known
+        if name in checkpoints
     )
 
 
@@ -590,10 +629,10 @@ def _machine(laboratory: Laboratory) -> MachineReport | None:
 
 def _counts(results: tuple[CellResult, ...]) -> dict[Verdict, int]:
     counted = Counter(result.verdict for result in results)
-    return {verdict: counted[verdict] for verdict in Verdict if counted[verdict]}
+    return {v: counted[v] for v in Verdict if counted[v]}
 
 
-def _version() -> str:
+def _samebits_version() -> str:
     try:
         return version("samebits")
     except PackageNotFoundError:

@@ -1,4 +1,8 @@
-"""How does a plan become captures: stacks built, checkpoints made, cells run, all side by side."""
+"""The scheduler of a run: it builds stacks, makes checkpoints and runs the jobs of cells.
+
+All of this runs concurrently. One semaphore limits the jobs that run at the same time, and each
+stack has one process that forks a child per job.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +28,23 @@ from samebits.capsules.judging import Party as CapsuleParty
 from samebits.capsules.kept import KeptCapsules
 from samebits.capsules.maker import Machine, Maker, Wanted
 from samebits.capsules.running import Place, script_environment
-from samebits.compare.pair import ended as how_it_ended
+from samebits.compare.pair import ended as describe_end
 from samebits.compare.phases import best_first
 from samebits.jobs import cells
-from samebits.jobs import trace as tracing
 from samebits.jobs.cells import CellRunner
 from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builder_of
-from samebits.jobs.crossings import UNUSED, Crosser, Party, Subject, remove, rows_to_cross
+from samebits.jobs.crossings import (
+    UNUSED,
+    CrossedModel,
+    Crosser,
+    CrossingStack,
+    remove,
+    rows_to_cross,
+)
 from samebits.jobs.graft import Grafter
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.ladder import Climber
-from samebits.jobs.trace import Tracer
+from samebits.jobs.trace import TracedCell, TracedModel, Tracer
 from samebits.records.report import Spent
 from samebits.stacks import costs
 from samebits.stacks.build import Stack, StackBuilder, probes_digest
@@ -49,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Sequence
 
     from samebits.capsules.kept import Made
-    from samebits.grafts.questions import Asked as ToGraft
+    from samebits.grafts.questions import GraftQuestions
     from samebits.ladder.asking import Ask
     from samebits.matrix.plan import Plan, PlannedRow
     from samebits.matrix.spec import Matrix, ModelSpec, StackSpec
@@ -64,64 +74,70 @@ if TYPE_CHECKING:
     from samebits.stacks.process import Running, Starter
     from samebits.storage.store import Store
     from samebits.terminal.progress import Progress
-    from samebits.trace.question import Asked
+    from samebits.trace.question import Asked as TraceQuestions
 
 Runs = tuple["Capture", "Capture"]
-Late = Union[Runs, "Callable[[], Runs]"]
-"""Captures, or what reads them."""
+LazyRuns = Union[Runs, "Callable[[], Runs]"]
+"""Captures, or a function that reads them."""
 
 
-class KnownRow(Protocol):
-    """A row of which an earlier run left all that there is to say."""
+class CachedRow(Protocol):
+    """A cached row of an earlier run that is still valid."""
 
     @property
     def outcomes(self) -> Mapping[str, tuple[str, str]]:
-        """How each stack's cell ended, and why it failed."""
+        """Stack -> how its cell ended, and why it failed."""
 
 
-Known = Callable[["PlannedRow", "dict[CellId, tuple[Path, Path]]"], "KnownRow | None"]
-"""Says what is known of a row whose captures lie at these paths."""
+FindRow = Callable[["PlannedRow", "dict[CellId, tuple[Path, Path]]"], "CachedRow | None"]
+"""Looks up the cached row for the captures at these paths; None if there is none."""
 
 
 class Observed(Mapping["CellId", Runs]):
-    """The captures of every cell, the one that is compared first; some are read when needed."""
+    """The captures of every cell, with the one to compare in first place.
 
-    def __init__(self, found: dict[CellId, Late]) -> None:
-        self._found = found
+    Captures of cached rows are read on first access.
+    """
+
+    def __init__(self, captures: dict[CellId, LazyRuns]) -> None:
+        self._captures_of = captures
 
     def __getitem__(self, cell: CellId) -> Runs:
-        found = self._found[cell]
-        if callable(found):
-            found = self._found[cell] = found()
-        first, second = best_first(found)
+        runs = self._captures_of[cell]
+        if callable(runs):
+            runs = self._captures_of[cell] = runs()
+        first, second = best_first(runs)
         return first, second
 
     def __iter__(self) -> Iterator[CellId]:
-        return iter(self._found)
+        return iter(self._captures_of)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._captures_of)
 
 
 T = TypeVar("T")
-_SURVEY = 2.0
-"""Seconds for which a run waits for checkpoints before it tells how many cells have captures."""
+_MAX_WAIT_FOR_CHECKPOINTS = 2.0
+"""Seconds to wait for checkpoints before the number of cells with captures is shown."""
 
 
-async def _counted(job: Coroutine[Any, Any, T], ended: Callable[[], None]) -> T:
-    """Run a job and count it as ended, whatever it ends with."""
+async def _count_when_done(job: Coroutine[Any, Any, T], count_job: Callable[[], None]) -> T:
+    """Run a job and count it as ended, even if it raises."""
     try:
         return await job
     finally:
-        ended()
+        count_job()
 
 
-class BuildFailed(Exception):  # noqa: N818  the cells of the model say it, the run goes on
+class BuildFailed(Exception):  # noqa: N818  it fails the cells of the model, not the run
     """A checkpoint could not be made; the message says why."""
 
 
 class Laboratory:
-    """Everything that a run shares: the folder of work, the slots, the stacks' processes."""
+    """Schedules the jobs of one run and owns what they share.
+
+    These are the work folder, the slots and the processes of the stacks.
+    """
 
     def __init__(
         self,
@@ -149,7 +165,7 @@ class Laboratory:
         self.environment: dict[str, str] = {}
         self.progress = progress
         self.phases = Phases(progress)
-        self._n_new = self._n_read = 0
+        self._n_new_cells = self._n_checkpoints_done = 0
         self._outcomes: dict[str, dict[CellId, tuple[str, str]]] = {}
         self._fresh = fresh
         self._root = root
@@ -161,108 +177,119 @@ class Laboratory:
         self._starter = starter
         self._kernels = kernels
         self._fingerprint = machine_fingerprint(kernels)
-        self._store = store
         # a process id is not unique: two containers may share the folder
         self._run = uuid.uuid4().hex[:12]
         self._n_slots = slots or len(os.sched_getaffinity(0))
         self._slots = asyncio.Semaphore(self._n_slots)
         maker = digest_of_file(PROBES / "samebits_probe" / "model" / "build.py")
-        told, noted = (self._probes, self._fingerprint), self.ledger
-        self._shelf = Checkpoints(root, Path(matrix.path).parent, maker, ledger=noted)
-        self._runner = CellRunner(root, store, *told, fresh=fresh, sweep=sweep, ledger=noted)
-        self._feeder = Feeder(root, self._probes, fresh=fresh, ledger=noted)
-        self._tracer = Tracer(root, store, *told, fresh=fresh, ledger=noted)
-        self._grafter = Grafter(root, *told, fresh=fresh, ledger=noted)
-        self._climber = Climber(root, *told, fresh=fresh, ledger=noted)
-        self._crosser = Crosser(root, store, *told, fresh=fresh, ledger=noted)
+        digests, shared_ledger = (self._probes, self._fingerprint), self.ledger
+        self._checkpoint_store = Checkpoints(
+            root, Path(matrix.path).parent, maker, ledger=shared_ledger
+        )
+        self._runner = CellRunner(
+            root, store, *digests, fresh=fresh, sweep=sweep, ledger=shared_ledger
+        )
+        self._feeder = Feeder(root, self._probes, fresh=fresh, ledger=shared_ledger)
+        self._tracer = Tracer(root, store, *digests, fresh=fresh, ledger=shared_ledger)
+        self._grafter = Grafter(root, *digests, fresh=fresh, ledger=shared_ledger)
+        self._climber = Climber(root, *digests, fresh=fresh, ledger=shared_ledger)
+        self._crosser = Crosser(root, store, *digests, fresh=fresh, ledger=shared_ledger)
         self._processes: dict[str, StackProcess] = {}
         stack_builder = StackBuilder(
-            root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade, ledger=noted
+            root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade, ledger=shared_ledger
         )
         self._stack_builder = stack_builder
         self._build_stack = builder or stack_builder.build
-        self._made: dict[str, asyncio.Task[Checkpoint]] = {}
+        self._checkpoint_tasks: dict[str, asyncio.Task[Checkpoint]] = {}
 
-    async def observe(self, known: Known | None = None) -> Mapping[CellId, Runs]:
+    async def observe(self, find_row: FindRow | None = None) -> Mapping[CellId, Runs]:
         """Build what is needed and return the captures of every cell of the plan.
 
-        Those of a row that ``known`` knows are there, and are read when somebody asks for them.
+        Rows that ``find_row`` finds in the cache do not run. Their captures are read on first
+        access.
         """
         await self._build_stacks()
         self._open_processes()
         models, n_cells = self._plan.models, len(self._plan.cells)
-        said = f"{plural(n_cells, 'cell')} of {plural(len(models), 'model')}, each run twice"
-        self.phases.begin("cells", n_cells, said)
+        description = f"{plural(n_cells, 'cell')} of {plural(len(models), 'model')}, each run twice"
+        self.phases.begin("cells", n_cells, description)
         self.phases.begin("checkpoints", len(models), f"{len(models):,} to read or make")
         for name in models:
-            self._made[name] = asyncio.create_task(self._checkpoint(self._matrix.model(name)))
-        await self._survey()
+            self._checkpoint_tasks[name] = asyncio.create_task(
+                self._checkpoint(self._matrix.model(name))
+            )
+        await self._show_estimate()
         async with asyncio.TaskGroup() as group:
-            rows = [group.create_task(self._observe_row(row, known)) for row in self._plan.rows]
-        await self._remember_machine()
+            rows = [group.create_task(self._observe_row(row, find_row)) for row in self._plan.rows]
+        await self._find_machine_facts()
         self.phases.end("cells")
         return Observed({cell: runs for row in rows for cell, runs in row.result().items()})
 
-    async def _survey(self) -> None:
-        """Tell how many cells have captures of earlier runs, and how long the others will take."""
-        captured = set() if self._fresh else await self._captured()
-        cells = self._plan.cells
+    async def _show_estimate(self) -> None:
+        """Show how many cells have captures of earlier runs, and how long the others will take."""
+        captured = set() if self._fresh else await self._cells_with_captures()
+        all_cells = self._plan.cells
         if captured:
-            said = f"{len(captured):,} of {plural(len(cells), 'cell')} known from an earlier run"
-            self.progress.note(said)
-        needed = [str(cell) for cell in cells if cell not in captured]
-        self._n_new = len(needed)
-        expected = costs.estimate(costs.read(self._root), needed, self._n_slots)
-        if expected is not None:
-            self.progress.expect(expected)
-            took = duration(expected.seconds)
-            self.progress.note(f"about {took} for what is new, by what jobs took in earlier runs")
+            message = (
+                f"{len(captured):,} of {plural(len(all_cells), 'cell')} known from an earlier run"
+            )
+            self.progress.note(message)
+        new = [str(cell) for cell in all_cells if cell not in captured]
+        self._n_new_cells = len(new)
+        estimate = costs.estimate(costs.read(self._root), new, self._n_slots)
+        if estimate is not None:
+            self.progress.expect(estimate)
+            remaining = duration(estimate.seconds)
+            self.progress.note(
+                f"about {remaining} for what is new, by what jobs took in earlier runs"
+            )
 
-    async def _captured(self) -> set[CellId]:
-        """Return the cells that have captures, as far as a short look at checkpoints tells it."""
+    async def _cells_with_captures(self) -> set[CellId]:
+        """Return the cells that have captures, if their checkpoints are ready in time."""
         if not (self._root / "captures").exists():
             return set()
-        # a checkpoint that has to be made has no captures; to read a new one takes as long as it is
-        await asyncio.wait(self._made.values(), timeout=_SURVEY)
-        found = set()
+        # a checkpoint still to be made has no captures, and hashing a new folder may take long
+        await asyncio.wait(self._checkpoint_tasks.values(), timeout=_MAX_WAIT_FOR_CHECKPOINTS)
+        captured = set()
         for row in self._plan.rows:
-            made = self._made[row.model]
-            if made.done() and not made.exception() and (paths := await self._paths_of(row)):
-                found |= {cell for cell, both in paths.items() if all(map(Path.exists, both))}
-        return found
+            task = self._checkpoint_tasks[row.model]
+            if task.done() and not task.exception() and (paths := await self._paths_of(row)):
+                captured |= {cell for cell, pair in paths.items() if all(map(Path.exists, pair))}
+        return captured
 
-    async def _observe_row(self, row: PlannedRow, known: Known | None) -> Mapping[CellId, Late]:
-        """Return the captures of a row's cells, or what reads them where the row is known."""
-        paths = await self._paths_of(row) if known is not None else None
-        if known is not None and paths and (kept := known(row, paths)) is not None:
+    async def _observe_row(
+        self, row: PlannedRow, find_row: FindRow | None
+    ) -> Mapping[CellId, LazyRuns]:
+        """Return the captures of a row's cells; for a cached row, functions that read them."""
+        paths = await self._paths_of(row) if find_row is not None else None
+        if find_row is not None and paths and (cached := find_row(row, paths)) is not None:
             for cell in row.cells:
-                self.progress.done(cell, kept.outcomes[cell.stack][0])
-            self._report_failures(row, kept.outcomes)
-            return {cell: partial(self._runner.read, both) for cell, both in paths.items()}
+                self.progress.done(cell, cached.outcomes[cell.stack][0])
+            self._report_failures(row, cached.outcomes)
+            return {cell: partial(self._runner.read, pair) for cell, pair in paths.items()}
         async with asyncio.TaskGroup() as group:
             tasks = {cell: group.create_task(self._observe(cell)) for cell in row.cells}
-        found = {cell: task.result() for cell, task in tasks.items()}
-        self._report_failures(row, {cell.stack: outcome(runs) for cell, runs in found.items()})
-        return found
+        captures = {cell: task.result() for cell, task in tasks.items()}
+        self._report_failures(row, {cell.stack: outcome(runs) for cell, runs in captures.items()})
+        return captures
 
     def _report_failures(self, row: PlannedRow, outcomes: Mapping[str, tuple[str, str]]) -> None:
-        """Say what failed in a row; what is the same in every row of a model is said once.
+        """Show the failures of a model, once all of its rows have ended.
 
-        The lines wait for the model's last row, because a failure that each of its cells shares is
-        the model's own.
+        A failure that all cells of the model share is then shown once, as a failure of the model.
         """
-        said = self._outcomes.setdefault(row.model, {})
-        said |= {cell: outcomes[cell.stack] for cell in row.cells}
-        if len(said) == sum(len(r.cells) for r in self._plan.rows if r.model == row.model):
-            for line in failures.lines(said):
+        ended = self._outcomes.setdefault(row.model, {})
+        ended |= {cell: outcomes[cell.stack] for cell in row.cells}
+        if len(ended) == sum(len(r.cells) for r in self._plan.rows if r.model == row.model):
+            for line in failures.lines(ended):
                 self.progress.failure(line)
 
     async def _paths_of(self, row: PlannedRow) -> dict[CellId, tuple[Path, Path]] | None:
-        """Return where a row's captures lie; None if any cell has no stack or is not pinned."""
+        """Return the paths of a row's captures; None without a stack or a pinned checkpoint."""
         if any(cell.stack not in self.stacks for cell in row.cells):
             return None
         try:
-            checkpoint = await asyncio.shield(self._made[row.model])
+            checkpoint = await asyncio.shield(self._checkpoint_tasks[row.model])
         except BuildFailed:
             return None
         if not checkpoint.pinned:
@@ -273,107 +300,116 @@ class Laboratory:
             for cell in row.cells
         }
 
-    async def look_again(self, wanted: Mapping[CellId, Iterable[str]]) -> dict[CellId, Runs]:
-        """Run cells once more for the values of tensors that turned out to differ."""
-        if not wanted:
+    async def look_again(self, missing: Mapping[CellId, Iterable[str]]) -> dict[CellId, Runs]:
+        """Run cells again to store the values of tensors that turned out to differ."""
+        if not missing:
             return {}
-        said = f"{plural(len(wanted), 'cell')} once more for values that differ"
-        with self.phases("second look", len(wanted), said) as ended:
+        description = f"{plural(len(missing), 'cell')} once more for values that differ"
+        with self.phases("second look", len(missing), description) as count_job:
             async with asyncio.TaskGroup() as group:
                 tasks = {
-                    cell: group.create_task(_counted(self._captures(cell, tuple(hashes)), ended))
-                    for cell, hashes in wanted.items()
+                    cell: group.create_task(
+                        _count_when_done(self._captures(cell, tuple(hashes)), count_job)
+                    )
+                    for cell, hashes in missing.items()
                 }
         return {cell: task.result() for cell, task in tasks.items()}
 
-    async def climb(self, asked: Mapping[CellId, Iterable[Ask]]) -> dict[CellId, list[LadderFile]]:
-        """Run cells on the precision ladder: one job for each thing that a cell is asked."""
-        jobs = [(cell, ask) for cell, asks in asked.items() for ask in asks]
-        said = f"{plural(len(asked), 'cell')} on the precision ladder"
-        with self.phases("third look", len(jobs), said) as ended:
+    async def climb(
+        self, questions: Mapping[CellId, Iterable[Ask]]
+    ) -> dict[CellId, list[LadderFile]]:
+        """Run cells on the precision ladder, one job for each question about a cell."""
+        jobs = [(cell, ask) for cell, asks in questions.items() for ask in asks]
+        description = f"{plural(len(questions), 'cell')} on the precision ladder"
+        with self.phases("third look", len(jobs), description) as count_job:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_counted(self._climb(*job), ended)) for job in jobs]
-        found: dict[CellId, list[LadderFile]] = {}
+                tasks = [
+                    group.create_task(_count_when_done(self._climb(*job), count_job))
+                    for job in jobs
+                ]
+        files: dict[CellId, list[LadderFile]] = {}
         for (cell, _), task in zip(jobs, tasks, strict=True):
-            found.setdefault(cell, []).append(task.result())
-        return found
+            files.setdefault(cell, []).append(task.result())
+        return files
 
     async def _climb(self, cell: CellId, ask: Ask) -> LadderFile:
-        """Return what one cell, which ran before, left on the ladder."""
-        checkpoint = await asyncio.shield(self._made[cell.model])
+        """Run one question about a cell on the ladder and return its result."""
+        checkpoint = await asyncio.shield(self._checkpoint_tasks[cell.model])
         stack, process = self.stacks[cell.stack], self._processes[cell.stack]
         model = self._matrix.model(cell.model)
         return await self._climber.climb(cell, model, checkpoint, stack, process, ask)
 
-    async def causes(self, asked: Mapping[CellId, Asked]) -> dict[CellId, Cause | str]:
-        """Return where cells part from their references, or why tracing both does not say it."""
-        said = f"{plural(len(asked), 'pair')} traced to where the difference starts"
-        with self.phases("causes", len(asked), said) as ended:
+    async def causes(self, questions: Mapping[CellId, TraceQuestions]) -> dict[CellId, Cause | str]:
+        """Return where cells start to differ from their references, or why no trace shows it."""
+        description = f"{plural(len(questions), 'pair')} traced to where the difference starts"
+        with self.phases("causes", len(questions), description) as count_job:
             async with asyncio.TaskGroup() as group:
                 tasks = {
-                    c: group.create_task(_counted(self._cause(c, a), ended))
-                    for c, a in asked.items()
+                    cell: group.create_task(_count_when_done(self._cause(cell, request), count_job))
+                    for cell, request in questions.items()
                 }
         return {cell: task.result() for cell, task in tasks.items()}
 
-    async def _cause(self, cell: CellId, asked: Asked) -> Cause | str:
-        return await self._tracer.cause(*await self._pair(cell, asked.reference), asked)
+    async def _cause(self, cell: CellId, request: TraceQuestions) -> Cause | str:
+        return await self._tracer.cause(*await self._pair(cell, request.reference), request)
 
-    async def grafts(self, asked: Mapping[CellId, ToGraft]) -> dict[CellId, Graft | str]:
-        """Return which pieces of their references give cells the same bytes, or why none was tried."""
-        said = f"pieces of the reference put into {plural(len(asked), 'cell')}"
-        with self.phases("grafts", len(asked), said) as ended:
+    async def grafts(self, questions: Mapping[CellId, GraftQuestions]) -> dict[CellId, Graft | str]:
+        """Return which pieces of the references restore cells' bits, or why none was tried."""
+        description = f"pieces of the reference put into {plural(len(questions), 'cell')}"
+        with self.phases("grafts", len(questions), description) as count_job:
             async with asyncio.TaskGroup() as group:
                 tasks = {
-                    c: group.create_task(_counted(self._graft(c, a), ended))
-                    for c, a in asked.items()
+                    cell: group.create_task(_count_when_done(self._graft(cell, request), count_job))
+                    for cell, request in questions.items()
                 }
         return {cell: task.result() for cell, task in tasks.items()}
 
-    async def _graft(self, cell: CellId, asked: ToGraft) -> Graft | str:
-        return await self._grafter.graft(*await self._pair(cell, asked.reference), asked)
+    async def _graft(self, cell: CellId, request: GraftQuestions) -> Graft | str:
+        return await self._grafter.graft(*await self._pair(cell, request.reference), request)
 
     async def _pair(
         self, cell: CellId, reference: CellId
-    ) -> tuple[tracing.Subject, tracing.Party, tracing.Party]:
-        """Return what both cells are of, and what runs the reference and the cell."""
-        checkpoint = await asyncio.shield(self._made[cell.model])
-        subject = tracing.Subject(self._matrix.model(cell.model), checkpoint)
-        one, other = (
-            tracing.Party(of, self.stacks[of.stack], self._processes[of.stack])
-            for of in (reference, cell)
+    ) -> tuple[TracedModel, TracedCell, TracedCell]:
+        """Return the model and checkpoint of a pair, then the reference and the cell to trace."""
+        checkpoint = await asyncio.shield(self._checkpoint_tasks[cell.model])
+        traced_model = TracedModel(self._matrix.model(cell.model), checkpoint)
+        reference_cell, candidate_cell = (
+            TracedCell(side, self.stacks[side.stack], self._processes[side.stack])
+            for side in (reference, cell)
         )
-        return subject, one, other
+        return traced_model, reference_cell, candidate_cell
 
     async def capsules(
         self, results: Sequence[CellResult], runs: Mapping[CellId, tuple[Capture, ...]]
     ) -> dict[CellId, Made]:
         """Return the files of a capsule for each of these cells, or why there is none.
 
-        One that an earlier run made of the same is returned as it is: its scripts do not run again.
+        A cached capsule of the same captures is returned without running its scripts again.
         """
-        kept = KeptCapsules(self._root, self.ledger, fresh=self._fresh)
-        places = {result.cell: await self._place_of(kept, result) for result in results}
-        found = {
-            cell: made
-            for cell, (path, captures) in places.items()
-            if (made := kept.find(path, captures)) is not None
+        capsule_cache = KeptCapsules(self._root, self.ledger, fresh=self._fresh)
+        places = {
+            result.cell: await self._capsule_place(capsule_cache, result) for result in results
         }
-        new = [result for result in results if result.cell not in found]
+        made = {
+            cell: capsule
+            for cell, (path, captures) in places.items()
+            if (capsule := capsule_cache.find(path, captures)) is not None
+        }
+        new = [result for result in results if result.cell not in made]
         if new:
-            keep = {cell: partial(kept.keep, *place) for cell, place in places.items()}
-            found |= await self._new_capsules(new, runs, keep)
-        return {result.cell: found[result.cell] for result in results}
+            save = {cell: partial(capsule_cache.keep, *place) for cell, place in places.items()}
+            made |= await self._new_capsules(new, runs, save)
+        return {result.cell: made[result.cell] for result in results}
 
-    async def _place_of(
-        self, kept: KeptCapsules, result: CellResult
+    async def _capsule_place(
+        self, capsule_cache: KeptCapsules, result: CellResult
     ) -> tuple[Path | None, tuple[Path, ...]]:
-        """Return where the capsule of a cell is kept, if it is, and the captures that it is of."""
+        """Return the path of a cell's cached capsule, if there can be one, and its captures."""
         pair = [cell for cell in (result.reference, result.cell) if cell is not None]
         if len(pair) < 2 or any(cell.stack not in self.stacks for cell in pair):
             return None, ()
         try:
-            checkpoint = await asyncio.shield(self._made[result.cell.model])
+            checkpoint = await asyncio.shield(self._checkpoint_tasks[result.cell.model])
         except BuildFailed:
             return None, ()
         model = self._matrix.model(result.cell.model)
@@ -384,10 +420,12 @@ class Laboratory:
         )
         environ = script_environment(self._environ, Path(), needs_hub=model.hub is not None)
         sides = (self._party(pair[0]), self._party(pair[1]))
-        return kept.path(result, model, checkpoint, sides, self._here, environ), captures
+        return capsule_cache.path(
+            result, model, checkpoint, sides, self._machine_key, environ
+        ), captures
 
     @property
-    def _here(self) -> Machine:
+    def _machine_key(self) -> Machine:
         facts = self.machine or {}
         return Machine(
             self._fingerprint, facts.get("platform", ""), facts.get("cpu_capability", "")
@@ -397,18 +435,20 @@ class Laboratory:
         self,
         results: Sequence[CellResult],
         runs: Mapping[CellId, tuple[Capture, ...]],
-        keep: Mapping[CellId, Callable[[Made], None]],
+        save: Mapping[CellId, Callable[[Made], None]],
     ) -> dict[CellId, Made]:
         work = self._root / "capsules" / str(os.getpid())
         place = Place(self._environ)
-        maker = Maker(work, self._store, self._probes, self._here, place, self._slots)
-        said = f"{plural(len(results), 'difference')} made to run alone"
-        with self.phases("capsules", len(results), said) as ended:
+        maker = Maker(work, self._store, self._probes, self._machine_key, place, self._slots)
+        description = f"{plural(len(results), 'difference')} made to run alone"
+        with self.phases("capsules", len(results), description) as count_job:
             try:
                 async with asyncio.TaskGroup() as group:
                     tasks = {
                         result.cell: group.create_task(
-                            _counted(self._capsule(maker, result, runs, keep[result.cell]), ended)
+                            _count_when_done(
+                                self._capsule(maker, result, runs, save[result.cell]), count_job
+                            )
                         )
                         for result in results
                     }
@@ -417,30 +457,32 @@ class Laboratory:
                 shutil.rmtree(work, ignore_errors=True)
         return {cell: task.result() for cell, task in tasks.items()}
 
-    async def _keep_fed(self, capture: Capture) -> None:
-        """See that what a cell was fed can be read; nothing else reads it where both sides agree."""
+    async def _ensure_inputs_stored(self, capture: Capture) -> None:
+        """Run a cell again if the values of its inputs, which a capsule needs, are not stored."""
         forwards = (capture.signals.forward or {}).values()
-        fed = {ref for facts in forwards for ref in facts.inputs.values()}
-        if gone := sorted(ref.hash for ref in fed if not self._store.has(ref)):
-            await self._captures(capture.cell, tuple(gone))
+        inputs = {ref for facts in forwards for ref in facts.inputs.values()}
+        if missing := sorted(ref.hash for ref in inputs if not self._store.has(ref)):
+            await self._captures(capture.cell, tuple(missing))
 
     async def _capsule(
         self,
         maker: Maker,
         result: CellResult,
         runs: Mapping[CellId, tuple[Capture, ...]],
-        keep: Callable[[Made], None],
+        save: Callable[[Made], None],
     ) -> Made:
         cell, reference = result.cell, result.reference
         assert reference is not None
-        missing = [of.stack for of in (reference, cell) if of.stack not in self.stacks]
+        missing = [side.stack for side in (reference, cell) if side.stack not in self.stacks]
         if missing:
             return f"stack {missing[0]} could not be built"
         n_lost = self._n_lost
-        await asyncio.gather(*(self._keep_fed(runs[of][0]) for of in (reference, cell)))
+        await asyncio.gather(
+            *(self._ensure_inputs_stored(runs[side][0]) for side in (reference, cell))
+        )
         try:
-            checkpoint = await asyncio.shield(self._made[cell.model])
-            wanted = Wanted(
+            checkpoint = await asyncio.shield(self._checkpoint_tasks[cell.model])
+            request = Wanted(
                 result,
                 runs[reference][0],
                 runs[cell],
@@ -448,22 +490,22 @@ class Laboratory:
                 checkpoint,
                 (self._party(reference), self._party(cell)),
             )
-            made = await maker.make(wanted)
+            made = await maker.make(request)
         except (Unasked, BuildFailed) as reason:
             if isinstance(reason, Unproved):
                 self.ledger.unsettle(f"the capsule of {cell} did not reproduce")
             elif isinstance(reason, Unasked) and self._n_lost == n_lost:
-                keep(str(reason))
+                save(str(reason))
             return str(reason)
-        except Exception as error:  # noqa: BLE001  a defect of ours must not cost the report
+        except Exception as error:  # noqa: BLE001  a bug in samebits must not lose the report
             self.ledger.unsettle(f"the capsule of {cell} could not be made")
             return without_folders(f"making it failed: {type(error).__name__}: {error}")
-        keep(made)
+        save(made)
         return made
 
     @property
     def _n_lost(self) -> int:
-        """Jobs of this run that left nothing: what follows from one may come out otherwise."""
+        """Number of jobs of this run without a result; what depends on one may differ next time."""
         return sum(process.n_lost for process in self._processes.values())
 
     def _party(self, cell: CellId) -> CapsuleParty:
@@ -472,56 +514,67 @@ class Laboratory:
         return CapsuleParty(cell, stack, python, self._processes[cell.stack])
 
     async def cross(self) -> tuple[CrossingsReport, ...]:
-        """Save each model in every stack that was observed, and load that in every other one."""
+        """Save each model in every stack, and load each saved copy in every other stack."""
         rows = rows_to_cross(self._matrix, self._plan)
         if not rows:
             return ()
         models = plural(len(rows), "model")
-        said = f"{models} saved by each stack and loaded by every other one"
-        with self.phases("crossings", len(rows), said) as ended:
+        description = f"{models} saved by each stack and loaded by every other one"
+        with self.phases("crossings", len(rows), description) as count_job:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(_counted(self._cross(row), ended)) for row in rows]
-        return tuple(found for task in tasks if (found := task.result()) is not None)
+                tasks = [
+                    group.create_task(_count_when_done(self._cross(row), count_job)) for row in rows
+                ]
+        return tuple(report for task in tasks if (report := task.result()) is not None)
 
     async def _cross(self, row: PlannedRow) -> CrossingsReport | None:
-        """Return what became of one model; None if there are no two stacks or no checkpoint."""
+        """Return the crossings of one model; None without two stacks or without a checkpoint."""
         stacks = [self.stacks[cell.stack] for cell in row.cells if cell.stack in self.stacks]
         try:
-            checkpoint = await asyncio.shield(self._made[row.model])
+            checkpoint = await asyncio.shield(self._checkpoint_tasks[row.model])
         except BuildFailed:
             return None
         if len(stacks) < 2:
             return None
-        parties = [Party(stack, self._processes[stack.id]) for stack in stacks]
-        subject = Subject(self._matrix.model(row.model), row.variant, checkpoint)
+        parties = [CrossingStack(stack, self._processes[stack.id]) for stack in stacks]
+        subject = CrossedModel(self._matrix.model(row.model), row.variant, checkpoint)
         return await self._crosser.cross(subject, parties)
 
     def keep_costs(self, finished: Finished | None) -> None:
-        """Leave what the jobs of this run took to the next one; ``finished`` is None if it did not."""
-        spent = [job for process in self._processes.values() for job in process.costs]
-        before = costs.read(self._root)  # another run may have written it meanwhile
-        taken = self.phases.taken
-        left = costs.merged(before, spent, taken, self._n_slots, new=self._n_new, finished=finished)
-        with contextlib.suppress(OSError):  # an estimate is not worth a run
-            costs.write(self._root, left)
+        """Save the costs of this run's jobs; ``finished`` is None if the run was interrupted."""
+        spending = [job for process in self._processes.values() for job in process.costs]
+        recorded = costs.read(self._root)  # read now: another run may have written it since
+        phase_seconds = self.phases.taken
+        updated = costs.merged(
+            recorded,
+            spending,
+            phase_seconds,
+            self._n_slots,
+            new=self._n_new_cells,
+            finished=finished,
+        )
+        with contextlib.suppress(OSError):  # an estimate must not fail a run
+            costs.write(self._root, updated)
 
     @property
     def spent(self) -> tuple[Spent, ...]:
-        """What the jobs of this run took, by kind, the dearest first."""
-        found: dict[str, tuple[int, float]] = {}
+        """CPU seconds of this run's jobs by kind, the most expensive kind first."""
+        totals: dict[str, tuple[int, float]] = {}
         for process in self._processes.values():
             for kind, (jobs, cpu) in process.spent.items():
-                before = found.get(kind, (0, 0.0))
-                found[kind] = (before[0] + jobs, before[1] + cpu)
-        dearest = sorted(found.items(), key=lambda item: (-item[1][1], item[0]))
-        return tuple(Spent(kind=k, jobs=jobs, cpu=round(cpu, 2)) for k, (jobs, cpu) in dearest)
+                total = totals.get(kind, (0, 0.0))
+                totals[kind] = (total[0] + jobs, total[1] + cpu)
+        most_expensive = sorted(totals.items(), key=lambda item: (-item[1][1], item[0]))
+        return tuple(
+            Spent(kind=k, jobs=jobs, cpu=round(cpu, 2)) for k, (jobs, cpu) in most_expensive
+        )
 
     async def close(self) -> None:
         """End all processes and tasks."""
         self._stack_builder.end()
-        for task in self._made.values():
+        for task in self._checkpoint_tasks.values():
             task.cancel()
-        await asyncio.gather(*self._made.values(), return_exceptions=True)
+        await asyncio.gather(*self._checkpoint_tasks.values(), return_exceptions=True)
         await asyncio.gather(*(process.close() for process in self._processes.values()))
         self._crosser.close()
         for stack in self.stacks.values():
@@ -530,27 +583,30 @@ class Laboratory:
         _remove_old(self._root / "modules", f"*-{_ANY_RUN}")
 
     async def _build_stacks(self) -> None:
-        """Build the stacks of the plan, and those that may have to make a checkpoint for it."""
+        """Build the stacks of the plan, and stacks that are only needed to make a checkpoint."""
         recipes = [r for name in self._plan.models if (r := self._matrix.model(name).build)]
-        wanted = {*self._plan.stacks, *(r.stack for r in recipes if r.stack is not None)}
-        self.phases.begin("stacks", len(wanted), f"{len(wanted):,} to resolve and build")
+        needed = {*self._plan.stacks, *(r.stack for r in recipes if r.stack is not None)}
+        self.phases.begin("stacks", len(needed), f"{len(needed):,} to resolve and build")
         await asyncio.gather(
-            *(self._build_one(spec) for spec in self._matrix.stacks if spec.id in wanted)
+            *(self._build_and_show(spec) for spec in self._matrix.stacks if spec.id in needed)
         )
         unknown = {recipe.architecture for recipe in recipes if recipe.stack is None}
-        for spec in self._makers():
-            # the oldest that knows an architecture makes its checkpoint, selected or not
-            if unknown and spec.id not in wanted:
-                await self._build_one(spec)
+        for spec in self._checkpoint_makers():
+            # the oldest stack that knows an architecture makes its checkpoint, selected or not
+            if unknown and spec.id not in needed:
+                await self._build_and_show(spec)
             if spec.id in self.stacks:
                 unknown -= set(self.stacks[spec.id].architectures)
         self.phases.end("stacks")
 
-    def _makers(self) -> list[StackSpec]:
-        """Return the stacks that make checkpoints, so that a scan is of the same as the matrix."""
+    def _checkpoint_makers(self) -> list[StackSpec]:
+        """Return the stacks that may make checkpoints.
+
+        Releases that ``--releases`` adds do not: they run the same checkpoints as the matrix.
+        """
         return [spec for spec in self._matrix.stacks if not spec.between]
 
-    async def _build_one(self, spec: StackSpec) -> None:
+    async def _build_and_show(self, spec: StackSpec) -> None:
         self.progress.stack(spec.id, "resolving and building")
         try:
             self.stacks[spec.id] = await asyncio.to_thread(self._build_stack, spec)
@@ -582,10 +638,10 @@ class Laboratory:
                 self._starter,
                 self._n_slots,
             )
-            self._processes[stack.id].on_step = self._step
+            self._processes[stack.id].on_step = self._show_step
 
-    def _step(self, job: Mapping[str, Any], running: Running) -> None:
-        """Show how far a job is; a cell is shown until both of its runs have ended."""
+    def _show_step(self, job: Mapping[str, Any], running: Running) -> None:
+        """Show the progress of a job; a cell is shown until both of its runs have ended."""
         cell, kind = cell_of(job), str(job["kind"])
         if kind != "cell":
             name = f"{kind} of {cell or job.get('name', 'a checkpoint')}"
@@ -594,39 +650,39 @@ class Laboratory:
             self.progress.step(cell, running.phase, running.step, running.of)
 
     def _modules(self, stack: Stack) -> Path:
-        """Return where this run's process of a stack copies remote code."""
+        """Return the folder to which this run's process of a stack copies remote code."""
         return self._root / "modules" / f"{stack.lock_digest[:12]}-{self._run}"
 
     async def _checkpoint(self, model: ModelSpec) -> Checkpoint:
-        """Return the model's checkpoint, made first if it is a recipe.
+        """Return the model's checkpoint; a recipe is built first.
 
         Raises:
-            BuildFailed: no stack knows the architecture, or the one that does failed.
+            BuildFailed: no stack knows the architecture, or the build failed.
 
         """
         try:
             if model.build is None:
-                found = await self._given_checkpoint(model)
+                checkpoint = await self._found_checkpoint(model)
             else:
-                found = await self._made_checkpoint(model)
+                checkpoint = await self._built_checkpoint(model)
         except BuildFailed:
             self.ledger.unsettle(f"{model.name} has no checkpoint")
             raise
         finally:
             self.progress.advance("checkpoints")
-            self._n_read += 1
-            if self._n_read == len(self._plan.models):
+            self._n_checkpoints_done += 1
+            if self._n_checkpoints_done == len(self._plan.models):
                 self.phases.end("checkpoints")
-        if not found.pinned:
-            self.ledger.unsettle(f"{found.said} may be another model tomorrow")
-        found = await self._feeder.choose(model, found, self._choosers(model))
-        self.checkpoints[model.name] = found
-        return found
+        if not checkpoint.pinned:
+            self.ledger.unsettle(f"{checkpoint.said} may be another model tomorrow")
+        checkpoint = await self._feeder.choose(model, checkpoint, self._choosers(model))
+        self.checkpoints[model.name] = checkpoint
+        return checkpoint
 
     def _choosers(self, model: ModelSpec) -> list[tuple[Stack, StackProcess]]:
-        """Return the stacks that may choose what a model is fed: the reference, then by age.
+        """Return the stacks that may choose a model's inputs: the reference, then the oldest first.
 
-        Releases that a scan adds come last, so that it feeds what the matrix does.
+        Releases that ``--releases`` adds come last, so that the inputs are those of the matrix.
         """
         rows = (row for row in self._plan.rows if row.model == model.name)
         selected = {cell.stack for row in rows for cell in row.cells} & self.stacks.keys()
@@ -634,9 +690,9 @@ class Laboratory:
         specs.sort(key=lambda spec: (spec.id != self._matrix.reference, spec.between))
         return [(self.stacks[spec.id], self._processes[spec.id]) for spec in specs]
 
-    async def _given_checkpoint(self, model: ModelSpec) -> Checkpoint:
+    async def _found_checkpoint(self, model: ModelSpec) -> Checkpoint:
         try:
-            return await asyncio.to_thread(self._shelf.given, model)
+            return await asyncio.to_thread(self._checkpoint_store.given, model)
         except PatchError as error:
             raise BuildFailed(str(error)) from error
         except OSError as error:
@@ -644,16 +700,16 @@ class Laboratory:
             msg = f"{where} of {model.path} cannot be read: {error.strerror or error}"
             raise BuildFailed(msg) from error
 
-    async def _made_checkpoint(self, model: ModelSpec) -> Checkpoint:
-        ordered = [self.stacks[s.id] for s in self._makers() if s.id in self.stacks]
+    async def _built_checkpoint(self, model: ModelSpec) -> Checkpoint:
+        ordered = [self.stacks[s.id] for s in self._checkpoint_makers() if s.id in self.stacks]
         builder = builder_of(model, ordered)
         if builder is None:
             raise BuildFailed(_no_builder(model, ordered))
-        if (there := self._shelf.made(model, builder)) is not None:
-            return there
-        folder = self._shelf.folder(model, builder)
-        if folder.exists() and self._shelf.made(model, builder) is None:
-            # torn, and in the way of what is made; another run may have made it just now
+        if (existing := self._checkpoint_store.made(model, builder)) is not None:
+            return existing
+        folder = self._checkpoint_store.folder(model, builder)
+        if folder.exists() and self._checkpoint_store.made(model, builder) is None:
+            # incomplete; checked again, because another run may have just made it
             shutil.rmtree(folder, ignore_errors=True)
         log = folder.with_suffix(".log")
         assert model.build is not None
@@ -665,7 +721,7 @@ class Laboratory:
             "timeout": model.timeout,
         }
         ended = await self._processes[builder.id].run(job)
-        if (made := self._shelf.made(model, builder)) is not None:
+        if (made := self._checkpoint_store.made(model, builder)) is not None:
             return made
         msg = f"{builder.id} could not make the checkpoint: {ended.reason}\n{tail(log)}"
         raise BuildFailed(msg)
@@ -678,32 +734,33 @@ class Laboratory:
     async def _captures(
         self,
         cell: CellId,
-        wanted: tuple[str, ...] = (),
+        hashes: tuple[str, ...] = (),
         started: Callable[[], None] = lambda: None,
     ) -> Runs:
         stack = self.stacks.get(cell.stack)
         if stack is None:
             return cells.failed(cell, "stack", self.failures[cell.stack])
         try:
-            checkpoint = await asyncio.shield(self._made[cell.model])
+            checkpoint = await asyncio.shield(self._checkpoint_tasks[cell.model])
         except BuildFailed as error:
             return cells.failed(cell, "build", str(error))
         model = self._matrix.model(cell.model)
         process = self._processes[cell.stack]
-        return await self._runner.observe(cell, model, checkpoint, stack, process, wanted, started)
+        return await self._runner.observe(cell, model, checkpoint, stack, process, hashes, started)
 
-    async def _remember_machine(self) -> None:
-        """Take the machine's facts from a stack that ran, or from the last run on this machine.
+    async def _find_machine_facts(self) -> None:
+        """Set the facts about the machine, from a stack's process or from an earlier run's file.
 
-        A run that found every capture may not find them: another one may be about to write them.
+        If neither has them, a stack is started for them: a run with every capture cached has no
+        process, and the run that made the captures may not have written the file yet.
         """
         path = self._root / f"machine-{self._fingerprint[:12]}.json"
         machines = (process.machine for process in self._processes.values())
         self.machine = next((machine for machine in machines if machine is not None), None)
         if self.machine is None:
             with contextlib.suppress(OSError, ValueError, RecursionError):
-                read = json.loads(seal.read(path))
-                self.machine = read if isinstance(read, dict) else None
+                recorded = json.loads(seal.read(path))
+                self.machine = recorded if isinstance(recorded, dict) else None
             if self.machine is not None:
                 return
         for process in self._processes.values():
@@ -716,19 +773,19 @@ _ANY_RUN = "[0-9a-f]" * 12
 
 
 def _remove_old(folder: Path, pattern: str) -> None:
-    """Remove what runs left in ``folder`` that ended long ago, or were killed."""
-    oldest = time.time() - UNUSED
+    """Remove the leftovers of runs from ``folder`` that are older than ``UNUSED`` seconds."""
+    cutoff = time.time() - UNUSED
     for path in folder.glob(pattern):
         with contextlib.suppress(OSError):
-            if path.stat().st_mtime < oldest:
+            if path.stat().st_mtime < cutoff:
                 remove(path)
 
 
 def outcome(runs: Sequence[Capture]) -> tuple[str, str]:
-    """Return how a cell ended, and in one line what failed or why it did not finish."""
+    """Return how a cell ended, and one line on why it failed or did not finish."""
     run = runs[0]
     if run.unfinished is not None:
-        return run.status, without_folders(how_it_ended(run.unfinished))
+        return run.status, without_folders(describe_end(run.unfinished))
     failure = run.raised
     if failure is None:
         return run.status, ""
@@ -741,6 +798,6 @@ def _no_builder(model: ModelSpec, stacks: Sequence[Stack]) -> str:
     assert model.build is not None
     if model.build.stack is not None:
         return f"stack {model.build.stack}, which is to make the checkpoint, could not be built"
-    known = {name for stack in stacks for name in stack.architectures}
-    hint = nearest(model.build.architecture, sorted(known))
+    architectures = {name for stack in stacks for name in stack.architectures}
+    hint = nearest(model.build.architecture, sorted(architectures))
     return f"no stack of the matrix knows the architecture {model.build.architecture!r}; {hint}"

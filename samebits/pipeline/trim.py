@@ -1,6 +1,6 @@
-"""What does a report leave out of what a run found, because nobody can learn anything from it?
+"""Removal of detail that a report does not need.
 
-Everything that is left out is in the captures, and is the same on both sides or what it should be.
+All removed facts remain in the captures. They are the same on both sides, or what they should be.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from samebits.records.relations import InvariantsSignal, Relation
 
 
-def result(found: CellResult) -> CellResult:
-    """Return a result without extremes of layers and padding, and without hashes of equal layers."""
+def result(untrimmed: CellResult) -> CellResult:
+    """Return a result without top differences of layers and padding, and hashes of equal layers."""
     signals = tuple(
         signal.model_copy(
             update={
                 "items": tuple(_item(i, signal.signal == "hidden_states") for i in signal.items)
             }
         )
-        for signal in found.signals
+        for signal in untrimmed.signals
     )
-    return found.model_copy(update={"signals": signals})
+    return untrimmed.model_copy(update={"signals": signals})
 
 
 def _item(item: ItemComparison, is_layer: bool) -> ItemComparison:
@@ -47,7 +47,7 @@ def _without_top(metrics: Metrics) -> Metrics:
 
 
 def relations(signal: InvariantsSignal) -> InvariantsSignal:
-    """Return the relations of a cell; those that hold without the zeros of every layer and position."""
+    """Return a cell's relations; exact ones without the zeros of each layer and position."""
     return signal.model_copy(update={"relations": tuple(map(_relation, signal.relations))})
 
 
@@ -59,25 +59,25 @@ def _relation(relation: Relation) -> Relation:
 
 
 def load(signal: IntegritySignal) -> LoadReport:
-    """Return a load with its tensors counted, and by name only those that are not plain."""
+    """Return the facts of a load with counts of all tensors and names of the unusual ones."""
     sources = [facts.source for facts in signal.tensors.values()]
-    told = {name: facts for name, facts in signal.tensors.items() if not facts.is_plain}
+    unusual = {name: facts for name, facts in signal.tensors.items() if not facts.is_plain}
     fields = {name: getattr(signal, name) for name in type(signal).model_fields}
     counted = {source: sources.count(source) for source in dict.fromkeys(sources)}
-    return LoadReport(**fields | {"tensors": told, "counts": counted})
+    return LoadReport(**fields | {"tensors": unusual, "counts": counted})
 
 
 def attention(
     signals: Mapping[str, AttentionSignal],
 ) -> tuple[dict[str, AttentionReport], tuple[AttentionCall, ...]]:
-    """Return what ran in every stack, and every call once, which these count through."""
+    """Return every stack's attention, and the distinct calls that it refers to by index."""
     numbers: dict[AttentionCall, int] = {}
 
     def number(call: AttentionCall) -> tuple[str, int]:
-        anywhere = call.model_copy(update={"module": ""})
-        return call.module, numbers.setdefault(anywhere, len(numbers))
+        without_module = call.model_copy(update={"module": ""})
+        return call.module, numbers.setdefault(without_module, len(numbers))
 
-    told = {
+    reports = {
         stack: AttentionReport(
             requested=signal.requested,
             resolved=signal.resolved,
@@ -85,4 +85,4 @@ def attention(
         )
         for stack, signal in signals.items()
     }
-    return told, tuple(numbers)
+    return reports, tuple(numbers)

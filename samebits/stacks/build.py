@@ -1,7 +1,7 @@
-"""How does a stack get its interpreter: resolved to a lock, and built from it, by uv.
+"""Builder of stacks: uv resolves a stack to a lock and builds an environment from it.
 
-An environment is named after its lock and never changed afterwards, so two runs at once, or
-a run beside an upgrade, cannot disturb each other; packages are hard links into uv's cache.
+An environment is named after its lock and never changed afterwards, so concurrent runs, or a run
+during an upgrade, cannot disturb each other. Packages are hard links into uv's cache.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 Run = Callable[[list[str], str, Mapping[str, str]], "subprocess.CompletedProcess[str]"]
 """Runs a command with text on its standard input in an environment, and waits."""
 
-_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
+_PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 _STAMP = "samebits-stack.json"
-_STRAY = 86_400
-"""Seconds after which an environment that is still being built is no longer."""
+_STALE_AFTER = 86_400
+"""Seconds after which an unfinished environment is a leftover of a killed run."""
 
 
 class Stack(Record):
-    """A stack as it was resolved and built; lies in its environment as ``samebits-stack.json``."""
+    """A resolved and built stack, stored in its environment as ``samebits-stack.json``."""
 
     format: Literal["samebits-stack"] = "samebits-stack"
     format_version: Literal[2] = 2
@@ -51,20 +51,20 @@ class Stack(Record):
     python: str
     """Path of the interpreter."""
     lock: str
-    """The whole resolution, one ``name==version`` a line."""
+    """The whole resolution, one ``name==version`` per line."""
     lock_digest: str
     packages: dict[str, str]
     architectures: tuple[str, ...] = Field(repr=False)
-    """Every model_type that its transformers knows."""
+    """Every model_type that its transformers release knows."""
 
     @property
     def transformers(self) -> str:
-        """The release it resolved to."""
+        """The release of transformers that it resolved to."""
         return self.packages["transformers"]
 
 
 class Commands:
-    """Runs commands to their ends; the only place where a stack is built by another program."""
+    """Runs commands and waits for them; every external program that builds a stack runs here."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[str]] = set()
@@ -73,7 +73,7 @@ class Commands:
     def __call__(
         self, command: list[str], text: str, env: Mapping[str, str]
     ) -> subprocess.CompletedProcess[str]:
-        """Run one."""
+        """Run a command and wait for it."""
         if self._ended:
             return subprocess.CompletedProcess(command, 1, "", "the run was ended")
         with subprocess.Popen(
@@ -87,20 +87,20 @@ class Commands:
         ) as process:
             self._running.add(process)
             try:
-                out, said = process.communicate(text)
+                output, errors = process.communicate(text)
             finally:
                 self._running.discard(process)
-        return subprocess.CompletedProcess(command, process.returncode, out, said)
+        return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
     def end(self) -> None:
-        """End those that run and begin no other: the user wants no more of them."""
+        """Terminate running commands and start no more, because the user ended the run."""
         self._ended = True
         for process in list(self._running):
             process.terminate()
 
 
 class StackBuilder:
-    """Resolves and builds stacks under one folder."""
+    """Resolves and builds stacks in one work folder."""
 
     def __init__(
         self,
@@ -121,11 +121,11 @@ class StackBuilder:
         self._run = run or self._commands
 
     def end(self) -> None:
-        """End what is being built."""
+        """Stop all builds."""
         self._commands.end()
 
     def build(self, spec: StackSpec) -> Stack:
-        """Return the stack, resolved now or as it was before, with its environment in place.
+        """Return the stack with its environment in place, resolved now or in an earlier run.
 
         Raises:
             StackError: nothing fits the spec, or the installation failed.
@@ -133,22 +133,22 @@ class StackBuilder:
         """
         lock = self.resolve(spec)
         folder = self._root / "stacks" / f"{spec.id}-{digest_of([lock, spec.python])[:12]}"
-        found = _read_stamp(folder / _STAMP, spec.id) or self._install(spec, lock, folder)
-        for path in (folder / _STAMP, Path(found.python)):
+        stack = _read_stamp(folder / _STAMP, spec.id) or self._install(spec, lock, folder)
+        for path in (folder / _STAMP, Path(stack.python)):
             self._ledger.file(path)
-        return found
+        return stack
 
     def resolve(self, spec: StackSpec) -> str:
-        """Return the lock of ``spec``: the newest releases that fit, or the ones chosen before.
+        """Return the lock of ``spec``: the newest releases that fit, or those of an earlier run.
 
-        A resolution is kept until the spec, ``exclude-newer`` or the machine changes, or an
-        upgrade is asked for; a matrix does not move under its user between two runs.
+        A lock is reused until the spec, ``exclude-newer`` or the platform changes, or the user asks
+        for an upgrade. So the releases of a matrix do not change between two runs.
 
         Raises:
             StackError: nothing fits.
 
         """
-        return self._resolved(spec.id, requirements(spec), spec.python)
+        return self._resolve_lock(spec.id, requirements(spec), spec.python)
 
     def version(self, spec: StackSpec) -> str:
         """Return the release of transformers that ``spec`` resolves to.
@@ -157,52 +157,58 @@ class StackBuilder:
             StackError: nothing fits.
 
         """
-        return _pinned(self.resolve(spec))["transformers"]
+        return _pinned_versions(self.resolve(spec))["transformers"]
 
     def below(self, spec: StackSpec, version: str, oldest: str) -> str:
         """Return the newest release of transformers below ``version``, from ``oldest`` on.
 
-        Asked of uv's resolver, which knows the user's index: it fits ``spec``'s torch and Python.
+        uv's resolver chooses it. It uses the user's index and respects ``spec``'s torch and Python.
 
         Raises:
             StackError: nothing fits.
 
         """
-        between = f"transformers>={oldest},<{version}"
-        wanted = [f"torch=={release_pattern(spec.torch)}", between]
-        return _pinned(self._resolved(f"below-{version}", wanted, spec.python))["transformers"]
+        release_range = f"transformers>={oldest},<{version}"
+        requirements_below = [f"torch=={release_pattern(spec.torch)}", release_range]
+        return _pinned_versions(
+            self._resolve_lock(f"below-{version}", requirements_below, spec.python)
+        )["transformers"]
 
-    def _resolved(self, name: str, wanted: list[str], python: str) -> str:
-        question = self._question(wanted, python)
-        path = self._root / "locks" / f"{name}-{question[:12]}.txt"
+    def _resolve_lock(self, name: str, requirement_lines: list[str], python: str) -> str:
+        digest = self._resolution_digest(requirement_lines, python)
+        path = self._root / "locks" / f"{name}-{digest[:12]}.txt"
         if not self._upgrade:
             self._ledger.file(path)
-            if (kept := _kept_lock(path)) is not None:
-                return kept
+            if (cached := _kept_lock(path)) is not None:
+                return cached
         command = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--no-header"]
         command += ["--no-annotate", "--python-version", python]
         if self._exclude_newer:
             command += ["--exclude-newer", self._exclude_newer]
-        lock = self._uv(command, "\n".join(wanted), f"stack {name}: no resolution")
+        lock = self._uv(command, "\n".join(requirement_lines), f"stack {name}: no resolution")
         replace(path, seal.sealed_lines(lock))
         self._ledger.file(path)
         return lock
 
-    def _question(self, wanted: list[str], python: str) -> str:
+    def _resolution_digest(self, requirement_lines: list[str], python: str) -> str:
         links = self._environ.get("UV_FIND_LINKS", "")
-        return digest_of([wanted, python, self._exclude_newer, links, sys.platform])
+        return digest_of([requirement_lines, python, self._exclude_newer, links, sys.platform])
 
     def _install(self, spec: StackSpec, lock: str, folder: Path) -> Stack:
-        _remove_strays(folder.parent)
-        aside = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
+        _remove_leftovers(folder.parent)
+        temporary = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
         try:
-            return _move_into_place(aside, folder, self._made(spec, lock, aside, folder))
+            return _move_into_place(
+                temporary, folder, self._build_environment(spec, lock, temporary, folder)
+            )
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
 
-    def _made(self, spec: StackSpec, lock: str, aside: Path, folder: Path) -> Stack:
-        """Make the environment of ``folder`` in ``aside``."""
-        what = f"stack {spec.id}: could not be built"
+    def _build_environment(
+        self, spec: StackSpec, lock: str, temporary: Path, folder: Path
+    ) -> Stack:
+        """Build the environment for ``folder`` in ``temporary`` and return its stack."""
+        error_prefix = f"stack {spec.id}: could not be built"
         self._uv(
             [
                 find_uv_bin(),
@@ -211,43 +217,47 @@ class StackBuilder:
                 "--relocatable",
                 "--python",
                 spec.python,
-                str(aside),
+                str(temporary),
             ],
             "",
-            what,
+            error_prefix,
         )
-        python = _interpreter(aside)
-        lock_file = aside / "requirements.txt"
+        python = _interpreter(temporary)
+        lock_file = temporary / "requirements.txt"
         lock_file.write_text(lock, "utf-8")
         sync = [find_uv_bin(), "pip", "sync", "--quiet", "--python", str(python), str(lock_file)]
-        self._uv(sync, "", what)
-        architectures = self._uv([str(python), str(ARCHITECTURES)], "", what)
+        self._uv(sync, "", error_prefix)
+        output = self._uv([str(python), str(ARCHITECTURES)], "", error_prefix)
         stack = Stack(
             id=spec.id,
             python=str(_interpreter(folder)),
             lock=lock,
             lock_digest=digest_of([lock, spec.python]),
-            packages=_pinned(lock),
-            architectures=_architectures(architectures, what),
+            packages=_pinned_versions(lock),
+            architectures=_architectures(output, error_prefix),
         )
-        (aside / _STAMP).write_text(seal.sealed(stack.model_dump_json(indent=1)), "utf-8")
+        (temporary / _STAMP).write_text(seal.sealed(stack.model_dump_json(indent=1)), "utf-8")
         return stack
 
-    def _uv(self, command: list[str], text: str, what: str) -> str:
-        done = self._run(command, text, self._environ)
-        if done.returncode == 0:
-            return done.stdout
-        said = _plain(done.stderr or done.stdout)
+    def _uv(self, command: list[str], text: str, error_prefix: str) -> str:
+        process = self._run(command, text, self._environ)
+        if process.returncode == 0:
+            return process.stdout
+        output = _without_colors(process.stderr or process.stdout)
         msg = (
-            f"{what}:\n{said}\nThis usually means that the version does not exist, that its "
-            "requirements exclude each other, or that the package index is out of reach. "
-            "Change the stack in matrix.yaml, or run again."
+            f"{error_prefix}:\n{output}\n"
+            "This usually means that the version does not exist, that its requirements exclude "
+            "each other, or that the package index is out of reach. Change the stack in "
+            "matrix.yaml, or run again."
         )
         raise StackError(msg)
 
 
 def requirements(spec: StackSpec) -> list[str]:
-    """Return what a stack asks for: ``4.48`` and ``5.x`` are families, ``4.48.0`` is itself."""
+    """Return the requirements of a stack.
+
+    ``4.48`` and ``5.x`` are families of releases, ``4.48.0`` is one release.
+    """
     return [
         f"torch=={release_pattern(spec.torch)}",
         f"transformers=={release_pattern(spec.transformers)}",
@@ -256,17 +266,17 @@ def requirements(spec: StackSpec) -> list[str]:
 
 
 def release_pattern(version: str) -> str:
-    """Return a version as a requirement says it: three numbers are exact, fewer are a family."""
+    """Return the version of a requirement: three numbers are exact, fewer are a family."""
     if version.endswith(".x"):
         return f"{version[:-2]}.*"
     return version if version.count(".") >= 2 else f"{version}.*"
 
 
 def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment uv runs in: pip's find-links passed on, no foreign environment."""
+    """Return uv's environment variables: with pip's find-links, without an active virtualenv."""
     env = {k: v for k, v in environ.items() if k not in {"VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME"}}
     if "PIP_FIND_LINKS" in env:
-        # uv reads none of pip's settings, and a CPU build of torch is often found only there
+        # uv ignores pip's settings, and a CPU build of torch is often available only there
         env.setdefault("UV_FIND_LINKS", env["PIP_FIND_LINKS"])
     return env
 
@@ -278,64 +288,64 @@ def _interpreter(folder: Path) -> Path:
 
 
 def _read_stamp(path: Path, stack_id: str) -> Stack | None:
-    """Return the stack that a stamp describes; None if there is none that can be used."""
+    """Return the stack that a stamp describes; None if there is no usable one."""
     stack = read_record(path, Stack)
     if stack is None or "transformers" not in stack.packages:
         return None
     return stack if stack.id == stack_id and Path(stack.python).exists() else None
 
 
-def _move_into_place(aside: Path, folder: Path, stack: Stack) -> Stack:
+def _move_into_place(temporary: Path, folder: Path, stack: Stack) -> Stack:
     try:
-        aside.rename(folder)
+        temporary.rename(folder)
     except OSError:
-        # another run has just built the same lock, or left a torn folder behind
-        if (there := _read_stamp(folder / _STAMP, stack.id)) is not None:
-            shutil.rmtree(aside, ignore_errors=True)
-            return there
+        # another run has just built the same lock, or left an incomplete folder
+        if (existing := _read_stamp(folder / _STAMP, stack.id)) is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+            return existing
         shutil.rmtree(folder, ignore_errors=True)
-        aside.rename(folder)
+        temporary.rename(folder)
     return stack
 
 
-def _architectures(said: str, what: str) -> tuple[str, ...]:
-    """Return what a stack's interpreter said last: packages may have printed before."""
+def _architectures(output: str, error_prefix: str) -> tuple[str, ...]:
+    """Return the architectures in the last line of output; packages may print lines before it."""
     try:
-        return tuple(map(str, json.loads(said.strip().splitlines()[-1])["architectures"]))
+        return tuple(map(str, json.loads(output.strip().splitlines()[-1])["architectures"]))
     except (LookupError, TypeError, ValueError, RecursionError) as error:
-        msg = f"{what}: its transformers did not say what it knows: {shown(said)}"
+        msg = f"{error_prefix}: its transformers did not say what it knows: {shown(output)}"
         raise StackError(msg) from error
 
 
-def _remove_strays(folder: Path) -> None:
-    """Remove environments that a run was building when it was killed."""
-    oldest = time.time() - _STRAY
+def _remove_leftovers(folder: Path) -> None:
+    """Remove incomplete environments of killed runs."""
+    cutoff = time.time() - _STALE_AFTER
     for path in folder.glob(f"*-*.{'[0-9a-f]' * 12}.tmp"):
         with contextlib.suppress(OSError):
-            if path.stat().st_mtime < oldest:
+            if path.stat().st_mtime < cutoff:
                 shutil.rmtree(path, ignore_errors=True)
 
 
 def _kept_lock(path: Path) -> str | None:
-    """Return the lock that an earlier run chose; None if there is none, or none that is whole."""
+    """Return the lock of an earlier run; None if there is none or it is damaged."""
     try:
         lock = seal.opened_lines(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return lock if {"torch", "transformers"} <= _pinned(lock).keys() else None
+    return lock if {"torch", "transformers"} <= _pinned_versions(lock).keys() else None
 
 
-def _pinned(lock: str) -> dict[str, str]:
-    """Return what a lock pins: name -> version."""
-    return dict(_PINNED.findall(lock))
+def _pinned_versions(lock: str) -> dict[str, str]:
+    """Return the pinned versions of a lock: name -> version."""
+    return dict(_PIN.findall(lock))
 
 
-def _plain(text: str) -> str:
+def _without_colors(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", text).strip()
 
 
 def probes_digest(folder: Path) -> str:
-    """Return the digest of the probes' source: captures of other probes are not compared."""
+    """Return the digest of the probes' source; captures of different probes are not compared."""
     return digest_of(
         {p.relative_to(folder).as_posix(): digest_of_file(p) for p in sorted(folder.rglob("*.py"))}
     )

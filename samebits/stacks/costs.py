@@ -1,8 +1,8 @@
-"""How long will a run take, judged by what its jobs took before?
+"""Estimate of how long a run will take, from the costs of jobs in earlier runs.
 
-Each run leaves the costs of its jobs in one small file of the folder of work. The next run adds them
-up over the cells of which it has no captures. Nothing but the estimate follows from that file, so a
-file that is missing, damaged or of another format only means that there is no estimate.
+Each run writes the costs of its jobs to one small file in the work folder. The next run adds up the
+costs of the cells that have no captures. The file is used only for the estimate: if it is missing,
+damaged or in another format, there is no estimate.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE = "costs.json"
-"""In the folder of work."""
+"""Name of the file in the work folder."""
 
-MOST_CELLS = 20_000
-"""Cells whose costs stay in the file; those that ran longest ago go first."""
+MAX_CELLS = 20_000
+"""Maximum number of cells in the file; those that ran longest ago are dropped first."""
 
 PHASE_OF = {
     "cell": "cells",
@@ -37,14 +37,14 @@ PHASE_OF = {
 """Kind of job -> the phase of a run in which most jobs of the kind run."""
 
 BY_CELLS = ("comparing", "findings")
-"""Phases of the host itself, which take longer the more cells are new."""
+"""Phases of the host process, whose time grows with the number of new cells."""
 
-_ENOUGH = 10.0
-"""Seconds of jobs from which on a run tells how far its wall clock is behind them."""
+_MIN_JOB_SECONDS = 10.0
+"""Minimum seconds of jobs for a run to update ``stretch``."""
 
 
 class Cost(Record):
-    """What the jobs of one kind took for one cell."""
+    """The cost of one cell's jobs of one kind."""
 
     jobs: PositiveInt
     seconds: NonNegativeFloat
@@ -53,89 +53,89 @@ class Cost(Record):
 
 
 class Finished(Record):
-    """One run that came to its end."""
+    """A run that was not interrupted."""
 
     started: str
     """UTC, RFC 3339."""
     seconds: NonNegativeFloat
     """Wall clock."""
     cells: NonNegativeInt
-    """Those with captures of earlier runs included."""
+    """All cells, including those with captures of earlier runs."""
 
 
 class Costs(Record):
-    """What earlier runs took, as it lies on disk."""
+    """The costs of earlier runs, as stored on disk."""
 
     format: Literal["samebits-costs"] = "samebits-costs"
     format_version: Literal[1] = 1
     last: Finished | None = None
-    """The last run that came to its end."""
+    """The last run that was not interrupted."""
     new: NonNegativeInt = 0
-    """Cells without captures, in the last finished run that had any."""
+    """Number of cells without captures in the last finished run that had any."""
     phases: dict[str, NonNegativeFloat] = Field(default_factory=dict)
-    """Phase -> seconds of wall clock that it took in that run."""
+    """Phase -> its wall clock seconds in that run."""
     stretch: float = Field(default=1.0, ge=1.0, le=10.0)
-    """Wall clock of the phases that wait for jobs, over the jobs' seconds shared by the slots."""
+    """Wall clock of the phases that wait for jobs, divided by (seconds of jobs / slots)."""
     of: dict[str, dict[str, Cost]] = Field(default_factory=dict)
-    """Cell -> kind of job -> its cost in the last run in which there was such a job."""
+    """Cell -> kind of job -> cost in the last run that had such a job."""
 
 
 class Spending(NamedTuple):
-    """One job that ran in this run."""
+    """One job of this run."""
 
     cell: str
-    """'' if it is of no cell, such as one that makes a checkpoint."""
+    """'' for a job without a cell, such as one that makes a checkpoint."""
     kind: str
     seconds: float
     cpu: float
 
 
 class Estimate(NamedTuple):
-    """What a run will take, by the costs of earlier ones."""
+    """The expected duration of a run."""
 
     phases: Mapping[str, float]
-    """Phase -> seconds of wall clock."""
+    """Phase -> wall clock seconds."""
     weights: Mapping[str, float]
-    """Cell that has to run -> seconds of its jobs, for a pace that knows large cells from small."""
+    """Cell to run -> seconds of its jobs, so that progress weighs cells by their cost."""
 
     @property
     def seconds(self) -> float:
-        """Of the whole run."""
+        """Seconds of the whole run."""
         return sum(self.phases.values())
 
 
 def read(root: Path) -> Costs | None:
-    """Return what earlier runs took; None if no run left it, or the file is damaged."""
+    """Return the costs of earlier runs; None if the file is missing or damaged."""
     return read_record(root / FILE, Costs)
 
 
 def estimate(costs: Costs | None, needed: Collection[str], slots: int) -> Estimate | None:
-    """Return what the cells ``needed`` and what follows them will take; None if nothing tells it.
+    """Return the expected duration of ``needed`` cells and of later phases; None without costs.
 
-    A cell without costs is expected to cost what the others of its model do on average, else what
-    all do.
+    A cell without costs is expected to cost the average of its model's cells, or else the average
+    of all cells.
     """
     if costs is None or not costs.of or not needed:
         return None
     by_model: dict[str, list[dict[str, Cost]]] = defaultdict(list)
     for cell, kinds in costs.of.items():
         by_model[_model(cell)].append(kinds)
-    everything = _average(costs.of.values())
-    averages = {model: _average(several) for model, several in by_model.items()}
+    overall = _average(costs.of.values())
+    averages = {model: _average(cells) for model, cells in by_model.items()}
     jobs: dict[str, float] = defaultdict(float)
     weights: dict[str, float] = {}
     for cell in needed:
         measured = costs.of.get(cell)
-        taken = _average([measured]) if measured else averages.get(_model(cell), everything)
-        weights[cell] = taken.get("cell", 0.0)
-        for kind, seconds in taken.items():
+        expected = _average([measured]) if measured else averages.get(_model(cell), overall)
+        weights[cell] = expected.get("cell", 0.0)
+        for kind, seconds in expected.items():
             if kind in PHASE_OF:
                 jobs[PHASE_OF[kind]] += seconds
     phases = {phase: seconds / slots * costs.stretch for phase, seconds in jobs.items()}
-    share = len(needed) / costs.new if costs.new else 0.0
-    phases |= {name: costs.phases[name] * share for name in BY_CELLS if name in costs.phases}
-    if "capsules" in costs.phases:  # few are made, however many cells stand out
-        phases["capsules"] = costs.phases["capsules"] * min(1.0, share)
+    new_share = len(needed) / costs.new if costs.new else 0.0
+    phases |= {name: costs.phases[name] * new_share for name in BY_CELLS if name in costs.phases}
+    if "capsules" in costs.phases:  # the number of capsules is limited
+        phases["capsules"] = costs.phases["capsules"] * min(1.0, new_share)
     return Estimate(phases, weights)
 
 
@@ -143,13 +143,13 @@ def _model(cell: str) -> str:
     return cell.partition("/")[0]
 
 
-def _average(several: Collection[Mapping[str, Cost]]) -> dict[str, float]:
-    """Return kind -> seconds of an average cell; one without a job of the kind counts as 0."""
+def _average(cells: Collection[Mapping[str, Cost]]) -> dict[str, float]:
+    """Return kind -> average seconds per cell; a cell without a job of the kind counts as 0."""
     total: dict[str, float] = defaultdict(float)
-    for kinds in several:
+    for kinds in cells:
         for kind, cost in kinds.items():
             total[kind] += cost.seconds
-    return {kind: seconds / len(several) for kind, seconds in total.items()}
+    return {kind: seconds / len(cells) for kind, seconds in total.items()}
 
 
 def merged(
@@ -161,38 +161,40 @@ def merged(
     new: int,
     finished: Finished | None,
 ) -> Costs:
-    """Return the costs of this run with those that only earlier runs know.
+    """Return the costs of earlier runs updated with those of this run.
 
-    ``finished`` is None of a run that was interrupted: what its jobs took is true all the same.
+    ``finished`` is None for an interrupted run, whose jobs count all the same.
     """
     before = before or Costs()
-    found: dict[str, dict[str, list[Spending]]] = defaultdict(lambda: defaultdict(list))
+    jobs_of: dict[str, dict[str, list[Spending]]] = defaultdict(lambda: defaultdict(list))
     for job in spent:
-        found[job.cell][job.kind].append(job)
-    waited_for = sum(
+        jobs_of[job.cell][job.kind].append(job)
+    job_seconds = sum(
         job.seconds
-        for kinds in found.values()
+        for kinds in jobs_of.values()
         for kind, jobs in kinds.items()
         if kind in PHASE_OF
         for job in jobs
     )
-    found.pop("", None)
-    of = dict(before.of)
-    for cell, kinds in found.items():
-        # one that ran moves to the end: the first are those that ran longest ago
-        of[cell] = of.pop(cell, {}) | {kind: _cost(jobs) for kind, jobs in kinds.items()}
-    for cell in list(of)[: max(0, len(of) - MOST_CELLS)]:
-        del of[cell]
-    changed: dict[str, object] = {"of": of}
+    jobs_of.pop("", None)
+    cell_costs = dict(before.of)
+    for cell, kinds in jobs_of.items():
+        # moves the cell to the end, so that the first cells are those that ran longest ago
+        cell_costs[cell] = cell_costs.pop(cell, {}) | {
+            kind: _cost(jobs) for kind, jobs in kinds.items()
+        }
+    for cell in list(cell_costs)[: max(0, len(cell_costs) - MAX_CELLS)]:
+        del cell_costs[cell]
+    update: dict[str, object] = {"of": cell_costs}
     if finished is not None:
-        changed["last"] = finished
-        # a run without a new cell does not show what the host takes for one
+        update["last"] = finished
+        # a run without new cells does not show the host's time per new cell
         if new:
-            changed |= {"new": new, "phases": {n: round(s, 1) for n, s in phases.items()}}
-        if waited_for >= _ENOUGH:
-            waited = sum(phases.get(name, 0.0) for name in {*PHASE_OF.values()})
-            changed["stretch"] = round(min(10.0, max(1.0, waited * slots / waited_for)), 2)
-    return before.model_copy(update=changed)
+            update |= {"new": new, "phases": {n: round(s, 1) for n, s in phases.items()}}
+        if job_seconds >= _MIN_JOB_SECONDS:
+            phase_seconds = sum(phases.get(name, 0.0) for name in {*PHASE_OF.values()})
+            update["stretch"] = round(min(10.0, max(1.0, phase_seconds * slots / job_seconds)), 2)
+    return before.model_copy(update=update)
 
 
 def _cost(jobs: Collection[Spending]) -> Cost:
@@ -203,5 +205,5 @@ def _cost(jobs: Collection[Spending]) -> Cost:
 
 
 def write(root: Path, costs: Costs) -> None:
-    """Leave the costs for the next run."""
+    """Write the costs for the next run."""
     replace(root / FILE, seal.sealed(costs.model_dump_json(indent=1)), lasting=False)

@@ -1,8 +1,8 @@
-"""What a probe may see of the environment: a short list, so that two machines agree.
+"""Environment variables of the probes: a short list, so that two machines agree.
 
-Everything else is left out, because a variable such as ``ATEN_CPU_CAPABILITY`` or
-``ONEDNN_MAX_CPU_ISA`` changes bits. What is passed on stands in the report. A run can set those few
-by an argument of its own, as the tests do that show what another CPU changes.
+All other variables are left out, because a variable such as ``ATEN_CPU_CAPABILITY`` or
+``ONEDNN_MAX_CPU_ISA`` changes bits. The report shows what is passed on. A run can set the variables
+of ``KERNELS`` by an argument, which the tests use to show what another CPU changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PASSED_ON = (
     "HF_HUB_CACHE",
     "HF_HUB_OFFLINE",
 )
-"""Where programs and caches are, and which devices there are."""
+"""Variables for locations of programs and caches, and for devices."""
 
 FOR_THE_HUB = (
     "HF_ENDPOINT",
@@ -44,7 +44,7 @@ FOR_THE_HUB = (
     "https_proxy",
     "no_proxy",
 )
-"""How the hub is reached, and as whom; passed on to nothing that needs no hub."""
+"""Variables for access to the hub; passed on only if the plan has a hub model."""
 
 KERNELS = (
     "ATEN_CPU_CAPABILITY",
@@ -52,8 +52,8 @@ KERNELS = (
     "MKL_ENABLE_INSTRUCTIONS",
     "ONEDNN_MAX_CPU_ISA",
 )
-"""What makes torch, MKL and oneDNN take the kernels of another CPU; never read from the user's
-environment."""
+"""Variables that make torch, MKL and oneDNN use the kernels of another CPU; never read from the
+user's environment."""
 
 _SHOWN = (
     *KERNELS,
@@ -66,11 +66,12 @@ FIXED = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    # glibc hands out blocks of its thread cache without filling them, see probes/samebits_probe/model/heap.py
+    # glibc hands out blocks of its thread cache without filling them
+    # (see probes/samebits_probe/model/heap.py)
     "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
     "PYTHONHASHSEED": "0",
     "PYTHONNOUSERSITE": "1",
-    # what a model prints, or reads from a file, does not follow from the user's language
+    # what a model prints, or reads from a file, must not depend on the user's locale
     "PYTHONUTF8": "1",
     "TOKENIZERS_PARALLELISM": "false",
     # kernels fetched from the hub would replace the release's own code
@@ -89,11 +90,12 @@ def probe_environment(
     modules_cache: str,
     kernels: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the environment of a stack's process.
+    """Return the environment variables of a stack's process.
 
-    Without a hub model in the plan the hub is switched off, so that nothing can wait for a
-    network, and no token goes where none is needed. ``modules_cache`` is where this stack copies remote code: shared between stacks,
-    one could import the other's copy. ``kernels`` holds values for some of ``KERNELS``.
+    Without a hub model in the plan the hub is switched off. Then no job waits for the network, and
+    no process gets a token that it does not need. ``modules_cache`` is the folder to which this
+    stack copies remote code; stacks with a shared folder could import each other's copy.
+    ``kernels`` holds values for some of ``KERNELS``.
     """
     kernels = kernels or {}
     if unknown := sorted(kernels.keys() - set(KERNELS)):
@@ -106,6 +108,6 @@ def probe_environment(
 
 
 def shown(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what a report may say of an environment: no token, no folder of this machine."""
+    """Return the variables that a report may show: no token, no folder of this machine."""
     names = (*FIXED, *_SHOWN)
     return {name: environment[name] for name in names if name in environment}

@@ -1,4 +1,4 @@
-"""Where the probes are: in the installed package, or in the checkout."""
+"""Paths of the probes, in the installed package or in the checkout."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).parents[1]
 _CANDIDATES = (_PACKAGE / "_probes", _PACKAGE.parent / "probes")
-"""A wheel holds them inside the package; a checkout, and an editable install, beside it."""
+"""A wheel has them in the package; a checkout and an editable install, next to it."""
 
 PROBES = next((folder for folder in _CANDIDATES if folder.is_dir()), _CANDIDATES[0])
 STACK = PROBES / "stack.py"
-"""The script that a stack's interpreter runs; tests and the bench run one of their own."""
+"""The script that a stack's interpreter runs; tests and the bench replace it."""
 ARCHITECTURES = PROBES / "architectures.py"
-"""The script that lists the architectures of a release, with the standard library alone."""
+"""The script that lists the architectures of a release; it uses only the standard library."""

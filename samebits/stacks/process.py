@@ -1,11 +1,11 @@
-"""How are cells run: one process per stack that imports once, and forks a child per job.
+"""The process of a stack, which imports transformers once and forks a child for each job.
 
-The processes run probes/stack.py and are told their jobs line by line. Slots keep as
-many children (and imports) busy as there are cores; a cell has one thread, so that its bits
-do not depend on what runs beside it.
+The process runs probes/stack.py and reads its jobs line by line. Slots keep as many children (and
+imports) busy as there are cores. A cell has one thread, so that its bits do not depend on the load
+of the machine.
 
-A job has no limit on its time. The stack's process ends one that makes no progress, and says every
-ten seconds what runs; a stack's process of which nothing is heard is ended itself.
+A job has no time limit. The stack's process ends a job that makes no progress, and reports every
+ten seconds which jobs run. The host ends a stack's process that reports nothing for too long.
 """
 
 from __future__ import annotations
@@ -30,76 +30,76 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-_SILENCE = 120.0
-"""Seconds without a word after which a stack process that has jobs is held to hang. It says something
-every ten; but it also imports what its children did, which takes long from a cold disk."""
-_LISTEN = 5.0
-"""Seconds between two looks at how long a stack process has said nothing."""
-_LAST_WORDS = 5.0
-"""Seconds that a stack process has for ending its children and itself."""
-_SLOWEST_START = 900.0
-"""Seconds after which a process that still imports is held to hang; a cold disk takes minutes."""
-_SILENT = "the stack's process stopped answering"
+_MAX_SILENCE = 120.0
+"""Seconds without a message after which a stack process with jobs is considered hung. It sends one
+every ten seconds, but it also imports what its children imported, slowly from a cold disk."""
+_CHECK_INTERVAL = 5.0
+"""Seconds between two checks for messages of a stack process."""
+_TIME_TO_END = 5.0
+"""Seconds that a stack process has to end its children and itself."""
+_MAX_START = 900.0
+"""Seconds after which a process that still imports is considered hung; cold disks take minutes."""
+_HUNG = "the stack's process stopped answering"
 _LINE_LIMIT = 1 << 24
-"""Longest answer line in bytes; the machine facts list every installed package."""
+"""Maximum bytes of an answer line; the machine facts list every installed package."""
 
 
 class Ended(Record):
-    """How a job ended, seen from outside; what it computed lies in its files."""
+    """How a job ended. Its results are in its files."""
 
     exit: int | None = None
     signal: int | None = None
     timed_out: bool = False
-    """True if it was ended because it made no progress."""
+    """True if the stack's process ended it because it made no progress."""
     seconds: float = 0.0
     cpu: float = 0.0
     """CPU seconds of the job's processes."""
     own_cpu: float = 0.0
-    """CPU seconds of the stack's process up to then: imports and forks."""
+    """CPU seconds of the stack's process so far, for imports and forks."""
     said: str = ""
-    """The exception that ended it, where one did."""
+    """The exception that ended it, if one did."""
     phase: str = ""
-    """What it was at when it ended, such as ``forward short``."""
+    """The phase in which it ended, such as ``forward short``."""
     step: str = ""
-    """How far the phase had come, such as ``31 of 350``; '' if it counts no steps."""
+    """Progress of the phase, such as ``31 of 350``; '' if it counts no steps."""
     stalled: str = ""
-    """For how long it made no progress, where it was ended for that."""
+    """Text on how long it made no progress, if it was ended for that."""
     lost: str = ""
-    """Why there is no answer at all: the stack's process died or never came up."""
+    """Why there is no answer: the stack's process died or did not start."""
 
     meanwhile: str = ""
-    """What the CPU did then: what only is slow is told from what waits."""
+    """CPU use during that time, which distinguishes a slow job from a waiting one."""
 
     @property
     def reason(self) -> str:
-        """Why the job left nothing, and what it was at; '' if it ended as it should."""
+        """Why the job has no result, with phase and step; '' if it ended normally."""
         if self.lost or not self.why or self.phase in {"", "start"}:
             return self.why
         return f"{self.why}, in phase {self.phase}" + (f" ({self.step})" if self.step else "")
 
     @property
     def why(self) -> str:
-        """The same without what it was at."""
+        """The same without phase and step."""
         if self.lost:
             return self.lost
         if self.timed_out:
-            said = "; ".join(filter(None, (self.meanwhile, "raise timeout: if it was at work")))
-            return f"{self.stalled or 'no progress'} ({said})"
+            detail = "; ".join(filter(None, (self.meanwhile, "raise timeout: if it was at work")))
+            return f"{self.stalled or 'no progress'} ({detail})"
         if self.signal is not None:
-            said = f"killed by signal {self.signal} ({self._signal})"
-            return said + (_MEMORY if self._signal == "SIGKILL" else "")
+            text = f"killed by signal {self.signal} ({self._signal})"
+            return text + (_OUT_OF_MEMORY if self._signal == "SIGKILL" else "")
         if self.exit:
             return f"exited with {self.exit}" + (f": {self.said}" if self.said else "")
         return ""
 
     @property
     def stopped(self) -> bool:
-        """True if others ended it: for want of progress, or of memory."""
-        return not self.lost and (self.timed_out or self._signal in _SENT)
+        """True if it was ended from outside, for lack of progress or memory."""
+        return not self.lost and (self.timed_out or self._signal in _OUTSIDE_SIGNALS)
 
     @property
     def crashed(self) -> bool:
-        """True if it ended by what it did itself."""
+        """True if it ended by its own signal or exit code."""
         by_itself = self.signal is not None or bool(self.exit)
         return by_itself and not self.lost and not self.stopped
 
@@ -108,47 +108,47 @@ class Ended(Record):
         return "" if self.signal is None else _signal_name(self.signal)
 
 
-_MEMORY = ", most likely because memory ran out (use --jobs 1, or more memory)"
-"""The kernel ends so what takes more than there is, and hardly anybody else does."""
-_SENT = {"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"}
-"""What others send to a process, and not what it does to itself."""
+_OUT_OF_MEMORY = ", most likely because memory ran out (use --jobs 1, or more memory)"
+"""SIGKILL almost always comes from the kernel's out-of-memory killer."""
+_OUTSIDE_SIGNALS = {"SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"}
+"""Signals that come from outside the process."""
 
 
 class Running(Record):
-    """What a job is at, as its stack's process tells it."""
+    """The progress of a job, as reported by its stack's process."""
 
     id: str
     phase: str
     what: str = ""
-    """What the step is about, such as the name of a tensor."""
+    """The subject of the step, such as the name of a tensor."""
     step: int = 0
     of: int = 0
-    """How many steps the phase has; 0 if it does not count them."""
+    """Number of steps of the phase; 0 if it does not count them."""
     quiet: float = 0.0
     """Seconds since the last progress."""
 
 
 OnStep = Callable[[Mapping[str, Any], Running], None]
-"""Gets the phase and step of each running job every ten seconds, and no phase when a job has ended."""
+"""Called with the progress of each running job every ten seconds, and with phase '' at its end."""
 
 
 class Process(Protocol):
-    """A running stack process, spoken to line by line."""
+    """A running stack process that exchanges lines with the host."""
 
     async def write(self, line: str) -> None:
         """Send one line."""
         ...
 
     async def read(self) -> str:
-        """Return the next line, '' at the end."""
+        """Return the next line; '' at the end of the output."""
         ...
 
     async def end(self) -> None:
-        """Close its input, and end it if it does not end by itself."""
+        """Close its input, and kill it if it does not end by itself."""
         ...
 
     def log_tail(self) -> str:
-        """Return the last lines that it wrote to its log."""
+        """Return the last lines of its log."""
         ...
 
 
@@ -156,15 +156,15 @@ class Starter(Protocol):
     """Starts the process of a stack; tests pass a fake."""
 
     async def __call__(self, python: str, environment: Mapping[str, str], log: Path) -> Process:
-        """Start the process with its standard error in ``log``."""
+        """Start the process with standard error redirected to ``log``."""
         ...
 
 
 class StackProcess:
-    """The process of one stack: started when first needed, jobs matched to their answers.
+    """The process of one stack, which starts with the first job.
 
-    A job that is lost because the process died or hung runs once more, in a process of its own:
-    the one that brought it down takes no other with it.
+    A job that is lost because the process died or hung runs once more in a separate process, so
+    that the job that brought the process down cannot take others with it again.
     """
 
     def __init__(
@@ -179,15 +179,15 @@ class StackProcess:
     ) -> None:
         self.stack_id = stack_id
         self.n_slots = n_slots
-        """Jobs that run at a time, over all stacks: what each may take of the memory."""
+        """Number of concurrent jobs of all stacks, which limits the memory of each."""
         self.on_step: OnStep = lambda _job, _running: None
         self.machine: dict[str, Any] | None = None
         self.spent: dict[str, tuple[int, float]] = {}
-        """Kind of job -> number of them and CPU seconds; ``imports`` for the process itself."""
+        """Kind of job -> number of jobs and CPU seconds; ``imports`` for the process itself."""
         self.costs: list[Spending] = []
-        """Every job that ran, in the order in which they ended."""
+        """Every job that ran, in the order of their ends."""
         self.n_lost = 0
-        """Jobs that ended otherwise than by themselves; another time they may not."""
+        """Number of jobs that did not end normally; they may the next time."""
         self._python = python
         self._environment = environment
         self._log = log
@@ -197,8 +197,8 @@ class StackProcess:
         self._starting = asyncio.Lock()
         self._waiting: dict[str, _Waiting] = {}
         self._reader: asyncio.Task[None] | None = None
-        self._listener: asyncio.Task[None] | None = None
-        self._has_spoken = False
+        self._watcher: asyncio.Task[None] | None = None
+        self._got_message = False
         self._failed = ""
         self._closed = False
         self._count = 0
@@ -212,13 +212,13 @@ class StackProcess:
         """
         async with self._slots:
             started()
-            ended = await self._attempt(job)
+            ended = await self._send(job)
             if ended.lost and not self._failed and not self._closed:
-                ended = await self._alone(job)
-        self._note(job, ended)
+                ended = await self._run_separately(job)
+        self._record_cost(job, ended)
         return ended
 
-    def _note(self, job: Mapping[str, Any], ended: Ended) -> None:
+    def _record_cost(self, job: Mapping[str, Any], ended: Ended) -> None:
         kind = " ".join(str(job[key]) for key in ("kind", "run") if key in job)
         jobs, cpu = self.spent.get(kind, (0, 0.0))
         self.spent[kind] = (jobs + 1, cpu + ended.cpu)
@@ -228,15 +228,15 @@ class StackProcess:
             self.spent["imports"] = (1, ended.own_cpu)
 
     async def facts(self) -> dict[str, Any] | None:
-        """Return the machine's facts, of a process that is started for it; None if none comes up."""
+        """Return the machine's facts, starting the process if needed; None if it does not start."""
         await self._started()
         return self.machine
 
-    async def _alone(self, job: Mapping[str, Any]) -> Ended:
-        """Run a job in a process that no other job shares."""
+    async def _run_separately(self, job: Mapping[str, Any]) -> Ended:
+        """Run a job in a separate process that no other job shares."""
         self._count += 1
         log = self._log.with_name(f"{self._log.stem}-alone{self._count}{self._log.suffix}")
-        own = StackProcess(
+        separate = StackProcess(
             self.stack_id,
             self._python,
             self._environment,
@@ -245,13 +245,13 @@ class StackProcess:
             self._starter,
             self.n_slots,
         )
-        own.on_step = self.on_step
+        separate.on_step = self.on_step
         try:
-            return await own._attempt(job)
+            return await separate._send(job)
         finally:
-            await own.close()
+            await separate.close()
 
-    async def _attempt(self, job: Mapping[str, Any]) -> Ended:
+    async def _send(self, job: Mapping[str, Any]) -> Ended:
         process = await self._started()
         if process is None:
             return Ended(lost=self._failed)
@@ -269,16 +269,16 @@ class StackProcess:
             self.on_step(job, Running(id=identity, phase=""))
 
     async def close(self) -> None:
-        """End the process, and the jobs that wait for it."""
+        """End the process and its waiting jobs."""
         self._closed = True
         await self._end("the stack's process was ended")
 
     async def _end(self, reason: str) -> None:
-        """End the process; a later job starts it again."""
+        """End the process; the next job starts it again."""
         process, reader, self._reader = self._process, self._reader, None
-        listener, self._listener = self._listener, None
-        self._lose(reason)
-        for task in (reader, listener):
+        watcher, self._watcher = self._watcher, None
+        self._fail_waiting(reason)
+        for task in (reader, watcher):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -296,14 +296,14 @@ class StackProcess:
         try:
             process = await self._starter(self._python, self._environment, self._log)
         except OSError as error:
-            said = without_folders(str(error))
-            self._failed = f"the stack's interpreter could not be started: {said}"
+            message = without_folders(str(error))
+            self._failed = f"the stack's interpreter could not be started: {message}"
             return
         try:
-            async with asyncio.timeout(_SLOWEST_START):
-                self.machine = await _facts(process)
+            async with asyncio.timeout(_MAX_START):
+                self.machine = await _ready_facts(process)
         except TimeoutError:
-            self._failed = f"the stack still imported its packages after {_SLOWEST_START:.0f} s"
+            self._failed = f"the stack still imported its packages after {_MAX_START:.0f} s"
         except asyncio.CancelledError:
             await process.end()
             raise
@@ -315,42 +315,42 @@ class StackProcess:
             return
         self._process = process
         self._reader = asyncio.create_task(self._read_answers(process))
-        self._listener = asyncio.create_task(self._listen(process))
+        self._watcher = asyncio.create_task(self._watch(process))
 
-    async def _listen(self, process: Process) -> None:
-        """End a process that has jobs and says nothing.
+    async def _watch(self, process: Process) -> None:
+        """End a process that has jobs and sends no messages.
 
-        Looks are counted, and not what a clock says between them: this program may have been busy, or
-        the machine asleep, while the process spoke.
+        Checks are counted instead of reading a clock: the host may have been busy, or the machine
+        asleep, while the process sent messages.
         """
-        silent = 0
+        n_silent = 0
         while self._process is process:
-            self._has_spoken = False
-            await asyncio.sleep(_LISTEN)
-            silent = silent + 1 if self._waiting and not self._has_spoken else 0
-            if silent * _LISTEN >= _SILENCE and self._process is process:
-                await self._end(_SILENT)
+            self._got_message = False
+            await asyncio.sleep(_CHECK_INTERVAL)
+            n_silent = n_silent + 1 if self._waiting and not self._got_message else 0
+            if n_silent * _CHECK_INTERVAL >= _MAX_SILENCE and self._process is process:
+                await self._end(_HUNG)
 
     async def _read_answers(self, process: Process) -> None:
         async for answer in _messages(process):
-            self._has_spoken = True
+            self._got_message = True
             if isinstance(running := answer.get("running"), list):
-                self._tell(running)
+                self._report_progress(running)
             waiting = self._waiting.get(str(answer.pop("id", "")))
             if waiting is not None and not waiting.future.done():
-                waiting.future.set_result(_ended(answer))
-        self._lose(f"the stack's process died:\n{without_folders(process.log_tail())}")
+                waiting.future.set_result(_read_end(answer))
+        self._fail_waiting(f"the stack's process died:\n{without_folders(process.log_tail())}")
         await process.end()
 
-    def _tell(self, running: list[Any]) -> None:
-        """Hand on what runs; what is none of it harms nothing."""
-        for said in running:
+    def _report_progress(self, running: list[Any]) -> None:
+        """Pass on the progress of running jobs; invalid entries are ignored."""
+        for entry in running:
             with contextlib.suppress(ValidationError):
-                told = Running.model_validate(said)
-                if told.id in self._waiting:
-                    self.on_step(self._waiting[told.id].job, told)
+                progress = Running.model_validate(entry)
+                if progress.id in self._waiting:
+                    self.on_step(self._waiting[progress.id].job, progress)
 
-    def _lose(self, reason: str) -> None:
+    def _fail_waiting(self, reason: str) -> None:
         self._process = None
         for waiting in self._waiting.values():
             if not waiting.future.done():
@@ -358,14 +358,14 @@ class StackProcess:
 
 
 class _Waiting(NamedTuple):
-    """A job that was sent, and who waits for its end."""
+    """A job that was sent, and the future of its end."""
 
     job: Mapping[str, Any]
     future: asyncio.Future[Ended]
 
 
 def cell_of(job: Mapping[str, Any]) -> str:
-    """Return the cell that a job is of, '' if it is of none."""
+    """Return the cell of a job; '' if it has none."""
     if "cell" in job:
         return str(CellId.model_validate(job["cell"]))
     if "variant_name" in job:  # a save or a load
@@ -373,8 +373,8 @@ def cell_of(job: Mapping[str, Any]) -> str:
     return ""
 
 
-async def _facts(process: Process) -> dict[str, Any] | None:
-    """Return the machine's facts, with which a process says that it is ready; None if it ends."""
+async def _ready_facts(process: Process) -> dict[str, Any] | None:
+    """Return the machine's facts from the process's ready message; None if the process ends."""
     async for message in _messages(process):
         if isinstance(ready := message.get("ready"), dict):
             return ready
@@ -382,7 +382,7 @@ async def _facts(process: Process) -> dict[str, Any] | None:
 
 
 async def _messages(process: Process) -> AsyncIterator[dict[str, Any]]:
-    """Yield what the process says; a package that prints while it is imported is no part of it."""
+    """Yield the messages of the process; lines that packages print on import are skipped."""
     while line := await process.read():
         try:
             message = json.loads(line)
@@ -392,7 +392,7 @@ async def _messages(process: Process) -> AsyncIterator[dict[str, Any]]:
             yield message
 
 
-def _ended(answer: dict[str, Any]) -> Ended:
+def _read_end(answer: dict[str, Any]) -> Ended:
     try:
         ended = Ended.model_validate(answer)
         return ended.model_copy(update={"said": without_folders(ended.said)})
@@ -415,7 +415,7 @@ class _PipedProcess:
     async def read(self) -> str:
         assert self._process.stdout is not None
         while True:
-            # one that is longer than any answer is none, and asyncio has thrown it away
+            # a line over the limit is no answer; asyncio has discarded it
             with contextlib.suppress(ValueError):
                 return (await self._process.stdout.readline()).decode("utf-8", "replace")
 
@@ -423,11 +423,11 @@ class _PipedProcess:
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
-            await asyncio.wait_for(self._process.wait(), _LAST_WORDS)
+            await asyncio.wait_for(self._process.wait(), _TIME_TO_END)
         except TimeoutError:
             pass
         finally:
-            with contextlib.suppress(ProcessLookupError):  # it has ended
+            with contextlib.suppress(ProcessLookupError):  # it has already ended
                 self._process.kill()
             await self._process.wait()
 
@@ -447,14 +447,14 @@ async def start_process(python: str, environment: Mapping[str, str], log: Path) 
             stderr=errors,
             env=dict(environment),
             limit=_LINE_LIMIT,
-            # a Ctrl-C reaches the host, which ends its children in order
+            # only the host gets a Ctrl-C, and then ends its children in order
             start_new_session=sys.platform != "win32",
         )
     return _PipedProcess(process, log)
 
 
 def tail(log: Path, lines: int = 15) -> str:
-    """Return the last lines of a log, without this machine's folders; '' if there is none."""
+    """Return the last lines of a log without this machine's folders; '' if there is no log."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - (1 << 14)))

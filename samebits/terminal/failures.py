@@ -1,4 +1,4 @@
-"""What failed in the cells of one model, each failure said once."""
+"""Lines about the failures of one model's cells, one for each distinct failure."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from samebits.records.ids import CellId
 
 Outcome = tuple[str, str]
-"""How a cell ended (status of its first run), and in one line why; '' if nothing failed."""
+"""Status of the cell's first run, and one line on why it failed; '' if nothing failed."""
 
 _VERBS = {"failed": "failed", "unfinished": "not finished"}
 _PARTLY = "failed in part"
-"""Of a cell that goes on behind the phase that failed."""
+"""Verb for a cell that continued after the phase that failed."""
 
 
 def lines(outcomes: Mapping[CellId, Outcome]) -> list[str]:
-    """Return one line for each failure of a model's cells that is not the same as one before.
+    """Return one line for each distinct failure of a model's cells.
 
-    ``outcomes`` are those of every cell of one model.
+    ``outcomes`` has every cell of the model, including those that did not fail.
     """
     groups: dict[tuple[str, str], list[CellId]] = {}
     for cell, (status, text) in outcomes.items():
@@ -32,8 +32,8 @@ def lines(outcomes: Mapping[CellId, Outcome]) -> list[str]:
     ]
 
 
-def _where(cells: Collection[CellId], every: Collection[CellId]) -> str:
-    """Return `` in all 4 stacks: llama/float32-sdpa``, or the cells themselves where they are few."""
+def _where(cells: Collection[CellId], all_cells: Collection[CellId]) -> str:
+    """Return the place of a failure, such as `` in all 4 stacks: llama/float32-sdpa``."""
     first = next(iter(cells))
     if len(cells) == 1:
         return f": {first}"
@@ -42,11 +42,11 @@ def _where(cells: Collection[CellId], every: Collection[CellId]) -> str:
         variants.setdefault(str(cell.variant), []).append(cell.stack)
     stacks = list(dict.fromkeys(cell.stack for cell in cells))
     row = f"{first.model}/{first.variant}"
-    if len(cells) == len(every) and len(stacks) > 1:
+    if len(cells) == len(all_cells) and len(stacks) > 1:
         if len(variants) == 1:
             return f" in all {len(stacks)} stacks: {row}"
         return f" in all {len(stacks)} stacks and {len(variants)} variants: {first.model}"
     if len(variants) == 1:
         return f" in {', '.join(stacks)}: {row}"
-    spelled = "; ".join(f"{name}@{','.join(several)}" for name, several in variants.items())
-    return f" in {len(cells):,} cells: {first.model}: {spelled}"
+    listed = "; ".join(f"{name}@{','.join(stack_ids)}" for name, stack_ids in variants.items())
+    return f" in {len(cells):,} cells: {first.model}: {listed}"

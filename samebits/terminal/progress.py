@@ -1,7 +1,7 @@
-"""What the user sees while cells run: live on a terminal, whole lines everywhere else.
+"""Progress of a run: live on a terminal, whole lines elsewhere.
 
-Without a terminal there is a line at least every half minute, whatever runs: a thread of its own
-writes it, because comparing keeps the event loop busy and a stack is resolved by another program.
+Without a terminal, a line is written at least every half minute. A separate thread writes it,
+because comparing keeps the event loop busy and resolving a stack waits for another program.
 """
 
 from __future__ import annotations
@@ -32,62 +32,62 @@ if TYPE_CHECKING:
     from samebits.stacks.costs import Estimate
     from samebits.text.terminal import Spoken
 
-MOST_RUNNING = 6
-"""Running cells that are named; of more, only the number is shown."""
+MAX_RUNNING = 6
+"""Maximum number of running cells shown by name."""
 QUIET = 25.0
-"""Seconds after which a log gets a line that says how far the run is; a tick later it is written."""
+"""Seconds without a line after which a log gets a status line, at the next tick."""
 TICK = 1.0
-"""Seconds between two looks at the clock."""
-_ENOUGH = 0.1
-"""Part of the cells' expected cost from which on their pace says something of what follows."""
-_LAST_LINE = 2.0
-"""Seconds that a line has to be written when all ends; a reader that is stuck holds it up."""
+"""Seconds between two checks of the clock."""
+_MIN_SHARE = 0.1
+"""Minimum share of the cells' expected cost after which their pace adjusts later phases."""
+_MAX_LAST_LINE = 2.0
+"""Seconds to wait for the last line when a run ends; a stuck reader may block it."""
 LONG = 10.0
-"""Seconds from which on the end of a phase is worth a line."""
+"""Minimum seconds of a phase whose end gets a line."""
 
 
 class Progress(Protocol):
-    """Someone who is told how the run goes."""
+    """Receiver of the events of a run."""
 
     def stack(self, id: str, state: str) -> None:
-        """Say what is being done with a stack: ``resolving``, ``building``, ``ready``, ``failed``."""
+        """Set the state of a stack, such as ``resolving and building`` or ``failed``."""
 
     def begin(self, phase: str, total: int, what: str) -> None:
-        """Say that a phase of ``total`` jobs has begun, and what is done in it.
+        """Begin a phase of ``total`` jobs; ``what`` describes it.
 
-        '' for one that is hardly ever long enough for a line.
+        ``what`` is '' for a phase that is usually too short for a line.
         """
 
     def expect(self, estimate: Estimate) -> None:
-        """Take what the run will take, by the costs of earlier ones."""
+        """Set the estimated duration of the run, from the costs of earlier runs."""
 
     def advance(self, phase: str) -> None:
-        """Count one job of a phase as ended."""
+        """Count one ended job of a phase."""
 
     def end(self, phase: str) -> None:
-        """Say that a phase has ended."""
+        """End a phase."""
 
     def start(self, cell: CellId) -> None:
-        """Say that a cell has begun."""
+        """Begin a cell."""
 
     def step(self, job: str, phase: str, step: int, of: int) -> None:
-        """Say how far a running job is in a phase of its own; ``of`` is 0 if it counts no steps."""
+        """Set a running job's phase and step; ``of`` is 0 if the phase counts no steps."""
 
     def done(self, cell: CellId, outcome: str) -> None:
-        """Count a cell as ended: ``complete``, ``absent``, ``failed`` or ``unfinished``."""
+        """End a cell, with outcome ``complete``, ``absent``, ``failed`` or ``unfinished``."""
 
     def failure(self, text: str) -> None:
-        """Say in one line what failed, and where."""
+        """Show one line on what failed and where."""
 
     def note(self, text: str) -> None:
-        """Say something else in one line."""
+        """Show any other line."""
 
     def close(self) -> None:
-        """Say that nothing follows."""
+        """End all output."""
 
 
 class Phases:
-    """Tells of the phases of a run, and remembers how long each took."""
+    """Reports the phases of a run to its progress, and measures their time."""
 
     def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
         self.taken: dict[str, float] = {}
@@ -98,9 +98,9 @@ class Phases:
 
     @contextmanager
     def __call__(self, name: str, total: int, what: str) -> Iterator[Callable[[], None]]:
-        """Tell of a phase from its beginning to its end; call what is given as each job ends.
+        """Report a phase around a block; the block calls the yielded function as each job ends.
 
-        A phase without a job is none.
+        A phase without jobs is not reported.
         """
         if total:
             self.begin(name, total, what)
@@ -111,31 +111,31 @@ class Phases:
                 self.end(name)
 
     def begin(self, name: str, total: int, what: str) -> None:
-        """Tell that a phase begins."""
+        """Begin a phase."""
         self._began[name] = self._clock()
         self._progress.begin(name, total, what)
 
     def end(self, name: str) -> None:
-        """Tell that it has ended."""
-        took = self._clock() - self._began.pop(name)
-        self.taken[name] = self.taken.get(name, 0.0) + took
+        """End a phase and add to its time."""
+        seconds = self._clock() - self._began.pop(name)
+        self.taken[name] = self.taken.get(name, 0.0) + seconds
         self._progress.end(name)
 
 
 @dataclass
 class Phase:
-    """One phase of a run: n of m jobs."""
+    """One open phase of a run, with its count of jobs."""
 
     total: int
     started: float
     done: int = 0
     last: float = 0.0
-    """When the last job ended."""
+    """Time at which the last job ended."""
 
 
 @dataclass
 class Tally:
-    """What is known so far, and how long it took."""
+    """The state of a run so far: phases, cells, times and the estimate of what is left."""
 
     total: int
     clock: Callable[[], float]
@@ -143,18 +143,18 @@ class Tally:
     first_cell: float | None = None
     stacks: dict[str, str] = field(default_factory=dict)
     running: dict[str, str] = field(default_factory=dict)
-    """Cell or job -> how far it is, '' if it does not say."""
+    """Cell or job -> its progress; '' if it has not reported any."""
     outcomes: dict[str, int] = field(default_factory=dict)
     open: dict[str, Phase] = field(default_factory=dict)
     taken: dict[str, float] = field(default_factory=dict)
-    """Phase that has ended -> seconds."""
+    """Ended phase -> seconds."""
     estimate: Estimate | None = None
     n_ran: int = 0
-    """Cells that started and ended."""
+    """Number of cells that started and ended."""
     weight_done: float = 0.0
-    """What these were expected to cost."""
+    """Expected cost of these cells."""
     weight_left_out: float = 0.0
-    """What cells were expected to cost that never started."""
+    """Expected cost of cells that ended without a start."""
 
     def __post_init__(self) -> None:
         self.started = self.clock()
@@ -164,13 +164,13 @@ class Tally:
         self.open[phase] = Phase(total, self.clock())
 
     def end(self, phase: str) -> float:
-        """Close a phase and return how long it took; it may have been open before."""
-        found = self.open.pop(phase, None)
-        took = 0.0 if found is None else self.clock() - found.started
-        self.taken[phase] = self.taken.get(phase, 0.0) + took
+        """Close a phase and return its seconds; a phase may be opened more than once."""
+        closed = self.open.pop(phase, None)
+        seconds = 0.0 if closed is None else self.clock() - closed.started
+        self.taken[phase] = self.taken.get(phase, 0.0) + seconds
         if not self.open:
             self.running.clear()
-        return took
+        return seconds
 
     def start(self, cell: str) -> None:
         """Count a cell as running."""
@@ -179,20 +179,23 @@ class Tally:
         self.running[cell] = ""
 
     def step(self, job: str, phase: str, step: int, of: int) -> None:
-        """Note how far a running job is; without a phase it runs no longer."""
+        """Set the progress of a running job; an empty phase removes it."""
         if phase:
             self.running[job] = f"{phase}, {step:,} of {of:,}" if of else phase
         else:
             self.running.pop(job, None)
 
     def advance(self, phase: str) -> None:
-        """Count a job of a phase as ended."""
-        if (found := self.open.get(phase)) is not None:
-            found.done += 1
-            found.last = self.clock()
+        """Count an ended job of a phase."""
+        if (open_phase := self.open.get(phase)) is not None:
+            open_phase.done += 1
+            open_phase.last = self.clock()
 
     def done(self, cell: str, outcome: str) -> None:
-        """Count a cell as ended; one whose stack failed, or that has captures, never started."""
+        """Count a cell as ended.
+
+        A cell whose stack failed, or that has cached captures, never started.
+        """
         self.advance("cells")
         self.outcomes[outcome] = self.outcomes.get(outcome, 0) + 1
         weight = self._weights("cells").get(cell, 0.0)
@@ -204,85 +207,92 @@ class Tally:
 
     @property
     def n_done(self) -> int:
-        """Cells that ended."""
+        """Number of cells that ended."""
         return sum(self.outcomes.values())
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the beginning."""
+        """Seconds since the start."""
         return self.clock() - self.started
 
     def _weights(self, phase: str) -> Mapping[str, float]:
         return self.estimate.weights if self.estimate is not None and phase == "cells" else {}
 
     def remaining_of(self, phase: str) -> float | None:
-        """Return the seconds that the rest of a phase takes; None if nothing tells it.
+        """Return the remaining seconds of a phase; None if they cannot be estimated.
 
-        By the pace so far, which for cells is that of their costs in earlier runs. The pace of cells
-        begins with the first of them that ran, as those with captures take no time.
+        The estimate uses the pace so far, which for cells is weighted by their costs in earlier
+        runs. The pace of cells starts with the first cell that ran, as cached cells take no time.
         """
-        found = self.open[phase]
-        began = found.started
+        open_phase = self.open[phase]
+        start = open_phase.started
         if phase == "cells":
             if self.first_cell is None:
                 return self._expected(phase)
-            began = max(began, self.first_cell)
-        took = self.clock() - began
-        done, soon = self._shares(found) if phase == "cells" else (0.0, 0.0)
-        if not done:
-            n = self.n_ran if phase == "cells" else found.done
-            left = max(found.total - found.done, 0)
-            done, soon = n / (n + left or 1), (n + 1) / (n + left or 1)
-        if done:
-            # as when the last job ended, less the time since; but what runs takes until now at least
-            later = (found.last - began) / done - took
-            return max(later, took / min(soon, 1.0) - took, 0.0)
+            start = max(start, self.first_cell)
+        elapsed = self.clock() - start
+        done_share, running_share = self._shares(open_phase) if phase == "cells" else (0.0, 0.0)
+        if not done_share:
+            n = self.n_ran if phase == "cells" else open_phase.done
+            n_left = max(open_phase.total - open_phase.done, 0)
+            done_share, running_share = n / (n + n_left or 1), (n + 1) / (n + n_left or 1)
+        if done_share:
+            # as estimated at the end of the last job, but running jobs take at least until now
+            estimate = (open_phase.last - start) / done_share - elapsed
+            return max(estimate, elapsed / min(running_share, 1.0) - elapsed, 0.0)
         expected = self._expected(phase)
-        return None if expected is None else max(expected - took, 0.0)
+        return None if expected is None else max(expected - elapsed, 0.0)
 
     def _shares(self, cells: Phase) -> tuple[float, float]:
-        """Return how much of the cells' expected cost is done, and with those that run; 0: unknown."""
+        """Return the done share of the cells' expected cost, without and with running cells.
+
+        Both are 0 if the costs are unknown.
+        """
         weights = self._weights("cells")
-        whole = sum(weights.values()) - self.weight_left_out
-        if whole <= 0.0 or not self.n_ran:
+        total_weight = sum(weights.values()) - self.weight_left_out
+        if total_weight <= 0.0 or not self.n_ran:
             return 0.0, 0.0
         if cells.done >= cells.total:
             return 1.0, 1.0
-        soon = self.weight_done + sum(weights.get(job, 0.0) for job in self.running)
-        return min(1.0, self.weight_done / whole), min(1.0, soon / whole)
+        running_weight = self.weight_done + sum(weights.get(job, 0.0) for job in self.running)
+        return min(1.0, self.weight_done / total_weight), min(1.0, running_weight / total_weight)
 
     def _expected(self, phase: str) -> float | None:
         return None if self.estimate is None else self.estimate.phases.get(phase)
 
     @property
     def remaining(self) -> tuple[float, bool] | None:
-        """Seconds that are left, and whether that is of the whole run; None if nothing tells it.
+        """Remaining seconds, and whether they are of the whole run; None if they are unknown.
 
-        Without an earlier run nothing tells what follows the phases that are open.
+        Without costs of an earlier run they cover only the open phases.
         """
-        left = [self.remaining_of(phase) for phase in self.open]
-        here = [seconds for seconds in left if seconds is not None]
-        if not here:
+        seconds_left = [self.remaining_of(phase) for phase in self.open]
+        known_seconds = [seconds for seconds in seconds_left if seconds is not None]
+        if not known_seconds:
             return None
         if self.estimate is None:
-            return max(here), False
-        seen = self.open.keys() | self.taken.keys()
-        later = sum(s for name, s in self.estimate.phases.items() if name not in seen)
-        return max(here) + later * self._slower, True
+            return max(known_seconds), False
+        started_phases = self.open.keys() | self.taken.keys()
+        later_seconds = sum(
+            phase_seconds
+            for name, phase_seconds in self.estimate.phases.items()
+            if name not in started_phases
+        )
+        return max(known_seconds) + later_seconds * self._pace_ratio, True
 
     @property
-    def _slower(self) -> float:
-        """How the cells' pace compares with the estimate: what follows is likely to be the same."""
+    def _pace_ratio(self) -> float:
+        """Ratio of the cells' time to their estimate, which scales the estimate of later phases."""
         cells = self.open.get("cells")
         share = 1.0 if cells is None else self._shares(cells)[0]
         expected = (self._expected("cells") or 0.0) * share
-        if self.first_cell is None or share < _ENOUGH or expected <= 0.0:
+        if self.first_cell is None or share < _MIN_SHARE or expected <= 0.0:
             return 1.0
-        took = self.taken["cells"] if cells is None else cells.last - self.first_cell
-        return min(10.0, max(0.1, took / expected))
+        seconds = self.taken["cells"] if cells is None else cells.last - self.first_cell
+        return min(10.0, max(0.1, seconds / expected))
 
     def where(self) -> str:
-        """Return ``cells: 3 of 12``, with every phase that is open and has jobs left."""
+        """Return the open phases that have jobs left, such as ``cells: 3 of 12``."""
         parts = [
             f"{name}: {phase.done:,} of {phase.total:,}" if phase.total else name
             for name, phase in self.open.items()
@@ -294,32 +304,32 @@ class Tally:
         return f"after {last}" if last else "starting"
 
     def busy(self) -> str:
-        """Return what runs now, at most a few by name; '' if nothing that has one."""
+        """Return the names of what runs now, at most ``MAX_RUNNING``; '' if there is none."""
         if "stacks" in self.open and not self.running:
             states = (f"{id} {state}" for id, state in self.stacks.items() if _is_busy(state))
             return ", ".join(states)
-        jobs = [f"{job}: {said}" if said else job for job, said in self.running.items()]
-        named = "; ".join(jobs[:MOST_RUNNING])
-        rest = len(jobs) - MOST_RUNNING
-        return f"{named} and {rest} more" if rest > 0 else named
+        jobs = [f"{job}: {progress}" if progress else job for job, progress in self.running.items()]
+        names = "; ".join(jobs[:MAX_RUNNING])
+        n_more = len(jobs) - MAX_RUNNING
+        return f"{names} and {n_more} more" if n_more > 0 else names
 
     def ending(self) -> str:
-        """Return ``about 4 min left``; '' if nothing tells it."""
+        """Return the remaining time, such as ``about 4 min left``; '' if it is unknown."""
         remaining = self.remaining
-        if remaining is None or remaining[0] < 1.0:  # what runs takes longer than was likely
+        if remaining is None or remaining[0] < 1.0:  # the running jobs take longer than estimated
             return ""
-        seconds, whole = remaining
-        return f"about {duration(seconds)} left{'' if whole else ' in this phase'}"
+        seconds, is_whole_run = remaining
+        return f"about {duration(seconds)} left{'' if is_whole_run else ' in this phase'}"
 
     def status(self) -> str:
-        """Return how far the run is in one line."""
-        said = [f"[{duration(self.elapsed)}] {self.where()}", self.ending()]
+        """Return the status of the run in one line."""
+        parts = [f"[{duration(self.elapsed)}] {self.where()}", self.ending()]
         if busy := self.busy():
-            said.append(f"running {busy}" if self.running else busy)
-        return "; ".join(filter(None, said))
+            parts.append(f"running {busy}" if self.running else busy)
+        return "; ".join(filter(None, parts))
 
     def summary(self) -> str:
-        """Return ``330 complete, 9 absent, 5 failed``."""
+        """Return the counts of outcomes, such as ``330 complete, 9 absent, 5 failed``."""
         return ", ".join(f"{n:,} {outcome}" for outcome, n in self.outcomes.items())
 
 
@@ -328,36 +338,36 @@ def _is_busy(state: str) -> bool:
 
 
 class Ticker:
-    """Looks at the clock for a log, in a thread that nothing which runs can hold up."""
+    """Calls a function every second, in a separate thread that a busy event loop cannot block."""
 
     def __init__(
         self, tick: Callable[[], None], wait: Callable[[float], bool] | None = None
     ) -> None:
-        """Take what is called every second; ``wait`` returns True when there is to be no more."""
+        """Take the function to call; ``wait`` waits for some seconds and returns True to stop."""
         self._tick = tick
         self._ended = Event()
         self._wait = wait or self._ended.wait
         self._thread = Thread(target=self.run, name="samebits progress", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def run(self) -> None:
-        """Call it until the end; a log that is gone ends it, too."""
+        """Call the function until the end, or until the log cannot be written."""
         with suppress(OSError, ValueError):
             while not self._wait(TICK):
                 self._tick()
 
     def end(self) -> None:
-        """Call it no more."""
+        """Stop the calls and wait briefly for the thread."""
         self._ended.set()
         if self._thread.is_alive():
-            self._thread.join(_LAST_LINE)
+            self._thread.join(_MAX_LAST_LINE)
 
 
 class Plain:
-    """Whole lines without control codes, for logs and pipes; cells that succeed stay silent."""
+    """Whole lines without control codes, for logs and pipes; successful cells write no line."""
 
     def __init__(
         self, stream: TextIO, total: int, clock: Callable[[], float], spoken: Spoken = NOBODY
@@ -368,23 +378,23 @@ class Plain:
         self._lock = Lock()
         self._last = clock()
         self._ticker = Ticker(self.tick)
-        if total:  # what is asked before the plan is known has none
+        if total:  # before the plan is known, the total is 0
             self._line(f"samebits: {plural(total, 'cell')} to run")
 
     def ticking(self) -> Self:
-        """Begin to write how far the run is, until :meth:`close`; return this."""
+        """Start to write status lines, until :meth:`close`; return self."""
         self._ticker.start()
         return self
 
     def stack(self, id: str, state: str) -> None:
-        """Write one line for each new state of a stack."""
+        """Write a line for each new state of a stack."""
         with self._lock:
             if self._tally.stacks.get(id) != state:
                 self._tally.stacks[id] = state
                 self._line(f"stack {id}: {state}")
 
     def begin(self, phase: str, total: int, what: str) -> None:
-        """Write what begins."""
+        """Write a line on the phase."""
         with self._lock:
             first = not self._tally.open
             self._tally.begin(phase, total)
@@ -395,39 +405,39 @@ class Plain:
                 self._last = self._tally.clock()
 
     def expect(self, estimate: Estimate) -> None:
-        """Write nothing: the lines that follow say how long it will take."""
+        """Write nothing; later lines show the estimate."""
         with self._lock:
             self._tally.estimate = estimate
 
     def advance(self, phase: str) -> None:
-        """Write nothing: the next line says how many there are."""
+        """Write nothing; the next line shows the count."""
         with self._lock:
             self._tally.advance(phase)
 
     def end(self, phase: str) -> None:
-        """Write how long the phase took, if that was long."""
+        """Write the time of the phase, if it was long."""
         with self._lock:
             if phase not in self._tally.open:
                 return
-            took = self._tally.end(phase)
+            seconds = self._tally.end(phase)
             if not self._tally.open:
                 self._unfold()
-            if took >= LONG:
-                self._line(f"{phase}: done in {duration(took)}")
+            if seconds >= LONG:
+                self._line(f"{phase}: done in {duration(seconds)}")
                 self._last = self._tally.clock()
 
     def start(self, cell: CellId) -> None:
-        """Write nothing: a log has no use for what is about to be known."""
+        """Write nothing; only ended cells matter in a log."""
         with self._lock:
             self._tally.start(str(cell))
 
     def step(self, job: str, phase: str, step: int, of: int) -> None:
-        """Write nothing: the next line says how far it is."""
+        """Write nothing; the next line shows the progress."""
         with self._lock:
             self._tally.step(job, phase, step, of)
 
     def done(self, cell: CellId, outcome: str) -> None:
-        """Write nothing: the next line says how many there are."""
+        """Write nothing; the next line shows the count."""
         with self._lock:
             self._tally.done(str(cell), outcome)
 
@@ -441,7 +451,7 @@ class Plain:
             self._line(text)
 
     def tick(self) -> None:
-        """Write how far the run is, if no line has said so for long."""
+        """Write a status line if the last line is ``QUIET`` seconds old."""
         with self._lock:
             now = self._tally.clock()
             if now - self._last >= QUIET:
@@ -449,27 +459,27 @@ class Plain:
                 self._line(self._tally.status())
 
     def close(self) -> None:
-        """Write what came of the cells, and how long it took."""
+        """Write the outcomes of the cells and the time of the run."""
         self._ticker.end()
         with self._lock:
             if self._tally.open:
                 self._tally.open.clear()
                 self._unfold()
             if self._tally.total:
-                self._line(_closing(self._tally))
+                self._line(_closing_line(self._tally))
 
     def _fold(self, title: str) -> None:
-        """Begin lines that belong together, where a log can fold them."""
+        """Begin a group of lines, if the log can fold them."""
 
     def _unfold(self) -> None:
-        """End them."""
+        """End the group."""
 
     def _line(self, text: str) -> None:
         self._write(self._spoken.text(text))
 
     def _write(self, text: str) -> None:
         encoding = self._stream.encoding or "utf-8"
-        # A log in the C locale must not end a run for want of a character.
+        # A log in the C locale must not end a run because of a character it cannot encode.
         line = text.encode(encoding, "backslashreplace").decode(encoding)
         self._stream.write(f"{line}\n")
         self._stream.flush()
@@ -478,17 +488,17 @@ class Plain:
 class GitHub(Plain):
     """The same lines for a log of GitHub Actions: folded by phase, failures as annotations.
 
-    A failure is a warning and no error: whether it fails the run is known when all is compared, and
-    the last lines and the exit code say it.
+    A failure is a warning, not an error: whether it fails the run is known only after the
+    comparison, and then shown by the last lines and the exit code.
     """
 
     _is_folded = False
 
     def failure(self, text: str) -> None:
-        """Write the line as a warning, which also stands on the page of the workflow's run."""
+        """Write the line as a warning, which GitHub also shows on the page of the workflow run."""
         with self._lock:
-            said = self._spoken.text(text).replace("%", "%25")
-            self._write(f"::warning title=samebits::{said}")
+            message = self._spoken.text(text).replace("%", "%25")
+            self._write(f"::warning title=samebits::{message}")
 
     def _fold(self, title: str) -> None:
         self._is_folded = True
@@ -500,13 +510,13 @@ class GitHub(Plain):
             self._write("::endgroup::")
 
     def _line(self, text: str) -> None:
-        # what a model's exception says must not be taken for a command of the log
-        said = self._spoken.text(text).replace("##[", "## [")
-        self._write(f" {said}" if said.lstrip().startswith("::") else said)
+        # the text of a model's exception must not be read as a workflow command
+        line = self._spoken.text(text).replace("##[", "## [")
+        self._write(f" {line}" if line.lstrip().startswith("::") else line)
 
 
 class Terminal:
-    """A few lines at the bottom of a terminal that keep themselves up to date."""
+    """A few live lines at the bottom of a terminal."""
 
     def __init__(
         self, console: Console, total: int, clock: Callable[[], float], spoken: Spoken = NOBODY
@@ -525,19 +535,19 @@ class Terminal:
         self._live.start()
 
     def stack(self, id: str, state: str) -> None:
-        """Show the state beside the stack's name."""
+        """Show the state next to the stack's name."""
         with self._lock:
             self._tally.stacks[id] = state
 
     def begin(self, phase: str, total: int, what: str) -> None:
-        """Show the phase, and leave a line above that says what is done in it."""
+        """Show the phase, and print its description above the live lines."""
         with self._lock:
             self._tally.begin(phase, total)
         if what:
             self.note(f"{phase}: {what}")
 
     def expect(self, estimate: Estimate) -> None:
-        """Take it for the time that is left."""
+        """Use the estimate for the remaining time."""
         with self._lock:
             self._tally.estimate = estimate
 
@@ -547,21 +557,21 @@ class Terminal:
             self._tally.advance(phase)
 
     def end(self, phase: str) -> None:
-        """Take the phase away; leave a line above if it was long."""
+        """Remove the phase; print a line above if it was long."""
         with self._lock:
             if phase not in self._tally.open:
                 return
-            took = self._tally.end(phase)
-        if took >= LONG:
-            self.note(f"{phase}: done in {duration(took)}")
+            seconds = self._tally.end(phase)
+        if seconds >= LONG:
+            self.note(f"{phase}: done in {duration(seconds)}")
 
     def start(self, cell: CellId) -> None:
-        """Show the cell among those that run."""
+        """Show the cell among the running ones."""
         with self._lock:
             self._tally.start(str(cell))
 
     def step(self, job: str, phase: str, step: int, of: int) -> None:
-        """Show it behind the job that runs."""
+        """Show the progress next to the running job."""
         with self._lock:
             self._tally.step(job, phase, step, of)
 
@@ -571,21 +581,21 @@ class Terminal:
             self._tally.done(str(cell), outcome)
 
     def failure(self, text: str) -> None:
-        """Leave a line above."""
+        """Print the line above the live lines."""
         self.note(text)
 
     def note(self, text: str) -> None:
-        """Leave a line above."""
+        """Print the line above the live lines."""
         self._live.console.print(Text(self._spoken.text(text)))
 
     def close(self) -> None:
-        """Take the live lines away and leave one that says what came of the cells."""
+        """Remove the live lines and print the outcomes of the cells."""
         self._live.stop()
         if self._tally.total:
-            self.note(_closing(self._tally))
+            self.note(_closing_line(self._tally))
 
     def __rich__(self) -> Group:
-        """Return the live lines as they are now."""
+        """Return the current live lines."""
         with self._lock:
             parts = (self._stacks(), self._phases(), self._running())
             return Group(*(part for part in parts if part is not None))
@@ -595,7 +605,10 @@ class Terminal:
         return self._one_line("stacks   ", ", ".join(states)) if states else None
 
     def _phases(self) -> Table:
-        """Return a bar for the phase that began last and is open; the time is that of the run."""
+        """Return a bar for the cells if they run, otherwise for the last open phase.
+
+        The time next to it is that of the run.
+        """
         tally = self._tally
         line = Table.grid(padding=(0, 1))
         name, phase = next(reversed(tally.open.items()), ("", Phase(0, 0.0)))
@@ -611,20 +624,20 @@ class Terminal:
         return self._one_line("running  ", busy) if busy else None
 
     def _one_line(self, label: str, text: str) -> Text:
-        told = f"{label}{self._spoken.text(text)}"
-        return Text(told, no_wrap=True, overflow="ellipsis")
+        line = f"{label}{self._spoken.text(text)}"
+        return Text(line, no_wrap=True, overflow="ellipsis")
 
 
 def _times(tally: Tally) -> Text:
     failed = tally.outcomes.get("failed", 0)
-    counted = f"{failed:,} failed" if failed else ""
-    said = ", ".join(filter(None, (duration(tally.elapsed), tally.ending(), counted)))
-    return Text(said, no_wrap=True)
+    failures = f"{failed:,} failed" if failed else ""
+    times = ", ".join(filter(None, (duration(tally.elapsed), tally.ending(), failures)))
+    return Text(times, no_wrap=True)
 
 
-def _closing(tally: Tally) -> str:
-    ran = f"{tally.n_done:,} of {plural(tally.total, 'cell')} in {duration(tally.elapsed)}"
-    return f"{ran}: {tally.summary()}" if tally.outcomes else ran
+def _closing_line(tally: Tally) -> str:
+    counts = f"{tally.n_done:,} of {plural(tally.total, 'cell')} in {duration(tally.elapsed)}"
+    return f"{counts}: {tally.summary()}" if tally.outcomes else counts
 
 
 def choose(
@@ -634,9 +647,9 @@ def choose(
     clock: Callable[[], float] = time.monotonic,
     spoken: Spoken = NOBODY,
 ) -> Progress:
-    """Return live progress if ``stream`` (stderr, unless given) is a terminal that a person sees.
+    """Return live progress if ``stream`` (by default stderr) is an interactive terminal.
 
-    A CI log claims to be a terminal now and then, and a dumb terminal cannot move its cursor.
+    Some CI logs claim to be terminals, and a dumb terminal cannot move its cursor.
     """
     stream = sys.stderr if stream is None else stream
     environment = os.environ if environment is None else environment

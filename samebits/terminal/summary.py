@@ -1,4 +1,4 @@
-"""The lines at the end of a run: counts, what needs attention, the report, why it fails."""
+"""The last lines of a run: counts, differences, the path of the report, why the run fails."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ if TYPE_CHECKING:
     from samebits.records.report import Report
     from samebits.reports.stories import Trouble
 
-MOST_LINES = 12
-"""Lines for what needs attention; the report has all of it."""
+MAX_LINES = 12
+"""Maximum number of lines on differences; the report has all of them."""
 
-WIDEST = 160
-"""Characters of a line, which the report has whole."""
+MAX_WIDTH = 160
+"""Maximum characters of a line; the report has the whole text."""
 
-WRAPPED = 100
-"""Characters after which the headline goes on in the next line."""
+WRAP_WIDTH = 100
+"""Characters after which the headline is wrapped."""
 
 
 def summary(report: Report, path: Path) -> list[str]:
-    """Return the lines to print, control characters made visible."""
+    """Return the lines to print, with control characters made visible."""
     lines = [*_headline(report), *_attention(report), *_invariants(report), *_reasons(report)]
     written = [*_capsules(report, path), f"Report: {path}"]
-    return [*(clip(visible(line), WIDEST) for line in lines), *map(visible, written)]
+    return [*(clip(visible(line), MAX_WIDTH) for line in lines), *map(visible, written)]
 
 
 def _capsules(report: Report, path: Path) -> list[str]:
-    """Return where the capsules lie; nothing without any."""
-    made = [c for row in report.rows for c in row.cells if c.capsule and c.capsule.path]
-    if not made:
+    """Return a line with the folder of the capsules; [] without capsules."""
+    capsules = [c for row in report.rows for c in row.cells if c.capsule and c.capsule.path]
+    if not capsules:
         return []
-    return [f"{plural(len(made), 'capsule')} to reproduce it: {path.parent / CAPSULES}"]
+    return [f"{plural(len(capsules), 'capsule')} to reproduce it: {path.parent / CAPSULES}"]
 
 
 def _headline(report: Report) -> list[str]:
-    return wrap(headline(report), WRAPPED, subsequent_indent="  ")
+    return wrap(headline(report), WRAP_WIDTH, subsequent_indent="  ")
 
 
 def _attention(report: Report) -> list[str]:
-    found = troubles(report)
-    lines = [_line(trouble, report) for trouble in found[:MOST_LINES]]
-    rest = len(found) - MOST_LINES
-    return [*lines, f"  … and {rest:,} more"] if rest > 0 else lines
+    all_troubles = troubles(report)
+    lines = [_line(trouble, report) for trouble in all_troubles[:MAX_LINES]]
+    n_more = len(all_troubles) - MAX_LINES
+    return [*lines, f"  … and {n_more:,} more"] if n_more > 0 else lines
 
 
 def _invariants(report: Report) -> list[str]:

@@ -56,7 +56,7 @@ def test_a_stack_that_could_not_be_built(tmp_path):
     assert [run.status for run in runs[bench.plan.cells[-1]]] == ["failed"] * 2
     assert is_clean(texts(runs))
     assert is_clean(bench.lab.failures["5.0"])
-    assert is_clean("".join(bench.told.lines))
+    assert is_clean("".join(bench.progress.lines))
 
 
 class Dying(FakeProcess):
@@ -165,11 +165,11 @@ def test_traces_that_could_not_be_joined(tmp_path, monkeypatch):
     def breaks(*told):
         raise OSError(PLANTED)
 
-    monkeypatch.setattr(tracing.Tracer, "_first", breaks)
+    monkeypatch.setattr(tracing.Tracer, "_first_located", breaks)
     tracer = tracing.Tracer(tmp_path, None, "p", "m")
-    party = tracing.Party(cell_id(), built_stack("4.48"), None)
+    party = tracing.TracedCell(cell_id(), built_stack("4.48"), None)
     asked = type("Asked", (), {"same_weights": True, "questions": ()})()
-    subject = tracing.Subject(model_spec(), None)
+    subject = tracing.TracedModel(model_spec(), None)
     said = asyncio.run(tracer.cause(subject, party, party, asked))
     assert "could not be joined" in said
     assert is_clean(said)

@@ -88,7 +88,7 @@ def test_a_second_run_makes_none(tmp_path, makers):
     assert makers.made == ["llama/float32-sdpa@5.0"]
     assert makers.places == 1
     assert bench.jobs == []
-    assert bench.told.of("begin capsules") == []
+    assert bench.progress.of("begin capsules") == []
 
 
 def test_fresh_makes_it_again(tmp_path, makers):

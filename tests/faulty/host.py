@@ -24,8 +24,8 @@ from samebits.stacks import probes, process
 from tests.support.builders import built_stack
 
 probes.STACK = HERE / "stack.py"
-process._LAST_WORDS = 1.0
-process._LISTEN, process._SILENCE = 0.5, 3.0
+process._TIME_TO_END = 1.0
+process._CHECK_INTERVAL, process._MAX_SILENCE = 0.5, 3.0
 KNOWN = ("llama",)
 
 

@@ -1,4 +1,4 @@
-"""What a graft claims follows from the sets that were run, whatever the oracle is like."""
+"""Judgement of grafts: every claim follows from the sets that were run, for any oracle."""
 
 import importlib.util
 from itertools import chain, combinations
@@ -31,13 +31,13 @@ def suspects(kinds):
 
 
 def searched(kinds, restores, budget=60):
-    """Return what is said of an oracle, as the probe would run it."""
-    known = suspects(kinds)
-    seeking = search.Search(restores, budget)
-    seeking.run(search.grouped([(s.kind, s.name) for s in known]))
-    names = [s.name for s in known]
+    """Return the graft and the search for an oracle, which the probe's search runs."""
+    all_suspects = suspects(kinds)
+    search_run = search.Search(restores, budget)
+    search_run.run(search.grouped([(s.kind, s.name) for s in all_suspects]))
+    names = [s.name for s in all_suspects]
     tried = [Try(suspects=(), same=0, of=4, first="logits", max_abs=1.0)]
-    for chosen, restored in seeking.tried.items():
+    for chosen, restored in search_run.tried.items():
         ordered = tuple(name for name in names if name in chosen)
         same = 4 if restored else 1
         tried.append(Try(suspects=ordered, same=same, of=4, max_abs=0.0 if restored else 0.5))
@@ -45,16 +45,16 @@ def searched(kinds, restores, budget=60):
         cell=cell_id("5.x"),
         prompt="short",
         what="forward",
-        suspects=tuple(known),
+        suspects=tuple(all_suspects),
         tried=tuple(tried),
-        spent=seeking.spent,
+        spent=search_run.spent,
         seconds=1.5,
     )
-    return judge.graft(DONOR, patient), seeking
+    return judge.graft(DONOR, patient), search_run
 
 
 def true_of(graft, restores, names):
-    """Check a claim against all that the oracle would say."""
+    """Check a claim against the oracle's answers for all sets."""
     chosen = frozenset(graft.smallest)
     if graft.proof == "none":
         assert not chosen or restores(chosen)
@@ -173,30 +173,32 @@ def test_a_spent_budget_is_said():
 
 
 def refusing(*tried, names=("buffer", "rope")):
-    known = suspects(names)
-    plain = Try(suspects=(), same=0, of=4, first="logits", max_abs=1.0)
+    all_suspects = suspects(names)
+    baseline = Try(suspects=(), same=0, of=4, first="logits", max_abs=1.0)
     return judge.graft(
         DONOR,
         GraftFile(
             cell=cell_id("5.x"),
             prompt="short",
             what="decode",
-            suspects=tuple(known),
-            tried=(plain, *tried),
+            suspects=tuple(all_suspects),
+            tried=(baseline, *tried),
         ),
     )
 
 
 def test_what_could_not_be_put_in_is_no_evidence_and_is_said():
-    one = Try(suspects=("s0",), same=0, of=4, error="Unfit: another shape")
-    other = Try(suspects=("s1",), same=2, of=4, first="short step 2", max_abs=0.25)
-    graft = refusing(one, other)
+    unfit = Try(suspects=("s0",), same=0, of=4, error="Unfit: another shape")
+    nearer = Try(suspects=("s1",), same=2, of=4, first="short step 2", max_abs=0.25)
+    graft = refusing(unfit, nearer)
     assert "s0 could not be put in" in graft.headline
     assert "with s1 the logits are 0.25 apart instead of 1" in graft.headline
-    alone = refusing(one, names=("buffer",))
-    assert alone.headline.startswith("what differs in the decode of prompt short cannot be swapped")
-    assert "another shape" in alone.headline
-    assert alone.proof == "none"
+    only_unfit = refusing(unfit, names=("buffer",))
+    assert only_unfit.headline.startswith(
+        "what differs in the decode of prompt short cannot be swapped"
+    )
+    assert "another shape" in only_unfit.headline
+    assert only_unfit.proof == "none"
 
 
 def test_nothing_to_swap_never_says_that_the_code_is_all_that_is_left():
@@ -214,25 +216,25 @@ def test_a_run_that_was_lost_is_no_proof_that_its_set_does_not_restore():
     lost = Try(suspects=("s0",), same=0, of=4, error="it took more than 60 s", lost=True)
     raised = Try(suspects=("s0",), same=0, of=4, error="Unfit: another shape")
     fails = Try(suspects=("s1",), same=1, of=4)
-    both = Try(suspects=("s0", "s1"), same=4, of=4)
-    assert refusing(raised, fails, both).proof == "smallest"
-    graft = refusing(lost, fails, both)
+    pair = Try(suspects=("s0", "s1"), same=4, of=4)
+    assert refusing(raised, fails, pair).proof == "smallest"
+    graft = refusing(lost, fails, pair)
     assert graft.proof == "none"
     assert "whether all of them are needed was not tried" in graft.headline
 
 
 def test_all_of_them_are_all_suspects_and_not_only_those_that_ran():
-    ran = [Try(suspects=s, same=1, of=4, max_abs=0.9) for s in (("s0",), ("s1",))]
-    both = Try(suspects=("s0", "s1"), same=1, of=4, max_abs=0.1)
-    lone = Try(suspects=("s2",), same=0, of=4, error="Unfit: another shape")
-    assert "with all of them" in refusing(*ran, both).headline
-    headline = refusing(*ran, both, lone, names=("buffer", "rope", "mask")).headline
+    singles = [Try(suspects=s, same=1, of=4, max_abs=0.9) for s in (("s0",), ("s1",))]
+    pair = Try(suspects=("s0", "s1"), same=1, of=4, max_abs=0.1)
+    unfit = Try(suspects=("s2",), same=0, of=4, error="Unfit: another shape")
+    assert "with all of them" in refusing(*singles, pair).headline
+    headline = refusing(*singles, pair, unfit, names=("buffer", "rope", "mask")).headline
     assert "with s0 and s1 the logits are 0.1 apart" in headline
 
 
 def test_nearer_is_denied_only_where_every_distance_is_known():
     farther = Try(suspects=("s0",), same=1, of=4, max_abs=2.0)
     unknown = Try(suspects=("s1",), same=1, of=4, max_abs=None)
-    known = Try(suspects=("s1",), same=1, of=4, max_abs=3.0)
-    assert "or brings the logits nearer" in refusing(farther, known).headline
+    measured = Try(suspects=("s1",), same=1, of=4, max_abs=3.0)
+    assert "or brings the logits nearer" in refusing(farther, measured).headline
     assert "nearer" not in refusing(farther, unknown).headline

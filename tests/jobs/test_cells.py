@@ -1,4 +1,4 @@
-"""A cell's captures are made once for all that its bits follow from, and nothing is lost silently."""
+"""Runner of cells: when captures are cached, and how failed and unfinished runs are recorded."""
 
 import asyncio
 import json
@@ -53,34 +53,34 @@ class Process:
         if self.log:
             Path(job["log"]).write_text(self.log, "utf-8")
         if self.status is not None and job["run"] in self.only:
-            left = capture("4.48", run=job["run"], status=self.status)
-            left = left.model_copy(update=self.changed)
-            path.write_text(sealed(left.model_dump_json()), "utf-8")
+            written = capture("4.48", run=job["run"], status=self.status)
+            written = written.model_copy(update=self.changed)
+            path.write_text(sealed(written.model_dump_json()), "utf-8")
         return self.ends
 
 
 class Bench:
-    """Runs one cell under given circumstances; anything not given is as usual."""
+    """Runs one cell; arguments that are not passed have default values."""
 
     def __init__(self, root):
         self.root = root
         self.begun = 0
 
     def observe(self, process, *, wanted=(), **changed):
-        said = {"probes": "p", "machine": "m", "fresh": False} | changed
+        options = {"probes": "p", "machine": "m", "fresh": False} | changed
         runner = CellRunner(
             self.root,
             Store(self.root),
-            said["probes"],
-            said["machine"],
-            fresh=said["fresh"],
+            options["probes"],
+            options["machine"],
+            fresh=options["fresh"],
         )
         return asyncio.run(
             runner.observe(
-                said.get("cell", CELL),
-                said.get("model", model_spec()),
-                said.get("checkpoint", CHECKPOINT),
-                said.get("stack", STACK),
+                options.get("cell", CELL),
+                options.get("model", model_spec()),
+                options.get("checkpoint", CHECKPOINT),
+                options.get("stack", STACK),
                 process,
                 wanted,
                 self.begin,
@@ -259,7 +259,7 @@ def test_a_second_look_runs_anew(bench):
     assert not bench.runs_again()
 
 
-OTHERS = {
+CHANGES = {
     "stack": {"stack": built_stack("4.48", lock="other\n")},
     "content": {"checkpoint": CHECKPOINT.model_copy(update={"digest": "e" * 64})},
     "source": {"checkpoint": CHECKPOINT.model_copy(update={"source": "/elsewhere"})},
@@ -282,12 +282,12 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("changed", OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize("changed", CHANGES.values(), ids=CHANGES)
 def test_under_other_circumstances_it_is_run_again(bench, changed):
     bench.observe(Process())
     assert bench.runs_again(**changed)
     assert not bench.runs_again(**changed)
-    assert not bench.runs_again()  # and what there was is still there
+    assert not bench.runs_again()  # and the first result is still cached
 
 
 def test_what_bits_do_not_follow_from_runs_nothing_again(bench):
@@ -300,13 +300,13 @@ def test_what_bits_do_not_follow_from_runs_nothing_again(bench):
 def test_a_run_that_left_nothing_failed_and_says_why(bench):
     log = "".join(f"line {n}\n" for n in range(40))
     first, second = bench.observe(Process(None, CRASHED, log))
-    for found in (first, second):
-        assert found.status == "failed"
-        assert found.cell == CELL
-        assert found.failure.phase == "process"
-        assert found.failure.message == "killed by signal 11 (SIGSEGV)"
-        assert found.failure.traceback.endswith("line 38\nline 39")
-        assert "line 3\n" not in found.failure.traceback
+    for run in (first, second):
+        assert run.status == "failed"
+        assert run.cell == CELL
+        assert run.failure.phase == "process"
+        assert run.failure.message == "killed by signal 11 (SIGSEGV)"
+        assert run.failure.traceback.endswith("line 38\nline 39")
+        assert "line 3\n" not in run.failure.traceback
     assert (first.run, second.run) == RUNS
     assert bench.runs_again()
 
@@ -342,32 +342,36 @@ def test_a_capture_that_was_written_counts_however_its_process_ended(bench):
 
 
 def unfinished(ends, **signals):
-    """Return a process whose runs are ended in greedy: what they observed by then is there."""
+    """Return a process whose runs end during greedy decoding, with everything observed before."""
     memory = Memory()
-    told = {name: sound_signals(memory)[name] for name in ("load", "weights", "buffers", "forward")}
-    at = Unfinished(phase="greedy short", reason="the run was still going on")
-    return Process("unfinished", ends, "the log", unfinished=at, signals=Signals(**told | signals))
+    observed = {
+        name: sound_signals(memory)[name] for name in ("load", "weights", "buffers", "forward")
+    }
+    end = Unfinished(phase="greedy short", reason="the run was still going on")
+    return Process(
+        "unfinished", ends, "the log", unfinished=end, signals=Signals(**observed | signals)
+    )
 
 
 @pytest.mark.parametrize("ends", [STALLED, LOST, Ended(lost="the stack's process died")])
 def test_a_run_that_was_ended_keeps_what_it_observed(bench, ends):
     first, second = bench.observe(unfinished(ends))
-    for found in (first, second):
-        assert found.status == "unfinished"
-        assert found.unfinished.phase == "greedy short"
-        assert found.unfinished.step == ends.step
-        assert found.unfinished.reason == ends.why
-        assert set(found.signals.forward) == {"short"}
-        assert found.failures == ()
+    for run in (first, second):
+        assert run.status == "unfinished"
+        assert run.unfinished.phase == "greedy short"
+        assert run.unfinished.step == ends.step
+        assert run.unfinished.reason == ends.why
+        assert set(run.signals.forward) == {"short"}
+        assert run.failures == ()
     assert bench.runs_again()
 
 
 def test_what_a_run_did_not_come_to_is_named(bench):
     first, _ = bench.observe(unfinished(STALLED))
-    told = {skip.what: skip for skip in first.skips}
-    assert set(told) == {"inv_freq", "greedy short"}
-    assert {skip.why for skip in told.values()} == {"unfinished"}
-    assert told["greedy short"].reason == (
+    skips = {skip.what: skip for skip in first.skips}
+    assert set(skips) == {"inv_freq", "greedy short"}
+    assert {skip.why for skip in skips.values()} == {"unfinished"}
+    assert skips["greedy short"].reason == (
         "the run ended before: no progress for 120 s (it used no CPU: it waits for something; raise "
         "timeout: if it was at work) in phase greedy short"
     )
@@ -376,11 +380,11 @@ def test_what_a_run_did_not_come_to_is_named(bench):
 
 
 def test_what_is_missing_for_another_reason_is_not_called_unfinished(bench):
-    told = (Skip(what="prompt short", reason="none"), Skip(what="inv_freq", reason="none"))
+    skips = (Skip(what="prompt short", reason="none"), Skip(what="inv_freq", reason="none"))
     process = unfinished(STALLED, forward={}, inv_freq={})
-    process.changed["skips"] = told
+    process.changed["skips"] = skips
     first, _ = bench.observe(process)
-    assert first.skips == told
+    assert first.skips == skips
 
 
 @pytest.mark.parametrize("ends", [STALLED, LOST])

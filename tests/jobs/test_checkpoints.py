@@ -1,4 +1,4 @@
-"""Which files a model is loaded from, who makes them, and when they are others."""
+"""Checkpoints: recipes, folders, patches and hub ids, and when their digest changes."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def shelf(tmp_path):
 
 
 def make(shelf, model, builder, weights=b"weights", facts=None):
-    """Leave what probes/samebits_probe/model/build.py leaves, and return its folder."""
+    """Write the files of probes/samebits_probe/model/build.py, and return their folder."""
     folder = shelf.folder(model, builder)
     folder.mkdir(parents=True)
     (folder / "model.safetensors").write_bytes(weights)
@@ -58,11 +58,11 @@ def test_nothing_is_there_until_it_is_made(shelf):
     model = recipe(seed=7)
     assert shelf.made(model, OLD) is None
     folder = make(shelf, model, OLD)
-    found = shelf.made(model, OLD)
-    assert (found.model, found.source) == ("llama", str(folder))
-    assert found.said == "build llama, seed 7, by 4.48"
-    assert (found.parameters, found.builder, found.revision) == (12, "4.48", None)
-    assert found.pinned
+    checkpoint = shelf.made(model, OLD)
+    assert (checkpoint.model, checkpoint.source) == ("llama", str(folder))
+    assert checkpoint.said == "build llama, seed 7, by 4.48"
+    assert (checkpoint.parameters, checkpoint.builder, checkpoint.revision) == (12, "4.48", None)
+    assert checkpoint.pinned
 
 
 @pytest.mark.parametrize("text", [None, "", '{"n_parameters": 1', "[]", "3"], ids=str)
@@ -130,15 +130,15 @@ def test_a_run_goes_by_the_link_that_names_a_folder(tmp_path):
 def test_a_folder_is_relative_to_the_matrix_and_known_by_its_content(shelf, tmp_path):
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "config.json").write_text("{}", "utf-8")
-    found = shelf.given(model_spec(path="models"))
-    assert found.source == str((tmp_path / "models").resolve())
-    assert found.said == "path models"
+    checkpoint = shelf.given(model_spec(path="models"))
+    assert checkpoint.source == str((tmp_path / "models").resolve())
+    assert checkpoint.said == "path models"
     absolute = shelf.given(model_spec(path=str(tmp_path / "models")))
-    assert absolute.source == found.source
+    assert absolute.source == checkpoint.source
     assert absolute.said == "path models"
-    assert found.pinned
+    assert checkpoint.pinned
     (tmp_path / "models" / "config.json").write_text('{"a": 1}', "utf-8")
-    assert shelf.given(model_spec(path="models")).digest != found.digest
+    assert shelf.given(model_spec(path="models")).digest != checkpoint.digest
 
 
 DIFF = "--- a/code.py\n+++ b/code.py\n@@ -1 +1 @@\n-one\n+two\n"
@@ -155,27 +155,27 @@ def patched(tmp_path):
 
 
 def test_a_patched_folder_is_a_copy_and_says_its_patches(shelf, patched, tmp_path):
-    found = shelf.given(patched)
-    assert found.said == "path models + first.diff + second.diff"
-    assert Path(found.source).parent == tmp_path / "work" / "checkpoints"
-    assert (Path(found.source) / "code.py").read_text("utf-8") == "2\n"
+    checkpoint = shelf.given(patched)
+    assert checkpoint.said == "path models + first.diff + second.diff"
+    assert Path(checkpoint.source).parent == tmp_path / "work" / "checkpoints"
+    assert (Path(checkpoint.source) / "code.py").read_text("utf-8") == "2\n"
     assert (tmp_path / "models" / "code.py").read_text("utf-8") == "one\n"
 
 
 def test_a_patched_folder_is_known_by_its_content(shelf, patched, tmp_path):
-    found = shelf.given(patched)
-    assert found.digest != shelf.given(model_spec(path="models")).digest
-    assert shelf.given(patched) == found
+    checkpoint = shelf.given(patched)
+    assert checkpoint.digest != shelf.given(model_spec(path="models")).digest
+    assert shelf.given(patched) == checkpoint
     (tmp_path / "models" / "code.py").write_text("2\n", "utf-8")
-    assert shelf.given(model_spec(path="models")).digest == found.digest
+    assert shelf.given(model_spec(path="models")).digest == checkpoint.digest
 
 
 def test_a_copy_that_is_not_whole_is_made_anew(shelf, patched):
-    found = shelf.given(patched)
-    code = Path(found.source) / "code.py"
+    checkpoint = shelf.given(patched)
+    code = Path(checkpoint.source) / "code.py"
     for damage in (lambda: code.write_text("3\n"), code.unlink, (code.parent / "more.py").touch):
         damage()
-        assert shelf.given(patched) == found
+        assert shelf.given(patched) == checkpoint
         assert code.read_text() == "2\n"
         assert [path.name for path in code.parent.iterdir()] == ["code.py"]
 
@@ -208,9 +208,13 @@ def test_a_patch_that_does_not_apply_leaves_no_copy(shelf, patched, tmp_path):
     ids=["none", "branch", "tag", "short", "commit", "newline"],
 )
 def test_a_hub_model_is_pinned_by_a_commit_alone(shelf, revision, said, pinned):
-    found = shelf.given(model_spec(hub="org/name", revision=revision))
-    assert (found.source, found.revision, found.digest) == ("org/name", revision, None)
-    assert (found.said, found.pinned) == (said, pinned)
+    checkpoint = shelf.given(model_spec(hub="org/name", revision=revision))
+    assert (checkpoint.source, checkpoint.revision, checkpoint.digest) == (
+        "org/name",
+        revision,
+        None,
+    )
+    assert (checkpoint.said, checkpoint.pinned) == (said, pinned)
 
 
 def test_a_digest_pins(shelf):

@@ -1,11 +1,16 @@
-"""Who saves, who loads, what is kept, and what a crash costs: crossings over fakes."""
+"""Crossings with fake processes: which jobs run, what is cached, and the effect of a crash."""
 
 import os
 import time
 
 import pytest
 
+<<<<<<< HEAD
 from samebits.jobs.crossings import rows_to_cross
+=======
+from samebits.jobs.checkpoints import Checkpoint
+from samebits.jobs.crossings import CrossedModel, Crosser, CrossingStack, rows_to_cross
+>>>>>>> n4
 from samebits.matrix.plan import Selection, plan
 from samebits.matrix.spec import Matrix
 from tests.support.builders import model_spec, stack_spec
@@ -20,6 +25,38 @@ def failure(type="RuntimeError", phase="save", message="it broke"):
 ALL = [("load", "4.48"), ("load", "5.0"), ("save", "4.48"), ("save", "5.0")]
 
 
+<<<<<<< HEAD
+=======
+def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None, probed="p"):
+    """Cross one model and return outcome by pair, with the report itself."""
+
+    async def starter(python, environment, log):
+        return FakeProcess(probes)
+
+    async def main():
+        slots = asyncio.Semaphore(4)
+        parties = [
+            CrossingStack(
+                built_stack(id, "llama", lock=(locks or {}).get(id)),
+                StackProcess(id, f"python{id}", {}, root / f"{id}.log", slots, starter),
+            )
+            for id in stacks
+        ]
+        crosser = Crosser(root, Store(root), probed, "machine", fresh=fresh)
+        checkpoint = Checkpoint(model="llama", source="/c", said="path c", digest=digest)
+        subject = CrossedModel(
+            model_spec(), Variant(dtype="float32", attention="sdpa", device="cpu"), checkpoint
+        )
+        report = await asyncio.wait_for(crosser.cross(subject, parties), 10)
+        crosser.close()
+        for party in parties:
+            await party.process.close()
+        return report
+
+    return asyncio.run(main())
+
+
+>>>>>>> n4
 def outcomes(report):
     return {(c.saver, c.loader): c.outcome for c in report.crossings}
 
@@ -44,9 +81,9 @@ def planned(*models, select=None):
 
 
 def test_the_first_variant_on_cpu_crosses():
-    several = model_spec("a", dtypes=("float32", "bfloat16"), attention=("eager", "sdpa"))
-    other = model_spec("b", devices=("cuda", "cpu"))
-    assert planned(several, other) == [("a", "float32-eager"), ("b", "float32-sdpa")]
+    two_dtypes = model_spec("a", dtypes=("float32", "bfloat16"), attention=("eager", "sdpa"))
+    two_devices = model_spec("b", devices=("cuda", "cpu"))
+    assert planned(two_dtypes, two_devices) == [("a", "float32-eager"), ("b", "float32-sdpa")]
 
 
 def test_what_does_not_cross():
@@ -76,16 +113,16 @@ def test_what_a_loader_says_reaches_the_report(tmp_path):
     lost = {"outcome": "differs", "config": ["rope_theta: 5.0 → 1.0"], "logits": "differs"}
     saves = {"5.0": {"outcome": "saved", "restored": ["modeling.py"]}}
     report = run(tmp_path, Crossed(saves, {("5.0", "4.48"): lost | {"logits_max_abs": 1.5}}))
-    found = pair(report, "5.0", "4.48")
-    assert found.is_loss
-    assert found.config == ("rope_theta: 5.0 → 1.0",)
-    assert found.logits_max_abs == 1.5
-    assert found.restored == ("modeling.py",)
+    crossing = pair(report, "5.0", "4.48")
+    assert crossing.is_loss
+    assert crossing.config == ("rope_theta: 5.0 → 1.0",)
+    assert crossing.logits_max_abs == 1.5
+    assert crossing.restored == ("modeling.py",)
     assert [c.is_loss for c in report.crossings] == [False, False, True, False]
 
 
 @pytest.mark.parametrize(
-    ("said", "outcome", "reason"),
+    ("saved", "outcome", "reason"),
     [
         ({"outcome": "failed", "failure": failure()}, "save failed", ""),
         ({"outcome": "absent", "reason": "no such model"}, "absent", "no such model"),
@@ -98,14 +135,14 @@ def test_what_a_loader_says_reaches_the_report(tmp_path):
     ],
 )
 def test_what_a_stack_did_not_save_is_said_of_every_loader_and_tried_by_none(
-    tmp_path, said, outcome, reason
+    tmp_path, saved, outcome, reason
 ):
-    probes = Crossed({"5.0": said})
+    probes = Crossed({"5.0": saved})
     report = run(tmp_path, probes)
     for loader in STACKS:
-        found = pair(report, "5.0", loader)
-        assert (found.outcome, found.reason) == (outcome, reason)
-        assert (found.failure is not None) == (outcome == "save failed")
+        crossing = pair(report, "5.0", loader)
+        assert (crossing.outcome, crossing.reason) == (outcome, reason)
+        assert (crossing.failure is not None) == (outcome == "save failed")
         assert pair(report, "4.48", loader).outcome == "same bits"
     assert all(list(job["savers"]) == ["4.48"] for job in probes.jobs if "savers" in job)
 
@@ -126,26 +163,26 @@ def test_a_crash_costs_one_pair(tmp_path):
     report = run(tmp_path, probes, stacks=stacks)
     bad = {key for key, outcome in outcomes(report).items() if outcome != "same bits"}
     assert bad == {("4.48", "5.1"), ("5.0", "5.1")}
-    found = pair(report, "5.0", "5.1")
-    assert found.outcome == "load failed"
-    assert "SIGSEGV" in found.failure.message
+    crossing = pair(report, "5.0", "5.1")
+    assert crossing.outcome == "load failed"
+    assert "SIGSEGV" in crossing.failure.message
 
 
 def test_a_crash_of_the_original_is_no_fault_of_a_saver(tmp_path):
     report = run(tmp_path, Crossed(crashes={("5.0", "original")}))
-    found = pair(report, "4.48", "5.0")
-    assert found.outcome == "not tried"
-    assert not found.is_loss
-    assert "5.0 left nothing of the original" in found.reason
-    assert "SIGSEGV" in found.reason
+    crossing = pair(report, "4.48", "5.0")
+    assert crossing.outcome == "not tried"
+    assert not crossing.is_loss
+    assert "5.0 left nothing of the original" in crossing.reason
+    assert "SIGSEGV" in crossing.reason
     assert pair(report, "5.0", "4.48").outcome == "same bits"
 
 
 def test_a_saver_that_is_killed_fails_and_runs_again(tmp_path):
     report = run(tmp_path, Crossed({"5.0": None}))
-    found = pair(report, "5.0", "4.48")
-    assert found.outcome == "save failed"
-    assert "SIGKILL" in found.failure.message
+    crossing = pair(report, "5.0", "4.48")
+    assert crossing.outcome == "save failed"
+    assert "SIGKILL" in crossing.failure.message
     again = Crossed()
     assert set(outcomes(run(tmp_path, again)).values()) == {"same bits"}
     assert ("save", "5.0") in again.did()
@@ -223,7 +260,7 @@ def test_a_saved_model_that_is_not_whole_is_saved_anew_before_it_is_loaded(tmp_p
     (weights,) = tmp_path.glob("saved/s*/model.safetensors")
     weights.write_text("weightt")
     again = Crossed(saves)
-    assert run(tmp_path, again) == first  # nobody loads it
+    assert run(tmp_path, again) == first  # no job loads it
     assert again.jobs == []
     for path in tmp_path.glob("crossings/llama/*/5.0/*.json"):
         path.unlink()
@@ -234,11 +271,11 @@ def test_a_saved_model_that_is_not_whole_is_saved_anew_before_it_is_loaded(tmp_p
 
 @pytest.mark.parametrize("options", [{"fresh": True}, {"digest": None}])
 def test_a_fresh_run_and_an_unpinned_checkpoint_leave_no_folder(tmp_path, options):
-    kept = run(tmp_path, Crossed())
+    first = run(tmp_path, Crossed())
     before = set(tmp_path.glob("saved/*"))
     assert len(before) == 2
     again = Crossed()
-    assert run(tmp_path, again, **options) == kept
+    assert run(tmp_path, again, **options) == first
     assert again.did() == ALL
     assert set(tmp_path.glob("saved/*")) == before
 
@@ -252,14 +289,14 @@ def test_folders_that_no_run_has_used_for_long_are_removed(tmp_path):
     (tmp_path / "saved" / "s-old.log").touch()
     for path, days in ((old, 8), (tmp_path / "saved" / "s-old.log", 8), (recent, 6)):
         os.utime(path, (now - days * 86_400,) * 2)
-    kept = list(tmp_path.glob("saved/s*/saved.json"))
-    assert len(kept) == 2
-    for path in kept:
+    records = list(tmp_path.glob("saved/s*/saved.json"))
+    assert len(records) == 2
+    for path in records:
         os.utime(path.parent, (now - 8 * 86_400,) * 2)
     again = Crossed()
     run(tmp_path, again)
     assert again.jobs == []
-    assert all(path.exists() for path in kept)
+    assert all(path.exists() for path in records)
     assert not old.exists()
     assert not (tmp_path / "saved" / "s-old.log").exists()
     assert recent.exists()

@@ -1,4 +1,4 @@
-"""What a pair is asked, how donor and patient are run and kept, and what a reader is shown."""
+"""Grafts: questions about a pair, jobs of donor and patient, and their part of the report."""
 
 import asyncio
 from pathlib import Path
@@ -7,11 +7,17 @@ import numpy as np
 import pytest
 
 from samebits.base.seal import sealed
-from samebits.diagnose import verdict as diagnose_verdict
-from samebits.grafts.questions import Ask, Asked, asks, grafts_of, with_graft
+from samebits.diagnose.verdict import result as compare_cell
+from samebits.grafts.questions import (
+    GraftQuestion,
+    GraftQuestions,
+    grafts_of,
+    questions_of,
+    with_graft,
+)
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.graft import Grafter
-from samebits.jobs.trace import Party, Subject
+from samebits.jobs.trace import TracedCell, TracedModel
 from samebits.records.capture import Failure
 from samebits.records.graft import (
     DonorFile,
@@ -48,15 +54,15 @@ CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama",
 REF, CELL = cell_id("4.48"), cell_id("5.x")
 
 
-# --- asking ------------------------------------------------------------------------------------
+# --- questions ---------------------------------------------------------------------------------
 
 
 def pair(memory, *, verdict=Verdict.DIVERGED, **changed):
-    """Return the runs of a cell, its reference's, and its result, judged as told."""
-    there = (sound(memory), sound(memory, run="b"))
-    here = (sound(memory, "5.x", **changed), sound(memory, "5.x", run="b", **changed))
-    found = diagnose_verdict.result(here[0].cell, here, there, memory)
-    return there[0], here[0], found.model_copy(update={"judged": verdict})
+    """Return the captures of a reference and a candidate, and the result with ``verdict``."""
+    references = (sound(memory), sound(memory, run="b"))
+    candidates = (sound(memory, "5.x", **changed), sound(memory, "5.x", run="b", **changed))
+    result = compare_cell(candidates[0].cell, candidates, references, memory)
+    return references[0], candidates[0], result.model_copy(update={"judged": verdict})
 
 
 def moved(memory, **more):
@@ -66,15 +72,15 @@ def moved(memory, **more):
 
 def test_a_forward_is_asked_with_what_both_sides_gave_and_must_give_again():
     memory = Memory()
-    there, here, result = pair(memory, forward=moved(memory))
-    (ask,) = asks(result, there, here, memory)
-    assert (ask.prompt, ask.what, ask.forced) == ("short", "forward", {})
-    known = [
+    reference, candidate, result = pair(memory, forward=moved(memory))
+    (question,) = questions_of(result, reference, candidate, memory)
+    assert (question.prompt, question.what, question.forced) == ("short", "forward", {})
+    hashes = [
         [*(layer.ref.hash for layer in side.hidden_states), side.logits.hash]
-        for side in (there.signals.forward["short"], here.signals.forward["short"])
+        for side in (reference.signals.forward["short"], candidate.signals.forward["short"])
     ]
-    assert [list(ask.donor_expected), list(ask.expected)] == known
-    assert ask.compared == ((0, 0), (1, 1), (2, 2), (3, 3))
+    assert [list(question.donor_expected), list(question.expected)] == hashes
+    assert question.compared == ((0, 0), (1, 1), (2, 2), (3, 3))
 
 
 def test_the_forward_that_is_farthest_apart_is_asked_first():
@@ -82,52 +88,55 @@ def test_the_forward_that_is_farthest_apart_is_asked_first():
     logits = values(1, 6, 8, seed=16)
     near, far = (forward(memory, hidden=(), logits=logits + np.float32(by)) for by in (0.001, 3.0))
     same = forward(memory, hidden=(), logits=logits)
-    there = sound(memory, forward={"short": same, "long": same})
-    here = sound(memory, "5.x", forward={"short": near, "long": far})
-    result = diagnose_verdict.result(here.cell, (here, here), (there, there), memory)
+    reference = sound(memory, forward={"short": same, "long": same})
+    candidate = sound(memory, "5.x", forward={"short": near, "long": far})
+    result = compare_cell(candidate.cell, (candidate, candidate), (reference, reference), memory)
     result = result.model_copy(update={"judged": Verdict.DIVERGED})
-    assert [ask.prompt for ask in asks(result, there, here, memory)] == ["long", "short"]
+    assert [ask.prompt for ask in questions_of(result, reference, candidate, memory)] == [
+        "long",
+        "short",
+    ]
 
 
 def test_layers_pair_as_the_comparison_pairs_them():
     memory = Memory()
     names = ["embeddings", "model.layers.1", "model.layers.0"]
     hidden = layers(memory, *(values(1, 6, 4, seed=s) for s in (0, 71, 72)), names=names)
-    there, here, result = pair(
+    reference, candidate, result = pair(
         memory, forward={"short": forward(memory, hidden=hidden, logits=values(1, 6, 8))}
     )
-    (ask,) = asks(result, there, here, memory)
-    assert ask.compared == ((0, 0), (1, 2), (2, 1), (3, 3))
+    (question,) = questions_of(result, reference, candidate, memory)
+    assert question.compared == ((0, 0), (1, 2), (2, 1), (3, 3))
 
 
 def test_a_decode_is_asked_to_give_every_step_of_the_reference():
     memory = Memory()
-    there, here, result = pair(memory, greedy={"short": decoded(memory, 3, 1, 5)})
-    (ask,) = asks(result, there, here, memory)
-    assert ask.what == "decode"
-    assert ask.forced == {"short": (3, 1, 4)}
-    assert len(ask.compared) == 3
-    facts = there.signals.greedy["short"].logits
+    reference, candidate, result = pair(memory, greedy={"short": decoded(memory, 3, 1, 5)})
+    (question,) = questions_of(result, reference, candidate, memory)
+    assert question.what == "decode"
+    assert question.forced == {"short": (3, 1, 4)}
+    assert len(question.compared) == 3
+    facts = reference.signals.greedy["short"].logits
     steps = memory.tensor(facts)
-    assert ask.donor_expected == tuple(
+    assert question.donor_expected == tuple(
         tensor_hash(facts.dtype, step.shape, step.tobytes()) for step in steps
     )
 
 
 def test_steps_behind_another_token_are_not_expected_of_the_cell():
     memory = Memory()
-    there, here, result = pair(memory, greedy={"short": decoded(memory, 3, 2, 4)})
-    (ask,) = asks(result, there, here, memory)
-    assert all(ask.expected[:2])
-    assert ask.expected[2] == ""
-    assert all(ask.donor_expected)
+    reference, candidate, result = pair(memory, greedy={"short": decoded(memory, 3, 2, 4)})
+    (question,) = questions_of(result, reference, candidate, memory)
+    assert all(question.expected[:2])
+    assert question.expected[2] == ""
+    assert all(question.donor_expected)
 
 
 @pytest.mark.parametrize("verdict", [Verdict.IDENTICAL, Verdict.FAILED, Verdict.ABSENT])
 def test_a_pair_of_the_same_bits_is_never_asked(verdict):
     memory = Memory()
-    there, here, result = pair(memory, verdict=verdict)
-    assert asks(result, there, here, memory) == []
+    reference, candidate, result = pair(memory, verdict=verdict)
+    assert questions_of(result, reference, candidate, memory) == []
 
 
 def test_only_what_differs_is_asked_for_and_the_rest_is_said():
@@ -143,82 +152,85 @@ def test_only_what_differs_is_asked_for_and_the_rest_is_said():
         },
         "config": {"hidden_size": 4, "rope": {"theta": 500.0}, "new": 1},
     }
-    there, here, result = pair(memory, forward=moved(memory), **changed)
-    (ask,) = asks(result, there, here, memory)
-    assert ask.weights == (("model.layers.0.q.weight", "model.layers.0.q.weight"),)
-    assert ask.buffers == (
+    reference, candidate, result = pair(memory, forward=moved(memory), **changed)
+    (question,) = questions_of(result, reference, candidate, memory)
+    assert question.weights == (("model.layers.0.q.weight", "model.layers.0.q.weight"),)
+    assert question.buffers == (
         ("model.rotary_emb.inv_freq", "model.a.inv_freq", 1.0),
         ("model.rotary_emb.inv_freq", "model.b.inv_freq", 1.0),
     )
-    assert ask.config == {"rope.theta": (10000.0, 500.0)}
-    assert ask.untried == (("config field new", "the reference's config has no such field"),)
+    assert question.config == {"rope.theta": (10000.0, 500.0)}
+    assert question.untried == (("config field new", "the reference's config has no such field"),)
 
 
 def test_a_cell_that_contradicts_itself_is_asked_prompt_by_prompt():
     memory = Memory()
-    there = sound(memory)
-    here = [sound(memory, "5.x", run=run, forward=moved(memory)) for run in "ab"]
-    other = {"short": forward(memory, logits=values(1, 6, 8, seed=7))}
-    here[1] = sound(memory, "5.x", run="b", forward=other)
-    result = diagnose_verdict.result(here[0].cell, tuple(here), (there, there), memory)
+    reference = sound(memory)
+    candidates = [sound(memory, "5.x", run=run, forward=moved(memory)) for run in "ab"]
+    second_forward = {"short": forward(memory, logits=values(1, 6, 8, seed=7))}
+    candidates[1] = sound(memory, "5.x", run="b", forward=second_forward)
+    result = compare_cell(candidates[0].cell, tuple(candidates), (reference, reference), memory)
     assert result.judged is Verdict.UNSTABLE
-    (ask,) = asks(result, there, here[0], memory)
-    assert (ask.prompt, ask.what) == ("short", "forward")
+    (question,) = questions_of(result, reference, candidates[0], memory)
+    assert (question.prompt, question.what) == ("short", "forward")
 
 
 def test_a_cell_that_contradicts_itself_is_asked_for_the_stored_tensors_that_differ():
-    """A head that 4.x ties and 5.x draws: no signal of an unstable cell is compared for a verdict."""
+    """A head that 4.x ties and 5.x initializes randomly: the unstable cell has no compared signal."""
     memory = Memory()
     embed = values(8, 4)
     tied = {"embed": weight(memory, embed, "embed", aliases=("head",))}
-    there = sound(memory, weights=weights_signal(tied))
-    here = []
+    reference = sound(memory, weights=weights_signal(tied))
+    candidates = []
     for run, seed in (("a", 5), ("b", 6)):
         drawn = weight(memory, values(8, 4, seed=seed), origin="reinitialised")
         tensors = {"embed": weight(memory, embed, "embed"), "head": drawn}
-        here.append(sound(memory, "5.x", run=run, weights=weights_signal(tensors)))
-    result = diagnose_verdict.result(here[0].cell, tuple(here), (there, there), memory)
+        candidates.append(sound(memory, "5.x", run=run, weights=weights_signal(tensors)))
+    result = compare_cell(candidates[0].cell, tuple(candidates), (reference, reference), memory)
     assert result.judged is Verdict.UNSTABLE
-    (ask,) = asks(result, there, here[0], memory)
-    assert ask.weights == (("embed", "head"),)
+    (question,) = questions_of(result, reference, candidates[0], memory)
+    assert question.weights == (("embed", "head"),)
     assert result.signals == ()
 
 
-def asked(memory, chosen=None, answer="because", known=None, **options):
-    there, here, result = pair(memory, **options)
-    seen = {}
+def ask_grafts(memory, chosen=None, answer="because", known=None, **options):
+    reference, candidate, result = pair(memory, **options)
+    asked_questions = {}
 
-    async def ask(wanted):
-        seen.update(wanted)
-        return dict.fromkeys(wanted, answer)
+    async def ask(questions):
+        asked_questions.update(questions)
+        return dict.fromkeys(questions, answer)
 
-    runs = {there.cell: (there, there), here.cell: (here, here)}
-    found = asyncio.run(grafts_of([result], runs, memory, ask, chosen, known))
-    return seen, with_graft(result, found.get(result.cell))
+    runs = {reference.cell: (reference, reference), candidate.cell: (candidate, candidate)}
+    grafts = asyncio.run(grafts_of([result], runs, memory, ask, chosen, known))
+    return asked_questions, with_graft(result, grafts.get(result.cell))
 
 
 def test_only_the_cells_that_may_be_are_asked_and_a_reason_becomes_a_note():
     memory = Memory()
     differs = {"forward": moved(memory)}
-    seen, found = asked(memory, **differs)
-    assert [told.reference for told in seen.values()] == [REF]
-    assert any("because" in note for note in found.notes)
-    assert asked(memory, set(), **differs)[0] == {}
-    assert asked(memory, verdict=Verdict.IDENTICAL)[0] == {}
-    assert asked(memory, answer=told(), **differs)[1].graft == told()
+    questions, result = ask_grafts(memory, **differs)
+    assert [graft_record.reference for graft_record in questions.values()] == [REF]
+    assert any("because" in note for note in result.notes)
+    assert ask_grafts(memory, set(), **differs)[0] == {}
+    assert ask_grafts(memory, verdict=Verdict.IDENTICAL)[0] == {}
+    assert ask_grafts(memory, answer=graft_record(), **differs)[1].graft == graft_record()
 
 
 def test_what_an_earlier_run_found_is_not_asked_again():
     memory = Memory()
-    seen, found = asked(memory, known={CELL: told()}, forward=moved(memory))
-    assert seen == {}
-    assert found.graft == told()
-    assert asked(memory, set(), known={CELL: told()}, forward=moved(memory))[1].graft is None
+    questions, result = ask_grafts(memory, known={CELL: graft_record()}, forward=moved(memory))
+    assert questions == {}
+    assert result.graft == graft_record()
+    assert (
+        ask_grafts(memory, set(), known={CELL: graft_record()}, forward=moved(memory))[1].graft
+        is None
+    )
 
 
-# --- running -----------------------------------------------------------------------------------
+# --- jobs --------------------------------------------------------------------------------------
 
-ASK = Ask(
+QUESTION = GraftQuestion(
     prompt="short",
     what="forward",
     expected=("", ""),
@@ -239,7 +251,7 @@ DONOR = DonorFile(
 )
 
 
-def left(*tried, **more):
+def patient_file(*tried, **more):
     fields = {"cell": CELL, "prompt": "short", "what": "forward", **more}
     suspects = tuple(
         GraftSuspect(kind="buffer", name=name, what="") for run in tried for name in run.suspects
@@ -249,7 +261,7 @@ def left(*tried, **more):
 
 PLAIN = Try(suspects=(), same=1, of=4, first="model.layers.0", max_abs=2.0)
 RESTORES = Try(suspects=("inv_freq",), same=4, of=4, max_abs=0.0)
-PATIENT = left(PLAIN, RESTORES)
+PATIENT = patient_file(PLAIN, RESTORES)
 
 
 class Process:
@@ -269,48 +281,50 @@ class Process:
         return Ended(exit=0)
 
 
-def graft(root, donor, patient, asks=(ASK,), **changed):
-    said = {"probes": "p", "machine": "m", "fresh": False} | changed
-    grafter = Grafter(root, said["probes"], said["machine"], fresh=said["fresh"])
-    subject = Subject(said.get("model", model_spec()), said.get("checkpoint", CHECKPOINT))
+def graft(root, donor, patient, questions=(QUESTION,), **changed):
+    options = {"probes": "p", "machine": "m", "fresh": False} | changed
+    grafter = Grafter(root, options["probes"], options["machine"], fresh=options["fresh"])
+    subject = TracedModel(options.get("model", model_spec()), options.get("checkpoint", CHECKPOINT))
     parties = [
-        Party(cell, built_stack(cell.stack), process)
+        TracedCell(cell, built_stack(cell.stack), process)
         for cell, process in ((REF, donor), (CELL, patient))
     ]
-    return asyncio.run(grafter.graft(subject, *parties, Asked(REF, list(asks))))
+    return asyncio.run(grafter.graft(subject, *parties, GraftQuestions(REF, list(questions))))
 
 
 def test_a_donor_runs_first_and_its_file_is_what_the_patient_is_told(tmp_path):
     donor, patient = Process(DONOR), Process(PATIENT)
-    found = graft(tmp_path, donor, patient)
-    assert found.smallest == ("inv_freq",)
-    assert found.proof == "alone"
-    (given,), (took,) = donor.jobs, patient.jobs
-    assert (given["kind"], given["graft"]["role"]) == ("graft", "donor")
-    assert took["graft"]["role"] == "patient"
-    kept, left = Path(took["graft"]["donor"]), Path(given["graft"]["result"])
-    assert left.name.startswith(f"{kept.stem}.")  # until it is read, what a run left is its own
-    assert kept.read_text("utf-8") == sealed(DONOR.model_dump_json())
-    assert not left.exists()
-    assert "donor_expected" not in took["graft"]
+    result = graft(tmp_path, donor, patient)
+    assert result.smallest == ("inv_freq",)
+    assert result.proof == "alone"
+    (donor_job,), (patient_job,) = donor.jobs, patient.jobs
+    assert (donor_job["kind"], donor_job["graft"]["role"]) == ("graft", "donor")
+    assert patient_job["graft"]["role"] == "patient"
+    cached, written = Path(patient_job["graft"]["donor"]), Path(donor_job["graft"]["result"])
+    assert written.name.startswith(
+        f"{cached.stem}."
+    )  # until it is read, what a run left is its own
+    assert cached.read_text("utf-8") == sealed(DONOR.model_dump_json())
+    assert not written.exists()
+    assert "donor_expected" not in patient_job["graft"]
 
 
 def test_a_donor_whose_values_are_damaged_runs_again(tmp_path):
     memory = Memory()
     ref = memory.put(values(3)).model_copy(update={"stored": True})
-    given = DONOR.model_copy(update={"seen": {"mask": ({"ref": ref.model_dump()},)}})
+    donor_file = DONOR.model_copy(update={"seen": {"mask": ({"ref": ref.model_dump()},)}})
     path = Store(tmp_path).tensor_path(ref)
     path.parent.mkdir(parents=True)
-    whole = memory.arrays[ref.hash].tobytes()
+    content = memory.arrays[ref.hash].tobytes()
 
     def n_donors():
-        donor = Process(given)
+        donor = Process(donor_file)
         graft(tmp_path, donor, Process(PATIENT))
         return len(donor.jobs)
 
-    path.write_bytes(whole)
+    path.write_bytes(content)
     assert [n_donors(), n_donors()] == [1, 0]
-    path.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
     assert n_donors() == 1
 
 
@@ -325,21 +339,21 @@ def test_the_same_again_runs_nothing_and_what_the_bits_follow_from_runs_it_again
     assert n_jobs(fresh=True) == (1, 1)
     assert n_jobs(probes="other") == (1, 1)
     assert n_jobs(machine="other") == (1, 1)
-    assert n_jobs(asks=[ASK.model_copy(update={"config": {"eps": (1.0, 2.0)}})]) == (0, 1)
-    assert n_jobs(asks=[ASK.model_copy(update={"weights": (("a", "b"),)})]) == (1, 1)
+    assert n_jobs(questions=[QUESTION.model_copy(update={"config": {"eps": (1.0, 2.0)}})]) == (0, 1)
+    assert n_jobs(questions=[QUESTION.model_copy(update={"weights": (("a", "b"),)})]) == (1, 1)
     assert n_jobs(checkpoint=CHECKPOINT.model_copy(update={"digest": None})) == (1, 1)
     assert n_jobs(checkpoint=CHECKPOINT.model_copy(update={"digest": None})) == (1, 1)
 
 
 def test_a_donor_that_left_a_tensor_that_is_gone_is_asked_again(tmp_path):
-    kept = Memory().put(values(3)).model_copy(update={"stored": True})
-    path = tmp_path / "tensors" / kept.hash[:2] / f"{kept.hash}.bin"
+    ref = Memory().put(values(3)).model_copy(update={"stored": True})
+    path = tmp_path / "tensors" / ref.hash[:2] / f"{ref.hash}.bin"
     path.parent.mkdir(parents=True)
-    deep = {"rope": ({"cos": kept.model_dump(mode="json")},)}
-    left = DONOR.model_copy(update={"seen": deep})
+    seen = {"rope": ({"cos": ref.model_dump(mode="json")},)}
+    donor_file = DONOR.model_copy(update={"seen": seen})
 
     def n_jobs():
-        donor, patient = Process(left), Process(PATIENT)
+        donor, patient = Process(donor_file), Process(PATIENT)
         graft(tmp_path, donor, patient)
         return len(donor.jobs), len(patient.jobs)
 
@@ -352,55 +366,63 @@ def test_a_donor_that_left_a_tensor_that_is_gone_is_asked_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("donor", "patient", "said"),
+    ("donor", "patient", "reason"),
     [
         (None, PATIENT, "a process left no result"),
         (DONOR.model_copy(update={"mismatch": "logits is not as"}), PATIENT, "@4.48: logits is"),
-        (DONOR, left(mismatch="logits is not as in the cell's own run"), "@5.x: logits is not"),
         (
             DONOR,
-            left(failure=Failure(phase="load", type="ValueError", message="no\nx", traceback="")),
+            patient_file(mismatch="logits is not as in the cell's own run"),
+            "@5.x: logits is not",
+        ),
+        (
+            DONOR,
+            patient_file(
+                failure=Failure(phase="load", type="ValueError", message="no\nx", traceback="")
+            ),
             "ValueError: no",
         ),
     ],
 )
-def test_what_cannot_be_answered_is_a_reason(tmp_path, donor, patient, said):
-    found = graft(tmp_path, Process(donor), Process(patient))
-    assert isinstance(found, str)
-    assert said in found
+def test_what_cannot_be_answered_is_a_reason(tmp_path, donor, patient, reason):
+    result = graft(tmp_path, Process(donor), Process(patient))
+    assert isinstance(result, str)
+    assert reason in result
 
 
 def test_other_prompts_begin_with_what_restored_the_first(tmp_path):
-    other = ASK.model_copy(update={"prompt": "long"})
-    lost = left(mismatch="no").model_copy(update={"prompt": "padded"})
-    asks = [ASK, other, ASK.model_copy(update={"prompt": "padded"})]
-    patient = Process(PATIENT, PATIENT.model_copy(update={"prompt": "long"}), lost)
-    found = graft(tmp_path, Process(DONOR), patient, asks)
+    second_question = QUESTION.model_copy(update={"prompt": "long"})
+    mismatch = patient_file(mismatch="no").model_copy(update={"prompt": "padded"})
+    questions = [QUESTION, second_question, QUESTION.model_copy(update={"prompt": "padded"})]
+    patient = Process(PATIENT, PATIENT.model_copy(update={"prompt": "long"}), mismatch)
+    result = graft(tmp_path, Process(DONOR), patient, questions)
     assert [job["graft"]["hint"] for job in patient.jobs] == [[], ["inv_freq"], ["inv_freq"]]
-    assert [more.prompt for more in found.more] == ["long"]
-    assert found.unasked == ("llama/float32-sdpa@5.x: no",)
+    assert [more.prompt for more in result.more] == ["long"]
+    assert result.unasked == ("llama/float32-sdpa@5.x: no",)
 
 
 def test_prompts_beyond_the_first_few_are_said_not_to_be_tried(tmp_path):
-    asks = [ASK.model_copy(update={"prompt": f"p{n}"}) for n in range(8)]
+    questions = [QUESTION.model_copy(update={"prompt": f"p{n}"}) for n in range(8)]
     patient = Process(PATIENT)
-    found = graft(tmp_path, Process(DONOR), patient, asks)
+    result = graft(tmp_path, Process(DONOR), patient, questions)
     assert len(patient.jobs) == 6
-    assert found.unasked == ("2 more prompts were not tried",)
+    assert result.unasked == ("2 more prompts were not tried",)
 
 
 def test_where_nothing_restores_the_first_the_others_are_not_tried(tmp_path):
-    patient = Process(left(PLAIN, Try(suspects=("inv_freq",), same=1, of=4, max_abs=2.0)))
-    found = graft(tmp_path, Process(DONOR), patient, [ASK, ASK.model_copy(update={"prompt": "x"})])
+    patient = Process(patient_file(PLAIN, Try(suspects=("inv_freq",), same=1, of=4, max_abs=2.0)))
+    result = graft(
+        tmp_path, Process(DONOR), patient, [QUESTION, QUESTION.model_copy(update={"prompt": "x"})]
+    )
     assert len(patient.jobs) == 1
-    assert found.more == ()
-    assert "was not tried" in found.unasked[0]
+    assert result.more == ()
+    assert "was not tried" in result.unasked[0]
 
 
-# --- showing -----------------------------------------------------------------------------------
+# --- report ------------------------------------------------------------------------------------
 
 
-def told(**changed):
+def graft_record(**changed):
     fields = {
         "prompt": "short",
         "what": "forward",
@@ -415,7 +437,7 @@ def told(**changed):
 
 
 def cell(graft):
-    return diagnose_verdict.result(CELL, (), None, Memory()).model_copy(update={"graft": graft})
+    return compare_cell(CELL, (), None, Memory()).model_copy(update={"graft": graft})
 
 
 def test_a_cell_without_a_graft_shows_nothing():
@@ -424,35 +446,35 @@ def test_a_cell_without_a_graft_shows_nothing():
 
 
 def test_the_sentence_stands_above_every_set_that_was_tried():
-    text = shown.grafts_of(cell(told()))
+    text = shown.grafts_of(cell(graft_record()))
     assert text.startswith("**What restores it:** swapping only ")
     assert "1 set tried" in text
     assert "| `inv_freq` | restores | 4 of 4 |" in " ".join(text.split())
     assert "first model.layers.0; logits 2 apart" in text
     assert "cache contents: another | layout" in text
-    assert graft_in_short(cell(told())) == "swapping only inv_freq restores the bits"
+    assert graft_in_short(cell(graft_record())) == "swapping only inv_freq restores the bits"
 
 
 def test_where_another_prompt_needs_more_the_short_form_claims_no_more_than_was_seen():
     same, more = (
-        told(prompt="long"),
-        told(prompt="pair", what="decode", smallest=("inv_freq", "call")),
+        graft_record(prompt="long"),
+        graft_record(prompt="pair", what="decode", smallest=("inv_freq", "call")),
     )
-    assert graft_in_short(cell(told(more=(same,)))).endswith("restores the bits")
-    found = cell(told(more=(same, more)))
-    assert graft_in_short(found).endswith("restores the bits of the forward of short")
-    text = shown.grafts_of(found)
+    assert graft_in_short(cell(graft_record(more=(same,)))).endswith("restores the bits")
+    unlike = cell(graft_record(more=(same, more)))
+    assert graft_in_short(unlike).endswith("restores the bits of the forward of short")
+    text = shown.grafts_of(unlike)
     assert "The same restores it in the forward of `long` (4 of 4)." in text
     assert text.count("<details>") == 2
-    assert graft_in_short(cell(told(unasked=("why",)))).endswith("of the forward of short")
+    assert graft_in_short(cell(graft_record(unasked=("why",)))).endswith("of the forward of short")
 
 
 def test_of_a_cell_that_contradicts_itself_it_is_said_of_one_run():
-    unstable = cell(told()).model_copy(update={"judged": Verdict.UNSTABLE})
+    unstable = cell(graft_record()).model_copy(update={"judged": Verdict.UNSTABLE})
     assert graft_in_short(unstable).endswith("restores the bits of run a")
     assert "over the memory of run a" in shown.grafts_of(unstable)
-    assert "run a" not in shown.grafts_of(cell(told()))
+    assert "run a" not in shown.grafts_of(cell(graft_record()))
 
 
 def test_a_set_that_is_not_proven_is_not_in_the_short_form():
-    assert graft_in_short(cell(told(proof="none", smallest=()))) == ""
+    assert graft_in_short(cell(graft_record(proof="none", smallest=()))) == ""

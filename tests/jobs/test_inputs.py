@@ -1,4 +1,4 @@
-"""What a model is fed is chosen once, by one stack, and every answer follows from it."""
+"""Inputs of a model: chosen once by one stack, cached, and part of every result's key."""
 
 import asyncio
 import json
@@ -25,10 +25,10 @@ IDS = bytes(8 * 6)
 
 
 class Process:
-    """A stack process that chooses, or leaves ``said`` instead, or nothing."""
+    """A stack process that chooses inputs, or writes ``record`` instead, or nothing."""
 
-    def __init__(self, said=None, *, leaves=True):
-        self.said, self.leaves = said, leaves
+    def __init__(self, record=None, *, leaves=True):
+        self.record, self.leaves = record, leaves
         self.jobs = []
 
     async def run(self, job):
@@ -37,7 +37,7 @@ class Process:
         path.parent.mkdir(parents=True, exist_ok=True)
         if self.leaves:
             head = {"model": job["name"], "stack": job["stack"]}
-            path.write_text(sealed(json.dumps(head | (self.said or self.chosen(job)))))
+            path.write_text(sealed(json.dumps(head | (self.record or self.chosen(job)))))
         return Ended(exit=0)
 
     def chosen(self, job):
@@ -52,18 +52,18 @@ class Process:
 
 
 def choose(root, *choosers, **changed):
-    said = {
+    options = {
         "probes": "p",
         "fresh": False,
         "model": model_spec(),
         "checkpoint": CHECKPOINT,
     } | changed
-    feeder = Feeder(root, said["probes"], fresh=said["fresh"], ledger=said.get("ledger"))
-    return asyncio.run(feeder.choose(said["model"], said["checkpoint"], choosers)).inputs
+    feeder = Feeder(root, options["probes"], fresh=options["fresh"], ledger=options.get("ledger"))
+    return asyncio.run(feeder.choose(options["model"], options["checkpoint"], choosers)).inputs
 
 
-def asks(root, stack=OLD, **changed):
-    """Return True if the stack is asked."""
+def has_to_choose(root, stack=OLD, **changed):
+    """Return True if the stack has to choose."""
     process = Process()
     choose(root, (stack, process), **changed)
     return bool(process.jobs)
@@ -71,24 +71,24 @@ def asks(root, stack=OLD, **changed):
 
 def test_the_job_says_what_the_probe_expects(tmp_path):
     process = Process()
-    found = choose(tmp_path, (OLD, process))
+    inputs = choose(tmp_path, (OLD, process))
     (job,) = process.jobs
     assert (job["kind"], job["name"], job["stack"]) == ("inputs", "llama", "4.48")
     assert job["model"]["source"] == CHECKPOINT.source
     assert job["model"]["prompts"] == {"short": {"length": 6}}
-    assert (found.root, found.reason) == (str(tmp_path), "")
-    assert InputsFile.model_validate(found_in(found)).digest == found.digest
+    assert (inputs.root, inputs.reason) == (str(tmp_path), "")
+    assert InputsFile.model_validate(record_of(inputs)).digest == inputs.digest
 
 
-def found_in(inputs):
-    told = json.loads(Path(inputs.record).read_text())
-    told.pop("seal")
-    return told
+def record_of(inputs):
+    record = json.loads(Path(inputs.record).read_text())
+    record.pop("seal")
+    return record
 
 
 def test_the_same_again_asks_no_stack(tmp_path):
-    assert asks(tmp_path)
-    assert not asks(tmp_path)
+    assert has_to_choose(tmp_path)
+    assert not has_to_choose(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -104,33 +104,35 @@ def test_the_same_again_asks_no_stack(tmp_path):
     ids=["probes", "fresh", "checkpoint", "stack", "prompts", "trust"],
 )
 def test_whatever_the_choice_follows_from_asks_again(tmp_path, changed):
-    assert asks(tmp_path)
-    assert asks(tmp_path, **changed)
+    assert has_to_choose(tmp_path)
+    assert has_to_choose(tmp_path, **changed)
 
 
 def test_dtype_and_device_make_no_other_choice(tmp_path):
-    assert asks(tmp_path)
-    assert not asks(tmp_path, model=model_spec(dtypes=("bfloat16",), devices=("cuda",), greedy=9))
+    assert has_to_choose(tmp_path)
+    assert not has_to_choose(
+        tmp_path, model=model_spec(dtypes=("bfloat16",), devices=("cuda",), greedy=9)
+    )
 
 
 def test_a_model_that_may_be_another_tomorrow_asks_every_time(tmp_path):
-    assert asks(tmp_path, checkpoint=HUB)
-    assert asks(tmp_path, checkpoint=HUB)
+    assert has_to_choose(tmp_path, checkpoint=HUB)
+    assert has_to_choose(tmp_path, checkpoint=HUB)
 
 
 @pytest.mark.parametrize("damage", ["record", "bytes", "no bytes"])
 def test_what_is_not_whole_is_made_again(tmp_path, damage):
-    found = choose(tmp_path, (OLD, Process()))
+    inputs = choose(tmp_path, (OLD, Process()))
     (tensor,) = (tmp_path / "tensors").rglob("*.bin")
     if damage == "record":
-        record = Path(found.record)
+        record = Path(inputs.record)
         record.write_text(record.read_text().replace("llama", "Llama"))
     elif damage == "bytes":
         tensor.write_bytes(b"\1" * len(IDS))
     else:
         tensor.unlink()
     process = Process()
-    assert choose(tmp_path, (OLD, process)) == found
+    assert choose(tmp_path, (OLD, process)) == inputs
     assert process.jobs
     assert sha256(tensor.read_bytes()).digest() == sha256(IDS).digest()
 
@@ -148,39 +150,41 @@ def test_where_a_stack_cannot_read_the_model_the_next_one_chooses_and_both_answe
 ):
     for jobs in (1, 0):
         first, second = Process(NOT_CHOSEN[why]), Process()
-        found = choose(tmp_path, (OLD, first), (NEW, second))
+        inputs = choose(tmp_path, (OLD, first), (NEW, second))
         assert (len(first.jobs), len(second.jobs)) == (jobs, jobs)
-        assert found_in(found)["stack"] == "5.0"
+        assert record_of(inputs)["stack"] == "5.0"
 
 
 def test_a_stack_that_left_nothing_is_asked_again_another_time(tmp_path):
     ledger = Ledger()
-    found = choose(tmp_path, (OLD, Process(leaves=False)), (NEW, Process()), ledger=ledger)
-    assert found_in(found)["stack"] == "5.0"
+    inputs = choose(tmp_path, (OLD, Process(leaves=False)), (NEW, Process()), ledger=ledger)
+    assert record_of(inputs)["stack"] == "5.0"
     assert ledger.unsettled
-    assert asks(tmp_path)
+    assert has_to_choose(tmp_path)
 
 
 def test_which_stack_chose_changes_no_digest(tmp_path):
-    one, other = (choose(tmp_path, (stack, Process())) for stack in (OLD, NEW))
-    assert one.record != other.record
-    assert one.digest == other.digest
+    old, new = (choose(tmp_path, (stack, Process())) for stack in (OLD, NEW))
+    assert old.record != new.record
+    assert old.digest == new.digest
 
 
 def test_where_no_stack_can_the_reason_goes_to_the_cells(tmp_path):
-    found = choose(tmp_path, (OLD, Process({"failure": FAILURE})), (NEW, Process(leaves=False)))
-    assert found.record == ""
-    assert found.reason == f"{NO_STACK}: 4.48: ImportError: no LossKwargs"
+    inputs = choose(tmp_path, (OLD, Process({"failure": FAILURE})), (NEW, Process(leaves=False)))
+    assert inputs.record == ""
+    assert inputs.reason == f"{NO_STACK}: 4.48: ImportError: no LossKwargs"
     assert choose(tmp_path).reason == NO_STACK
 
 
 def test_cells_that_are_fed_otherwise_never_meet(tmp_path):
     cell, model = cell_id("4.48"), model_spec()
-    fed = CHECKPOINT.model_copy(update={"inputs": choose(tmp_path, (OLD, Process()))})
+    first = CHECKPOINT.model_copy(update={"inputs": choose(tmp_path, (OLD, Process()))})
     tensor = {"hash": "9" * 64, "dtype": "int64", "shape": [1, 6]}
-    other = Process({"prompts": {"short": {"tensors": {"input_ids": tensor}}}})
-    otherwise = CHECKPOINT.model_copy(update={"inputs": choose(tmp_path, (OLD, other), fresh=True)})
-    assert follows_from(cell, model, fed, OLD) != follows_from(cell, model, otherwise, OLD)
-    assert follows_from(cell, model, fed, OLD) != follows_from(cell, model, CHECKPOINT, OLD)
-    assert common_job("cell", cell, model, fed)["model"]["inputs"]["record"] == fed.inputs.record
+    process = Process({"prompts": {"short": {"tensors": {"input_ids": tensor}}}})
+    second = CHECKPOINT.model_copy(update={"inputs": choose(tmp_path, (OLD, process), fresh=True)})
+    assert follows_from(cell, model, first, OLD) != follows_from(cell, model, second, OLD)
+    assert follows_from(cell, model, first, OLD) != follows_from(cell, model, CHECKPOINT, OLD)
+    assert (
+        common_job("cell", cell, model, first)["model"]["inputs"]["record"] == first.inputs.record
+    )
     assert common_job("cell", cell, model, CHECKPOINT)["model"]["inputs"]["reason"]

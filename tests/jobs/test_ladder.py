@@ -1,4 +1,4 @@
-"""What a cell leaves on the ladder is made once for all that it follows from, and nothing is lost."""
+"""Ladder jobs: when results are cached, and how failures are recorded."""
 
 import numpy as np
 import pytest
@@ -14,6 +14,42 @@ from tests.support.builders import Memory, built_stack, model_spec
 from tests.support.ladder_bench import ASK, CELL, CHECKPOINT, Process, climb
 
 HUB = Checkpoint(model="llama", source="org/llama", said="hub org/llama")
+<<<<<<< HEAD
+=======
+ASK = Ask(forced={"short": (3, 5)}, rounded={"w": "bfloat16"})
+
+
+class Process:
+    """A stack process whose child writes ``file``, or nothing."""
+
+    def __init__(self, file=None, ended=None):
+        self.file = file or LadderFile(cell=CELL, rungs={"float64": Rung()})
+        self.ended = ended
+        self.jobs = []
+
+    async def run(self, job):
+        self.jobs.append(job)
+        path = Path(job["ladder"]["result"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if self.ended is None:
+            path.write_text(sealed(self.file.model_dump_json()), "utf-8")
+        return self.ended or Ended(exit=0)
+
+
+def climb(root, process, **changed):
+    options = {"probes": "p", "machine": "m", "fresh": False, "ask": ASK} | changed
+    climber = Climber(root, options["probes"], options["machine"], fresh=options["fresh"])
+    return asyncio.run(
+        climber.climb(
+            CELL,
+            options.get("model", model_spec()),
+            options.get("checkpoint", CHECKPOINT),
+            options.get("stack", built_stack("4.48")),
+            process,
+            options["ask"],
+        )
+    )
+>>>>>>> n4
 
 
 def runs_again(root, **changed):
@@ -24,12 +60,12 @@ def runs_again(root, **changed):
 
 def test_the_job_says_what_the_probe_expects(tmp_path):
     process = Process()
-    found = climb(tmp_path, process)
+    result = climb(tmp_path, process)
     (job,) = process.jobs
     assert job["kind"] == "ladder"
     assert job["ladder"] == {"result": job["ladder"]["result"], **ASK.model_dump(mode="json")}
     assert job["model"]["source"] == CHECKPOINT.source
-    assert found.rungs == {"float64": Rung()}
+    assert result.rungs == {"float64": Rung()}
 
 
 def test_the_same_again_runs_nothing(tmp_path):
@@ -62,9 +98,9 @@ def test_a_checkpoint_that_is_not_pinned_always_runs(tmp_path):
 
 
 def test_a_process_that_dies_is_a_failure_with_its_reason(tmp_path):
-    found = climb(tmp_path, Process(ended=Ended(signal=9)))
-    assert found.failure is not None
-    assert "killed by signal 9" in found.failure.message
+    result = climb(tmp_path, Process(ended=Ended(signal=9)))
+    assert result.failure is not None
+    assert "killed by signal 9" in result.failure.message
     assert runs_again(tmp_path)
 
 
@@ -84,17 +120,17 @@ def test_what_had_no_room_is_asked_again(tmp_path):
 
 @pytest.mark.parametrize("where", ["rung", "aligned"])
 def test_a_rung_whose_values_are_damaged_is_climbed_again(tmp_path, where):
-    """Size and time of a file do not tell; a rung that cannot be compared would change a verdict."""
+    """Size and time of a file do not show damage, and a damaged rung would change a verdict."""
     memory = Memory()
     ref = memory.put(np.arange(4.0)).model_copy(update={"stored": True})
     rungs = {"float64": Rung(decode={"short": ref} if where == "rung" else {})}
     aligned = Aligned(what="forward short", off=1, refs={"short": ref})
-    left = LadderFile(cell=CELL, rungs=rungs, aligned=aligned if where == "aligned" else None)
+    file = LadderFile(cell=CELL, rungs=rungs, aligned=aligned if where == "aligned" else None)
     path = Store(tmp_path).tensor_path(ref)
     path.parent.mkdir(parents=True)
-    whole = memory.arrays[ref.hash].tobytes()
-    path.write_bytes(whole)
-    climb(tmp_path, Process(left))
+    content = memory.arrays[ref.hash].tobytes()
+    path.write_bytes(content)
+    climb(tmp_path, Process(file))
     assert not runs_again(tmp_path)
-    path.write_bytes(whole[:-1] + b"\x01")
+    path.write_bytes(content[:-1] + b"\x01")
     assert runs_again(tmp_path)

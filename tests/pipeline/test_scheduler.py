@@ -1,4 +1,4 @@
-"""A plan becomes captures; whatever breaks on the way fails the cells that need it and no other."""
+"""The scheduler: a plan becomes captures, and a failure affects only the cells that need it."""
 
 import asyncio
 import os
@@ -19,15 +19,15 @@ from tests.support.scheduler_bench import STACKS, Bench, probe, recipe
 
 def statuses(runs):
     return {
-        f"{cell.model}@{cell.stack}": [run.status for run in both] for cell, both in runs.items()
+        f"{cell.model}@{cell.stack}": [run.status for run in pair] for cell, pair in runs.items()
     }
 
 
 def failures(runs):
     return {
-        f"{cell.model}@{cell.stack}": (both[0].failure.phase, both[0].failure.message)
-        for cell, both in runs.items()
-        if both[0].failure
+        f"{cell.model}@{cell.stack}": (pair[0].failure.phase, pair[0].failure.message)
+        for cell, pair in runs.items()
+        if pair[0].failure
     }
 
 
@@ -62,18 +62,18 @@ def test_a_second_run_uses_what_the_first_left(tmp_path):
 def test_what_is_told_while_it_runs(tmp_path):
     bench = Bench(tmp_path, failing=("5.0",))
     bench.run()
-    told = bench.told
-    assert set(told.of("stack 4.48")) == {
+    progress = bench.progress
+    assert set(progress.of("stack 4.48")) == {
         "stack 4.48: resolving and building",
         "stack 4.48: transformers 4.48.0",
     }
-    assert told.of("stack 5.0")[-1] == "stack 5.0: failed"
-    assert sorted(told.of("done")) == [
+    assert progress.of("stack 5.0")[-1] == "stack 5.0: failed"
+    assert sorted(progress.of("done")) == [
         "done llama/float32-sdpa@4.48: complete",
         "done llama/float32-sdpa@4.57: complete",
         "done llama/float32-sdpa@5.0: failed",
     ]
-    assert told.of("failure") == [
+    assert progress.of("failure") == [
         "failure failed: llama/float32-sdpa@5.0: stack 5.0: no resolution: numpy is too old"
     ]
 
@@ -81,7 +81,7 @@ def test_what_is_told_while_it_runs(tmp_path):
 def test_every_phase_is_told_from_beginning_to_end(tmp_path):
     bench = Bench(tmp_path, recipe(), recipe("small", "llama"))
     bench.run()
-    assert [line for line in bench.told.lines if line.startswith(("begin", "end"))] == [
+    assert [line for line in bench.progress.lines if line.startswith(("begin", "end"))] == [
         "begin stacks (3): 3 to resolve and build",
         "end stacks",
         "begin cells (6): 6 cells of 2 models, each run twice",
@@ -89,22 +89,22 @@ def test_every_phase_is_told_from_beginning_to_end(tmp_path):
         "end checkpoints",
         "end cells",
     ]
-    assert sorted(bench.told.advanced) == [*["checkpoints"] * 2, *["stacks"] * 3]
+    assert sorted(bench.progress.advanced) == [*["checkpoints"] * 2, *["stacks"] * 3]
     assert set(bench.lab.phases.taken) == {"stacks", "cells", "checkpoints"}
 
 
 def fails(message):
-    """Return what a stack does with a model that does not load there."""
+    """Return the behaviour of a stack in which a model does not load."""
 
     def does(job):
         if job["kind"] in {"build", "inputs"}:
             return probe(job)
         cell = CellId.model_validate(job["cell"])
         failure = Failure(phase="load", type="KeyError", message=message, traceback="")
-        left = Capture(cell=cell, run=job["run"], status="failed", failure=failure)
+        written = Capture(cell=cell, run=job["run"], status="failed", failure=failure)
         path = Path(job["capture"])
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(sealed(left.model_dump_json()))
+        path.write_text(sealed(written.model_dump_json()))
         return ended(job)
 
     return does
@@ -114,15 +114,17 @@ def test_what_fails_in_every_stack_is_said_once(tmp_path):
     bench = Bench(tmp_path, does=dict.fromkeys(STACKS, fails("'a'")))
     bench.run()
     line = "failure failed in all 3 stacks: llama/float32-sdpa: load: KeyError: 'a'"
-    assert bench.told.of("failure") == [line]
+    assert bench.progress.of("failure") == [line]
     # once its last cell is known
-    assert bench.told.lines.index(line) > bench.told.lines.index(bench.told.of("done")[-1])
+    assert bench.progress.lines.index(line) > bench.progress.lines.index(
+        bench.progress.of("done")[-1]
+    )
 
 
 def test_what_fails_otherwise_in_one_of_them_is_said_apart(tmp_path):
     bench = Bench(tmp_path, does={"4.48": fails("'a'"), "4.57": fails("'a'"), "5.0": fails("'b'")})
     bench.run()
-    assert bench.told.of("failure") == [
+    assert bench.progress.of("failure") == [
         "failure failed in 4.48, 4.57: llama/float32-sdpa: load: KeyError: 'a'",
         "failure failed: llama/float32-sdpa@5.0: load: KeyError: 'b'",
     ]
@@ -134,29 +136,29 @@ def test_what_fails_otherwise_in_one_of_them_is_said_apart(tmp_path):
 def test_the_cells_that_have_captures_are_counted(tmp_path):
     first = Bench(tmp_path)
     first.run()
-    assert not [line for line in first.told.of("note") if "known" in line]
+    assert not [line for line in first.progress.of("note") if "known" in line]
     second = Bench(tmp_path, recipe(), recipe("small", "llama"))
     second.run()
-    assert "note 3 of 6 cells known from an earlier run" in second.told.lines
+    assert "note 3 of 6 cells known from an earlier run" in second.progress.lines
     fresh = Bench(tmp_path, fresh=True)
     fresh.run()
-    assert not [line for line in fresh.told.of("note") if "known" in line]
+    assert not [line for line in fresh.progress.of("note") if "known" in line]
 
 
 def test_what_jobs_took_is_left_for_an_estimate(tmp_path):
     bench = Bench(tmp_path)
     bench.run()
-    assert not hasattr(bench.told, "estimate")
+    assert not hasattr(bench.progress, "estimate")
     bench.lab.keep_costs(Finished(started="2026-11-21T10:00:00Z", seconds=8.0, cells=3))
-    left = costs.read(tmp_path / "work")
-    assert left.new == 3
-    assert left.of["llama/float32-sdpa@5.0"]["cell"] == costs.Cost(jobs=2, seconds=1.0, cpu=0.0)
+    recorded = costs.read(tmp_path / "work")
+    assert recorded.new == 3
+    assert recorded.of["llama/float32-sdpa@5.0"]["cell"] == costs.Cost(jobs=2, seconds=1.0, cpu=0.0)
     again = Bench(tmp_path, fresh=True)
     again.run()
     # three cells of a second each, four at a time
-    assert again.told.estimate.phases["cells"] == pytest.approx(3 * 1.0 / 4)
-    assert again.told.estimate.weights == {str(cell): 1.0 for cell in again.plan.cells}
-    assert [line for line in again.told.of("note") if "by what jobs took" in line]
+    assert again.progress.estimate.phases["cells"] == pytest.approx(3 * 1.0 / 4)
+    assert again.progress.estimate.weights == {str(cell): 1.0 for cell in again.plan.cells}
+    assert [line for line in again.progress.of("note") if "by what jobs took" in line]
 
 
 # stacks
@@ -239,16 +241,16 @@ def test_the_oldest_stack_that_knows_it_makes_the_checkpoint_once_for_all(tmp_pa
     assert len(bench.jobs_of("build")) == 3
     assert set(map(tuple, statuses(runs).values())) == {tuple(COMPLETE)}
     for model, builder in (("llama", "4.48"), ("gemma3", "4.57"), ("qwen3", "5.0")):
-        found = bench.lab.checkpoints[model]
-        assert (found.builder, found.parameters) == (builder, 12)
+        checkpoint = bench.lab.checkpoints[model]
+        assert (checkpoint.builder, checkpoint.parameters) == (builder, 12)
         sources = {
             job["model"]["source"] for _, job in bench.jobs_of("cell") if model in job["log"]
         }
-        assert sources == {found.source}
+        assert sources == {checkpoint.source}
 
 
 def test_a_release_between_the_stacks_makes_no_checkpoint(tmp_path):
-    """A scan is of the checkpoint that the matrix without it is of."""
+    """Releases that ``--releases`` adds run the same checkpoint as the matrix."""
     bench = Bench(tmp_path, between=("4.48",))
     bench.run()
     assert [stack for stack, _ in bench.jobs_of("build")] == ["4.57"]
@@ -272,7 +274,7 @@ def test_a_recipe_that_nobody_knows_fails_its_cells_alone(tmp_path):
         for stack in STACKS
     }
     assert "odd" not in bench.lab.checkpoints
-    assert len(bench.told.of("done odd")) == 3
+    assert len(bench.progress.of("done odd")) == 3
 
 
 def test_a_named_builder_that_could_not_be_built_is_said(tmp_path):
@@ -324,17 +326,17 @@ def test_a_second_look_runs_the_cells_that_differ_anew_for_their_values(tmp_path
     assert len(bench.jobs_of("cell")) == 6 + 2
     assert len(bench.jobs_of("build")) == 1
     assert len(runs) == 3
-    assert len(bench.told.of("done")) == 3  # no cell is counted twice
-    assert bench.told.of("begin second") == [
+    assert len(bench.progress.of("done")) == 3  # no cell is counted twice
+    assert bench.progress.of("begin second") == [
         "begin second look (1): 1 cell once more for values that differ"
     ]
-    assert bench.told.lines[-1] == "end second look"
+    assert bench.progress.lines[-1] == "end second look"
 
 
 def test_nothing_wanted_no_second_look(tmp_path):
     bench = Bench(tmp_path)
     bench.run(again=lambda runs: {})
-    assert bench.told.of("begin second") == []
+    assert bench.progress.of("begin second") == []
     assert len(bench.jobs_of("cell")) == 6
 
 
@@ -398,7 +400,7 @@ def test_without_a_number_there_is_a_slot_for_each_core(tmp_path, monkeypatch):
 
 
 def crossed(root, *models, **options):
-    """Observe and cross; return savers and loaders by model, and what was told."""
+    """Observe and cross; return savers and loaders by model, and the lines on crossings."""
     crossing = Crossed()
 
     def does(job):
@@ -414,17 +416,17 @@ def crossed(root, *models, **options):
         finally:
             await laboratory.close()
 
-    found = asyncio.run(main())
-    pairs = {m.model: [(c.saver, c.loader) for c in m.crossings] for m in found}
-    return pairs, bench.told.of("begin crossings")
+    reports = asyncio.run(main())
+    pairs = {m.model: [(c.saver, c.loader) for c in m.crossings] for m in reports}
+    return pairs, bench.progress.of("begin crossings")
 
 
 def test_every_model_crosses_between_all_stacks(tmp_path):
     pairs, notes = crossed(tmp_path, recipe(), recipe("small", "llama"))
-    every = [(saver, loader) for saver in STACKS for loader in STACKS]
-    assert pairs == {"llama": every, "small": every}
-    said = "2 models saved by each stack and loaded by every other one"
-    assert notes == [f"begin crossings (2): {said}"]
+    all_pairs = [(saver, loader) for saver in STACKS for loader in STACKS]
+    assert pairs == {"llama": all_pairs, "small": all_pairs}
+    description = "2 models saved by each stack and loaded by every other one"
+    assert notes == [f"begin crossings (2): {description}"]
 
 
 def test_a_stack_that_was_not_built_takes_no_part(tmp_path):

@@ -1,4 +1,4 @@
-"""What a report leaves out can be had again, or says nothing; what is worth a look stays."""
+"""Detail that a report leaves out, and detail that it keeps."""
 
 import pytest
 
@@ -23,12 +23,12 @@ APART = Metrics(n=2, n_differ=1, max_abs=1, mean_abs=0.5, max_rel=1, max_ulp=1, 
 
 
 def item(name="x", outcome="differs", **fields):
-    known = {"reference": REF, "candidate": REF} | fields
-    return ItemComparison(name=name, outcome=outcome, **known)
+    tensors = {"reference": REF, "candidate": REF} | fields
+    return ItemComparison(name=name, outcome=outcome, **tensors)
 
 
 def trimmed(signal, *items):
-    found = CellResult(
+    result = CellResult(
         cell=CellId(model="m", variant=Variant(dtype="float32", attention="sdpa"), stack="5.x"),
         reference=None,
         verdict=Verdict.DIFFERS,
@@ -39,7 +39,7 @@ def trimmed(signal, *items):
             SignalComparison(signal=signal, outcome="differs", n_items=9, n_differ=1, items=items),
         ),
     )
-    return trim.result(found).signals[0].items
+    return trim.result(result).signals[0].items
 
 
 def test_layers_keep_their_distance_and_lose_extremes():
@@ -82,7 +82,7 @@ def relation(n_differ, *layers, holds):
 
 
 @pytest.mark.parametrize(
-    ("found", "kept"),
+    ("before", "kept"),
     [
         (relation(0, 0, 0, holds=True), False),
         (relation(1, 0, 0, holds=True), True),
@@ -91,11 +91,11 @@ def relation(n_differ, *layers, holds):
     ],
     ids=["zeros", "logits differ", "a layer differs", "it does not hold"],
 )
-def test_zeros_of_relations_that_hold_are_left_out(found, kept):
-    (told,) = trim.relations(InvariantsSignal(relations=(found,))).relations
-    assert (told == found) == kept
-    assert (told.holds, told.distance, told.case) == (found.holds, found.distance, found.case)
-    assert bool(told.layers and told.positions) == kept
+def test_zeros_of_relations_that_hold_are_left_out(before, kept):
+    (after,) = trim.relations(InvariantsSignal(relations=(before,))).relations
+    assert (after == before) == kept
+    assert (after.holds, after.distance, after.case) == (before.holds, before.distance, before.case)
+    assert bool(after.layers and after.positions) == kept
 
 
 def test_a_load_counts_plain_tensors_and_names_the_others():
@@ -113,22 +113,22 @@ def test_a_load_counts_plain_tensors_and_names_the_others():
         "h": tensor("partly written", "partly"),
     }
     signal = IntegritySignal(poison="NaN", tensors=tensors, silent=("g",), seconds=1.0)
-    told = trim.load(signal)
-    assert sorted(told.tensors) == ["e", "f", "g", "h"]
-    assert told.counts == {
+    report = trim.load(signal)
+    assert sorted(report.tensors) == ["e", "f", "g", "h"]
+    assert report.counts == {
         "loaded": 3,
         "tied": 1,
         "derived": 2,
         "reinitialised": 1,
         "partly written": 1,
     }
-    same = {"poison", "silent", "seconds", "round_trip", "stored_dtypes", "default_dtypes"}
-    assert told.model_dump(include=same) == signal.model_dump(include=same)
+    unchanged = {"poison", "silent", "seconds", "round_trip", "stored_dtypes", "default_dtypes"}
+    assert report.model_dump(include=unchanged) == signal.model_dump(include=unchanged)
 
 
 def test_attention_comes_back_as_it_was():
     signals = {"4.48": attention(gqa=False, layers=3), "5.x": attention(gqa=False, layers=1)}
-    told, calls = trim.attention(signals)
+    reports, calls = trim.attention(signals)
     assert len(calls) == 1, "layers differ by nothing but their module"
-    row = Row(model="m", variant="v", reference=None, cells=(), attention=told, calls=calls)
+    row = Row(model="m", variant="v", reference=None, cells=(), attention=reports, calls=calls)
     assert {stack: row.ran(stack) for stack in signals} == signals

@@ -22,10 +22,10 @@ ROOT = Path(__file__).parents[2]
 YEAR = 365 * 86_400
 AGES = {
     ("cli", "run"),
-    ("cells", "_remove_strays"),
+    ("cells", "_remove_leftovers"),
     ("crossings", "close"),
     ("scheduler", "_remove_old"),
-    ("build", "_remove_strays"),
+    ("build", "_remove_leftovers"),
 }
 """Functions that compare the age of a file with a week, or a day."""
 
@@ -71,8 +71,8 @@ def work(tmp_path):
 def test_what_is_from_the_future_is_not_old(work):
     before = sorted(work.rglob("*"))
     assert prune(work, (), time.time()) == []
-    cells._remove_strays(work / "captures/m/v/s/k")
-    build._remove_strays(work / "stacks")
+    cells._remove_leftovers(work / "captures/m/v/s/k")
+    build._remove_leftovers(work / "stacks")
     scheduler._remove_old(work / "logs", f"*-{scheduler._ANY_RUN}.log")
     Crosser(work, Store(work), "p", "m").close()
     assert sorted(work.rglob("*")) == before

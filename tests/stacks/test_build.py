@@ -1,4 +1,4 @@
-"""Stacks are resolved once, built aside, and moved into place; uv itself is a fake here."""
+"""Builder of stacks with a fake uv: locks, environments, damage and concurrent runs."""
 
 import json
 import os
@@ -22,7 +22,7 @@ SPEC = stack_spec("4.48")
 
 
 class Uv:
-    """Answers the commands that a builder runs and leaves what they would leave."""
+    """Replaces the commands that a builder runs, and writes the files that they would write."""
 
     def __init__(self, lock=LOCK):
         self.lock = lock
@@ -91,27 +91,27 @@ def test_a_stack_is_resolved_then_built(tmp_path, uv):
 def test_the_lock_is_kept_and_the_environment_used_again(tmp_path, uv):
     first = builder(tmp_path, uv).build(SPEC)
     uv.calls.clear()
-    uv.lock = LOCK.replace("4.48.3", "4.48.9")  # released meanwhile
+    uv.lock = LOCK.replace("4.48.3", "4.48.9")  # a new release
     assert builder(tmp_path, uv).build(SPEC) == first
     assert uv.calls == []
 
 
 def test_what_lies_below_a_release_is_asked_of_the_resolver_and_kept(tmp_path, uv):
-    asked = builder(tmp_path, uv)
-    assert asked.version(SPEC) == "4.48.3"
-    assert asked.below(stack_spec("5.x"), "5.0", "4.48.0") == "4.48.3"
+    first = builder(tmp_path, uv)
+    assert first.version(SPEC) == "4.48.3"
+    assert first.below(stack_spec("5.x"), "5.0", "4.48.0") == "4.48.3"
     assert [text for _, _, text, _ in uv.calls] == [
         "torch==2.13.0\ntransformers==4.48.*",
         "torch==2.13.0\ntransformers>=4.48.0,<5.0",
     ]
     uv.calls.clear()
-    again = builder(tmp_path, uv)
-    assert (again.version(SPEC), again.below(stack_spec("5.x"), "5.0", "4.48.0")) == (
+    second = builder(tmp_path, uv)
+    assert (second.version(SPEC), second.below(stack_spec("5.x"), "5.0", "4.48.0")) == (
         "4.48.3",
         "4.48.3",
     )
     assert uv.calls == []
-    again.below(stack_spec("5.x"), "5.1", "4.48.0")
+    second.below(stack_spec("5.x"), "5.1", "4.48.0")
     assert uv.names == ["compile"]
 
 
@@ -124,7 +124,7 @@ def test_an_upgrade_resolves_again_and_leaves_the_old_environment(tmp_path, uv):
     assert folder_of(second) != folder_of(first)
     assert Path(first.python).is_file()
     uv.calls.clear()
-    assert builder(tmp_path, uv).build(SPEC) == second  # the new lock is kept from now on
+    assert builder(tmp_path, uv).build(SPEC) == second  # the new lock is cached
     assert uv.calls == []
 
 
@@ -184,7 +184,7 @@ def test_a_failure_says_uv_s_words_and_what_to_do(tmp_path, uv, step):
     assert "! No solution found: numpy is too old\n" in text
     assert "Change the stack in matrix.yaml" in text
     assert "\x1b" not in text
-    uv.failing.clear()  # nothing of the failure is left that a second try would trip over
+    uv.failing.clear()  # the failure leaves nothing that breaks a second build
     assert builder(tmp_path, uv).build(SPEC).transformers == "4.48.3"
 
 
@@ -199,8 +199,8 @@ def test_words_on_standard_output_are_said_if_there_are_no_others(tmp_path):
 def test_pip_s_links_are_passed_on_where_uv_has_none_of_its_own(tmp_path, uv):
     builder(tmp_path, uv, {"PIP_FIND_LINKS": "/wheels"}).resolve(SPEC)
     assert uv.calls[0][3]["UV_FIND_LINKS"] == "/wheels"
-    both = {"PIP_FIND_LINKS": "/wheels", "UV_FIND_LINKS": "/mine"}
-    assert uv_environment(both)["UV_FIND_LINKS"] == "/mine"
+    environ = {"PIP_FIND_LINKS": "/wheels", "UV_FIND_LINKS": "/mine"}
+    assert uv_environment(environ)["UV_FIND_LINKS"] == "/mine"
     assert "UV_FIND_LINKS" not in uv_environment({"PATH": "/bin"})
 
 
@@ -243,7 +243,7 @@ def test_a_lost_race_is_no_error_and_leaves_nothing_aside(tmp_path, uv):
         builder(tmp_path, Uv()).build(SPEC)
         assert aside.is_dir()
 
-    # two builders of one process would share the folder aside; two processes do not
+    # two builders of one process would share the temporary folder; two processes do not
     pids = iter([1, 1, 2, 2, 2])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build.os, "getpid", lambda: next(pids))
@@ -312,17 +312,17 @@ def test_what_a_package_prints_before_the_answer_is_none_of_it(tmp_path, uv):
 
 
 def test_environments_that_were_never_finished_go_after_a_day(tmp_path, uv):
-    old, young, mine = (
+    old, young, foreign = (
         tmp_path / "stacks" / f"4.48-{name}.tmp" for name in (f"o.{'0' * 12}", f"y.{'1' * 12}", "m")
     )
-    for folder in (old, young, mine):
+    for folder in (old, young, foreign):
         (folder / "bin").mkdir(parents=True)
-    for folder in (old, mine):
+    for folder in (old, foreign):
         os.utime(folder, (0, 0))
     builder(tmp_path, uv).build(SPEC)
     assert not old.exists()
     assert young.exists()
-    assert mine.exists()
+    assert foreign.exists()
 
 
 @pytest.mark.processes

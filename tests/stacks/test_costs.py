@@ -1,4 +1,4 @@
-"""What runs took is added up into an estimate, and a file that is damaged only means that there is none."""
+"""Costs of jobs: how they are merged and estimated, and damaged files."""
 
 import json
 
@@ -31,8 +31,8 @@ KNOWN = Costs(
 
 
 def test_the_jobs_of_the_cells_are_shared_by_the_slots():
-    found = costs.estimate(KNOWN, ["llama/float32-sdpa@5.x", "gpt2/float32-sdpa@4.48"], 2)
-    assert found.phases == {
+    estimate = costs.estimate(KNOWN, ["llama/float32-sdpa@5.x", "gpt2/float32-sdpa@4.48"], 2)
+    assert estimate.phases == {
         "cells": 24.0 / 2 * 1.5,
         "crossings": 8.0 / 2 * 1.5,
         "third look": 6.0 / 2 * 1.5,
@@ -42,8 +42,8 @@ def test_the_jobs_of_the_cells_are_shared_by_the_slots():
         "findings": 2.0,
         "capsules": 30.0,
     }
-    assert found.weights == {"llama/float32-sdpa@5.x": 20.0, "gpt2/float32-sdpa@4.48": 4.0}
-    assert found.seconds == pytest.approx(sum(found.phases.values()))
+    assert estimate.weights == {"llama/float32-sdpa@5.x": 20.0, "gpt2/float32-sdpa@4.48": 4.0}
+    assert estimate.seconds == pytest.approx(sum(estimate.phases.values()))
 
 
 def test_a_cell_without_costs_is_taken_for_an_average_one():
@@ -54,9 +54,9 @@ def test_a_cell_without_costs_is_taken_for_an_average_one():
 
 
 def test_capsules_are_few_however_many_cells_are_new():
-    found = costs.estimate(KNOWN, [f"llama/float32-sdpa@{i}" for i in range(40)], 1)
-    assert found.phases["capsules"] == 60.0
-    assert found.phases["comparing"] == 80.0
+    estimate = costs.estimate(KNOWN, [f"llama/float32-sdpa@{i}" for i in range(40)], 1)
+    assert estimate.phases["capsules"] == 60.0
+    assert estimate.phases["comparing"] == 80.0
 
 
 @pytest.mark.parametrize("known", [None, Costs(), Costs(last=LAST)])
@@ -77,44 +77,44 @@ SPENT = [
 
 
 def test_what_the_jobs_of_a_run_took_is_added_up_by_cell_and_kind():
-    found = costs.merged(None, SPENT, {"cells": 14.0}, 2, new=1, finished=LAST)
-    assert found.of == {
+    merged = costs.merged(None, SPENT, {"cells": 14.0}, 2, new=1, finished=LAST)
+    assert merged.of == {
         "a/float32-sdpa@5.x": {
             "cell": Cost(jobs=2, seconds=22.0, cpu=20.0),
             "ladder": Cost(jobs=1, seconds=3.0, cpu=3.0),
         }
     }
-    assert (found.last, found.new, found.phases) == (LAST, 1, {"cells": 14.0})
-    assert found.stretch == pytest.approx(14.0 * 2 / 25.0, abs=0.01)
+    assert (merged.last, merged.new, merged.phases) == (LAST, 1, {"cells": 14.0})
+    assert merged.stretch == pytest.approx(14.0 * 2 / 25.0, abs=0.01)
 
 
 def test_what_only_earlier_runs_know_stays_and_the_newest_is_last():
-    found = costs.merged(KNOWN, SPENT, {}, 2, new=1, finished=LAST)
-    assert list(found.of) == [*KNOWN.of, "a/float32-sdpa@5.x"]
+    merged = costs.merged(KNOWN, SPENT, {}, 2, new=1, finished=LAST)
+    assert list(merged.of) == [*KNOWN.of, "a/float32-sdpa@5.x"]
     again = [Spending("llama/float32-sdpa@4.48", "cell", 1.0, 1.0)]
-    found = costs.merged(found, again, {}, 2, new=1, finished=LAST)
-    assert list(found.of)[-1] == "llama/float32-sdpa@4.48"
-    assert found.of["llama/float32-sdpa@4.48"]["cell"].seconds == 1.0
-    assert found.stretch >= 1.0
+    merged = costs.merged(merged, again, {}, 2, new=1, finished=LAST)
+    assert list(merged.of)[-1] == "llama/float32-sdpa@4.48"
+    assert merged.of["llama/float32-sdpa@4.48"]["cell"].seconds == 1.0
+    assert merged.stretch >= 1.0
 
 
 def test_a_run_that_ran_nothing_changes_the_last_run_alone():
     later = LAST.model_copy(update={"started": "2026-11-22T10:00:00Z", "seconds": 2.0})
-    found = costs.merged(KNOWN, [], {"comparing": 0.1}, 2, new=0, finished=later)
-    assert found == KNOWN.model_copy(update={"last": later})
+    merged = costs.merged(KNOWN, [], {"comparing": 0.1}, 2, new=0, finished=later)
+    assert merged == KNOWN.model_copy(update={"last": later})
 
 
 def test_of_an_interrupted_run_the_costs_of_its_jobs_stay():
-    found = costs.merged(KNOWN, SPENT, {"cells": 9.0}, 2, new=3, finished=None)
-    assert found.model_copy(update={"of": KNOWN.of}) == KNOWN
-    assert "a/float32-sdpa@5.x" in found.of
+    merged = costs.merged(KNOWN, SPENT, {"cells": 9.0}, 2, new=3, finished=None)
+    assert merged.model_copy(update={"of": KNOWN.of}) == KNOWN
+    assert "a/float32-sdpa@5.x" in merged.of
     assert costs.merged(None, SPENT, {}, 2, new=3, finished=None).last is None
 
 
 def test_the_file_does_not_grow_for_ever(monkeypatch):
-    monkeypatch.setattr(costs, "MOST_CELLS", 3)
-    found = costs.merged(KNOWN, SPENT, {}, 2, new=1, finished=LAST)
-    assert list(found.of) == [*list(KNOWN.of)[1:], "a/float32-sdpa@5.x"]
+    monkeypatch.setattr(costs, "MAX_CELLS", 3)
+    merged = costs.merged(KNOWN, SPENT, {}, 2, new=1, finished=LAST)
+    assert list(merged.of) == [*list(KNOWN.of)[1:], "a/float32-sdpa@5.x"]
 
 
 def test_what_is_written_is_read(tmp_path):

@@ -1,4 +1,4 @@
-"""What a probe sees of the environment is a short list, and a report shows none of its secrets."""
+"""Environment variables of the probes: what is passed on, fixed, and shown in a report."""
 
 import pytest
 
@@ -40,22 +40,22 @@ def test_what_changes_bits_or_concerns_nobody_is_not_passed_on(name):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_are_chosen_by_an_argument_alone(name):
-    told = {"needs_hub": False, "modules_cache": "/work/modules"}
-    assert name not in probe_environment({name: "x"}, **told)
-    found = probe_environment({name: "x"}, **told, kernels={name: "avx2"})
-    assert found[name] == shown(found)[name] == "avx2"
+    options = {"needs_hub": False, "modules_cache": "/work/modules"}
+    assert name not in probe_environment({name: "x"}, **options)
+    variables = probe_environment({name: "x"}, **options, kernels={name: "avx2"})
+    assert variables[name] == shown(variables)[name] == "avx2"
 
 
 def test_no_other_variable_comes_in_as_a_kernel():
-    told = {"needs_hub": False, "modules_cache": "/work/modules"}
+    options = {"needs_hub": False, "modules_cache": "/work/modules"}
     with pytest.raises(ValueError, match="OMP_NUM_THREADS chooses no kernels: set some of ATEN_"):
-        probe_environment({}, **told, kernels={"OMP_NUM_THREADS": "8"})
+        probe_environment({}, **options, kernels={"OMP_NUM_THREADS": "8"})
 
 
 def test_what_is_needed_to_run_and_to_reach_the_hub_is_passed_on():
-    given = {name: f"my {name}" for name in (*PASSED_ON, *FOR_THE_HUB)}
-    found = environment(given, needs_hub=True)
-    assert {name: found[name] for name in given} == given
+    environ = {name: f"my {name}" for name in (*PASSED_ON, *FOR_THE_HUB)}
+    variables = environment(environ, needs_hub=True)
+    assert {name: variables[name] for name in environ} == environ
 
 
 @pytest.mark.parametrize("name", FOR_THE_HUB)
@@ -74,9 +74,9 @@ def test_nothing_of_the_user_s_replaces_what_is_fixed(name):
 
 
 def test_threads_are_one_and_kernels_are_the_release_s_own():
-    found = environment()
-    assert found["OMP_NUM_THREADS"] == found["MKL_NUM_THREADS"] == "1"
-    assert found["USE_HUB_KERNELS"] == "NO"
+    variables = environment()
+    assert variables["OMP_NUM_THREADS"] == variables["MKL_NUM_THREADS"] == "1"
+    assert variables["USE_HUB_KERNELS"] == "NO"
 
 
 def test_the_hub_is_switched_off_unless_it_is_needed():
@@ -91,18 +91,18 @@ def test_each_stack_has_its_own_copy_of_remote_code():
 
 
 def test_the_given_environment_is_left_alone():
-    given = {"PATH": "/bin", "OMP_NUM_THREADS": "8"}
-    environment(given)
-    assert given == {"PATH": "/bin", "OMP_NUM_THREADS": "8"}
+    environ = {"PATH": "/bin", "OMP_NUM_THREADS": "8"}
+    environment(environ)
+    assert environ == {"PATH": "/bin", "OMP_NUM_THREADS": "8"}
 
 
 def test_a_report_shows_no_token_and_no_folder():
     names = (*PASSED_ON, *FOR_THE_HUB)
-    given = {name: f"secret of {name}" for name in names} | {"HF_HUB_OFFLINE": "0"}
-    told = shown(environment(given, needs_hub=True))
-    assert not set(SECRETS) & set(told)
-    assert not {"HOME", "PATH", "HF_HOME", "USER", "HF_MODULES_CACHE"} & set(told)
-    secret = {name for name, text in told.items() if text.startswith("secret")}
+    environ = {name: f"secret of {name}" for name in names} | {"HF_HUB_OFFLINE": "0"}
+    shown_variables = shown(environment(environ, needs_hub=True))
+    assert not set(SECRETS) & set(shown_variables)
+    assert not {"HOME", "PATH", "HF_HOME", "USER", "HF_MODULES_CACHE"} & set(shown_variables)
+    secret = {name for name, text in shown_variables.items() if text.startswith("secret")}
     assert secret == {"CUDA_VISIBLE_DEVICES", "CUBLAS_WORKSPACE_CONFIG"}
 
 

@@ -1,4 +1,4 @@
-"""Jobs find their answers, and a process that dies, hangs or never comes up loses no job."""
+"""The process of a stack: answers of jobs, and processes that die, hang or do not start."""
 
 import asyncio
 import sys
@@ -19,7 +19,7 @@ def stack(starter, slots=None):
 
 
 def run(scenario, *processes):
-    """Run ``scenario`` with a stack whose processes these are; return its result and the starter."""
+    """Run ``scenario`` with a stack of these processes; return its result and the starter."""
 
     async def main():
         starter = FakeStarter(*processes)
@@ -33,12 +33,12 @@ def run(scenario, *processes):
 
 
 def after(*answers):
-    """Return what a process does: the given answers in order of the jobs; None is silence."""
-    left = list(answers)
-    return lambda job: answer(job) if callable(answer := left.pop(0)) else answer
+    """Return a process's behaviour: these answers in order of the jobs; None is no answer."""
+    remaining = list(answers)
+    return lambda job: answer(job) if callable(answer := remaining.pop(0)) else answer
 
 
-def one(process, job=JOB):
+def run_job(process, job=JOB):
     return process.run(job)
 
 
@@ -46,9 +46,9 @@ def one(process, job=JOB):
 
 
 def test_a_job_is_answered():
-    found, starter = run(one)
-    assert found == Ended(exit=0, seconds=0.5)
-    assert found.reason == ""
+    end, starter = run(run_job)
+    assert end == Ended(exit=0, seconds=0.5)
+    assert end.reason == ""
     assert starter.started == [("python", {"A": "1"}, LOG)]
     (job,) = starter.processes[0].jobs
     assert job == JOB | {"id": "4.48#1", "slots": 1}
@@ -75,8 +75,8 @@ def test_answers_find_their_jobs_in_any_order():
         await asyncio.sleep(0.01 * (4 - job["n"]))
         return ended(job, seconds=float(job["n"]))
 
-    found, _ = run(scenario, lambda: FakeProcess(late))
-    assert [answer.seconds for answer in found] == [0.0, 1.0, 2.0, 3.0]
+    ends, _ = run(scenario, lambda: FakeProcess(late))
+    assert [answer.seconds for answer in ends] == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_how_a_child_ended_is_told():
@@ -93,10 +93,10 @@ def test_how_a_child_ended_is_told():
         lambda job: ended(job, exit=None, signal=9, **at),
         lambda job: ended(job, exit=None, signal=9, timed_out=True, **at, **quiet),
     )
-    found, _ = run(scenario, lambda: FakeProcess(does))
+    ends, _ = run(scenario, lambda: FakeProcess(does))
     place = ", in phase greedy long (3 of 12)"
     memory = ", most likely because memory ran out (use --jobs 1, or more memory)"
-    assert [end.reason for end in found] == [
+    assert [end.reason for end in ends] == [
         "exited with 3",
         "killed by signal 11 (SIGSEGV)",
         "killed by signal 250 (unknown)",
@@ -104,17 +104,17 @@ def test_how_a_child_ended_is_told():
         f"killed by signal 9 (SIGKILL){memory}{place}",
         f"no progress for 120 s (it used no CPU: it waits; raise timeout: if it was at work){place}",
     ]
-    assert found[4].why.startswith("killed by signal 9 (SIGKILL), most likely")
-    assert [end.crashed for end in found] == [True, True, True, True, False, False]
-    assert [end.stopped for end in found] == [False, False, False, False, True, True]
+    assert ends[4].why.startswith("killed by signal 9 (SIGKILL), most likely")
+    assert [end.crashed for end in ends] == [True, True, True, True, False, False]
+    assert [end.stopped for end in ends] == [False, False, False, False, True, True]
     assert not Ended(exit=0, phase="greedy long").reason
 
 
 def test_a_job_may_take_as_long_as_it_makes_progress():
-    """What is running is told again and again; who listens learns of each job what it is at."""
+    """The process reports running jobs again and again, and ``on_step`` gets each report."""
 
     async def scenario(process):
-        process.on_step = lambda job, running: told.append((job["n"], running))
+        process.on_step = lambda job, running: reports.append((job["n"], running))
         return await process.run({"timeout": 0.01, "n": 7})
 
     async def slowly(job):
@@ -132,14 +132,14 @@ def test_a_job_may_take_as_long_as_it_makes_progress():
             )
         return ended(job)
 
-    def made():
+    def started():
         fake.does = slowly
         return fake
 
-    told, fake = [], FakeProcess()
-    found, _ = run(scenario, made)
-    assert found.reason == ""
-    assert [(n, running.phase, running.step, running.of) for n, running in told] == [
+    reports, fake = [], FakeProcess()
+    end, _ = run(scenario, started)
+    assert end.reason == ""
+    assert [(n, running.phase, running.step, running.of) for n, running in reports] == [
         *((7, "forward long", step, 3) for step in range(3)),
         (7, "", 0, 0),  # it has ended
     ]
@@ -162,15 +162,15 @@ def test_what_a_package_prints_is_no_answer():
         process.does = does
         return process
 
-    found, _ = run(one, chatty)
-    assert found == Ended(exit=0, seconds=2.0)
+    end, _ = run(run_job, chatty)
+    assert end == Ended(exit=0, seconds=2.0)
 
 
 # processes that go wrong
 
 
 def test_the_job_that_ends_its_process_takes_no_other_with_it():
-    """Both are lost at first; each runs again in a process of its own, where one does it again."""
+    """Both are lost at first; each runs again in a separate process, where one dies again."""
 
     def kills(job):
         if job["n"] == "culprit":
@@ -181,18 +181,18 @@ def test_the_job_that_ends_its_process_takes_no_other_with_it():
         return kills({**job, "n": "culprit" if job["n"] == "culprit" else "alone"})
 
     async def scenario(process):
-        beside = asyncio.create_task(process.run({"timeout": 10, "n": "beside"}))
+        neighbour = asyncio.create_task(process.run({"timeout": 10, "n": "beside"}))
         await asyncio.sleep(0)
         culprit = await process.run({"timeout": 10, "n": "culprit"})
-        return await beside, culprit, await process.run({"timeout": 10, "n": "later"})
+        return await neighbour, culprit, await process.run({"timeout": 10, "n": "later"})
 
     def dies(does):
         return lambda: FakeProcess(does)
 
-    (beside, culprit, later), starter = run(scenario, dies(kills), *[dies(calmly)] * 3)
+    (neighbour, culprit, later), starter = run(scenario, dies(kills), *[dies(calmly)] * 3)
     assert culprit.reason == "the stack's process died:\nlast words"
     assert not culprit.timed_out
-    assert beside.reason == later.reason == ""
+    assert neighbour.reason == later.reason == ""
     logs = [log.name for _, _, log in starter.started]
     assert logs == ["stack.log", "stack-alone3.log", "stack-alone4.log", "stack.log"]
     assert all(process.has_ended for process in starter.processes)
@@ -209,11 +209,11 @@ def test_a_process_that_died_unnoticed_is_found_when_it_is_written_to():
         process.has_ended = True
         return process
 
-    found, starter = run(scenario)
-    assert found.reason == ""
+    end, starter = run(scenario)
+    assert end.reason == ""
     assert len(starter.started) == 2
-    found, _ = run(scenario, FakeProcess, gone)
-    assert found.reason == "the stack's process is gone: [Errno 32] Broken pipe"
+    end, _ = run(scenario, FakeProcess, gone)
+    assert end.reason == "the stack's process is gone: [Errno 32] Broken pipe"
 
 
 def test_jobs_are_not_run_again_when_all_is_closed():
@@ -237,24 +237,24 @@ def test_a_process_that_never_comes_up_fails_every_job_and_is_not_tried_again(la
     async def scenario(process):
         return await asyncio.gather(*(process.run(JOB) for _ in range(3)))
 
-    found, starter = run(scenario, broken)
-    assert {end.reason for end in found} == {"the stack could not import its packages:\nlast words"}
+    ends, starter = run(scenario, broken)
+    assert {end.reason for end in ends} == {"the stack could not import its packages:\nlast words"}
     assert len(starter.started) == 1
     assert starter.processes[0].has_ended
     assert starter.processes[0].jobs == []
 
 
 def test_an_interpreter_that_is_gone_fails_its_jobs_alone():
-    found, starter = run(one, lambda: FileNotFoundError(2, "No such file", "bin/python"))
-    assert "could not be started" in found.reason
-    assert "bin/python" in found.reason
+    end, starter = run(run_job, lambda: FileNotFoundError(2, "No such file", "bin/python"))
+    assert "could not be started" in end.reason
+    assert "bin/python" in end.reason
     assert len(starter.started) == 1
 
 
 @pytest.fixture
 def listening(monkeypatch):
-    monkeypatch.setattr(stacks_process, "_LISTEN", 0.02)
-    monkeypatch.setattr(stacks_process, "_SILENCE", 0.06)
+    monkeypatch.setattr(stacks_process, "_CHECK_INTERVAL", 0.02)
+    monkeypatch.setattr(stacks_process, "_MAX_SILENCE", 0.06)
 
 
 def mute():
@@ -276,15 +276,15 @@ def test_a_process_that_stops_answering_is_ended_and_its_job_runs_once_more():
 @pytest.mark.usefixtures("listening")
 def test_jobs_beside_one_that_hangs_run_again_at_once_and_end_nothing_later():
     async def scenario(process):
-        patient = asyncio.create_task(process.run(JOB))
+        neighbour_task = asyncio.create_task(process.run(JOB))
         hung = await process.run(JOB)
-        told = await asyncio.wait_for(asyncio.shield(patient), 0.1)
+        neighbour = await asyncio.wait_for(asyncio.shield(neighbour_task), 0.1)
         again = await process.run(JOB)
-        await asyncio.sleep(0.25)  # beyond the patience with the first process
-        return hung, told, again, await process.run(JOB)
+        await asyncio.sleep(0.25)  # longer than the first process may be silent
+        return hung, neighbour, again, await process.run(JOB)
 
-    found, starter = run(scenario, mute)
-    assert [end.reason for end in found] == [""] * 4
+    ends, starter = run(scenario, mute)
+    assert [end.reason for end in ends] == [""] * 4
     assert len(starter.started) == 4
     assert len(starter.processes[3].jobs) == 2
 
@@ -302,8 +302,8 @@ def test_a_process_that_speaks_is_left_alone_however_long_a_job_takes():
         return fake
 
     fake = FakeProcess()
-    found, starter = run(one, made)
-    assert found.reason == ""
+    end, starter = run(run_job, made)
+    assert end.reason == ""
     assert len(starter.started) == 1
 
 
@@ -314,8 +314,8 @@ def test_a_process_without_jobs_need_not_speak():
         await asyncio.sleep(0.2)
         return await process.run(JOB)
 
-    found, starter = run(scenario)
-    assert found.reason == ""
+    end, starter = run(scenario)
+    assert end.reason == ""
     assert len(starter.started) == 1
 
 
@@ -338,15 +338,15 @@ def test_an_answer_that_is_none_harms_no_job_but_its_own(line):
 
 
 def test_a_process_that_never_gets_ready_is_given_up(monkeypatch):
-    monkeypatch.setattr(stacks_process, "_SLOWEST_START", 0.01)
+    monkeypatch.setattr(stacks_process, "_MAX_START", 0.01)
 
     def never():
         process = FakeProcess()
         process._lines.get_nowait()
         return process
 
-    found, starter = run(one, never)
-    assert found.reason == "the stack still imported its packages after 0 s"
+    end, starter = run(run_job, never)
+    assert end.reason == "the stack still imported its packages after 0 s"
     assert starter.processes[0].has_ended
     assert len(starter.started) == 1
 
@@ -365,8 +365,8 @@ def test_a_process_that_is_slow_to_end_does_not_take_the_next_one_with_it():
         await closing
         return await running, await process.run(JOB)
 
-    found, starter = run(scenario)
-    assert [end.reason for end in found] == ["", ""]
+    ends, starter = run(scenario)
+    assert [end.reason for end in ends] == ["", ""]
     assert len(starter.started) == 2
 
 
@@ -375,11 +375,11 @@ def test_jobs_that_wait_when_all_is_closed_are_told():
         waiting = asyncio.create_task(process.run(JOB))
         await asyncio.sleep(0.01)
         await process.close()
-        await process.close()  # twice is no mistake
+        await process.close()  # a second call is harmless
         return await waiting
 
-    found, _ = run(scenario, lambda: FakeProcess(lambda job: None))
-    assert found.reason == "the stack's process was ended"
+    end, _ = run(scenario, lambda: FakeProcess(lambda job: None))
+    assert end.reason == "the stack's process was ended"
 
 
 # slots

@@ -64,9 +64,7 @@ class Place:
         build = lambda spec: built_stack(spec.id, "llama", "gpt2", "opt", python=f"py{spec.id}")
         made = partial(Laboratory, starter=self.start, builder=build)
         monkeypatch.setattr(run, "Laboratory", made)
-        self._count(
-            monkeypatch, run.diagnose_verdict, "result", lambda cell, *_: self.compared.append(cell)
-        )
+        self._count(monkeypatch, run.verdict, "result", lambda cell, *_: self.compared.append(cell))
         self._count(monkeypatch, Store, "read_capture", lambda _, path: self.read.append(path))
 
     def _count(self, monkeypatch, owner, name, note):

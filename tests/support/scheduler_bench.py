@@ -1,4 +1,4 @@
-"""A laboratory of a whole run over fake processes."""
+"""A scheduler of a whole run over fake processes."""
 
 import asyncio
 import json
@@ -21,12 +21,12 @@ KNOWN = {"4.48": ("llama",), "4.57": ("llama", "gemma3"), "5.0": ("llama", "gemm
 
 
 def recipe(name="llama", architecture=None, **changed):
-    """Return a model that is made; its architecture is its name unless another is given."""
+    """Return a model with a recipe, whose architecture is by default its name."""
     return model_spec(name, build=Recipe(architecture=architecture or name, **changed))
 
 
-class Told:
-    """A Progress that remembers everything."""
+class RecordedProgress:
+    """A Progress that records everything."""
 
     def __init__(self):
         self.lines = []
@@ -69,7 +69,7 @@ class Told:
 
 
 def probe(job):
-    """Do what the probes do: leave a checkpoint, or a complete capture."""
+    """Do what the probes do: write a checkpoint, inputs or a complete capture."""
     if job["kind"] == "build":
         out = Path(job["out"])
         out.mkdir(parents=True)
@@ -79,15 +79,17 @@ def probe(job):
     if job["kind"] == "inputs":
         return choose_inputs(job)
     cell = CellId.model_validate(job["cell"])
-    left = capture(cell.stack, run=job["run"], model=cell.model).model_copy(update={"cell": cell})
+    written = capture(cell.stack, run=job["run"], model=cell.model).model_copy(
+        update={"cell": cell}
+    )
     path = Path(job["capture"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(sealed(left.model_dump_json()))
+    path.write_text(sealed(written.model_dump_json()))
     return ended(job)
 
 
 class Bench:
-    """A laboratory whose stacks are built, and whose processes run, in no time."""
+    """A scheduler with fake stacks and fake processes."""
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class Bench:
         self.does = does or {}
         self.failing = failing
         self.built = []
-        self.told = Told()
+        self.progress = RecordedProgress()
         self.starter = FakeStarter()
         matrix = Matrix(
             path=str(root / "matrix.yaml"),
@@ -122,7 +124,7 @@ class Bench:
             matrix,
             self.plan,
             Store(root / "work"),
-            self.told,
+            self.progress,
             self.environ,
             slots=slots,
             starter=self.start,

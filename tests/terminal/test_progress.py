@@ -1,4 +1,4 @@
-"""What a run says while it runs: whole logs against gold files, and no silence, by a fake clock."""
+"""Progress of a run: whole logs against gold files, and no silence, with a fake clock."""
 
 import io
 import os
@@ -29,7 +29,7 @@ class Clock:
 
 
 class Stream(io.StringIO):
-    """A stream that says what it is told to say about itself."""
+    """A stream with a configurable terminal flag and encoding."""
 
     def __init__(self, terminal=False, encoding="utf-8"):
         super().__init__()
@@ -51,7 +51,7 @@ def terminal(total=4):
 
 
 def shown(progress, width=100):
-    """The live lines as a terminal that shows nothing else would hold them."""
+    """Return the live lines as an otherwise empty terminal would show them."""
     stream = io.StringIO()
     Console(file=stream, width=width, color_system=None).print(progress.__rich__())
     return stream.getvalue()
@@ -216,7 +216,7 @@ def test_nor_does_a_terminal_count_cells_then():
 
 
 class Watched(Stream):
-    """A stream that remembers when each line was written."""
+    """A stream that records when each line was written."""
 
     def __init__(self, clock):
         super().__init__()
@@ -235,7 +235,7 @@ class Watched(Stream):
 
 
 def pass_time(progress, clock, seconds):
-    """Let a ticker look at a clock that goes on by itself, while nothing else happens."""
+    """Run a ticker against an advancing clock, with no other events."""
     end = clock.now + seconds
 
     def wait(pause):
@@ -265,10 +265,12 @@ def test_no_silence_is_longer_than_half_a_minute(make):
     pass_time(progress, clock, 100)
     progress.close()
     assert stream.longest_silence <= 30
-    said = [line for line in stream.getvalue().splitlines() if line.startswith("[")]
-    assert len(said) > 1100 / 30
-    assert said[0] == "[25 s] stacks: 0 of 1; 4.48 resolving and building"
-    assert any(line.endswith("cells: 0 of 2; running llama/float32-sdpa@4.48") for line in said)
+    status_lines = [line for line in stream.getvalue().splitlines() if line.startswith("[")]
+    assert len(status_lines) > 1100 / 30
+    assert status_lines[0] == "[25 s] stacks: 0 of 1; 4.48 resolving and building"
+    assert any(
+        line.endswith("cells: 0 of 2; running llama/float32-sdpa@4.48") for line in status_lines
+    )
 
 
 def test_without_its_ticker_a_log_would_be_silent():
@@ -375,7 +377,7 @@ def test_a_phase_that_follows_another_takes_no_time_from_it():
 
 
 def story(make):
-    """Tell a whole run to a log and return what it wrote."""
+    """Report a whole run to a log and return the text of the log."""
     clock = Clock()
     stream = Stream()
     progress = make(stream, 4, clock)

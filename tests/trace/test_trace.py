@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import pytest
 
-from samebits.jobs.trace import NOTHING, Found, Tracer, with_beyond
+from samebits.jobs.trace import NOTHING, LocatedCause, Tracer, with_beyond
 from samebits.records.ids import CellId, Variant
 from samebits.records.tensor import tensor_hash
 from samebits.records.trace import Cause, Function, Look, Seen, Side, Trace, Value, Visibility
@@ -551,7 +551,7 @@ def found_at(place, prompt="short", *, kind="operation", line=1, steps=0):
     cause = Cause(
         kind=kind, headline="", prompt=prompt, what="forward", sink=f"mark {place}", candidate=side
     )
-    return Found(cause, Question(prompt, "forward", {}, steps), place)
+    return LocatedCause(cause, Question(prompt, "forward", {}, steps), place)
 
 
 def test_what_float64_leaves_is_told_by_where_it_begins():
@@ -578,7 +578,7 @@ def test_what_float64_leaves_is_told_by_where_it_begins():
 
 def test_what_cannot_be_traced_is_said_and_stops_nothing():
     class Broken(Tracer):
-        async def _ask(self, pair, question, rung):
+        async def _locate(self, pair, question, rung):
             raise KeyError(rung)
 
     tracer = Broken(None, None, "", "")
