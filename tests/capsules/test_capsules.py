@@ -9,10 +9,10 @@ import pytest
 from markdown_it import MarkdownIt
 
 from samebits.capsules import files, shrinking, trials
-from samebits.capsules.asking import Unasked, asked, earlier
+from samebits.capsules.asking import Unasked, earlier_feeds, query_for
 from samebits.capsules.choosing import MOST, chosen
 from samebits.capsules.issue import Issue, issue
-from samebits.capsules.running import Place, Ran
+from samebits.capsules.running import Place, ScriptResult
 from samebits.capsules.trials import Answers, Trial
 from samebits.compare.metrics import measure
 from samebits.diagnose import verdict as diagnose_verdict
@@ -75,11 +75,14 @@ def test_other_logits_are_asked_for_where_no_padding_is():
     other = nudged(logits[0], 0, 3, 1), nudged(logits[1], 0, 2, 5)
     one = sound(memory, forward=padded_and_short(memory, logits))
     two = sound(memory, "5.x", forward=padded_and_short(memory, other))
-    found = asked(compared(memory, one, two), one, (two, two), memory)
+    found = query_for(compared(memory, one, two), one, (two, two), memory)
     assert found.contrast == "differs"
     assert found.question.kind == "forward"
     assert found.question.feed == {"input_ids": Fed(rows=((7, 8, 9),))}
-    assert earlier(found.question, one, memory)[0]["input_ids"].rows == ((0, 0, 5, 6), (1, 2, 3, 4))
+    assert earlier_feeds(found.question, one, memory)[0]["input_ids"].rows == (
+        (0, 0, 5, 6),
+        (1, 2, 3, 4),
+    )
 
 
 def test_of_a_padded_prompt_only_real_rows_are_asked_for():
@@ -89,11 +92,11 @@ def test_of_a_padded_prompt_only_real_rows_are_asked_for():
     two = sound(
         memory, "5.x", forward=padded_and_short(memory, (nudged(logits[0], 0, 3, 1), logits[1]))
     )
-    question = asked(compared(memory, one, two), one, (two, two), memory).question
+    question = query_for(compared(memory, one, two), one, (two, two), memory).question
     assert question.real == ((2, 4), (0, 4))
     trial = Trial(ref=memory.put(np.concatenate([logits[0][0, 2:4], logits[0][1]])))
-    assert trials.as_captured(question, trial, one, memory, memory)
-    assert not trials.as_captured(question, trial, two, memory, memory)
+    assert trials.matches_capture(question, trial, one, memory, memory)
+    assert not trials.matches_capture(question, trial, two, memory, memory)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +111,7 @@ def test_of_a_padded_prompt_only_real_rows_are_asked_for():
 def test_a_failure_is_asked_for_by_what_was_being_done(phase, kind):
     memory = Memory()
     one = sound(memory)
-    found = asked(failed(phase), one, (), memory)
+    found = query_for(failed(phase), one, (), memory)
     assert (found.contrast, found.question.kind) == ("fails", kind)
     assert found.question.steps == (3 if kind == "generate" else 0)
 
@@ -124,7 +127,7 @@ def test_a_failure_is_asked_for_by_what_was_being_done(phase, kind):
 def test_a_failure_that_a_script_cannot_show_says_so(phase, reason):
     memory = Memory()
     with pytest.raises(Unasked, match=reason):
-        asked(failed(phase), sound(memory), (), memory)
+        query_for(failed(phase), sound(memory), (), memory)
 
 
 def test_a_load_that_fails_needs_no_forward_of_the_reference():
@@ -133,14 +136,14 @@ def test_a_load_that_fails_needs_no_forward_of_the_reference():
     one = sound(memory, forward={}, weights=weights_signal(tensors))
     for forwards in ({}, {"short": forward(memory)}):  # none, and one that gives no tensor
         reference = sound(memory, forward=forwards, weights=weights_signal(tensors))
-        question = asked(failed("load"), reference, (), memory).question
+        question = query_for(failed("load"), reference, (), memory).question
         assert (question.kind, question.tensor) == ("parameter", "norm")
     for phase, reference in (
         ("greedy short", one),
         ("load", sound(memory, forward={}, weights=None)),
     ):
         with pytest.raises(Unasked, match="the reference ran no forward that"):
-            asked(failed(phase), reference, (), memory)
+            query_for(failed(phase), reference, (), memory)
 
 
 def test_what_a_script_cannot_be_fed_says_why():
@@ -150,20 +153,20 @@ def test_what_a_script_cannot_be_fed_says_why():
         fed = forward(memory, logits=values(1, 6, 8))
         fed = fed.model_copy(update={"inputs": {"input_ids": ref}})
         with pytest.raises(Unasked, match=reason):
-            asked(failed("forward short"), sound(memory, forward={"short": fed}), (), memory)
+            query_for(failed("forward short"), sound(memory, forward={"short": fed}), (), memory)
 
 
 def test_a_failure_without_an_exception_says_so():
     result = failed("load").model_copy(update={"failure": None})
     with pytest.raises(Unasked, match="no exception made it fail: failed"):
-        asked(result, sound(Memory()), (), Memory())
+        query_for(result, sound(Memory()), (), Memory())
 
 
 def test_a_forward_without_a_tensor_says_so():
     memory = Memory()
     one = sound(memory, forward={"short": forward(memory)})
     with pytest.raises(Unasked, match="over prompt short gives no tensor"):
-        asked(failed("forward short"), one, (), memory)
+        query_for(failed("forward short"), one, (), memory)
 
 
 def test_a_difference_that_only_layers_show_says_so():
@@ -172,7 +175,7 @@ def test_a_difference_that_only_layers_show_says_so():
     one, two = sound(memory), sound(memory, "5.x", forward={"short": hidden})
     result = failed("load").model_copy(update={"judged": Verdict.DIFFERS})
     with pytest.raises(Unasked, match="neither logits nor a tensor"):
-        asked(result, one, (two,), memory)
+        query_for(result, one, (two,), memory)
 
 
 def test_an_unstable_cell_is_asked_for_what_its_runs_do_not_agree_on():
@@ -181,7 +184,7 @@ def test_an_unstable_cell_is_asked_for_what_its_runs_do_not_agree_on():
     logits = {"short": forward(memory, logits=values(1, 6, 8, seed=99))}
     two = sound(memory, "5.x", run="b", forward=logits)
     result = failed("load").model_copy(update={"judged": Verdict.UNSTABLE})
-    found = asked(result, sound(memory), (one, two), memory)
+    found = query_for(result, sound(memory), (one, two), memory)
     assert (found.contrast, found.question.prompt) == ("unstable", "short")
 
 
@@ -190,7 +193,7 @@ def test_a_device_is_not_asked():
     variant = result.cell.variant.model_copy(update={"device": "cuda"})
     result = result.model_copy(update={"cell": result.cell.model_copy(update={"variant": variant})})
     with pytest.raises(Unasked, match="cuda"):
-        asked(result, sound(Memory()), (), Memory())
+        query_for(result, sound(Memory()), (), Memory())
 
 
 # --- shrinking ---------------------------------------------------------------------------
@@ -229,7 +232,7 @@ def tensors(folder):
 def test_a_model_with_fewer_layers_has_their_tensors_and_no_others(tmp_path):
     names = ["embed", *(f"layers.{i}.experts.{j}.w" for i in range(4) for j in range(8)), "norm.w"]
     source = checkpoint(tmp_path / "whole", *names)
-    files.with_layers(source, tmp_path / "small", 2)
+    files.copy_with_layers(source, tmp_path / "small", 2)
     found = tensors(tmp_path / "small")
     assert list(found) == [n for n in names if not n.startswith(("layers.2", "layers.3"))]
     assert all(found[name] == names.index(name) for name in found)
@@ -241,7 +244,7 @@ def test_a_model_with_fewer_layers_has_their_tensors_and_no_others(tmp_path):
 
 def test_the_stacks_of_another_length_keep_theirs(tmp_path):
     names = [*(f"conv.{i}.w" for i in range(7)), *(f"layers.{i}.w" for i in range(4))]
-    files.with_layers(checkpoint(tmp_path / "whole", *names), tmp_path / "small", 1)
+    files.copy_with_layers(checkpoint(tmp_path / "whole", *names), tmp_path / "small", 1)
     assert list(tensors(tmp_path / "small")) == [*names[:7], "layers.0.w"]
 
 
@@ -253,7 +256,7 @@ def test_a_model_that_cannot_lose_layers_says_so(tmp_path, broken):
     else:
         (source / "config.json").write_text("{}")
     with pytest.raises(files.CannotShrink):
-        files.with_layers(source, tmp_path / "small", 1)
+        files.copy_with_layers(source, tmp_path / "small", 1)
 
 
 HEADER = {
@@ -270,7 +273,7 @@ def test_a_stand_in_has_all_but_the_weights_and_loses_layers_as_they_do(tmp_path
     source = checkpoint(tmp_path / "whole", "embed")
     for name in ("pytorch_model.bin", "model.safetensors.index.json", "modeling_x.py"):
         (source / name).write_text(name)
-    files.without_weights(source, tmp_path / "stand-in", HEADER)
+    files.copy_without_weights(source, tmp_path / "stand-in", HEADER)
     made = tmp_path / "stand-in"
     assert {path.name for path in made.iterdir()} == {
         "config.json",
@@ -282,7 +285,7 @@ def test_a_stand_in_has_all_but_the_weights_and_loses_layers_as_they_do(tmp_path
     assert not files.is_stand_in(source)
     (made / "model.safetensors").write_bytes(b"zeros that a script wrote" * 1000)
     assert files.size(made) < 2000
-    files.with_layers(made, tmp_path / "small", 1)
+    files.copy_with_layers(made, tmp_path / "small", 1)
     small = json.loads((tmp_path / "small" / "stand-in.json").read_text())
     assert small == {name: HEADER[name] for name in ("__metadata__", "embed", "layers.0.w")}
     assert not (tmp_path / "small" / "model.safetensors").exists()
@@ -551,10 +554,14 @@ class Uv:
         self.environments.append(environment)
         assert (folder / "4.48.py").read_text() == "script"
         if command[1] == "python":
-            return Ran(0, f"{self.made}/bin/python\n") if self.made else Ran(2, "none")
+            return (
+                ScriptResult(0, f"{self.made}/bin/python\n")
+                if self.made
+                else ScriptResult(2, "none")
+            )
         if "--offline" in command and not self.cached:
-            return Ran(1, "error: no such package in the cache")
-        return Ran(self.ends, "transformers 4.48.3\nunexpected bits")
+            return ScriptResult(1, "error: no such package in the cache")
+        return ScriptResult(self.ends, "transformers 4.48.3\nunexpected bits")
 
 
 @pytest.fixture
@@ -683,8 +690,8 @@ def test_the_text_says_where_the_difference_starts(shrunk):
         sink="logits",
         candidate=TracedSide(stack="5.x"),
     )
-    whole = failed("load").model_copy(update={"cause": cause})
-    said = text(Seen(unstable=True), shrunk=shrunk, whole=whole)
+    run_result = failed("load").model_copy(update={"cause": cause})
+    said = text(Seen(unstable=True), shrunk=shrunk, run_result=run_result)
     remark = " before anything was left out" if shrunk else ""
     assert f"Where it starts{remark}, by a trace of both sides: at mul" in said
 

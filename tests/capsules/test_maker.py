@@ -10,7 +10,7 @@ from samebits.base.seal import sealed
 from samebits.capsules.asking import Unasked, Unproved
 from samebits.capsules.judging import Party
 from samebits.capsules.maker import Machine, Maker, Wanted
-from samebits.capsules.running import Place, Ran
+from samebits.capsules.running import Place, ScriptResult
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.records.capsule import CapsuleFile
 from samebits.stacks.process import StackProcess
@@ -77,7 +77,7 @@ class Bench:
     def uv(self, command, folder, environment):
         self.ran.append(command[1:])
         assert {p.name for p in folder.iterdir()} >= {"4.48.py", "5.x.py", "checkpoint"}
-        return Ran(self.code, self.said)
+        return ScriptResult(self.code, self.said)
 
     def make(self):
         return asyncio.run(asyncio.wait_for(self._make(), 20))
@@ -257,7 +257,7 @@ def test_a_large_model_without_a_capsule_says_what_was_tried(tmp_path, monkeypat
 
 @pytest.mark.usefixtures("small_limit")
 def test_a_model_too_large_to_be_copied_says_what_was_tried(tmp_path, monkeypatch):
-    monkeypatch.setattr("samebits.capsules.maker._LARGEST", 400)
+    monkeypatch.setattr("samebits.capsules.maker._MAX_COPIED", 400)
     assert Bench(tmp_path).make()
     (tmp_path / "again").mkdir()
     bench = Bench(tmp_path / "again", needs_weights=True)

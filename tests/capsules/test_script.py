@@ -11,7 +11,7 @@ import tomllib
 
 import pytest
 
-from samebits.capsules.script import Installed, Subject, Told, header, script
+from samebits.capsules.script import Expectation, Installed, Subject, header, script
 from samebits.records.capsule import Fed, Question, Seen, script_name
 from samebits.records.ids import Variant
 from samebits.records.tensor import TensorRef, tensor_hash
@@ -49,7 +49,7 @@ def subject(question=FORWARD, **changed):
 
 
 def told(sees="bits", other=None):
-    return Told(
+    return Expectation(
         SEES[sees], other or Seen(ref=REF.model_copy(update={"hash": "2" * 64})), "5.x", "AVX2"
     )
 
