@@ -148,12 +148,10 @@ def _instability_question(runs: tuple[Capture, ...], values: TensorSource) -> Qu
 def _tensor_question(reference: Capture, candidate: Capture) -> Question:
     """Return a tensor that both sides hold under the same name with different bytes."""
     reference_signals, candidate_signals = reference.signals, candidate.signals
-    for name, weight in (
-        reference_signals.weights.tensors if reference_signals.weights else {}
-    ).items():
-        counterpart = (
-            candidate_signals.weights.tensors.get(name) if candidate_signals.weights else None
-        )
+    reference_weights = reference_signals.weights.tensors if reference_signals.weights else {}
+    candidate_weights = candidate_signals.weights.tensors if candidate_signals.weights else {}
+    for name, weight in reference_weights.items():
+        counterpart = candidate_weights.get(name)
         if counterpart is not None and counterpart.ref.hash != weight.ref.hash:
             return Question(kind=weight.kind, tensor=name)
     for name, buffer in (reference_signals.buffers or {}).items():

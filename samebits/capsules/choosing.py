@@ -16,7 +16,7 @@ Scope = Literal["none", "failing", "all"]
 """failing: cells that fail the run. all: expected and rounding differences, too."""
 
 MOST = 8
-"""Limit without the option. Each capsule takes at least two imports of transformers."""
+"""Maximum without --repro: each capsule takes at least two imports of transformers."""
 
 _BY_SEVERITY = (
     Verdict.FAILED,

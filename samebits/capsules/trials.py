@@ -174,9 +174,9 @@ def holds(contrast: Contrast, answers: Answers, base: Answers | None = None) -> 
         return False
     if contrast == "unstable":
         *same_memory, other_memory = answers.candidate
-        return len(_hashes(answers.reference)) == len(
-            _hashes(tuple(same_memory))
-        ) == 1 and not _hashes((other_memory,)) & _hashes(tuple(same_memory))
+        hashes = _hashes(tuple(same_memory))
+        is_stable = len(_hashes(answers.reference)) == len(hashes) == 1
+        return is_stable and not _hashes((other_memory,)) & hashes
     return not _hashes(answers.reference) & _hashes(answers.candidate)
 
 
@@ -254,7 +254,7 @@ def matches_capture(
     trial: Trial,
     capture: Capture,
     captured_values: TensorSource,
-    run_trial: TensorSource,
+    trial_values: TensorSource,
 ) -> bool:
     """Return True if a script computes the bits of the capture, or if they cannot be compared.
 
@@ -266,9 +266,9 @@ def matches_capture(
     if captured is None:
         return True
     if question.kind == "generate":
-        if not run_trial.has(trial.ref):
+        if not trial_values.has(trial.ref):
             return True
-        steps = run_trial.tensor(trial.ref)
+        steps = trial_values.tensor(trial.ref)
         n = min(len(captured), len(steps))
         return captured[:n].tobytes() == steps[:n].tobytes()
     dtype = trial.ref.dtype

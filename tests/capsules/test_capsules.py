@@ -1,4 +1,4 @@
-"""From a cell that stands out to a question, a smaller case, a text and files."""
+"""Tests of samebits.capsules: query, shrinking, trials, choice of cells, issue text and files."""
 
 import json
 import struct
@@ -15,7 +15,7 @@ from samebits.capsules.issue import Issue, issue
 from samebits.capsules.running import Place, ScriptResult
 from samebits.capsules.trials import Answers, Trial
 from samebits.compare.metrics import measure
-from samebits.diagnose import verdict as diagnose_verdict
+from samebits.diagnose import verdict as diagnosis
 from samebits.records.capsule import Capsule, CapsuleFile, Fed, Question, Seen, Side
 from samebits.records.capture import Failure, Unfinished
 from samebits.records.comparison import CellResult
@@ -39,8 +39,8 @@ from tests.support.builders import (
 from tests.support.sample_report import sample_report
 
 
-def compared(memory, one, other):
-    return diagnose_verdict.result(other.cell, (other, other), (one, one), memory)
+def compared(memory, reference, candidate):
+    return diagnosis.result(candidate.cell, (candidate, candidate), (reference, reference), memory)
 
 
 def failed(phase):
@@ -61,7 +61,7 @@ def failed(phase):
 
 
 def padded_and_short(memory, logits):
-    """Return forwards over a padded batch and, behind it, one row; the rows' logits are given."""
+    """Return forwards over a padded batch, and after it over one row, with these logits."""
     batch = np.array([[0, 0, 5, 6], [1, 2, 3, 4]])
     mask = memory.put(np.array([[0, 0, 1, 1], [1, 1, 1, 1]]))
     padded = forward(memory, ids=batch, logits=logits[0], real_rows=((2, 4), (0, 4)))
@@ -72,14 +72,16 @@ def padded_and_short(memory, logits):
 def test_other_logits_are_asked_for_where_no_padding_is():
     memory = Memory()
     logits = values(2, 4, 8, seed=1), values(1, 3, 8, seed=2)
-    other = nudged(logits[0], 0, 3, 1), nudged(logits[1], 0, 2, 5)
-    one = sound(memory, forward=padded_and_short(memory, logits))
-    two = sound(memory, "5.x", forward=padded_and_short(memory, other))
-    found = query_for(compared(memory, one, two), one, (two, two), memory)
-    assert found.contrast == "differs"
-    assert found.question.kind == "forward"
-    assert found.question.feed == {"input_ids": Fed(rows=((7, 8, 9),))}
-    assert earlier_feeds(found.question, one, memory)[0]["input_ids"].rows == (
+    changed_logits = nudged(logits[0], 0, 3, 1), nudged(logits[1], 0, 2, 5)
+    reference = sound(memory, forward=padded_and_short(memory, logits))
+    candidate = sound(memory, "5.x", forward=padded_and_short(memory, changed_logits))
+    query = query_for(
+        compared(memory, reference, candidate), reference, (candidate, candidate), memory
+    )
+    assert query.contrast == "differs"
+    assert query.question.kind == "forward"
+    assert query.question.feed == {"input_ids": Fed(rows=((7, 8, 9),))}
+    assert earlier_feeds(query.question, reference, memory)[0]["input_ids"].rows == (
         (0, 0, 5, 6),
         (1, 2, 3, 4),
     )
@@ -88,15 +90,17 @@ def test_other_logits_are_asked_for_where_no_padding_is():
 def test_of_a_padded_prompt_only_real_rows_are_asked_for():
     memory = Memory()
     logits = values(2, 4, 8, seed=1), values(1, 3, 8, seed=2)
-    one = sound(memory, forward=padded_and_short(memory, logits))
-    two = sound(
+    reference = sound(memory, forward=padded_and_short(memory, logits))
+    candidate = sound(
         memory, "5.x", forward=padded_and_short(memory, (nudged(logits[0], 0, 3, 1), logits[1]))
     )
-    question = query_for(compared(memory, one, two), one, (two, two), memory).question
+    question = query_for(
+        compared(memory, reference, candidate), reference, (candidate, candidate), memory
+    ).question
     assert question.real == ((2, 4), (0, 4))
     trial = Trial(ref=memory.put(np.concatenate([logits[0][0, 2:4], logits[0][1]])))
-    assert trials.matches_capture(question, trial, one, memory, memory)
-    assert not trials.matches_capture(question, trial, two, memory, memory)
+    assert trials.matches_capture(question, trial, reference, memory, memory)
+    assert not trials.matches_capture(question, trial, candidate, memory, memory)
 
 
 @pytest.mark.parametrize(
@@ -110,10 +114,10 @@ def test_of_a_padded_prompt_only_real_rows_are_asked_for():
 )
 def test_a_failure_is_asked_for_by_what_was_being_done(phase, kind):
     memory = Memory()
-    one = sound(memory)
-    found = query_for(failed(phase), one, (), memory)
-    assert (found.contrast, found.question.kind) == ("fails", kind)
-    assert found.question.steps == (3 if kind == "generate" else 0)
+    reference = sound(memory)
+    query = query_for(failed(phase), reference, (), memory)
+    assert (query.contrast, query.question.kind) == ("fails", kind)
+    assert query.question.steps == (3 if kind == "generate" else 0)
 
 
 @pytest.mark.parametrize(
@@ -164,28 +168,28 @@ def test_a_failure_without_an_exception_says_so():
 
 def test_a_forward_without_a_tensor_says_so():
     memory = Memory()
-    one = sound(memory, forward={"short": forward(memory)})
+    reference = sound(memory, forward={"short": forward(memory)})
     with pytest.raises(Unasked, match="over prompt short gives no tensor"):
-        query_for(failed("forward short"), one, (), memory)
+        query_for(failed("forward short"), reference, (), memory)
 
 
 def test_a_difference_that_only_layers_show_says_so():
     memory = Memory()
     hidden = forward(memory, logits=values(1, 6, 8, seed=16))
-    one, two = sound(memory), sound(memory, "5.x", forward={"short": hidden})
+    reference, candidate = sound(memory), sound(memory, "5.x", forward={"short": hidden})
     result = failed("load").model_copy(update={"judged": Verdict.DIFFERS})
     with pytest.raises(Unasked, match="neither logits nor a tensor"):
-        query_for(result, one, (two,), memory)
+        query_for(result, reference, (candidate,), memory)
 
 
 def test_an_unstable_cell_is_asked_for_what_its_runs_do_not_agree_on():
     memory = Memory()
-    one = sound(memory, "5.x")
+    first = sound(memory, "5.x")
     logits = {"short": forward(memory, logits=values(1, 6, 8, seed=99))}
-    two = sound(memory, "5.x", run="b", forward=logits)
+    second = sound(memory, "5.x", run="b", forward=logits)
     result = failed("load").model_copy(update={"judged": Verdict.UNSTABLE})
-    found = query_for(result, sound(memory), (one, two), memory)
-    assert (found.contrast, found.question.prompt) == ("unstable", "short")
+    query = query_for(result, sound(memory), (first, second), memory)
+    assert (query.contrast, query.question.prompt) == ("unstable", "short")
 
 
 def test_a_device_is_not_asked():
@@ -221,21 +225,21 @@ def tensors(folder):
     assert end % 8 == 0
     header = json.loads(raw[8:end])
     assert header.pop("__metadata__") == {"format": "pt"}
-    found = {}
-    for name, told in header.items():
-        start, stop = told["data_offsets"]
-        (found[name],) = struct.unpack("<f", raw[end + start : end + stop])
-    assert len(raw) - end == 4 * len(found)
-    return found
+    numbers = {}
+    for name, facts in header.items():
+        start, stop = facts["data_offsets"]
+        (numbers[name],) = struct.unpack("<f", raw[end + start : end + stop])
+    assert len(raw) - end == 4 * len(numbers)
+    return numbers
 
 
 def test_a_model_with_fewer_layers_has_their_tensors_and_no_others(tmp_path):
     names = ["embed", *(f"layers.{i}.experts.{j}.w" for i in range(4) for j in range(8)), "norm.w"]
     source = checkpoint(tmp_path / "whole", *names)
     files.copy_with_layers(source, tmp_path / "small", 2)
-    found = tensors(tmp_path / "small")
-    assert list(found) == [n for n in names if not n.startswith(("layers.2", "layers.3"))]
-    assert all(found[name] == names.index(name) for name in found)
+    weights = tensors(tmp_path / "small")
+    assert list(weights) == [n for n in names if not n.startswith(("layers.2", "layers.3"))]
+    assert all(weights[name] == names.index(name) for name in weights)
     config = json.loads((tmp_path / "small" / "config.json").read_text())
     assert config == {"num_hidden_layers": 2, "layer_types": ["a", "b"], "eos": [1, 2]}
     assert not (tmp_path / "small" / "tokenizer.json").exists()
@@ -329,38 +333,52 @@ def test_layers_are_tried_from_one_up_to_the_first_that_differs():
         states = layers(memory, *hidden[:3], last, names=names)
         return sound(memory, stack, forward={"short": forward(memory, hidden=states)})
 
-    one, two = cell("4.48", hidden[3]), cell("5.x", nudged(hidden[3], 0, 1, 1))
-    assert list(shrinking.layer_counts(compared(memory, one, two), 8)) == [1, 3, 4]
+    reference, candidate = cell("4.48", hidden[3]), cell("5.x", nudged(hidden[3], 0, 1, 1))
+    assert list(shrinking.layer_counts(compared(memory, reference, candidate), 8)) == [1, 3, 4]
 
 
 # --- trials ------------------------------------------------------------------------------
 
 
-def trial(memory, array=None, **told):
-    return Trial(ref=None if array is None else memory.put(array), **told)
+def trial(memory, array=None, **fields):
+    return Trial(ref=None if array is None else memory.put(array), **fields)
 
 
-def answers(one, *others):
-    return Answers((one,), others)
+def answers(reference, *candidates):
+    return Answers((reference,), candidates)
 
 
 def test_what_holds():
     memory = Memory()
     a, b = values(1, 3, 8, seed=1), values(1, 3, 8, seed=2)
-    one, other, broken = trial(memory, a), trial(memory, b), trial(memory, error="KeyError")
-    assert trials.holds("differs", answers(one, other))
-    assert not trials.holds("differs", answers(one, one))
-    assert not trials.holds("differs", answers(one, broken))
-    assert trials.holds("fails", answers(one, broken))
+    reference, candidate, broken = (
+        trial(memory, a),
+        trial(memory, b),
+        trial(memory, error="KeyError"),
+    )
+    assert trials.holds("differs", answers(reference, candidate))
+    assert not trials.holds("differs", answers(reference, reference))
+    assert not trials.holds("differs", answers(reference, broken))
+    assert trials.holds("fails", answers(reference, broken))
     assert not trials.holds("fails", answers(broken, broken))
-    assert not trials.holds("fails", answers(one, trial(memory, message="killed")))
-    assert trials.holds("unstable", Answers((one, one, one), (one, one, other)))
-    assert not trials.holds("unstable", Answers((one, one, other), (one, one, other)))
-    assert not trials.holds("unstable", Answers((one, one, one), (other, other, other)))
+    assert not trials.holds("fails", answers(reference, trial(memory, message="killed")))
+    assert trials.holds(
+        "unstable", Answers((reference, reference, reference), (reference, reference, candidate))
+    )
+    assert not trials.holds(
+        "unstable", Answers((reference, reference, candidate), (reference, reference, candidate))
+    )
+    assert not trials.holds(
+        "unstable", Answers((reference, reference, reference), (candidate, candidate, candidate))
+    )
     # a clock, or a number drawn by the system: memory held the same both times
     third = trial(memory, values(1, 3, 8, seed=3))
-    assert not trials.holds("unstable", Answers((one, one, one), (one, other, third)))
-    assert not trials.holds("unstable", Answers((one, one, one), (one, other, one)))
+    assert not trials.holds(
+        "unstable", Answers((reference, reference, reference), (reference, candidate, third))
+    )
+    assert not trials.holds(
+        "unstable", Answers((reference, reference, reference), (reference, candidate, reference))
+    )
 
 
 ONE, OTHER, THIRD = (values(1, 3, 8, seed=seed) for seed in (1, 2, 3))
@@ -410,10 +428,10 @@ def thrice(memory, *arrays):
 )
 def test_why_what_was_tried_does_not_show_it(contrast, reference, candidate, reason):
     memory = Memory()
-    both = answers(trial(memory, **reference), trial(memory, **candidate))
-    assert trials.why_not(contrast, both, STACKS, "KeyError: 'x'") == reason
+    sides = answers(trial(memory, **reference), trial(memory, **candidate))
+    assert trials.why_not(contrast, sides, STACKS, "KeyError: 'x'") == reason
     # what holds is told apart by words besides; what does not hold always has a reason
-    assert trials.holds(contrast, both) or reason
+    assert trials.holds(contrast, sides) or reason
 
 
 @pytest.mark.parametrize(
@@ -435,9 +453,9 @@ def test_why_what_was_tried_does_not_show_it(contrast, reference, candidate, rea
 )
 def test_why_an_instability_is_none_of_memory(reference, candidate, reason):
     memory = Memory()
-    both = Answers(thrice(memory, *reference), thrice(memory, *candidate))
-    assert trials.why_not("unstable", both, STACKS) == reason
-    assert trials.holds("unstable", both) == (not reason)
+    sides = Answers(thrice(memory, *reference), thrice(memory, *candidate))
+    assert trials.why_not("unstable", sides, STACKS) == reason
+    assert trials.holds("unstable", sides) == (not reason)
 
 
 def test_a_smaller_model_that_misses_a_tensor_does_not_count():
@@ -451,14 +469,18 @@ def test_a_smaller_model_that_misses_a_tensor_does_not_count():
 
 def test_a_smaller_model_has_to_fail_with_the_same_words():
     memory = Memory()
-    one = trial(memory, values(3))
-    whole = answers(one, Trial(error="IndexError", message="slot 3\nmore"))
-    assert trials.holds("fails", answers(one, Trial(error="IndexError", message="slot 3")), whole)
-    assert not trials.holds("fails", answers(one, Trial(error="IndexError", message="x")), whole)
+    reference = trial(memory, values(3))
+    whole = answers(reference, Trial(error="IndexError", message="slot 3\nmore"))
+    assert trials.holds(
+        "fails", answers(reference, Trial(error="IndexError", message="slot 3")), whole
+    )
+    assert not trials.holds(
+        "fails", answers(reference, Trial(error="IndexError", message="x")), whole
+    )
 
 
 def steps_apart(memory, *changes, n=6):
-    """Return both sides' greedy steps; ``changes`` are (step, by), at the token in the middle."""
+    """Return greedy steps of both sides; ``changes`` are (step, amount) at the middle token."""
     steps = values(n, 8)
     steps[:, 0] = 9.0
     other = steps.copy()
@@ -470,19 +492,19 @@ def steps_apart(memory, *changes, n=6):
 def test_steps_end_with_the_first_that_is_about_the_largest():
     memory = Memory()
     question = Question(kind="generate", steps=6)
-    both = steps_apart(memory, (0, 1e-6), (3, 0.5), (4, 0.6))
-    assert trials.steps_needed(both, memory) == 4
-    found = trials.distance(question, both, memory)
-    assert found.max_abs == pytest.approx(0.6)
-    assert found.first_index == (0, 4)
+    sides = steps_apart(memory, (0, 1e-6), (3, 0.5), (4, 0.6))
+    assert trials.steps_needed(sides, memory) == 4
+    metrics = trials.distance(question, sides, memory)
+    assert metrics.max_abs == pytest.approx(0.6)
+    assert metrics.first_index == (0, 4)
 
 
 def test_steps_behind_other_tokens_are_not_compared():
     memory = Memory()
     question = Question(kind="generate", steps=6)
-    both = steps_apart(memory, (2, 100.0), (3, 1000.0))
-    assert trials.steps_needed(both, memory) == 3
-    assert trials.distance(question, both, memory).max_abs == pytest.approx(100.0)
+    sides = steps_apart(memory, (2, 100.0), (3, 1000.0))
+    assert trials.steps_needed(sides, memory) == 3
+    assert trials.distance(question, sides, memory).max_abs == pytest.approx(100.0)
 
 
 # --- choosing ----------------------------------------------------------------------------
@@ -490,8 +512,8 @@ def test_steps_behind_other_tokens_are_not_compared():
 
 def standing(model, verdict, judged=None, stack="5.x", dtype="float32"):
     cell = cell_id(stack, model, dtype)
-    found = failed("load").model_copy(update={"cell": cell, "verdict": verdict})
-    return found.model_copy(update={"judged": judged or verdict})
+    result = failed("load").model_copy(update={"cell": cell, "verdict": verdict})
+    return result.model_copy(update={"judged": judged or verdict})
 
 
 def test_unasked_only_what_fails_the_run_gets_one():
@@ -512,14 +534,14 @@ def test_one_for_each_model_and_stack_and_the_worst_variant():
         standing("llama", Verdict.DIVERGED, dtype="bfloat16"),
         standing("llama", Verdict.ROUNDING, stack="5.2"),
     ]
-    found = [(c.stack, c.variant.dtype) for c in chosen(results, "all").cells]
-    assert found == [("5.x", "bfloat16"), ("5.2", "float32")]
+    choice = [(c.stack, c.variant.dtype) for c in chosen(results, "all").cells]
+    assert choice == [("5.x", "bfloat16"), ("5.2", "float32")]
 
 
 def test_no_more_than_some_are_made_unasked():
     results = [standing(f"m{i}", Verdict.DIVERGED) for i in range(MOST + 3)]
-    found = chosen(results, "failing")
-    assert (len(found.cells), len(found.left_out)) == (MOST, 3)
+    choice = chosen(results, "failing")
+    assert (len(choice.cells), len(choice.left_out)) == (MOST, 3)
     assert len(chosen(results, "all").cells) == MOST + 3
 
 
@@ -529,7 +551,7 @@ def test_a_cell_without_another_side_gets_none():
 
 
 def test_a_cell_that_did_not_finish_gets_none():
-    """Nor does one that failed and did not finish; the same that finished gets one."""
+    """A cell that failed and did not finish gets none; the same cell gets one if it finished."""
     late = {"unfinished": Unfinished(phase="greedy long", reason="no progress for 120 s")}
     raised = standing("t5", Verdict.FAILED)
     assert [cell.model for cell in chosen([raised], "failing").cells] == ["t5"]
@@ -542,7 +564,7 @@ def test_a_cell_that_did_not_finish_gets_none():
 
 
 class Uv:
-    """A uv that knows what scripts end with, and what its cache holds."""
+    """A stand-in for uv with a fixed exit code and a fixed cache."""
 
     def __init__(self, *, cached=True, ends=0, made=None):
         self.cached, self.ends, self.made = cached, ends, made
@@ -573,7 +595,7 @@ def scripts(tmp_path):
 
 
 def run_scripts(folder, uv, environ, *, needs_hub=False):
-    """Run the only script in a place that is closed afterwards."""
+    """Run the only script in a place and close the place."""
     place = Place(environ, uv)
     try:
         return place.run(folder, ("4.48.py",), needs_hub=needs_hub)["4.48.py"]
@@ -673,11 +695,11 @@ def text(sees, contrast="differs", shrunk=("1 of 4 layers",), **changed):
 
 def test_the_text_says_both_sides_and_how_to_run_them():
     ref = TensorRef(hash="b" * 64, dtype="float32", shape=(1, 3, 8))
-    said = text(Seen(ref=ref))
-    assert said.startswith("# llama: other logits in 5.x.0 than in 4.48.0\n")
+    output = text(Seen(ref=ref))
+    assert output.startswith("# llama: other logits in 5.x.0 than in 4.48.0\n")
     for part in ("a" * 16, "b" * 16, "uv run 4.48.py\nuv run 5.x.py", "Shrunk to 1 of 4 layers"):
-        assert part in said
-    assert "unsafe-best-match" in said
+        assert part in output
+    assert "unsafe-best-match" in output
 
 
 @pytest.mark.parametrize("shrunk", [("1 of 4 layers",), ()])
@@ -691,15 +713,15 @@ def test_the_text_says_where_the_difference_starts(shrunk):
         candidate=TracedSide(stack="5.x"),
     )
     run_result = failed("load").model_copy(update={"cause": cause})
-    said = text(Seen(unstable=True), shrunk=shrunk, run_result=run_result)
+    output = text(Seen(unstable=True), shrunk=shrunk, run_result=run_result)
     remark = " before anything was left out" if shrunk else ""
-    assert f"Where it starts{remark}, by a trace of both sides: at mul" in said
+    assert f"Where it starts{remark}, by a trace of both sides: at mul" in output
 
 
 def test_what_the_run_found_stays_text():
-    said = text(Seen(error="KeyError", message=HOSTILE), contrast="fails")
-    assert said.startswith("# llama: KeyError in 5.x.0, none in 4.48.0\n")
-    html = MarkdownIt("commonmark").enable("table").render(said)
+    output = text(Seen(error="KeyError", message=HOSTILE), contrast="fails")
+    assert output.startswith("# llama: KeyError in 5.x.0, none in 4.48.0\n")
+    html = MarkdownIt("commonmark").enable("table").render(output)
     assert "<script>" not in html
     assert html.count("<h1>") == 1
     assert 'href="b"' not in html
@@ -717,8 +739,8 @@ def test_the_last_lines_of_a_run_say_where_capsules_lie():
     row = report.rows[0]
     cells = (row.cells[0].model_copy(update={"capsule": Capsule(path="repro/x")}), *row.cells[1:])
     rows = (row.model_copy(update={"cells": cells}), *report.rows[1:])
-    said = summary(report.model_copy(update={"rows": rows}), Path("r/report.md"))
-    assert said[-2] == "1 capsule to reproduce it: r/repro"
+    output = summary(report.model_copy(update={"rows": rows}), Path("r/report.md"))
+    assert output[-2] == "1 capsule to reproduce it: r/repro"
 
 
 def test_the_report_says_where_it_is_or_why_it_is_not():
@@ -726,8 +748,8 @@ def test_the_report_says_where_it_is_or_why_it_is_not():
         update={"capsule": Capsule(path="repro/llama@5.x", command="uv run 4.48.py")}
     )
     without = failed("load").model_copy(update={"capsule": Capsule(reason="a | b")})
-    said = capsules_of([there, without, failed("load")], above="../")
-    assert "(../repro/llama%405.x/ISSUE.md)" in said
-    assert "no capsule, because a | b" in said
-    assert len(said.splitlines()) == 4
+    output = capsules_of([there, without, failed("load")], above="../")
+    assert "(../repro/llama%405.x/ISSUE.md)" in output
+    assert "no capsule, because a | b" in output
+    assert len(output.splitlines()) == 4
     assert not capsules_of([failed("load")])
