@@ -108,12 +108,12 @@ def copy_with_layers(source: Path, out: Path, n: int) -> None:
     (out / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True), "utf-8")
     if stand_in:
         header = json.loads((source / STAND_IN).read_text("utf-8"))
-        kept = set(_kept_tensors(header, set(counts.values()), n))
-        _write_header(out / STAND_IN, _without_gaps(header, kept)[0])
+        kept_names = set(_kept_tensors(header, set(counts.values()), n))
+        _write_header(out / STAND_IN, _without_gaps(header, kept_names)[0])
         return
     header, data = _read(source / _WEIGHTS)
-    kept = set(_kept_tensors(header, set(counts.values()), n))
-    _write(out / _WEIGHTS, header, data, kept)
+    kept_names = set(_kept_tensors(header, set(counts.values()), n))
+    _write(out / _WEIGHTS, header, data, kept_names)
 
 
 def _config(folder: Path) -> Json:
@@ -165,18 +165,18 @@ def _read(path: Path) -> tuple[Json, bytes]:
     return json.loads(raw[8 : 8 + length]), raw[8 + length :]
 
 
-def _write(path: Path, header: Json, data: bytes, kept: set[str]) -> None:
-    """Write the tensors ``kept`` in the order of their bytes."""
-    new, places = _without_gaps(header, kept)
+def _write(path: Path, header: Json, data: bytes, names: set[str]) -> None:
+    """Write the tensors ``names`` in the order of their bytes."""
+    new, places = _without_gaps(header, names)
     text = json.dumps(new, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     parts = [data[start:stop] for start, stop in places]
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(parts))
 
 
-def _without_gaps(header: Json, kept: set[str]) -> tuple[Json, list[tuple[int, int]]]:
-    """Return a header without gaps for the tensors ``kept``, and where their bytes were."""
-    tensors = [(name, facts) for name, facts in header.items() if name in kept and name != _META]
+def _without_gaps(header: Json, names: set[str]) -> tuple[Json, list[tuple[int, int]]]:
+    """Return a header without gaps for the tensors ``names``, and where their bytes were."""
+    tensors = [(name, facts) for name, facts in header.items() if name in names and name != _META]
     tensors.sort(key=lambda tensor: tensor[1]["data_offsets"])
     new: Json = {_META: header[_META]} if _META in header else {}
     places, end = [], 0

@@ -104,15 +104,15 @@ class Judge:
 def _reduced_model(model: ModelSpec, question: Question) -> ModelSpec:
     """Return the model with the question's inputs as its prompt, and earlier prompts if needed."""
     names = list(model.prompts)
-    before = names[: names.index(question.prompt)] if question.before else []
-    prompts = {name: model.prompts[name] for name in before}
+    earlier = names[: names.index(question.prompt)] if question.before else []
+    prompts = {name: model.prompts[name] for name in earlier}
     prompts[question.prompt] = _reduced_prompt(model.prompts[question.prompt], question.feed)
     changed = {"prompts": prompts, "greedy": question.steps, "invariants": False}
     return model.model_copy(update=changed)
 
 
-def _reduced_prompt(prompt: Prompt, fed: Feed) -> Prompt:
-    tokens, mask = fed.get("input_ids"), fed.get("attention_mask")
+def _reduced_prompt(prompt: Prompt, inputs: Feed) -> Prompt:
+    tokens, mask = inputs.get("input_ids"), inputs.get("attention_mask")
     if tokens is None:
         return prompt
     if mask is None:

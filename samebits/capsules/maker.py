@@ -84,23 +84,23 @@ class Maker:
         self._slots = slots
         self._place_lock = asyncio.Lock()  # all capsules share the place
 
-    async def make(self, wanted: Wanted) -> dict[str, bytes]:
+    async def make(self, request: Wanted) -> dict[str, bytes]:
         """Return the files of a capsule by their paths inside it, after running its scripts.
 
         Raises:
             Unasked: no capsule can be made; the message gives the reason.
 
         """
-        cell = wanted.result.cell
+        cell = request.result.cell
         work = self._work / f"{cell.model}-{cell.variant}-{cell.stack}"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         try:
-            builder = _Builder(wanted, work, self._values)
+            builder = _Builder(request, work, self._values)
             case, result = await builder.case(Judge(work, self._probes, self._machine.fingerprint))
             folder = builder.write(case, result, self._machine)
             async with self._place_lock, self._slots:
-                await asyncio.to_thread(self._verify, wanted, folder)
+                await asyncio.to_thread(self._verify, request, folder)
             return {
                 str(path.relative_to(folder).as_posix()): path.read_bytes()
                 for path in sorted(folder.rglob("*"))
@@ -109,10 +109,10 @@ class Maker:
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
-    def _verify(self, wanted: Wanted, folder: Path) -> None:
+    def _verify(self, request: Wanted, folder: Path) -> None:
         """Run both scripts with uv in another folder; raise Unproved if one fails."""
-        scripts = tuple(script_name(side.cell.stack) for side in wanted.sides)
-        needs_hub = wanted.model.hub is not None
+        scripts = tuple(script_name(side.cell.stack) for side in request.sides)
+        needs_hub = request.model.hub is not None
         results = self._place.run(folder, scripts, needs_hub=needs_hub)
         for name, result in results.items():
             if result.code != 0 and not result.has_started:
@@ -126,8 +126,8 @@ class Maker:
 class _Builder:
     """Builds one capsule."""
 
-    def __init__(self, wanted: Wanted, work: Path, values: Store) -> None:
-        self._wanted = wanted
+    def __init__(self, request: Wanted, work: Path, values: Store) -> None:
+        self._request = request
         self._work = work
         self._values = values
         self._trial_values = Store(work)
@@ -139,30 +139,30 @@ class _Builder:
 
     async def case(self, judge: Judge) -> tuple[Case, CellResult]:
         """Return the smallest case that shows the same defect, and its result."""
-        wanted = self._wanted
-        query = query_for(wanted.result, wanted.reference, wanted.candidate, self._values)
+        request = self._request
+        query = query_for(request.result, request.reference, request.candidate, self._values)
         base = await self._captured_case(query)
         smallest = await self._cut_steps(query, await self._shrink(query, base))
         if query.contrast != "differs":
             self._refuse_large(smallest)
-            return smallest, wanted.result
+            return smallest, request.result
         result: CellResult | None = None
         for case in (smallest, base):
             checkpoint = self._checkpoint(case)
-            result = await judge.judge(wanted.model, checkpoint, case.question, wanted.sides)
-            if result is not None and result.judged is wanted.result.judged:
+            result = await judge.judge(request.model, checkpoint, case.question, request.sides)
+            if result is not None and result.judged is request.result.judged:
                 self._refuse_large(case)
                 return case, result
         if result is None:
             msg = f"run alone, prompt {query.question.prompt} is not fed the same numbers"
         else:
-            msg = f"what shows it is judged {result.judged} alone, and not {wanted.result.judged}"
+            msg = f"what shows it is judged {result.judged} alone, and not {request.result.judged}"
         raise Unasked(msg)
 
     def _checkpoint(self, case: Case) -> Checkpoint:
         """Return the checkpoint that the scripts of a case load."""
         changed = {} if case.folder is None else {"source": str(case.folder), "digest": None}
-        return self._wanted.checkpoint.model_copy(update=changed)
+        return self._request.checkpoint.model_copy(update=changed)
 
     async def _captured_case(self, query: Query) -> Case:
         """Return the case as it was captured; without a large model's weights for an exception."""
@@ -187,9 +187,9 @@ class _Builder:
         """
         questions = [query.question]
         if query.question.kind in {"forward", "generate"} and (
-            before := self._earlier_feeds(query)
+            earlier := self._earlier_feeds(query)
         ):
-            questions.append(query.question.model_copy(update={"before": before}))
+            questions.append(query.question.model_copy(update={"before": earlier}))
         reason = ""
         for question in questions:
             answers = await self._run_scripts(query, question, folder)
@@ -206,9 +206,9 @@ class _Builder:
             Unasked: its tensors cannot be listed.
 
         """
-        folder, source = self._work / "stand-in", Path(self._wanted.checkpoint.source)
+        folder, source = self._work / "stand-in", Path(self._request.checkpoint.source)
         folder.mkdir()
-        process, timeout = self._wanted.sides[0].process, self._wanted.model.timeout
+        process, timeout = self._request.sides[0].process, self._request.model.timeout
         tensors = await trials.list_tensors(process, source, folder / "tensors.json", timeout)
         if tensors.refused:
             msg = f"they cannot be listed: {tensors.refused}"
@@ -222,24 +222,24 @@ class _Builder:
         return self._layout if folder is not None and files.is_stand_in(folder) else None
 
     def _earlier_feeds(self, query: Query) -> tuple[Feed, ...]:
-        before = earlier_feeds(query.question, self._wanted.reference, self._values)
-        seeded = any(fed.seed is not None for feed in before for fed in feed.values())
-        return () if seeded else before
+        feeds = earlier_feeds(query.question, self._request.reference, self._values)
+        seeded = any(fed.seed is not None for feed in feeds for fed in feed.values())
+        return () if seeded else feeds
 
     def _mismatch(
         self, query: Query, question: Question, answers: Answers, folder: Path | None
     ) -> str:
         """Return how the scripts differ from the run; '' if they show the same."""
-        wanted = self._wanted
-        stacks = (wanted.sides[0].cell.stack, wanted.sides[1].cell.stack)
-        failure = wanted.result.failure if query.contrast == "fails" else None
+        request = self._request
+        stacks = (request.sides[0].cell.stack, request.sides[1].cell.stack)
+        failure = request.result.failure if query.contrast == "fails" else None
         if reason := trials.why_not(query.contrast, answers, stacks, _exception_words(failure)):
             return reason
         if self._zeros_file(folder):
             return self._newly_missing(answers)
         if query.contrast == "unstable":
             return ""
-        sides = zip(stacks, answers, (wanted.reference, *wanted.candidate[:1]), strict=False)
+        sides = zip(stacks, answers, (request.reference, *request.candidate[:1]), strict=False)
         for stack, (trial, *_), capture in sides:
             if not trials.matches_capture(
                 question, trial, capture, self._values, self._trial_values
@@ -249,28 +249,28 @@ class _Builder:
 
     def _newly_missing(self, answers: Answers) -> str:
         """Return a key that loading misses in a stand-in but not in the model; '' if none."""
-        load = self._wanted.reference.signals.load
+        load = self._request.reference.signals.load
         captured = {*load.missing_keys, *load.mismatched_keys} if load is not None else set()
         loading = answers.reference[0].loading
         missing = {*loading.get("missing_keys", ()), *loading.get("mismatched_keys", ())}
         if not missing - captured:
             return ""
-        return f"{self._wanted.sides[0].cell.stack} misses {min(missing - captured)}"
+        return f"{self._request.sides[0].cell.stack} misses {min(missing - captured)}"
 
     @property
     def _size(self) -> int:
         """Bytes of a copy of the model; 0 for a hub model, which is not copied."""
-        on_hub = self._wanted.model.hub is not None
-        return 0 if on_hub else files.size(Path(self._wanted.checkpoint.source))
+        on_hub = self._request.model.hub is not None
+        return 0 if on_hub else files.size(Path(self._request.checkpoint.source))
 
     def _checkpoint_copy(self) -> Path | None:
-        if self._wanted.model.hub is not None:
+        if self._request.model.hub is not None:
             return None
         if (n := self._size) > _MAX_COPIED:
             msg = f"its checkpoint has {n >> 20:,} MiB, which are not copied{self._no_stand_in}"
             raise Unasked(msg)
         out = self._work / "as-captured" / FOLDER
-        files.copy_checkpoint(Path(self._wanted.checkpoint.source), out)
+        files.copy_checkpoint(Path(self._request.checkpoint.source), out)
         return out
 
     async def _shrink(self, query: Query, base: Case) -> Case:
@@ -305,7 +305,7 @@ class _Builder:
 
     def _min_distance(self, query: Query, base: Case) -> float:
         """Return the distance that a smaller case has to keep."""
-        if query.contrast != "differs" or self._wanted.result.judged.passes:
+        if query.contrast != "differs" or self._request.result.judged.passes:
             return 0.0
         metrics = trials.distance(base.question, base.answers, self._trial_values)
         return metrics.max_abs * shrinking.KEPT_SHARE if metrics is not None else 0.0
@@ -320,7 +320,7 @@ class _Builder:
         if case.folder is None:
             return
         total = files.n_layers(case.folder)
-        for n in shrinking.layer_counts(self._wanted.result, total):
+        for n in shrinking.layer_counts(self._request.result, total):
             out = self._work / f"layers-{n}" / FOLDER
             try:
                 files.copy_with_layers(case.folder, out, n)
@@ -378,12 +378,12 @@ class _Builder:
         unstable = query.contrast == "unstable"
         runs: tuple[trials.RunName, ...] = ("a", "a", "b") if unstable else ("a",)
         scripts = []
-        for side in self._wanted.sides:
+        for side in self._request.sides:
             path = script_folder / f"trial-{self._n_trials}-{script_name(side.cell.stack)}"
             text = script(self._subject(question, folder), _installed(side))
             path.write_text(text, "utf-8")
             scripts.append((side.process, path))
-        timeout = self._wanted.model.timeout
+        timeout = self._request.model.timeout
         results = await asyncio.gather(
             *(
                 trials.run_trial(process, path, run, self._work, timeout, nth)
@@ -394,13 +394,13 @@ class _Builder:
         return Answers(tuple(results[: len(runs)]), tuple(results[len(runs) :]))
 
     def _subject(self, question: Question, folder: Path | None) -> Subject:
-        model, load = self._wanted.model, self._wanted.reference.signals.load
+        model, load = self._request.model, self._request.reference.signals.load
         assert load is not None
         return Subject(
             model.name,
-            self._wanted.result.cell.variant,
+            self._request.result.cell.variant,
             question,
-            _model_class(model, load.model_class, self._wanted.checkpoint),
+            _model_class(model, load.model_class, self._request.checkpoint),
             model.hub,
             model.revision,
             model.trust_remote_code,
@@ -409,7 +409,7 @@ class _Builder:
 
     def write(self, case: Case, result: CellResult, machine: Machine) -> Path:
         """Write the capsule's files into a new folder and return the folder."""
-        wanted, folder = self._wanted, self._work / "capsule"
+        request, folder = self._request, self._work / "capsule"
         folder.mkdir()
         if case.folder is not None:
             files.copy_checkpoint(case.folder, folder / FOLDER)
@@ -418,11 +418,11 @@ class _Builder:
         subject = self._subject(case.question, case.folder)
         first_index = metrics.top[0].index if metrics is not None and metrics.top else None
         sides = []
-        for number, side in enumerate(wanted.sides):
+        for number, side in enumerate(request.sides):
             expectation = Expectation(
                 sees[number],
                 sees[1 - number],
-                wanted.sides[1 - number].cell.stack,
+                request.sides[1 - number].cell.stack,
                 machine.cpu_capability,
                 first_index,
             )
@@ -431,10 +431,10 @@ class _Builder:
             (folder / script_name(side.cell.stack)).write_text(text, "utf-8")
             sides.append(_side(installed, sees[number]))
         file = CapsuleFile(
-            cell=wanted.result.cell,
+            cell=request.result.cell,
             contrast=case.contrast,
             question=case.question,
-            checkpoint=FOLDER if case.folder is not None else wanted.checkpoint.said,
+            checkpoint=FOLDER if case.folder is not None else request.checkpoint.said,
             shrunk=case.shrunk,
             reference=sides[0],
             candidate=sides[1],
@@ -447,12 +447,12 @@ class _Builder:
         return folder
 
     def _issue(self, file: CapsuleFile, result: CellResult, metrics: Metrics | None) -> Issue:
-        wanted = self._wanted
+        request = self._request
         scripts = {
             side.script: (self._work / "capsule" / side.script).read_text("utf-8")
             for side in (file.reference, file.candidate)
         }
-        return Issue(file, result, wanted.result, metrics, wanted.checkpoint.said, scripts)
+        return Issue(file, result, request.result, metrics, request.checkpoint.said, scripts)
 
 
 def _installed(side: Party) -> Installed:
@@ -488,14 +488,14 @@ def _exception_words(failure: Failure | None) -> str:
     return f"{failure.type.rpartition('.')[2]}: {first_line}"
 
 
-def _model_class(model: ModelSpec, named: str, checkpoint: Checkpoint) -> str:
+def _model_class(model: ModelSpec, class_name: str, checkpoint: Checkpoint) -> str:
     """Return the class to load with, chosen as in probes/samebits_probe/model/load.py."""
     if not model.trust_remote_code:
-        return named
+        return class_name
     path = Path(checkpoint.source) / "config.json"
     auto_map = json.loads(path.read_text("utf-8")).get("auto_map", {}) if path.is_file() else {}
     names = [name for name in auto_map if name.startswith("AutoModel") and name.isidentifier()]
     preferred = "AutoModelForCausalLM"
     if model.hub is not None or preferred in names:
         return preferred
-    return names[0] if names else named
+    return names[0] if names else class_name

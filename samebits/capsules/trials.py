@@ -192,8 +192,8 @@ def _hashes(trials: tuple[Trial, ...]) -> set[str]:
 def _loads_as_well(answers: Answers, base: Answers) -> bool:
     """Return True if loading misses no new key, which would be filled at random."""
     return all(
-        set(now.loading.get(kind, ())) <= set(then.loading.get(kind, ()))
-        for now, then in (
+        set(trial.loading.get(kind, ())) <= set(base_trial.loading.get(kind, ()))
+        for trial, base_trial in (
             (answers.reference[0], base.reference[0]),
             (answers.candidate[0], base.candidate[0]),
         )

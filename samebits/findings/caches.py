@@ -23,14 +23,14 @@ _tuple = raised(
     r"|'tuple' object has no attribute '(get_seq_length|update|get_usable_length)'",
 )
 _crop = raised("ValueError", r"Calling `crop` with a positive value")
-_NAMED = (_attribute, _tuple, _crop)
+_NAMED_ERRORS = (_attribute, _tuple, _crop)
 """Cache exceptions with a rule of their own, for which no suspicious line is reported."""
-_CACHED: tuple[RelationName, ...] = (
+_CACHED_RELATIONS: tuple[RelationName, ...] = (
     "full forward = prefill + decode",
     "prefill split anywhere",
     "multi-token verify = single-token decode",
 )
-_CHUNKED: tuple[RelationName, ...] = (
+_CHUNKED_RELATIONS: tuple[RelationName, ...] = (
     "prefill split anywhere",
     "multi-token verify = single-token decode",
 )
@@ -51,11 +51,11 @@ def _distances(relation: Relation) -> str:
     )
 
 
-def _chunks(case: Case) -> Iterator[Sighting]:
+def _broken_chunks(case: Case) -> Iterator[Sighting]:
     """Find chunks that ignore the recurrent state while single-token decoding keeps it."""
     if not _has_delta_net(case.capture):
         return
-    broken = list(case.broken(*_CHUNKED))
+    broken = list(case.broken(*_CHUNKED_RELATIONS))
     if broken and not list(case.broken("full forward = prefill + decode")):
         yield Sighting("multi-token forward with a cache", tuple(map(_distances, broken)))
 
@@ -83,16 +83,16 @@ _CHUNK = re.compile(r"chunk_gated_delta_rule$")
 _RECURRENT = re.compile(r"recurrent_gated_delta_rule$")
 
 
-def _cached(case: Case) -> Iterator[Sighting]:
+def _broken_cached_forward(case: Case) -> Iterator[Sighting]:
     """Find a cached path that computes a different function, unless a narrower rule applies."""
-    if list(_chunks(case)) or _is_not_causal(case):
+    if list(_broken_chunks(case)) or _is_not_causal(case):
         return
-    broken = [r for r in case.broken(*_CACHED) if not r.note]
+    broken = [r for r in case.broken(*_CACHED_RELATIONS) if not r.note]
     if broken:
         yield Sighting("forward with a cache", tuple(map(_distances, broken)))
 
 
-def _padding(case: Case) -> Iterator[Sighting]:
+def _broken_padding(case: Case) -> Iterator[Sighting]:
     names: list[RelationName] = ["left padding", "right padding", "batch size"]
     if _is_not_causal(case):
         names.remove("right padding")
@@ -101,7 +101,7 @@ def _padding(case: Case) -> Iterator[Sighting]:
         yield Sighting("padded batch", tuple(map(_distances, broken)))
 
 
-def _causality(case: Case) -> Iterator[Sighting]:
+def _broken_causality(case: Case) -> Iterator[Sighting]:
     broken = [relation for relation in case.broken("causality") if not relation.note]
     if broken:
         yield Sighting("causality", tuple(map(_distances, broken)))
@@ -112,19 +112,19 @@ def _decoding_change(case: Case) -> str | None:
     if case.first() in ("decode", "greedy"):
         return "decoding through the cache is the first thing that differs from the reference"
     if case.failure is not None and case.failure.phase.startswith("greedy"):
-        is_named = any(list(check(case)) for check in _NAMED)
+        is_named = any(list(check(case)) for check in _NAMED_ERRORS)
         return None if is_named else case.exception_lines()[0]
-    broken = next(case.broken(*_CACHED), None)
+    broken = next(case.broken(*_CACHED_RELATIONS), None)
     return _distances(broken) if broken is not None else None
 
 
-def _truth(case: Case) -> Iterator[Sighting]:
+def _cache_truth(case: Case) -> Iterator[Sighting]:
     change = _decoding_change(case)
     for idiom in case.idioms("truth of a cache") if change else ():
         yield Sighting(f"{idiom.file}:{idiom.line}", (f"tested: {idiom.code}", change or ""))
 
 
-def _keyword(case: Case) -> Iterator[Sighting]:
+def _past_key_value(case: Case) -> Iterator[Sighting]:
     change = _decoding_change(case)
     for idiom in case.idioms("past_key_value keyword") if change else ():
         yield Sighting(f"{idiom.file}:{idiom.line}", (f"called: {idiom.code}", change or ""))
@@ -183,7 +183,7 @@ RULES = (
             releases="qwen3_next 4.57 to 5.6, qwen3_5 5.2 to 5.6; right from 5.9",
             references=("https://github.com/huggingface/transformers/pull/45513",),
         ),
-        _chunks,
+        _broken_chunks,
     ),
     Rule(
         RuleText(
@@ -208,7 +208,7 @@ RULES = (
                 "https://github.com/openvla/openvla/issues/348",
             ),
         ),
-        _cached,
+        _broken_cached_forward,
     ),
     Rule(
         RuleText(
@@ -225,7 +225,7 @@ RULES = (
             releases="differs by model; docs/found.md",
             references=("https://github.com/huggingface/transformers/issues/46873",),
         ),
-        _padding,
+        _broken_padding,
     ),
     Rule(
         RuleText(
@@ -239,7 +239,7 @@ RULES = (
             releases="differs by model; docs/found.md",
             references=(),
         ),
-        _causality,
+        _broken_causality,
     ),
     Rule(
         RuleText(
@@ -272,7 +272,7 @@ RULES = (
             releases="4.57.6, 5.1.0 and later; not 5.0.0, as measured here",
             references=("https://github.com/openvla/openvla/issues/348",),
         ),
-        _truth,
+        _cache_truth,
     ),
     Rule(
         RuleText(
@@ -291,7 +291,7 @@ RULES = (
             releases="past_key_value: through 4.57; 5.0.0 and later swallow it",
             references=("transformers/models/llama/modeling_llama.py",),
         ),
-        _keyword,
+        _past_key_value,
     ),
     Rule(
         RuleText(

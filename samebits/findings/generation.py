@@ -21,16 +21,16 @@ def _missing_special_tokens(case: Case) -> Iterator[Sighting]:
     if tokenizers is None:
         return
     reference, candidate = tokenizers
-    lost = [
+    texts = [
         name
         for name, expected in reference.texts.items()
         if (encoded := candidate.texts.get(name)) is not None
         and expected.text == encoded.text
         and _n_added(expected) > _n_added(encoded) >= 0
     ]
-    if lost:
+    if texts:
         lines = (f"{signal.class_name} adds {signal.adds}" for signal in tokenizers)
-        yield Sighting(f"text {', '.join(lost)}", side_lines(case, *lines))
+        yield Sighting(f"text {', '.join(texts)}", side_lines(case, *lines))
 
 
 def _n_added(text: Encoded) -> int:
@@ -63,7 +63,7 @@ def _first_of_layer(case: Case) -> Iterator[Sighting]:
         yield Sighting(f"{idiom.file}:{idiom.line}", (f"taken: {idiom.code}", change or ""))
 
 
-def _prepared(case: Case) -> Iterator[Sighting]:
+def _prepare_inputs_override(case: Case) -> Iterator[Sighting]:
     """Find an own prepare_inputs_for_generation where generate() fails and forward works."""
     failure = case.failure
     if failure is None or not failure.phase.startswith("greedy"):
@@ -191,6 +191,6 @@ RULES = (
             releases="fails in 5.9 and 5.23, works through 5.2, as measured here",
             references=("tests/custom/generate-legacy.diff",),
         ),
-        _prepared,
+        _prepare_inputs_override,
     ),
 )

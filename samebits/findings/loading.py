@@ -57,7 +57,7 @@ def _unwritten_parameters(case: Case) -> Iterator[Sighting]:
         yield Sighting(name, (_unwritten_part(tensor), report))
 
 
-def _overwritten(case: Case) -> Iterator[Sighting]:
+def _overwritten_tensors(case: Case) -> Iterator[Sighting]:
     """Find tensors that the checkpoint has and that hold random values after loading."""
     for name, tensor in case.tensors():
         if (
@@ -68,7 +68,7 @@ def _overwritten(case: Case) -> Iterator[Sighting]:
             yield Sighting(name, (_different_bytes(name, tensor), _RANDOM, *_init_weights(case)))
 
 
-def _not_taken(case: Case) -> Iterator[Sighting]:
+def _ignored_tensors(case: Case) -> Iterator[Sighting]:
     """Find tensors that the checkpoint has and loading leaves to values that the model computes."""
     for name, tensor in case.tensors():
         if not tensor.ignored:
@@ -168,7 +168,7 @@ def _round_trip(case: Case) -> Iterator[Sighting]:
     yield Sighting("save_pretrained", tuple(evidence))
 
 
-def _renamed(case: Case) -> Iterator[Sighting]:
+def _renamed_tensors(case: Case) -> Iterator[Sighting]:
     """Find tensors that have the file's name in the reference's memory and a different one here."""
     if case.reference is None:
         return
@@ -279,7 +279,7 @@ RULES = (
                 "https://github.com/huggingface/transformers/issues/46632",
             ),
         ),
-        _overwritten,
+        _overwritten_tensors,
     ),
     Rule(
         RuleText(
@@ -379,7 +379,7 @@ RULES = (
             "4.57 and 5.23 do not report it",
             references=("docs/found.md",),
         ),
-        _not_taken,
+        _ignored_tensors,
     ),
     Rule(
         RuleText(
@@ -402,6 +402,6 @@ RULES = (
                 "transformers/conversion_mapping.py",
             ),
         ),
-        _renamed,
+        _renamed_tensors,
     ),
 )

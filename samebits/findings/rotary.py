@@ -66,7 +66,7 @@ def _off_formula(case: Case) -> Iterator[Sighting]:
         )
 
 
-def _cast(case: Case) -> Iterator[Sighting]:
+def _changed_dtype(case: Case) -> Iterator[Sighting]:
     reference = _inv_freq(case.reference)
     for name, facts in _inv_freq(case.capture).items():
         expected = reference.get(name)
@@ -151,6 +151,6 @@ RULES = (
                 "tests/custom/inv-freq-dtype.repair.diff",
             ),
         ),
-        _cast,
+        _changed_dtype,
     ),
 )

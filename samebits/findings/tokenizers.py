@@ -58,7 +58,7 @@ def _different_ids(case: Case) -> Iterator[Sighting]:
         yield Sighting(f"text {name}", side_lines(case, *lines))
 
 
-def _padding_side(case: Case) -> Iterator[Sighting]:
+def _changed_padding_side(case: Case) -> Iterator[Sighting]:
     tokenizers = tokenizer_pair(case)
     if tokenizers is None or tokenizers[0].padding_side == tokenizers[1].padding_side:
         return
@@ -70,7 +70,7 @@ def _padding_side(case: Case) -> Iterator[Sighting]:
     yield Sighting("padding_side", (*side_lines(case, reference, candidate), origin))
 
 
-def _chat(case: Case) -> Iterator[Sighting]:
+def _chat_template_type(case: Case) -> Iterator[Sighting]:
     tokenizers = tokenizer_pair(case)
     if tokenizers is None or tokenizers[0].chat is None or tokenizers[1].chat is None:
         return
@@ -80,18 +80,18 @@ def _chat(case: Case) -> Iterator[Sighting]:
         yield Sighting("apply_chat_template(messages)", side_lines(case, *lines))
 
 
-def _methods(case: Case) -> Iterator[Sighting]:
+def _changed_methods(case: Case) -> Iterator[Sighting]:
     tokenizers = tokenizer_pair(case)
     if tokenizers is None:
         return
     lines = []
-    gone = [
+    removed = [
         n
         for n, has_method in tokenizers[0].methods.items()
         if has_method and tokenizers[1].methods.get(n) is False
     ]
-    if gone:
-        lines.append(f"not there any more: {', '.join(gone)}")
+    if removed:
+        lines.append(f"not there any more: {', '.join(removed)}")
     reference, candidate = (
         answer.batch.raised or f"returns {answer.batch.type}" for answer in tokenizers
     )
@@ -145,7 +145,7 @@ RULES = (
                 "tests/custom/tokenizer-llama.repair.diff",
             ),
         ),
-        _padding_side,
+        _changed_padding_side,
     ),
     Rule(
         RuleText(
@@ -162,7 +162,7 @@ RULES = (
             releases="list: through 4.57; BatchEncoding: 5.0.0 and later",
             references=("transformers/tokenization_utils_base.py, apply_chat_template",),
         ),
-        _chat,
+        _chat_template_type,
     ),
     Rule(
         RuleText(
@@ -181,7 +181,7 @@ RULES = (
             releases="through 4.57; 5.0.0 and later lack them",
             references=("transformers/tokenization_utils_base.py", "MIGRATION_GUIDE_V5.md"),
         ),
-        _methods,
+        _changed_methods,
     ),
     Rule(
         RuleText(

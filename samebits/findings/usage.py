@@ -44,7 +44,7 @@ def _other_logits(case: Case) -> Iterator[Sighting]:
         )
 
 
-def _packed(case: Case) -> Iterator[Sighting]:
+def _packed_sequences(case: Case) -> Iterator[Sighting]:
     packed, dtype = case.usage.packed, case.capture.cell.variant.dtype
     if packed is None or not any(packed.sees(way, dtype) for way in packed.ways):
         return
@@ -58,7 +58,7 @@ def _packed(case: Case) -> Iterator[Sighting]:
     )
 
 
-def _short_keys(case: Case) -> Iterator[Sighting]:
+def _short_key_tensors(case: Case) -> Iterator[Sighting]:
     cache = case.usage.cache
     if cache is None:
         return
@@ -94,11 +94,11 @@ def _frozen_positions(case: Case) -> Iterator[Sighting]:
     if observed is None or observed.same_logits is not False or len(observed.fed) < 2:
         return
     if set(observed.fed) == {observed.prompt - 1}:
-        fed = ", ".join(map(str, observed.fed))
+        positions = ", ".join(map(str, observed.fed))
         yield Sighting(
             "generate(position_ids=…)",
             (
-                f"a prompt of {observed.prompt} tokens: its steps were fed the positions {fed}",
+                f"a prompt of {observed.prompt} tokens: its steps were fed the positions {positions}",
                 "the logits are not those of generate() without the argument",
             ),
         )
@@ -129,7 +129,7 @@ def _hub_strategies(case: Case) -> Iterator[Sighting]:
         )
 
 
-def _never_pickled(case: Case) -> Iterator[Sighting]:
+def _ignored_safe_serialization(case: Case) -> Iterator[Sighting]:
     saved = case.usage.saved
     if saved is not None and any(name.endswith(".safetensors") for name in saved.files):
         yield Sighting(
@@ -159,7 +159,7 @@ def _save_description(usage: UsageSignal, *, both_wrote: bool) -> str:
     return f"config.json says the dtype under {names}; {shards}" if both_wrote else shards
 
 
-def _reentrant(case: Case) -> Iterator[Sighting]:
+def _changed_use_reentrant(case: Case) -> Iterator[Sighting]:
     yield from _changed_fact(
         case,
         "gradient_checkpointing_enable()",
@@ -242,7 +242,7 @@ RULES = (
             releases="4.48: always; 4.53 to 5.23: with a mask or a cache",
             references=(f"{_PULLS}/39194", f"{_PULLS}/46634", "transformers/masking_utils.py"),
         ),
-        _packed,
+        _packed_sequences,
     ),
     Rule(
         RuleText(
@@ -260,7 +260,7 @@ RULES = (
             releases="4.57 and later; gemma2 in 4.48, where get_seq_length() says the window, too",
             references=("transformers/cache_utils.py, DynamicSlidingWindowLayer",),
         ),
-        _short_keys,
+        _short_key_tensors,
     ),
     Rule(
         RuleText(
@@ -348,7 +348,7 @@ RULES = (
             releases="5.0.0 and later",
             references=(f"{_PULLS}/42734", f"{_PULLS}/42904"),
         ),
-        _never_pickled,
+        _ignored_safe_serialization,
     ),
     Rule(
         RuleText(
@@ -382,6 +382,6 @@ RULES = (
             releases="True through 4.57, False from 5.0.0",
             references=("transformers/modeling_utils.py, gradient_checkpointing_enable",),
         ),
-        _reentrant,
+        _changed_use_reentrant,
     ),
 )

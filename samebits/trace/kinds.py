@@ -194,14 +194,14 @@ def _same_shape(pair: Divergence, reference: tuple[int, int], candidate: tuple[i
     outputs have the same shape, both operations took the value in the same shape.
     """
     graphs = pair.reference.graph, pair.candidate.graph
-    taken = [g.value(v).shape for g, (_, v) in zip(graphs, (reference, candidate), strict=True)]
-    if long_axes(taken[0]) == long_axes(taken[1]):
+    shapes = [g.value(v).shape for g, (_, v) in zip(graphs, (reference, candidate), strict=True)]
+    if long_axes(shapes[0]) == long_axes(shapes[1]):
         return True
-    made = [
+    output_shapes = [
         long_axes(g.value(g.op(i).outputs[0]).shape)
         for g, (i, _) in zip(graphs, (reference, candidate), strict=True)
     ]
-    return prod(taken[0]) == prod(taken[1]) and made[0] == made[1]
+    return prod(shapes[0]) == prod(shapes[1]) and output_shapes[0] == output_shapes[1]
 
 
 def _key_change(
@@ -217,8 +217,8 @@ def _key_change(
     if reference_rows is None or candidate_rows is None or not reference_rows & candidate_rows:
         return None
     if reference_rows != candidate_rows:
-        lost, new = len(reference_rows - candidate_rows), len(candidate_rows - reference_rows)
-        counts = f"rows of keys that are seen: {lost:,} there alone, {new:,} here alone"
+        removed, added = len(reference_rows - candidate_rows), len(candidate_rows - reference_rows)
+        counts = f"rows of keys that are seen: {removed:,} there alone, {added:,} here alone"
         return "keys", [counts, *_first_makers(pair, keys)]
     names = [g.described([v])[0] for g, v in zip((reference, candidate), keys, strict=True)]
     if names[0] == names[1]:
@@ -267,12 +267,12 @@ def _selection_change(pair: Divergence, reference_value: int, candidate_value: i
 def _makers(pair: Divergence, reference_value: int, candidate_value: int) -> list[str]:
     """Return which operations made a value of the candidate and its counterpart."""
     return [
-        f"{name} it is from {made}"
+        f"{name} it is from {maker_words}"
         for name, graph, value in (
             ("there", pair.reference.graph, reference_value),
             ("here", pair.candidate.graph, candidate_value),
         )
-        if (made := maker(graph, value))
+        if (maker_words := maker(graph, value))
     ]
 
 

@@ -49,7 +49,7 @@ def questions(result: CellResult, reference: Capture) -> list[Question]:
         Question(prompt, "forward", {}) for prompt in dict.fromkeys(_prompts(result, forwards))
     ]
     forward_questions.sort(key=lambda q: forwards[q.prompt].real_rows is not None)
-    return forward_questions + _decodes(result, reference)
+    return forward_questions + _decode_questions(result, reference)
 
 
 def _may_be_traced(result: CellResult) -> bool:
@@ -66,7 +66,7 @@ def _prompts(result: CellResult, prompts: Container[str]) -> Iterator[str]:
                     yield prompt
 
 
-def _decodes(result: CellResult, reference: Capture) -> list[Question]:
+def _decode_questions(result: CellResult, reference: Capture) -> list[Question]:
     greedy = reference.signals.greedy or {}
     by_prompt: dict[str, Question] = {}
     for signal in result.signals:
@@ -105,7 +105,7 @@ def same_weights(result: CellResult, reference: Capture, candidate: Capture) -> 
         for item in signal.items
         if item.outcome != "identical" and not item.excused
     }
-    loaded = _loaded(reference) & _loaded(candidate)
+    loaded = _loaded_tensors(reference) & _loaded_tensors(candidate)
     names: set[str] = set()
     for capture in (reference, candidate):
         weights = capture.signals.weights
@@ -116,7 +116,7 @@ def same_weights(result: CellResult, reference: Capture, candidate: Capture) -> 
     return frozenset(names)
 
 
-def _loaded(capture: Capture) -> set[str]:
+def _loaded_tensors(capture: Capture) -> set[str]:
     weights = capture.signals.weights
     return {
         piece.tensor

@@ -94,8 +94,8 @@ def _only_padding_differs(cause: Cause, reference_look: Look, candidate_look: Lo
     )
 
 
-def _look(trace: Trace | None, wanted: list[int]) -> Look | None:
-    return None if trace is None or not wanted else trace.looks.get(wanted[0])
+def _look(trace: Trace | None, indices: list[int]) -> Look | None:
+    return None if trace is None or not indices else trace.looks.get(indices[0])
 
 
 def _replay_result(cause: Cause, blamed: Blamed, look: Look) -> tuple[str, str]:
@@ -108,9 +108,9 @@ def _replay_result(cause: Cause, blamed: Blamed, look: Look) -> tuple[str, str]:
         return f"{name} could not be run again by itself", ""
     if _exists(look.fresh[0], blamed.reference.graph):
         where = "; ".join(
-            f"{list(seen.shape)} strides {list(seen.strides)}, {seen.aligned} bytes behind a "
+            f"{list(tensor.shape)} strides {list(tensor.strides)}, {tensor.aligned} bytes behind a "
             f"64-byte boundary"
-            for seen in look.inputs
+            for tensor in look.inputs
         )
         return (
             f"fed the reference's inputs as contiguous copies, {name} gives the reference's "

@@ -278,18 +278,18 @@ def test_a_stand_in_has_all_but_the_weights_and_loses_layers_as_they_do(tmp_path
     for name in ("pytorch_model.bin", "model.safetensors.index.json", "modeling_x.py"):
         (source / name).write_text(name)
     files.copy_without_weights(source, tmp_path / "stand-in", HEADER)
-    made = tmp_path / "stand-in"
-    assert {path.name for path in made.iterdir()} == {
+    stand_in = tmp_path / "stand-in"
+    assert {path.name for path in stand_in.iterdir()} == {
         "config.json",
         "modeling_x.py",
         "stand-in.json",
     }
-    assert json.loads((made / "stand-in.json").read_text()) == HEADER
-    assert files.is_stand_in(made)
+    assert json.loads((stand_in / "stand-in.json").read_text()) == HEADER
+    assert files.is_stand_in(stand_in)
     assert not files.is_stand_in(source)
-    (made / "model.safetensors").write_bytes(b"zeros that a script wrote" * 1000)
-    assert files.size(made) < 2000
-    files.copy_with_layers(made, tmp_path / "small", 1)
+    (stand_in / "model.safetensors").write_bytes(b"zeros that a script wrote" * 1000)
+    assert files.size(stand_in) < 2000
+    files.copy_with_layers(stand_in, tmp_path / "small", 1)
     small = json.loads((tmp_path / "small" / "stand-in.json").read_text())
     assert small == {name: HEADER[name] for name in ("__metadata__", "embed", "layers.0.w")}
     assert not (tmp_path / "small" / "model.safetensors").exists()
@@ -483,10 +483,10 @@ def steps_apart(memory, *changes, n=6):
     """Return greedy steps of both sides; ``changes`` are (step, amount) at the middle token."""
     steps = values(n, 8)
     steps[:, 0] = 9.0
-    other = steps.copy()
+    changed_steps = steps.copy()
     for step, by in changes:
-        other[step, 4] += by
-    return answers(trial(memory, steps), trial(memory, other))
+        changed_steps[step, 4] += by
+    return answers(trial(memory, steps), trial(memory, changed_steps))
 
 
 def test_steps_end_with_the_first_that_is_about_the_largest():
@@ -604,21 +604,21 @@ def run_scripts(folder, uv, environ, *, needs_hub=False):
 
 
 def test_scripts_run_elsewhere_offline_and_leave_nothing(scripts, tmp_path):
-    made = tmp_path / "environments-v2" / "4-48-abc"
-    (made / "bin").mkdir(parents=True)
-    uv = Uv(made=made)
-    told = {"PIP_FIND_LINKS": "/wheels", "ATEN_CPU_CAPABILITY": "avx2", "PYTHONPATH": "x"}
-    assert run_scripts(scripts, uv, told).code == 0
+    environment_folder = tmp_path / "environments-v2" / "4-48-abc"
+    (environment_folder / "bin").mkdir(parents=True)
+    uv = Uv(made=environment_folder)
+    environ = {"PIP_FIND_LINKS": "/wheels", "ATEN_CPU_CAPABILITY": "avx2", "PYTHONPATH": "x"}
+    assert run_scripts(scripts, uv, environ).code == 0
     assert uv.commands[0] == ["run", "--offline", "--quiet", "--script", "4.48.py"]
     assert [command[0] for command in uv.commands] == ["run", "python"]
     (folder,) = uv.folders
     assert scripts not in folder.parents
     assert not folder.exists()
-    assert not made.exists()
-    seen = uv.environments[0]
-    assert seen["UV_FIND_LINKS"] == "/wheels"
-    assert seen["HF_HUB_OFFLINE"] == "1"
-    assert not {"ATEN_CPU_CAPABILITY", "PYTHONPATH", "OMP_NUM_THREADS"} & set(seen)
+    assert not environment_folder.exists()
+    variables = uv.environments[0]
+    assert variables["UV_FIND_LINKS"] == "/wheels"
+    assert variables["HF_HUB_OFFLINE"] == "1"
+    assert not {"ATEN_CPU_CAPABILITY", "PYTHONPATH", "OMP_NUM_THREADS"} & set(variables)
 
 
 def test_the_second_capsule_runs_where_the_first_did_without_its_files(scripts):
@@ -649,10 +649,10 @@ def test_a_script_that_ran_and_saw_something_else_is_not_run_again(scripts):
 
 
 def test_only_an_environment_of_a_script_is_removed(scripts, tmp_path):
-    made = tmp_path / "usr"
-    (made / "bin").mkdir(parents=True)
-    run_scripts(scripts, Uv(made=made), {})
-    assert made.exists()
+    folder = tmp_path / "usr"
+    (folder / "bin").mkdir(parents=True)
+    run_scripts(scripts, Uv(made=folder), {})
+    assert folder.exists()
 
 
 # --- the text and the report -------------------------------------------------------------
@@ -685,12 +685,17 @@ def text(sees, contrast="differs", shrunk=("1 of 4 layers",), **changed):
         platform="Linux",
         cpu_capability="AVX2",
     )
-    told = failed("load").model_copy(update={"expected": (HOSTILE,)})
-    one, other = values(1, 3, 8), values(1, 3, 8, seed=1)
-    of = Issue(
-        file, told, told, measure(one, other, logits=True), "path model", {"4.48.py": HOSTILE}
+    result = failed("load").model_copy(update={"expected": (HOSTILE,)})
+    reference, candidate = values(1, 3, 8), values(1, 3, 8, seed=1)
+    inputs = Issue(
+        file,
+        result,
+        result,
+        measure(reference, candidate, logits=True),
+        "path model",
+        {"4.48.py": HOSTILE},
     )
-    return issue(of._replace(**changed))
+    return issue(inputs._replace(**changed))
 
 
 def test_the_text_says_both_sides_and_how_to_run_them():

@@ -96,9 +96,9 @@ def test_a_trial_only_measures():
 
 
 def test_the_header_pins_every_package_to_a_release():
-    found = metadata(script(subject(), OLD, expectation()))
-    assert found["requires-python"] == "==3.11.*"
-    assert found["dependencies"] == [
+    header_values = metadata(script(subject(), OLD, expectation()))
+    assert header_values["requires-python"] == "==3.11.*"
+    assert header_values["dependencies"] == [
         "torch==2.13.0",
         "transformers==4.48.3",
         "filelock==3.1",
@@ -107,33 +107,33 @@ def test_the_header_pins_every_package_to_a_release():
 
 
 @pytest.mark.parametrize(
-    ("seen", "ends"),
+    ("hashes", "ends"),
     [
         ("a a b", "as expected"),
         ("a b c", "unexpected: other bits though unwritten memory holds the same"),
         ("a a a", "unexpected: the same bits both times"),
     ],
 )
-def test_other_bits_over_the_same_memory_are_no_matter_of_memory(seen, ends):
+def test_other_bits_over_the_same_memory_are_no_matter_of_memory(hashes, ends):
     tree = ast.parse(script(subject(), OLD, expectation("other bits")))
     (main,) = (node for node in tree.body if isinstance(node, ast.If))
     body = ast.Module(
         [n for n in main.body if "print" not in ast.unparse(n) or "as exp" in ast.unparse(n)], []
     )
-    answers, said = iter(seen.split()), []
+    answers, output = iter(hashes.split()), []
 
     class Sys:
         argv = ("script",)
 
         @staticmethod
         def exit(text):
-            said.append(text)
+            output.append(text)
             raise SystemExit
 
-    scope = {"sys": Sys, "filled": lambda byte: next(answers), "print": said.append}
+    scope = {"sys": Sys, "filled": lambda byte: next(answers), "print": output.append}
     with contextlib.suppress(SystemExit):
         exec(compile(body, "main", "exec"), scope)  # noqa: S102
-    assert said == [ends]
+    assert output == [ends]
 
 
 def test_an_exact_python_stays_exact():

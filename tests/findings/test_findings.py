@@ -198,8 +198,8 @@ def test_a_missing_import_of_a_model_that_runs_is_no_finding():
 
 
 def test_the_default_rope_is_named_by_the_line_that_asked_for_it():
-    asked = frame(code="self.rope_init_fn = ROPE_INIT_FUNCTIONS[self.rope_type]")
-    assert codes_of(failed("KeyError", "'default'", asked)) == ["SB501"]
+    rope_frame = frame(code="self.rope_init_fn = ROPE_INIT_FUNCTIONS[self.rope_type]")
+    assert codes_of(failed("KeyError", "'default'", rope_frame)) == ["SB501"]
     unrelated = frame(code="colours = PALETTE[name]")
     assert codes_of(failed("KeyError", "'default'", unrelated)) == []
 
@@ -246,10 +246,10 @@ def test_a_class_without_post_init_is_named():
 
 
 def test_a_head_without_generation_mixin_is_named_where_nothing_generates():
-    said = {"greedy": "TinyForCausalLM does not generate"}
+    skips_greedy = {"greedy": "TinyForCausalLM does not generate"}
     load = LoadFacts(model_class="TinyForCausalLM", requested_dtype="float32")
 
-    def run(bases, skips=said):
+    def run(bases, skips=skips_greedy):
         return sound(Memory(), skips=skips, load=load, code=own_code(classes=(cls(bases=bases),)))
 
     assert codes_of(run(("TinyPreTrainedModel",))) == ["SB103"]
@@ -273,11 +273,11 @@ def test_a_mask_one_column_too_long_is_named_inside_attention_alone():
 
 
 def integrity(**tensors):
-    made = {
+    provenances = {
         name: Provenance(**({"kind": "parameter", "source": "loaded", "written": "all"} | facts))
         for name, facts in tensors.items()
     }
-    return IntegritySignal(poison="NaN", tensors=made)
+    return IntegritySignal(poison="NaN", tensors=provenances)
 
 
 def test_an_unwritten_buffer_and_an_unwritten_parameter_are_two_findings():
@@ -285,8 +285,8 @@ def test_an_unwritten_buffer_and_an_unwritten_parameter_are_two_findings():
     signal = integrity(
         inv_freq=facts | {"kind": "non-persistent buffer", "fresh": "differs"}, scale=facts
     )
-    found = findings(Case(capture=sound(Memory(), integrity=signal)))
-    assert [(f.code, f.where) for f in found] == [("SB301", "inv_freq"), ("SB302", "scale")]
+    both_findings = findings(Case(capture=sound(Memory(), integrity=signal)))
+    assert [(f.code, f.where) for f in both_findings] == [("SB301", "inv_freq"), ("SB302", "scale")]
 
 
 def test_a_partly_written_buffer_says_how_much_is_left():
@@ -501,9 +501,13 @@ def test_a_kernel_that_is_another_function_is_named_only_if_eager_attention_agre
 
 def token(query, key, layer=0):
     layouts = {"query": f"float32{query} strides [1, 1, 1, 1]", "key": f"float32{key}"}
-    made = call(layer)
+    attention_call = call(layer)
     return TokenFacts(
-        attention=(made.model_copy(update={"sdpa": made.sdpa.model_copy(update=layouts)}),),
+        attention=(
+            attention_call.model_copy(
+                update={"sdpa": attention_call.sdpa.model_copy(update=layouts)}
+            ),
+        ),
         functions=(),
     )
 
@@ -574,8 +578,8 @@ def test_a_broken_cache_is_told_from_rounding_and_from_a_delta_net():
     delta = "Qwen3NextGatedDeltaNet"
     assert codes_of(with_relations(relation(SPLIT, *broken), ran=delta)) == ["SB703"]
     assert codes_of(with_relations(relation(SPLIT, *broken))) == ["SB704"]
-    both = (relation(SPLIT, *broken), relation(DECODE, *broken))
-    assert codes_of(with_relations(*both, ran=delta)) == ["SB704"]
+    relations = (relation(SPLIT, *broken), relation(DECODE, *broken))
+    assert codes_of(with_relations(*relations, ran=delta)) == ["SB704"]
     assert codes_of(with_relations(relation(SPLIT, *rounding), ran=delta)) == []
     assert codes_of(with_relations(relation(DECODE, *rounding))) == []
 

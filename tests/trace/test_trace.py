@@ -340,20 +340,20 @@ def test_what_puts_elements_elsewhere_is_named_and_not_what_takes_them():
 
 
 def by_hand(stack, out, *steps):
-    made = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
-    made.op("bmm.default", "q q", "scores", module="attn")
+    builder = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
+    builder.op("bmm.default", "q q", "scores", module="attn")
     last = "scores"
     for place, (name, line) in enumerate(steps):
-        made.op(name, last, f"step{place}", module="attn", line=line)
+        builder.op(name, last, f"step{place}", module="attn", line=line)
         last = f"step{place}"
-    made.op("_softmax.default", last, "weights", module="attn").mask(CAUSAL)
-    return made.op("bmm.default", "weights q", out, module="attn").mark("layer", out)
+    builder.op("_softmax.default", last, "weights", module="attn").mask(CAUSAL)
+    return builder.op("bmm.default", "weights q", out, module="attn").mark("layer", out)
 
 
 def fused(stack, out):
-    made = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
-    made.op("_scaled_dot_product_flash_attention_for_cpu.default", "q q q", out, module="attn")
-    return made.mask(CAUSAL).mark("layer", out)
+    builder = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
+    builder.op("_scaled_dot_product_flash_attention_for_cpu.default", "q q q", out, module="attn")
+    return builder.mask(CAUSAL).mark("layer", out)
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -377,10 +377,10 @@ def test_what_no_kernel_does_to_the_scores_is_named_before_the_kernel(turned):
 
 
 def positioned(stack, positions, out, chosen, maker):
-    made = start(stack).source("table", "wpe.weight")
-    made.op(maker, "x", positions, dtype="int64", structural=True, line=2)
-    made.op("embedding.default", f"table {positions}", "p" + out, rows=chosen)
-    return made.op("add.Tensor", f"e p{out}", out).mark("embeddings", out)
+    builder = start(stack).source("table", "wpe.weight")
+    builder.op(maker, "x", positions, dtype="int64", structural=True, line=2)
+    builder.op("embedding.default", f"table {positions}", "p" + out, rows=chosen)
+    return builder.op("add.Tensor", f"e p{out}", out).mark("embeddings", out)
 
 
 def test_rows_of_a_table_that_other_positions_choose_are_positions_and_no_shape():
@@ -409,8 +409,8 @@ def test_one_function_of_the_same_rows_at_once_or_apart_is_a_cut():
 
 def test_a_product_of_the_same_rows_in_another_kernel_is_a_cut_unless_float64_sees_it():
     def side(stack, name, out, *numbers):
-        made = start(stack).op("index.Tensor", "e x", "r" + out, rows=rows(*numbers))
-        return made.op(name, f"r{out} w", out).mark("layer", out)
+        builder = start(stack).op("index.Tensor", "e x", "r" + out, rows=rows(*numbers))
+        return builder.op(name, f"r{out} w", out).mark("layer", out)
 
     reference, candidate = (
         side("old", "mm.default", "a", 5),
@@ -419,8 +419,8 @@ def test_a_product_of_the_same_rows_in_another_kernel_is_a_cut_unless_float64_se
     cause = blamed(reference, candidate)
     assert cause.kind == "shape"
     assert "a product of the same rows" in cause.evidence[0]
-    found = blame.blame(reference.trace(rung="float64"), candidate.trace(rung="float64"))
-    assert blame.cause(found).kind == "operation"
+    float64_blame = blame.blame(reference.trace(rung="float64"), candidate.trace(rung="float64"))
+    assert blame.cause(float64_blame).kind == "operation"
     cause = blamed(side("old", "addmm.default", "a", 5), side("new", "mm.default", "A", 5, 6))
     assert cause.kind == "operation"
     assert "one side adds to the product within it" in cause.evidence[0]
@@ -602,5 +602,5 @@ def test_what_cannot_be_traced_is_said_and_stops_nothing():
         same_weights = frozenset()
         beyond_rounding = False
 
-    said = asyncio.run(tracer.cause(None, None, None, Asked))
-    assert said == "the traces could not be joined: KeyError: 'own'"
+    reason = asyncio.run(tracer.cause(None, None, None, Asked))
+    assert reason == "the traces could not be joined: KeyError: 'own'"
