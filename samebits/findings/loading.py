@@ -184,7 +184,10 @@ def _renamed_tensors(case: Case) -> Iterator[Sighting]:
     renamed = [tensor for tensor in renamed if candidate_names[tensor] != tensor]
     if renamed:
         examples = (f"{tensor} is in {candidate_names[tensor]}" for tensor in renamed[:_MAX_SHOWN])
-        count = f"{len(renamed)} of {len(reference_names)} tensors of the file: no attribute of their names here"
+        count = (
+            f"{len(renamed)} of {len(reference_names)} tensors of the file: "
+            "no attribute of their names here"
+        )
         yield Sighting("names in memory", (count, *examples))
 
 

@@ -35,7 +35,7 @@ def _inv_freq(capture: Capture | None) -> dict[str, InvFreqFacts]:
 
 
 def _wrong_frequencies(case: Case) -> Iterator[Sighting]:
-    """Find frequencies off their formula; if no buffer holds them, changed values of cos and sin."""
+    """Find frequencies off their formula; without a buffer of them, changed cos and sin."""
     sightings = list(_off_formula(case))
     yield from sightings
     differs = case.ruled_in(ROPE_TABLES) if not sightings and not _inv_freq(case.capture) else ""

@@ -98,7 +98,8 @@ def _frozen_positions(case: Case) -> Iterator[Sighting]:
         yield Sighting(
             "generate(position_ids=…)",
             (
-                f"a prompt of {observed.prompt} tokens: its steps were fed the positions {positions}",
+                f"a prompt of {observed.prompt} tokens: its steps were fed the positions "
+                f"{positions}",
                 "the logits are not those of generate() without the argument",
             ),
         )

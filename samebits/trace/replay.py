@@ -123,8 +123,8 @@ def _replay_result(cause: Cause, blamed: Blamed, look: Look) -> tuple[str, str]:
         ), ""
     if look.same_layout[0].hash in outputs:
         return (
-            f"fed the reference's inputs by itself, {name} gives the candidate's output if they lie "
-            f"in memory as they do there, and a third one if they are contiguous"
+            f"fed the reference's inputs by itself, {name} gives the candidate's output if they "
+            f"lie in memory as they do there, and a third one if they are contiguous"
         ), "memory" if _same_operation(cause) else ""
     return (
         f"fed copies of its own inputs, {name} gives another output: where they lie in memory "
