@@ -94,12 +94,11 @@ def _frozen_positions(case: Case) -> Iterator[Sighting]:
     if observed is None or observed.same_logits is not False or len(observed.fed) < 2:
         return
     if set(observed.fed) == {observed.prompt - 1}:
-        positions = ", ".join(map(str, observed.fed))
+        n_tokens, positions = observed.prompt, ", ".join(map(str, observed.fed))
         yield Sighting(
             "generate(position_ids=…)",
             (
-                f"a prompt of {observed.prompt} tokens: its steps were fed the positions "
-                f"{positions}",
+                f"a prompt of {n_tokens} tokens: its steps were fed the positions {positions}",
                 "the logits are not those of generate() without the argument",
             ),
         )
