@@ -1,1 +1,1 @@
-"""How a difference becomes a capsule: asked, shrunk, written, run, and only then kept."""
+"""Capsules: differences reduced to folders that reproduce them with one script per stack."""

@@ -1,4 +1,4 @@
-"""What is the plainest thing that two scripts can compute to show how a cell stands out?"""
+"""Selection of the simplest computation that shows a cell's defect in two scripts."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
     from samebits.records.tensor import TensorRef
 
 _DIFFERS = {Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED}
-_FED_BY_NUMBERS = ("int64", "int32")
-_STEPS = 12
-"""Tokens that are generated where the failing cell does not say how many."""
+_INTEGERS = ("int64", "int32")
+_DEFAULT_STEPS = 12
+"""Tokens to generate if the failing cell did not record how many."""
 
 
-class Asked(NamedTuple):
-    """A question and how its two answers stand to each other."""
+class Query(NamedTuple):
+    """What two scripts compute, and how their results compare."""
 
     contrast: Contrast
     question: Question
 
 
 class Unasked(Exception):  # noqa: N818  "no script can show it" is a result
-    """No script can show how the cell stands out; the message says why."""
+    """No script can show the defect of the cell; the message gives the reason."""
 
 
 class Unproved(Unasked):
-    """Its scripts ran and saw something else, which another time they may not."""
+    """The scripts ran and saw something else. Another run may succeed."""
 
 
-def asked(
+def query_for(
     result: CellResult, reference: Capture, candidate: tuple[Capture, ...], values: TensorSource
-) -> Asked:
-    """Return what shows a cell that differs, fails or is unstable, beside its reference.
+) -> Query:
+    """Return the query that shows how a cell differs, fails or is unstable.
 
     Raises:
-        Unasked: no script can.
+        Unasked: no script can show it.
 
     """
     device = result.cell.variant.device
@@ -51,62 +51,62 @@ def asked(
         msg = f"its bits are those of a device ({device}), and scripts are checked on the cpu"
         raise Unasked(msg)
     if result.judged is Verdict.FAILED:
-        return Asked("fails", _of_failure(result, reference, values))
+        return Query("fails", _failure_question(result, reference, values))
     if result.judged is Verdict.UNSTABLE:
-        return Asked("unstable", _of_unstable(candidate, values))
+        return Query("unstable", _instability_question(candidate, values))
     assert result.judged in _DIFFERS
-    return Asked("differs", _of_difference(result, reference, candidate[0], values))
+    return Query("differs", _difference_question(result, reference, candidate[0], values))
 
 
-def _of_difference(
+def _difference_question(
     result: CellResult, reference: Capture, candidate: Capture, values: TensorSource
 ) -> Question:
     forwards = reference.signals.forward or {}
     prompts = [n for n in _differing(result, "logits") if n in forwards]
     if prompts:
-        return forward(_plainest(prompts, forwards), reference, values)
-    decoded = [(name, _row(name, forwards)) for name in _differing(result, "decode")]
+        return _forward_question(_simplest(prompts, forwards), reference, values)
+    decoded = [(name, _prompt_and_row(name, forwards)) for name in _differing(result, "decode")]
     if decoded:
-        name, (prompt, row) = min(decoded, key=lambda of: _size(forwards[of[1][0]]))
+        name, (prompt, row) = min(decoded, key=lambda item: _size(forwards[item[1][0]]))
         facts = (reference.signals.greedy or {})[name]
-        return _generate(prompt, row, len(facts.ids), reference, values)
-    return _stored(reference, candidate)
+        return _generate_question(prompt, row, len(facts.ids), reference, values)
+    return _tensor_question(reference, candidate)
 
 
 def _differing(result: CellResult, name: Signal) -> list[str]:
-    """Return the items that differ, only those of the verdict's kind if the ladder knows any.
+    """Return the items that differ; only those of the verdict's kind if the ladder found any.
 
-    Of a cell that diverged one prompt may differ by rounding alone.
+    In a cell that diverged, some prompts may differ only by rounding.
     """
-    found = [
+    items = [
         item.name
         for signal in result.signals
         for item in signal.items
         if signal.signal == name and item.outcome == "differs" and not item.excused
     ]
     steps = result.ladder.steps if result.ladder is not None else ()
-    weighty = {(step.what, step.prompt) for step in steps if step.kind == result.judged}
-    if not any(what in {"logits", "decode"} for what, _ in weighty):
-        return found
-    return [item for item in found if (name, item) in weighty]
+    judged_items = {(step.what, step.prompt) for step in steps if step.kind == result.judged}
+    if not any(what in {"logits", "decode"} for what, _ in judged_items):
+        return items
+    return [item for item in items if (name, item) in judged_items]
 
 
-def _of_failure(result: CellResult, reference: Capture, values: TensorSource) -> Question:
+def _failure_question(result: CellResult, reference: Capture, values: TensorSource) -> Question:
     if result.failure is None:
         msg = f"no exception made it fail: {result.headline}"
         raise Unasked(msg)
     phase, _, prompt = result.failure.phase.partition(" ")
     forwards = reference.signals.forward or {}
     if phase in {"config", "load"}:
-        return _of_load(reference, forwards, values)
+        return _load_question(reference, forwards, values)
     if not forwards:
         msg = "the reference ran no forward that the scripts could repeat"
         raise Unasked(msg)
     if phase == "forward" and prompt in forwards:
-        return forward(prompt, reference, values)
+        return _forward_question(prompt, reference, values)
     if phase == "greedy" and prompt in forwards:
         steps = [len(facts.ids) for facts in (reference.signals.greedy or {}).values()]
-        return _generate(prompt, 0, max(steps, default=_STEPS), reference, values)
+        return _generate_question(prompt, 0, max(steps, default=_DEFAULT_STEPS), reference, values)
     if phase in {"forward", "greedy"}:
         msg = f"the reference ran no forward over prompt {prompt}"
         raise Unasked(msg)
@@ -114,13 +114,13 @@ def _of_failure(result: CellResult, reference: Capture, values: TensorSource) ->
     raise Unasked(msg)
 
 
-def _of_load(
+def _load_question(
     reference: Capture, forwards: dict[str, ForwardFacts], values: TensorSource
 ) -> Question:
-    """Return a forward, which shows best that the reference loads; else a tensor that it loaded."""
+    """Return a forward, which shows best that the reference loads; else a loaded tensor."""
     try:
         if forwards:
-            return forward(_plainest(list(forwards), forwards), reference, values)
+            return _forward_question(_simplest(list(forwards), forwards), reference, values)
         msg = "the reference ran no forward that the scripts could repeat"
         raise Unasked(msg)
     except Unasked:
@@ -130,33 +130,40 @@ def _of_load(
         raise
 
 
-def _of_unstable(runs: tuple[Capture, ...], values: TensorSource) -> Question:
-    """Return a forward whose logits, or a tensor whose bytes, the two runs do not agree on."""
-    one, other = runs[0], runs[-1]
-    mine, theirs = one.signals.forward or {}, other.signals.forward or {}
-    prompts = [p for p in mine if p in theirs and _hash(mine[p].logits) != _hash(theirs[p].logits)]
+def _instability_question(runs: tuple[Capture, ...], values: TensorSource) -> Question:
+    """Return a forward or a tensor whose bytes differ between the two runs."""
+    first, second = runs[0], runs[-1]
+    first_forwards, second_forwards = first.signals.forward or {}, second.signals.forward or {}
+    prompts = [
+        p
+        for p in first_forwards
+        if p in second_forwards
+        and _hash(first_forwards[p].logits) != _hash(second_forwards[p].logits)
+    ]
     if prompts:
-        return forward(_plainest(prompts, mine), one, values)
-    return _stored(one, other)
+        return _forward_question(_simplest(prompts, first_forwards), first, values)
+    return _tensor_question(first, second)
 
 
-def _stored(reference: Capture, candidate: Capture) -> Question:
-    """Return a tensor that both sides hold under one name after the load, in other bytes."""
-    mine, theirs = reference.signals, candidate.signals
-    for name, weight in (mine.weights.tensors if mine.weights else {}).items():
-        other = theirs.weights.tensors.get(name) if theirs.weights else None
-        if other is not None and other.ref.hash != weight.ref.hash:
+def _tensor_question(reference: Capture, candidate: Capture) -> Question:
+    """Return a tensor that both sides hold under the same name with different bytes."""
+    reference_signals, candidate_signals = reference.signals, candidate.signals
+    reference_weights = reference_signals.weights.tensors if reference_signals.weights else {}
+    candidate_weights = candidate_signals.weights.tensors if candidate_signals.weights else {}
+    for name, weight in reference_weights.items():
+        counterpart = candidate_weights.get(name)
+        if counterpart is not None and counterpart.ref.hash != weight.ref.hash:
             return Question(kind=weight.kind, tensor=name)
-    for name, buffer in (mine.buffers or {}).items():
-        found = (theirs.buffers or {}).get(name)
-        if found is not None and found.ref.hash != buffer.ref.hash:
+    for name, buffer in (reference_signals.buffers or {}).items():
+        counterpart_buffer = (candidate_signals.buffers or {}).get(name)
+        if counterpart_buffer is not None and counterpart_buffer.ref.hash != buffer.ref.hash:
             return Question(kind="buffer", tensor=name)
     msg = "neither logits nor a tensor that both sides have by one name show it"
     raise Unasked(msg)
 
 
-def forward(prompt: str, capture: Capture, values: TensorSource) -> Question:
-    """Return one forward over a prompt, fed what ``capture`` was fed."""
+def _forward_question(prompt: str, capture: Capture, values: TensorSource) -> Question:
+    """Return one forward over a prompt, with the inputs of ``capture``."""
     facts = (capture.signals.forward or {})[prompt]
     if facts.logits is None:
         msg = f"the forward over prompt {prompt} gives no tensor"
@@ -170,17 +177,20 @@ def forward(prompt: str, capture: Capture, values: TensorSource) -> Question:
     )
 
 
-def _generate(
+def _generate_question(
     prompt: str, row: int, steps: int, capture: Capture, values: TensorSource
 ) -> Question:
     facts = (capture.signals.forward or {})[prompt]
-    fed = feed(prompt, facts, values)
-    fed.pop("decoder_input_ids", None)  # generate() begins the decoder's text by itself
-    return Question(kind="generate", prompt=prompt, feed=fed, row=row, steps=steps)
+    inputs = feed(prompt, facts, values)
+    inputs.pop("decoder_input_ids", None)  # generate() starts the decoder's text itself
+    return Question(kind="generate", prompt=prompt, feed=inputs, row=row, steps=steps)
 
 
-def earlier(question: Question, capture: Capture, values: TensorSource) -> tuple[Feed, ...]:
-    """Return what the cell was fed before: all prompts, for tokens, those before it, for a forward."""
+def earlier_feeds(question: Question, capture: Capture, values: TensorSource) -> tuple[Feed, ...]:
+    """Return the earlier inputs of the cell.
+
+    For a forward these are the prompts before it, for generate() all prompts.
+    """
     forwards = capture.signals.forward or {}
     names = list(forwards)
     if question.kind == "forward":
@@ -189,17 +199,17 @@ def earlier(question: Question, capture: Capture, values: TensorSource) -> tuple
 
 
 def feed(prompt: str, facts: ForwardFacts, values: TensorSource) -> Feed:
-    """Return what was fed, as literal numbers where they are integers.
+    """Return the inputs of a forward; integers as literal numbers, floats by their seed.
 
     Raises:
-        Unasked: the numbers were not kept.
+        Unasked: the values are not in the store.
 
     """
-    return {key: _fed(prompt, key, ref, values) for key, ref in facts.inputs.items()}
+    return {key: _fed_tensor(prompt, key, ref, values) for key, ref in facts.inputs.items()}
 
 
-def _fed(prompt: str, key: str, ref: TensorRef, values: TensorSource) -> Fed:
-    if ref.dtype not in _FED_BY_NUMBERS:
+def _fed_tensor(prompt: str, key: str, ref: TensorRef, values: TensorSource) -> Fed:
+    if ref.dtype not in _INTEGERS:
         return Fed(seed=f"{prompt}:{key}", shape=ref.shape)
     if len(ref.shape) != 2:
         shape = ", ".join(map(str, ref.shape))
@@ -211,8 +221,8 @@ def _fed(prompt: str, key: str, ref: TensorRef, values: TensorSource) -> Fed:
     return Fed(rows=tuple(tuple(map(int, row)) for row in values.tensor(ref)))
 
 
-def _plainest(prompts: list[str], forwards: dict[str, ForwardFacts]) -> str:
-    """Return the prompt with the fewest positions, one without padding if there is any."""
+def _simplest(prompts: list[str], forwards: dict[str, ForwardFacts]) -> str:
+    """Return the prompt with the fewest positions, without padding if there is one."""
     return min(prompts, key=lambda prompt: _size(forwards[prompt]))
 
 
@@ -220,12 +230,12 @@ def _size(facts: ForwardFacts) -> tuple[bool, int]:
     return facts.real_rows is not None, sum(ref.numel for ref in facts.inputs.values())
 
 
-def _row(name: str, forwards: dict[str, ForwardFacts]) -> tuple[str, int]:
-    """Return the prompt and the row that ``padded[1]`` speaks of."""
-    found = re.fullmatch(r"(.*)\[(\d+)\]", name)
-    if name in forwards or found is None:
+def _prompt_and_row(name: str, forwards: dict[str, ForwardFacts]) -> tuple[str, int]:
+    """Return the prompt and the row of an item name such as ``padded[1]``."""
+    match = re.fullmatch(r"(.*)\[(\d+)\]", name)
+    if name in forwards or match is None:
         return name, 0
-    return found[1], int(found[2])
+    return match[1], int(match[2])
 
 
 def _hash(ref: TensorRef | None) -> str | None:

@@ -1,4 +1,4 @@
-"""For which cells is a capsule made: one for each model and candidate stack, the worst first."""
+"""Selection of the cells that get a capsule: one per model and candidate stack, worst first."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from samebits.records.ids import CellId
 
 Scope = Literal["none", "failing", "all"]
-"""failing: cells that make the run fail. all: expected and rounding differences, too."""
+"""failing: cells that fail the run. all: expected and rounding differences, too."""
 
 MOST = 8
-"""Capsules that nobody asked for; each takes the time of two imports of transformers and more."""
+"""Maximum without --repro: each capsule takes at least two imports of transformers."""
 
-_STANDS_OUT = (
+_BY_SEVERITY = (
     Verdict.FAILED,
     Verdict.UNSTABLE,
     Verdict.DIVERGED,
@@ -28,32 +28,32 @@ _STANDS_OUT = (
 
 
 class Chosen(NamedTuple):
-    """The cells that get one, and those that would, if there were no limit."""
+    """The cells that get a capsule, and those that exceed the limit."""
 
     cells: tuple[CellId, ...]
     left_out: tuple[CellId, ...]
 
 
 def chosen(results: Iterable[CellResult], scope: Scope) -> Chosen:
-    """Choose from results whose verdicts are the matrix file's.
+    """Choose from results whose verdicts respect the expectations of the matrix file.
 
-    A cell whose difference is fixed shows nothing, one without a reference has no other side, and one
-    that did not finish would not finish again.
+    Left out are cells whose difference is gone, cells without a reference, and unfinished cells,
+    which would not finish a second time.
     """
     worst = sorted(
-        (result for result in results if _wanted(result, scope)),
-        key=lambda result: _STANDS_OUT.index(result.judged),
+        (result for result in results if _is_wanted(result, scope)),
+        key=lambda result: _BY_SEVERITY.index(result.judged),
     )
-    first: dict[tuple[str, str], CellId] = {}
+    by_model_and_stack: dict[tuple[str, str], CellId] = {}
     for result in worst:
-        first.setdefault((result.cell.model, result.cell.stack), result.cell)
-    cells = tuple(first.values())
-    most = len(cells) if scope == "all" else MOST
-    return Chosen(cells[:most], cells[most:])
+        by_model_and_stack.setdefault((result.cell.model, result.cell.stack), result.cell)
+    cells = tuple(by_model_and_stack.values())
+    limit = len(cells) if scope == "all" else MOST
+    return Chosen(cells[:limit], cells[limit:])
 
 
-def _wanted(result: CellResult, scope: Scope) -> bool:
-    if scope == "none" or result.judged not in _STANDS_OUT:
+def _is_wanted(result: CellResult, scope: Scope) -> bool:
+    if scope == "none" or result.judged not in _BY_SEVERITY:
         return False
     if result.reference in {None, result.cell} or result.unfinished is not None:
         return False

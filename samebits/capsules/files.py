@@ -1,8 +1,8 @@
-"""Which files of a checkpoint go into a capsule, and how a model gets fewer layers.
+"""Copies of a checkpoint for a capsule: whole, with fewer layers, or without weights.
 
-A safetensors file is a length, a JSON header and bytes, so no library is needed to leave tensors
-out of one. Sharded and pickled weights are copied as they are and lose no layers. A stand-in has no
-weights but such a header, and the scripts write zeros behind it.
+A safetensors file is a length, a JSON header and bytes, so tensors can be removed without a
+library. Sharded and pickled weights are copied unchanged and keep all layers. A stand-in has only
+such a header in place of its weights, and the scripts write zeros after it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LIMIT = 4 << 20
-"""Bytes of a checkpoint that is copied: a report is committed and read on the web."""
+"""Maximum bytes of a checkpoint in a capsule: a report is committed and read on the web."""
 
 _SETTINGS = ("config.json", "generation_config.json")
 _STORED = ("*.safetensors", "pytorch_model*.bin", "*.index.json")
 _WEIGHTS = "model.safetensors"
 STAND_IN = "stand-in.json"
-"""In place of weights: name, dtype and shape of every tensor, as the header of a safetensors file."""
-_COUNTS = (
+"""File in place of weights: name, dtype and shape of every tensor, as a safetensors header."""
+_LAYER_FIELDS = (
     "num_hidden_layers",
     "num_layers",
     "n_layer",
@@ -33,24 +33,24 @@ _COUNTS = (
     "encoder_layers",
     "decoder_layers",
 )
-"""Config fields that say how many layers there are."""
-_NUMBERED = re.compile(r"^(.*?)(?<![^.])(\d+)(?=\.|$)")
+"""Config fields with a number of layers."""
+_LAYER_NUMBER = re.compile(r"^(.*?)(?<![^.])(\d+)(?=\.|$)")
 
 Json = dict[str, Any]
 
 
 class CannotShrink(Exception):  # noqa: N818  a model that keeps its layers is a result
-    """The checkpoint's layers cannot be counted, or its weights not be cut."""
+    """The checkpoint's layers cannot be counted, or its weights cannot be cut."""
 
 
-def copied(source: Path, out: Path) -> None:
-    """Copy what a load needs, and no tokenizer; links are followed."""
+def copy_checkpoint(source: Path, out: Path) -> None:
+    """Copy the files that a load needs, without the tokenizer. Links are followed."""
     _copy(source, _files(source), out)
 
 
-def without_weights(source: Path, out: Path, header: Json) -> None:
-    """Copy what a load needs but its weights; ``header`` names their tensors."""
-    _copy(source, _found(source, _SETTINGS), out)
+def copy_without_weights(source: Path, out: Path, header: Json) -> None:
+    """Copy the files that a load needs, with ``header`` in place of the weights."""
+    _copy(source, _matching_files(source, _SETTINGS), out)
     _write_header(out / STAND_IN, header)
 
 
@@ -68,16 +68,16 @@ def _copy(source: Path, paths: Iterable[Path], out: Path) -> None:
 
 
 def _files(source: Path) -> Iterable[Path]:
-    """Return what a load needs; of a stand-in not the zeros that a script has written."""
+    """Return the files that a load needs; for a stand-in without the zeros of a script."""
     weights = (STAND_IN,) if is_stand_in(source) else _STORED
-    return _found(source, (*_SETTINGS, *weights))
+    return _matching_files(source, (*_SETTINGS, *weights))
 
 
-def _found(source: Path, patterns: Iterable[str]) -> Iterable[Path]:
-    found = {path for pattern in patterns for path in source.glob(pattern)}
+def _matching_files(source: Path, patterns: Iterable[str]) -> Iterable[Path]:
+    paths = {path for pattern in patterns for path in source.glob(pattern)}
     # code may be a package of its own
-    found |= {path for path in source.rglob("*.py") if "__pycache__" not in path.parts}
-    return sorted(path for path in found if path.is_file())
+    paths |= {path for path in source.rglob("*.py") if "__pycache__" not in path.parts}
+    return sorted(path for path in paths if path.is_file())
 
 
 def size(folder: Path) -> int:
@@ -86,55 +86,55 @@ def size(folder: Path) -> int:
 
 
 def n_layers(folder: Path) -> int:
-    """Return the largest number of layers that the config speaks of; 1 if it does not."""
-    return max(_counts(_config(folder)).values(), default=1)
+    """Return the largest number of layers in the config; 1 if it has none."""
+    return max(_layer_counts(_config(folder)).values(), default=1)
 
 
-def with_layers(source: Path, out: Path, n: int) -> None:
+def copy_with_layers(source: Path, out: Path, n: int) -> None:
     """Copy a checkpoint with the first ``n`` layers of every stack of layers.
 
     Raises:
-        CannotShrink: no layers are counted in its config, or its weights are in several files.
+        CannotShrink: its config counts no layers, or its weights are in several files.
 
     """
     config = _config(source)
-    counts = _counts(config)
+    counts = _layer_counts(config)
     stand_in = is_stand_in(source)
     if not counts or not (stand_in or (source / _WEIGHTS).is_file()):
         msg = "no layers that could be counted, or no single safetensors file"
         raise CannotShrink(msg)
-    copied(source, out)
+    copy_checkpoint(source, out)
     _cut_config(config, set(counts.values()), n)
     (out / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True), "utf-8")
     if stand_in:
         header = json.loads((source / STAND_IN).read_text("utf-8"))
-        kept = set(_kept(header, set(counts.values()), n))
-        _write_header(out / STAND_IN, _closed_up(header, kept)[0])
+        kept_names = set(_kept_tensors(header, set(counts.values()), n))
+        _write_header(out / STAND_IN, _without_gaps(header, kept_names)[0])
         return
     header, data = _read(source / _WEIGHTS)
-    kept = set(_kept(header, set(counts.values()), n))
-    _write(out / _WEIGHTS, header, data, kept)
+    kept_names = set(_kept_tensors(header, set(counts.values()), n))
+    _write(out / _WEIGHTS, header, data, kept_names)
 
 
 def _config(folder: Path) -> Json:
-    found = json.loads((folder / "config.json").read_text("utf-8"))
-    return found if isinstance(found, dict) else {}
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    return config if isinstance(config, dict) else {}
 
 
-def _counts(config: Json) -> dict[str, int]:
-    inner = config.get("text_config")
-    found = dict(_counts(inner)) if isinstance(inner, dict) else {}
-    return found | {
+def _layer_counts(config: Json) -> dict[str, int]:
+    text_config = config.get("text_config")
+    counts = dict(_layer_counts(text_config)) if isinstance(text_config, dict) else {}
+    return counts | {
         key: value
-        for key in _COUNTS
+        for key in _LAYER_FIELDS
         if isinstance(value := config.get(key), int) and not isinstance(value, bool)
     }
 
 
 def _cut_config(config: Json, counts: set[int], n: int) -> None:
-    """Make every count at most ``n``, and every list with one entry a layer as long as that."""
+    """Limit every count to ``n``, and cut every list with one entry per layer to ``n`` entries."""
     for key, value in config.items():
-        if key in _COUNTS and isinstance(value, int):
+        if key in _LAYER_FIELDS and isinstance(value, int):
             config[key] = min(value, n)
         elif isinstance(value, list) and len(value) in counts and len(value) > n:
             config[key] = value[:n]
@@ -142,55 +142,55 @@ def _cut_config(config: Json, counts: set[int], n: int) -> None:
             _cut_config(value, counts, n)
 
 
-def _kept(header: Json, counts: set[int], n: int) -> Iterable[str]:
-    """Return the tensors that stay: those of no layer, and those of the first ``n``.
+def _kept_tensors(header: Json, counts: set[int], n: int) -> Iterable[str]:
+    """Return the tensors that stay: those outside of layers, and those of the first ``n``.
 
-    The first number in a name is the layer's, where its stack has as many layers as the config
-    says; the experts of a layer come behind it.
+    The first number in a name is that of the layer, if its stack has as many layers as the config
+    says. The number of an expert comes after it.
     """
     stacks: dict[str, int] = {}
     for name in header:
-        if found := _NUMBERED.match(name):
-            stacks[found[1]] = max(stacks.get(found[1], 0), int(found[2]) + 1)
+        if match := _LAYER_NUMBER.match(name):
+            stacks[match[1]] = max(stacks.get(match[1], 0), int(match[2]) + 1)
     for name in header:
-        found = _NUMBERED.match(name)
-        if found is None or stacks[found[1]] not in counts or int(found[2]) < n:
+        match = _LAYER_NUMBER.match(name)
+        if match is None or stacks[match[1]] not in counts or int(match[2]) < n:
             yield name
 
 
 def _read(path: Path) -> tuple[Json, bytes]:
-    """Return the header and the bytes behind it."""
+    """Return the header and the bytes after it."""
     raw = path.read_bytes()
     length = int.from_bytes(raw[:8], "little")
     return json.loads(raw[8 : 8 + length]), raw[8 + length :]
 
 
-def _write(path: Path, header: Json, data: bytes, kept: set[str]) -> None:
-    """Write the tensors ``kept``, in the order of their bytes."""
-    new, places = _closed_up(header, kept)
+def _write(path: Path, header: Json, data: bytes, names: set[str]) -> None:
+    """Write the tensors ``names`` in the order of their bytes."""
+    new, places = _without_gaps(header, names)
     text = json.dumps(new, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     parts = [data[start:stop] for start, stop in places]
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(parts))
 
 
-def _closed_up(header: Json, kept: set[str]) -> tuple[Json, list[tuple[int, int]]]:
-    """Return the header of the tensors ``kept`` without gaps, and where their bytes were."""
-    wanted = [(name, told) for name, told in header.items() if name in kept and name != _META]
-    wanted.sort(key=lambda of: of[1]["data_offsets"])
+def _without_gaps(header: Json, names: set[str]) -> tuple[Json, list[tuple[int, int]]]:
+    """Return a header without gaps for the tensors ``names``, and where their bytes were."""
+    tensors = [(name, facts) for name, facts in header.items() if name in names and name != _META]
+    tensors.sort(key=lambda tensor: tensor[1]["data_offsets"])
     new: Json = {_META: header[_META]} if _META in header else {}
     places, end = [], 0
-    for name, told in wanted:
-        start, stop = told["data_offsets"]
+    for name, facts in tensors:
+        start, stop = facts["data_offsets"]
         places.append((start, stop))
-        new[name] = told | {"data_offsets": [end, end + stop - start]}
+        new[name] = facts | {"data_offsets": [end, end + stop - start]}
         end += stop - start
     return new, places
 
 
 def _write_header(path: Path, header: Json) -> None:
-    """Write a header with a line for each tensor; white space is allowed in one."""
-    lines = (f"{json.dumps(name)}: {json.dumps(told)}" for name, told in header.items())
+    """Write a header with one line per tensor; the format allows white space."""
+    lines = (f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in header.items())
     path.write_text("{" + ",\n ".join(lines) + "}\n", "utf-8")
 
 

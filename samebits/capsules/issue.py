@@ -1,4 +1,4 @@
-"""ISSUE.md: a text that can be pasted into an issue, in the order that transformers asks for."""
+"""ISSUE.md: text to paste into an issue, in the order of the transformers template."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 _CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
 ZEROS = "zeros in place of its weights"
-"""What is said to be left out of a stand-in for a large checkpoint."""
+"""Wording for the weights that a stand-in of a large checkpoint lacks."""
 
-_FRAMES = 3
-"""Deepest frames of an exception that are named, torch's own left out."""
+_MAX_FRAMES = 3
+"""Deepest frames of an exception that are listed, without those of torch."""
 
 _KINDS = {
     Verdict.ROUNDING: "rounding: the difference goes away in float64",
@@ -32,32 +32,32 @@ _KINDS = {
 
 
 class Issue(NamedTuple):
-    """What the text is made from."""
+    """Everything that the text is made from."""
 
     file: CapsuleFile
-    told: CellResult
-    """What is said of the case in the capsule."""
-    whole: CellResult
-    """What is said of the cell as the run saw it; the same if nothing was left out."""
+    result: CellResult
+    """Result for the case in the capsule."""
+    run_result: CellResult
+    """Result of the cell in the run; the same if the case was not shrunk."""
     metrics: Metrics | None
     source: str
-    """Where the model comes from, as the report says it."""
+    """Origin of the model, as the report words it."""
     scripts: dict[str, str]
 
 
-def issue(of: Issue) -> str:
-    """Return the text; whatever the run found is escaped."""
+def issue(facts: Issue) -> str:
+    """Return the text of the issue, with all values from the run escaped."""
     blocks = [
-        heading(1, _title(of.file)),
+        heading(1, _title(facts.file)),
         heading(3, "System Info"),
-        _versions(of.file),
+        _versions(facts.file),
         heading(3, "Reproduction"),
-        _how(of),
-        _result(of),
-        bullets(_found(of)),
-        *(details(name, fence(text, "python")) for name, text in of.scripts.items()),
+        _reproduction(facts),
+        _results_table(facts),
+        bullets(_difference_lines(facts)),
+        *(details(name, fence(text, "python")) for name, text in facts.scripts.items()),
         heading(3, "Expected behavior"),
-        _expected(of),
+        _expected_behavior(facts),
     ]
     return f"{page(blocks)}\n"
 
@@ -85,36 +85,40 @@ def _versions(file: CapsuleFile) -> Markdown:
         ("torch", *(side.torch for side in sides)),
         ("Python", *(side.python for side in sides)),
     ]
-    drawn = table(("", *(code(side.script) for side in sides)), rows)
+    versions = table(("", *(code(side.script) for side in sides)), rows)
     where = fill(
         "{}, CPU capability {}, one thread. Every script pins all packages in its header.",
         file.platform,
         file.cpu_capability,
     )
-    return page([drawn, where])
+    return page([versions, where])
 
 
-def _how(of: Issue) -> Markdown:
-    file = of.file
+def _reproduction(facts: Issue) -> Markdown:
+    file = facts.file
     scripts = (file.reference.script, file.candidate.script)
-    beside = EMPTY
+    location = EMPTY
     if file.checkpoint == "checkpoint":
-        beside = fill(" The model lies beside them in {}.", code("checkpoint/"))
+        location = fill(" The model lies beside them in {}.", code("checkpoint/"))
     if ZEROS in file.shrunk:
-        beside = fill(
+        location = fill(
             " The model's files lie beside them in {}; each script writes zeros in place of the "
             "weights, whose values play no part.",
             code("checkpoint/"),
         )
     model = fill(
-        "Model: {} ({}), {}{}.", file.cell.model, _source(of), file.cell.variant, _shrunk(file)
+        "Model: {} ({}), {}{}.",
+        file.cell.model,
+        _model_source(facts),
+        file.cell.variant,
+        _shrunk_words(file),
     )
     commands = fence("\n".join(f"uv run {name}" for name in scripts), "bash")
-    said = fill(
+    instructions = fill(
         "Each script installs its own release, says what it sees, and ends with 0 if that is what "
         "stands here.{} Both were run like this before the text was written. Bits depend on the "
         "CPU's instructions and on the build of torch: on another machine the hashes may be others.",
-        beside,
+        location,
     )
     cpu = EMPTY
     if any("+cpu" in side.torch for side in (file.reference, file.candidate)):
@@ -124,30 +128,30 @@ def _how(of: Issue) -> Markdown:
             "To install the CPU build: {}",
             code(f"uv run {options} {scripts[0]}", limit=300),
         )
-    return page([model, commands, said, cpu])
+    return page([model, commands, instructions, cpu])
 
 
-def _source(of: Issue) -> str:
-    made = of.source.startswith("build ")
-    return f"seeded random weights, {of.source}" if made else of.source
+def _model_source(facts: Issue) -> str:
+    is_built = facts.source.startswith("build ")
+    return f"seeded random weights, {facts.source}" if is_built else facts.source
 
 
-def _shrunk(file: CapsuleFile) -> str:
+def _shrunk_words(file: CapsuleFile) -> str:
     return f". Shrunk to {', '.join(file.shrunk)}" if file.shrunk else ""
 
 
-def _result(of: Issue) -> Markdown:
-    sides = (of.file.reference, of.file.candidate)
-    rows: list[tuple[str, ...]] = [(of.file.question.what, *map(_sees, sides))]
-    metrics = of.metrics
-    if metrics is not None and metrics.top and of.file.contrast == "differs":
-        most = metrics.top[0]
-        place = ", ".join(map(str, most.index))
-        rows.append((code(f"[{place}]"), *pair(most.reference, most.candidate)))
+def _results_table(facts: Issue) -> Markdown:
+    sides = (facts.file.reference, facts.file.candidate)
+    rows: list[tuple[str, ...]] = [(facts.file.question.what, *map(_seen_words, sides))]
+    metrics = facts.metrics
+    if metrics is not None and metrics.top and facts.file.contrast == "differs":
+        largest = metrics.top[0]
+        place = ", ".join(map(str, largest.index))
+        rows.append((code(f"[{place}]"), *pair(largest.reference, largest.candidate)))
     return table(("", *(side.stack for side in sides)), rows)
 
 
-def _sees(side: Side) -> Markdown:
+def _seen_words(side: Side) -> Markdown:
     sees = side.sees
     if sees.error:
         return code(f"{sees.error}: {sees.message}" if sees.message else sees.error, limit=200)
@@ -157,10 +161,10 @@ def _sees(side: Side) -> Markdown:
     return fill("{} {}", f"{sees.ref.dtype}[{shape}]", code(sees.ref.hash[:16]))
 
 
-def _found(of: Issue) -> Iterator[Markdown]:
-    """Yield what is known of the difference, one line each."""
-    metrics, told = of.metrics, of.told
-    if of.file.contrast == "differs" and metrics is not None:
+def _difference_lines(facts: Issue) -> Iterator[Markdown]:
+    """Yield the known facts about the difference, one line each."""
+    metrics, result = facts.metrics, facts.result
+    if facts.file.contrast == "differs" and metrics is not None:
         yield fill(
             "{} of {} elements differ ({}), at most by {}",
             f"{metrics.n_differ:,}",
@@ -168,30 +172,30 @@ def _found(of: Issue) -> Iterator[Markdown]:
             share(metrics.n_differ, metrics.n),
             number(metrics.max_abs),
         )
-    if told.first is not None:
-        yield fill("Differs first: {}", rounded_ulp(told.first.what))
-    if told.judged in _KINDS and told.ladder is not None:
-        reason = told.ladder.reason
-        yield fill("Kind: {}. {}{}.", _KINDS[told.judged], reason[:1].upper(), reason[1:])
-        if said := _slope(told):
-            yield said
-    if of.whole.cause is not None:
-        yield from _cause(of.whole.cause, shrunk=bool(of.file.shrunk))
-    if of.whole.failure is not None:
-        frames = [f for f in of.whole.failure.frames if not f.file.startswith("torch/")]
-        for frame in reversed(frames[-_FRAMES:]):
+    if result.first is not None:
+        yield fill("Differs first: {}", rounded_ulp(result.first.what))
+    if result.judged in _KINDS and result.ladder is not None:
+        reason = result.ladder.reason
+        yield fill("Kind: {}. {}{}.", _KINDS[result.judged], reason[:1].upper(), reason[1:])
+        if slope := _precision_line(result):
+            yield slope
+    if facts.run_result.cause is not None:
+        yield from _cause_lines(facts.run_result.cause, shrunk=bool(facts.file.shrunk))
+    if facts.run_result.failure is not None:
+        frames = [f for f in facts.run_result.failure.frames if not f.file.startswith("torch/")]
+        for frame in reversed(frames[-_MAX_FRAMES:]):
             place = code(f"{frame.file}:{frame.line}")
             yield fill("Raised in {} in {}: {}", place, code(frame.function), code(frame.code))
-    if of.file.contrast == "unstable":
-        yield fill("Differs between two runs: {}", join(map(code, of.whole.unstable[:6])))
-    if of.whole.expected:
-        yield fill("What is known: {}", prose(" ".join(of.whole.expected), limit=2000))
+    if facts.file.contrast == "unstable":
+        yield fill("Differs between two runs: {}", join(map(code, facts.run_result.unstable[:6])))
+    if facts.run_result.expected:
+        yield fill("What is known: {}", prose(" ".join(facts.run_result.expected), limit=2000))
 
 
-def _slope(told: CellResult) -> Markdown:
-    """Return how far the sides are apart in float32 and in float64, where they are worst."""
-    assert told.ladder is not None
-    measured = [s for s in told.ladder.steps if s.float32 and s.float64 is not None]
+def _precision_line(result: CellResult) -> Markdown:
+    """Return how far the sides differ in float32 and in float64, at the worst step."""
+    assert result.ladder is not None
+    measured = [s for s in result.ladder.steps if s.float32 and s.float64 is not None]
     if not measured:
         return EMPTY
     step = max(measured, key=lambda s: s.ratio or 0.0)
@@ -204,23 +208,23 @@ def _slope(told: CellResult) -> Markdown:
     )
 
 
-def _cause(cause: Cause, *, shrunk: bool) -> Iterator[Markdown]:
-    told = cause.beyond or cause
-    # as running text it would lose the space in front
-    whole = Markdown(" before anything was left out") if shrunk else EMPTY
-    yield fill("Where it starts{}, by a trace of both sides: {}", whole, told.headline)
-    for side in (told.reference, told.candidate):
+def _cause_lines(cause: Cause, *, shrunk: bool) -> Iterator[Markdown]:
+    origin = cause.beyond or cause
+    # as plain text it would lose the leading space
+    scope = Markdown(" before anything was left out") if shrunk else EMPTY
+    yield fill("Where it starts{}, by a trace of both sides: {}", scope, origin.headline)
+    for side in (origin.reference, origin.candidate):
         if side is not None and side.source:
             yield fill("{}: {} in {}", side.stack, code(side.source), code(side.function))
 
 
-def _expected(of: Issue) -> Markdown:
-    old = of.file.reference.transformers
-    if of.file.contrast == "fails":
+def _expected_behavior(facts: Issue) -> Markdown:
+    old = facts.file.reference.transformers
+    if facts.file.contrast == "fails":
         return fill("It runs, as with transformers {}.", old)
-    if of.file.contrast == "unstable":
+    if facts.file.contrast == "unstable":
         return Markdown("The same bits in every run, whatever unwritten memory holds.")
-    if of.told.judged is Verdict.ROUNDING:
+    if facts.result.judged is Verdict.ROUNDING:
         return fill(
             "The same maths, and it is: this differs from {} by rounding alone, which no release "
             "promises to avoid.",

@@ -1,4 +1,4 @@
-"""Is the smaller case the same kind of difference? It is observed, compared and judged anew."""
+"""Judge of a smaller case: observes, compares and judges it again, as a run does."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Party(NamedTuple):
     cell: CellId
     stack: Stack
     python: str
-    """The version that its matrix entry asks for."""
+    """The version in its matrix entry."""
     process: StackProcess
 
 
 class Judge:
-    """Looks at a smaller case as a run looks at a cell; what it leaves lies in one folder."""
+    """Observes and judges a smaller case as a run does, with all its files in one folder."""
 
     def __init__(self, work: Path, probes: str, machine: str) -> None:
         self._work = work
@@ -50,17 +50,17 @@ class Judge:
         self._runner = CellRunner(work, self._store, probes, machine, fresh=True)
         self._climber = Climber(work, probes, machine, fresh=True)
 
-    async def judged(
+    async def judge(
         self,
         model: ModelSpec,
         checkpoint: Checkpoint,
         question: Question,
         sides: tuple[Party, Party],
     ) -> CellResult | None:
-        """Return what is said of the candidate's cell; None if it was fed something else."""
-        small = _small(model, question)
-        choosers = [(side.stack, side.process) for side in sides]
-        checkpoint = await self._feeder.choose(small, checkpoint, choosers)
+        """Return the result of the candidate's cell; None if its inputs were different."""
+        small = _reduced_model(model, question)
+        stacks = [(side.stack, side.process) for side in sides]
+        checkpoint = await self._feeder.choose(small, checkpoint, stacks)
         runs = {
             side.cell: best_first(
                 await self._runner.observe(side.cell, small, checkpoint, side.stack, side.process)
@@ -70,7 +70,7 @@ class Judge:
         reference, candidate = sides
         if not all(self._was_fed(question, runs[side.cell][0]) for side in sides):
             return None
-        parties = {side.cell: side for side in sides}
+        by_cell = {side.cell: side for side in sides}
 
         async def climb(
             asks: Mapping[CellId, Iterable[Ask]],
@@ -78,11 +78,11 @@ class Judge:
             return {
                 cell: [
                     await self._climber.climb(
-                        cell, small, checkpoint, parties[cell].stack, parties[cell].process, ask
+                        cell, small, checkpoint, by_cell[cell].stack, by_cell[cell].process, ask
                     )
-                    for ask in asked
+                    for ask in cell_asks
                 ]
-                for cell, asked in asks.items()
+                for cell, cell_asks in asks.items()
             }
 
         first = verdict.result(
@@ -93,26 +93,26 @@ class Judge:
     def _was_fed(self, question: Question, capture: Capture) -> bool:
         facts = (capture.signals.forward or {}).get(question.prompt)
         try:
-            fed = feed(question.prompt, facts, self._store) if facts else None
+            inputs = feed(question.prompt, facts, self._store) if facts else None
         except Unasked:
             return False
-        if fed is not None and question.kind == "generate":
-            fed.pop("decoder_input_ids", None)
-        return fed == question.feed
+        if inputs is not None and question.kind == "generate":
+            inputs.pop("decoder_input_ids", None)
+        return inputs == question.feed
 
 
-def _small(model: ModelSpec, question: Question) -> ModelSpec:
-    """Return the model with the prompts up to the question's, and that one as it is now."""
+def _reduced_model(model: ModelSpec, question: Question) -> ModelSpec:
+    """Return the model with the question's inputs as its prompt, and earlier prompts if needed."""
     names = list(model.prompts)
-    before = names[: names.index(question.prompt)] if question.before else []
-    prompts = {name: model.prompts[name] for name in before}
-    prompts[question.prompt] = _prompt(model.prompts[question.prompt], question.feed)
+    earlier = names[: names.index(question.prompt)] if question.before else []
+    prompts = {name: model.prompts[name] for name in earlier}
+    prompts[question.prompt] = _reduced_prompt(model.prompts[question.prompt], question.feed)
     changed = {"prompts": prompts, "greedy": question.steps, "invariants": False}
     return model.model_copy(update=changed)
 
 
-def _prompt(prompt: Prompt, fed: Feed) -> Prompt:
-    tokens, mask = fed.get("input_ids"), fed.get("attention_mask")
+def _reduced_prompt(prompt: Prompt, inputs: Feed) -> Prompt:
+    tokens, mask = inputs.get("input_ids"), inputs.get("attention_mask")
     if tokens is None:
         return prompt
     if mask is None:

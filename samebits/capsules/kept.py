@@ -1,8 +1,8 @@
-"""Which capsule did an earlier run make of a cell, and does everything that it follows from hold?
+"""Cache of capsules, keyed by everything that a capsule is made from.
 
-To make a capsule takes two installations and a minute; most runs change nothing of what it is made
-of. So its files are kept under the digest of the cell's result, its checkpoint, both stacks, this
-machine and the source of samebits, with the identity of both cells' captures.
+Making a capsule takes two installations and a minute, and most runs change none of its inputs. Its
+files are stored under the digest of the cell's result, its checkpoint, both stacks, this machine
+and the source of samebits, with the identity of both cells' captures.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ if TYPE_CHECKING:
     from samebits.records.ids import CellId
 
 Made = dict[str, bytes] | str
-"""The files of a capsule by their paths inside it, or why there is none."""
+"""The files of a capsule by their paths inside it, or the reason why there is none."""
 
-_MACHINE = re.compile(r"MemoryError|OSError|OutOfMemory|allocate")
-"""Reasons of another day: what fails for want of memory or disk may not fail again."""
+_MACHINE_REASONS = re.compile(r"MemoryError|OSError|OutOfMemory|allocate")
+"""Reasons that are not cached: a lack of memory or disk space may be temporary."""
 
 
 class KeptCapsule(Record):
-    """What came of one capsule, as it lies in the folder of work."""
+    """A cached capsule, or the reason why there is none."""
 
     format: Literal["samebits-kept-capsule"] = "samebits-kept-capsule"
     format_version: Literal[1] = 1
     captures: dict[str, Identity | None] = Field(default_factory=dict)
-    """Captures of both cells, as the files were."""
+    """File identities of both cells' captures."""
     reason: str = ""
-    """Why there is none."""
+    """Why there is no capsule."""
     files: dict[str, str] = Field(default_factory=dict)
     """Path inside the capsule -> content in base64."""
 
 
 class KeptCapsules:
-    """The capsules that earlier runs left under one folder."""
+    """The cached capsules of earlier runs."""
 
     def __init__(self, root: Path, ledger: Ledger, *, fresh: bool = False) -> None:
         self._root = root
@@ -71,17 +71,17 @@ class KeptCapsules:
         machine: tuple[str, ...],
         environ: Mapping[str, str],
     ) -> Path | None:
-        """Return where the capsule of a result is kept; None if it may be another one tomorrow.
+        """Return where the capsule of a result is cached; None if its checkpoint is not pinned.
 
-        ``environ`` is what its scripts see.
+        ``environ`` is the environment of its scripts.
         """
         if not checkpoint.pinned:
             return None
-        seen = {name: value for name, value in environ.items() if name not in FOR_THE_HUB}
+        variables = {name: value for name, value in environ.items() if name not in FOR_THE_HUB}
         follows_from: list[Any] = [
             source_digest(),
             machine,
-            seen,
+            variables,
             result.model_dump(mode="json", exclude={"capsule", "reproduce"}),
             model.model_dump(mode="json"),
             checkpoint.model_dump(mode="json"),
@@ -91,36 +91,36 @@ class KeptCapsules:
         return self._folder(result.cell) / name
 
     def find(self, path: Path | None, captures: Iterable[Path]) -> Made | None:
-        """Return what an earlier run made, if it is whole and ``captures`` are as they were."""
+        """Return the capsule of an earlier run, if it is intact and ``captures`` are unchanged."""
         if path is None or self._fresh:
             return None
         self._ledger.file(path)
         try:
-            kept = KeptCapsule.model_validate(json.loads(seal.read(path)))
-            files = {name: b64decode(text, validate=True) for name, text in kept.files.items()}
+            record = KeptCapsule.model_validate(json.loads(seal.read(path)))
+            files = {name: b64decode(text, validate=True) for name, text in record.files.items()}
         except (OSError, ValueError, RecursionError, ValidationError):
             return None
-        named = {str(capture.absolute()) for capture in captures}
-        if kept.captures.keys() != named or changed(kept.captures, {}) is not None:
+        paths = {str(capture.absolute()) for capture in captures}
+        if record.captures.keys() != paths or changed(record.captures, {}) is not None:
             return None
-        return files or kept.reason or None
+        return files or record.reason or None
 
     def keep(self, path: Path | None, captures: Iterable[Path], made: Made) -> None:
-        """Leave what was made for the next run, unless its reason is one of the machine."""
-        if path is None or (isinstance(made, str) and _MACHINE.search(made)):
+        """Cache a result for the next run, unless it failed for a reason of the machine."""
+        if path is None or (isinstance(made, str) and _MACHINE_REASONS.search(made)):
             return
         files = {} if isinstance(made, str) else made
-        kept = KeptCapsule(
+        record = KeptCapsule(
             captures={str(capture.absolute()): self._identity(capture) for capture in captures},
             reason=made if isinstance(made, str) else "",
             files={name: b64encode(content).decode() for name, content in files.items()},
         )
-        with contextlib.suppress(OSError):  # a disk that is full costs no report: it is made again
-            replace(path, seal.sealed(kept.model_dump_json()), lasting=False)
+        with contextlib.suppress(OSError):  # a full disk must not cost the report
+            replace(path, seal.sealed(record.model_dump_json()), lasting=False)
         self._ledger.file(path)
 
     def _identity(self, capture: Path) -> Identity | None:
-        """Return what the capture was when the run read it, or is now if only its results were."""
+        """Return the capture's identity when the run read it; if it did not, the current one."""
         return self._ledger.files.get(str(capture.absolute())) or identity(capture)
 
     def _folder(self, cell: CellId) -> Path:

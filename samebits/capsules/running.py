@@ -1,4 +1,4 @@
-"""A capsule's scripts are run as its reader will run them: by uv alone, in a folder of their own."""
+"""Runs the scripts of a capsule as a reader would: with uv, in a folder of their own."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from samebits.stacks.environment import PASSED_ON
 
 _TIMEOUT = 900.0
 """Seconds for one script; the first one may have to download torch."""
-_STARTED = "transformers "
-"""Every script says its versions before anything else."""
-_OF_UV = ("UV_", "XDG_")
+_FIRST_WORD = "transformers "
+"""Start of the first line that every script prints."""
+_UV_PREFIXES = ("UV_", "XDG_")
 
 
-class Ran(NamedTuple):
+class ScriptResult(NamedTuple):
     """How a script ended."""
 
     code: int
@@ -34,32 +34,34 @@ class Ran(NamedTuple):
     """Standard output and error."""
 
     @property
-    def began(self) -> bool:
-        """True if the script itself ran: uv had installed what it asks for."""
-        return _STARTED in self.output
+    def has_started(self) -> bool:
+        """True if the script itself ran: uv had installed its packages."""
+        return _FIRST_WORD in self.output
 
     @property
     def last_line(self) -> str:
-        """What it said last, without this machine's folders."""
+        """The last line of its output, without the folders of this machine."""
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
         return without_folders(lines[-1]) if lines else "it said nothing"
 
 
-Run = Callable[[list[str], Path, Mapping[str, str]], Ran]
+Run = Callable[[list[str], Path, Mapping[str, str]], ScriptResult]
 """Runs a command in a folder and an environment, and waits."""
 
 
 class Commands:
-    """Runs commands to their ends; the only place where a capsule starts a process."""
+    """Runs commands until they end. Capsules start processes only here."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[str]] = set()
-        self._ended = Event()
+        self._stopped = Event()
 
-    def __call__(self, command: list[str], folder: Path, environment: Mapping[str, str]) -> Ran:
+    def __call__(
+        self, command: list[str], folder: Path, environment: Mapping[str, str]
+    ) -> ScriptResult:
         """Run one in a folder and an environment."""
-        if self._ended.is_set():
-            return Ran(-1, "the run was ended")
+        if self._stopped.is_set():
+            return ScriptResult(-1, "the run was ended")
         with subprocess.Popen(
             command,
             cwd=folder,
@@ -69,29 +71,29 @@ class Commands:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            start_new_session=True,  # uv starts Python, and both are to end
+            start_new_session=True,  # uv starts Python, and _kill must end both
         ) as process:
             self._running.add(process)
-            if self._ended.is_set():  # meanwhile
+            if self._stopped.is_set():  # since the check above
                 _kill(process)
             try:
-                said, _ = process.communicate(timeout=_TIMEOUT)
+                output, _ = process.communicate(timeout=_TIMEOUT)
             except subprocess.TimeoutExpired:
                 _kill(process)
-                return Ran(-1, f"it did not end in {_TIMEOUT:.0f} s")
+                return ScriptResult(-1, f"it did not end in {_TIMEOUT:.0f} s")
             finally:
                 self._running.discard(process)
-        return Ran(process.returncode, said)
+        return ScriptResult(process.returncode, output)
 
     def end(self) -> None:
-        """End those that run and begin no other: a Ctrl-C must not wait for minutes."""
-        self._ended.set()
+        """End the running commands and start no more: a Ctrl-C must not wait for minutes."""
+        self._stopped.set()
         for process in list(self._running):
             _kill(process)
 
 
 def _kill(process: subprocess.Popen[str]) -> None:
-    """End a command with all that it started."""
+    """End a command and all processes that it started."""
     if not hasattr(os, "killpg"):
         process.kill()
         return
@@ -100,11 +102,11 @@ def _kill(process: subprocess.Popen[str]) -> None:
 
 
 class Place:
-    """A folder elsewhere, in which one capsule after the other is run.
+    """A temporary folder in which one capsule after the other runs.
 
-    It stays the same for a run, because uv makes an environment for each path: the second capsule
-    finds the release that the first one installed, and its compiled modules. Closing removes both
-    the folder and those environments, which uv would keep for ever.
+    The folder stays the same during a run, because uv makes an environment for each path. The
+    second capsule reuses the release that the first one installed, with its compiled modules.
+    Closing removes the folder and those environments, which uv would keep.
     """
 
     def __init__(self, environ: Mapping[str, str], run: Run | None = None) -> None:
@@ -112,12 +114,14 @@ class Place:
         self._commands = Commands()
         self._command = run or self._commands
         self._root = Path(tempfile.mkdtemp(prefix="samebits-capsule-")).resolve()
-        self._made: set[Path] = set()
+        self._environments: set[Path] = set()
 
-    def run(self, folder: Path, scripts: tuple[str, ...], *, needs_hub: bool) -> dict[str, Ran]:
+    def run(
+        self, folder: Path, scripts: tuple[str, ...], *, needs_hub: bool
+    ) -> dict[str, ScriptResult]:
         """Run the scripts in a copy of ``folder`` and return how each ended.
 
-        uv may use the network only if its cache does not hold what a script asks for.
+        uv may use the network only if its cache lacks packages of a script.
         """
         copy, modules = self._root / "capsule", self._root / "modules"
         for old in (copy, modules):
@@ -127,39 +131,42 @@ class Place:
         return {script: self._run(script, copy, environment) for script in scripts}
 
     def close(self) -> None:
-        """End what runs, and remove everything that the scripts left."""
+        """End the running scripts and remove everything that they left."""
         self._commands.end()
-        for path in (self._root, *self._made):
+        for path in (self._root, *self._environments):
             shutil.rmtree(path, ignore_errors=True)
 
-    def _run(self, script: str, folder: Path, environment: Mapping[str, str]) -> Ran:
+    def _run(self, script: str, folder: Path, environment: Mapping[str, str]) -> ScriptResult:
         command = [find_uv_bin(), "run", "--quiet", "--script", script]
-        ran = self._command([*command[:2], "--offline", *command[2:]], folder, environment)
-        if ran.code != 0 and not ran.began:
-            ran = self._command(command, folder, environment)
-        self._remember(script, folder, environment)
-        return Ran(ran.code, ran.output.replace(str(folder), "."))
+        result = self._command([*command[:2], "--offline", *command[2:]], folder, environment)
+        if result.code != 0 and not result.has_started:
+            result = self._command(command, folder, environment)
+        self._record_environment(script, folder, environment)
+        return ScriptResult(result.code, result.output.replace(str(folder), "."))
 
-    def _remember(self, script: str, folder: Path, environment: Mapping[str, str]) -> None:
-        """Note the environment that uv made for a script."""
+    def _record_environment(
+        self, script: str, folder: Path, environment: Mapping[str, str]
+    ) -> None:
+        """Record the environment that uv made for a script, so that closing removes it."""
         command = [find_uv_bin(), "python", "find", "--offline", "--script", script]
-        found = self._command(command, folder, environment)
-        made = Path(found.output.strip()).parent.parent
-        if found.code == 0 and made.parent.name.startswith("environments-"):
-            self._made.add(made)
+        result = self._command(command, folder, environment)
+        environment_folder = Path(result.output.strip()).parent.parent
+        if result.code == 0 and environment_folder.parent.name.startswith("environments-"):
+            self._environments.add(environment_folder)
 
 
 def script_environment(
     environ: Mapping[str, str], modules: Path, *, needs_hub: bool
 ) -> dict[str, str]:
-    """Return what a script may see: as much as a probe, uv's own settings, and no set threads.
+    """Return the environment of a script: the variables that a probe may see, and uv's settings.
 
-    Nothing is fixed as it is for probes: the reader of a capsule fixes nothing either.
+    Numbers of threads and the like are not set as they are for probes, because the reader of a
+    capsule does not set them either.
     """
-    seen = {
+    variables = {
         name: value
         for name, value in uv_environment(environ).items()
-        if name in PASSED_ON or name.startswith(_OF_UV)
+        if name in PASSED_ON or name.startswith(_UV_PREFIXES)
     }
     offline = {} if needs_hub else {"HF_HUB_OFFLINE": "1"}
-    return seen | offline | {"HF_MODULES_CACHE": str(modules)}
+    return variables | offline | {"HF_MODULES_CACHE": str(modules)}

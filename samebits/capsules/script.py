@@ -1,7 +1,7 @@
-"""The script of one stack: what a maintainer reads first, so it is short and plain.
+"""Text of the script for one stack: short, because a maintainer reads it first.
 
-It needs torch, transformers and the standard library alone. Whatever was not written here
-(names, messages, numbers) gets into it as a Python literal or as a checked identifier.
+The script needs only torch, transformers and the standard library. Names, messages and numbers from
+a run are inserted as Python literals or as checked identifiers.
 """
 
 from __future__ import annotations
@@ -25,58 +25,58 @@ ZerosIn = Literal["model.safetensors", "pytorch_model.bin"]
 
 WIDTH = 88
 FOLDER = "checkpoint"
-"""Beside the scripts: the files of the model."""
+"""Folder next to the scripts with the files of the model."""
 
 
 class Subject(NamedTuple):
-    """What the scripts of a capsule have in common."""
+    """The common part of a capsule's scripts."""
 
     model: str
     variant: Variant
     question: Question
     model_class: str
-    """A name of transformers."""
+    """Name of a class in transformers."""
     hub: str | None = None
-    """None: the checkpoint lies in :data:`FOLDER`."""
+    """Hub id; None: the checkpoint is in :data:`FOLDER`."""
     revision: str | None = None
     trust_remote_code: bool = False
     zeros: ZerosIn | None = None
-    """The file of zeros that a script writes in place of the weights; None: they are there."""
+    """The file of zeros that a script writes in place of the weights; None: it has weights."""
 
 
 class Installed(NamedTuple):
-    """What one script installs."""
+    """The packages that one script installs."""
 
     stack: str
     python: str
     packages: dict[str, str]
-    """name -> version, the whole lock."""
+    """Name -> version of all packages of the lock."""
 
     @property
     def transformers(self) -> str:
-        """Its release."""
+        """The release of transformers."""
         return self.packages["transformers"]
 
 
-class Told(NamedTuple):
-    """What a script is told to see, and what helps if it sees something else."""
+class Expectation(NamedTuple):
+    """The result that a script expects, and hints for a different one."""
 
     sees: Seen
     other: Seen
     other_stack: str
     cpu: str
-    """The capability that it was measured with."""
-    at: tuple[int, ...] | None = None
+    """CPU capability of the measurement."""
+    first_index: tuple[int, ...] | None = None
     """Index of the first element that differs."""
 
 
-def script(subject: Subject, installed: Installed, told: Told | None = None) -> str:
-    """Return the text of a script; without what it is told to see, for a trial, it only measures."""
+def script(subject: Subject, installed: Installed, expectation: Expectation | None = None) -> str:
+    """Return the text of a script. Without an expectation, for a trial, it only measures."""
     blocks = [
         header(installed),
         _docstring(subject, installed),
-        *_imports(subject, told),
-        _constants(subject, told),
+        *_imports(subject, expectation),
+        _constants(subject, expectation),
         "torch.set_num_threads(1)  # more threads sum in another order",
     ]
     functions = [_measure(subject, installed)]
@@ -84,18 +84,22 @@ def script(subject: Subject, installed: Installed, told: Told | None = None) -> 
         functions.insert(0, _SEEDED)
     if subject.zeros is not None:
         functions.insert(0, _WRITE_WEIGHTS[subject.zeros])
-    if told is not None:
-        functions += [_main(subject, told)] if told.sees.error else [_SHA256, _main(subject, told)]
+    if expectation is not None:
+        functions += (
+            [_main(subject, expectation)]
+            if expectation.sees.error
+            else [_SHA256, _main(subject, expectation)]
+        )
     text = "\n\n".join(blocks) + "\n\n\n" + "\n\n\n".join(functions)
     return f"{text}\n"
 
 
 def header(installed: Installed) -> str:
-    """Return the inline metadata (PEP 723): the whole lock, what decides bits first.
+    """Return the inline metadata (PEP 723) with the whole lock, torch and transformers first.
 
-    A build such as ``+cpu`` is on no public index, and its number is that of the release.
+    A local build such as ``+cpu`` is not on a public index, so its public version is pinned.
     """
-    pins = {name: _public(version) for name, version in installed.packages.items()}
+    pins = {name: _public_version(version) for name, version in installed.packages.items()}
     first = [f'"{name}=={pins.pop(name)}",' for name in ("torch", "transformers")]
     rest = " ".join(f'"{name}=={version}",' for name, version in sorted(pins.items()))
     lines = [
@@ -111,8 +115,8 @@ def header(installed: Installed) -> str:
     return "\n".join(f"# {line}" for line in lines)
 
 
-def _quoted(text: str) -> str:
-    """Return a Python literal of ASCII alone, in double quotes where they need no escape."""
+def _literal(text: str) -> str:
+    """Return an ASCII Python literal, in double quotes if they need no escape."""
     literal = ascii(text)
     if literal[0] == '"' or '"' in literal:
         return literal
@@ -120,7 +124,7 @@ def _quoted(text: str) -> str:
     return f'"{body}"'
 
 
-def _public(version: str) -> str:
+def _public_version(version: str) -> str:
     return Version(version).public
 
 
@@ -140,11 +144,11 @@ def _docstring(subject: Subject, installed: Installed) -> str:
     )
 
 
-def _imports(subject: Subject, told: Told | None) -> list[str]:
-    standard = ["import hashlib", "import sys"] if told else []
-    if told and told.sees.error:
+def _imports(subject: Subject, expectation: Expectation | None) -> list[str]:
+    standard = ["import hashlib", "import sys"] if expectation else []
+    if expectation and expectation.sees.error:
         standard = ["import sys", "import traceback"]
-    if told and _is_twice(told):
+    if expectation and _is_unstable(expectation):
         standard += ["import os", "import subprocess"]
     if any(fed.seed is not None for fed in subject.question.feed.values()):
         standard += ["import hashlib", "import math"]
@@ -156,43 +160,49 @@ def _imports(subject: Subject, told: Told | None) -> list[str]:
     return ["\n".join(block) for block in blocks if block]
 
 
-def _constants(subject: Subject, told: Told | None) -> str:
-    where = f'Path(__file__).parent / "{FOLDER}"' if subject.hub is None else _quoted(subject.hub)
+def _constants(subject: Subject, expectation: Expectation | None) -> str:
+    where = f'Path(__file__).parent / "{FOLDER}"' if subject.hub is None else _literal(subject.hub)
     lines = [f"CHECKPOINT = {where}"]
     for key, fed in subject.question.feed.items():
         if fed.seed is None:
-            lines.append(_assigned(key.upper(), [list(row) for row in fed.rows]))
+            lines.append(_assignment(key.upper(), [list(row) for row in fed.rows]))
     if subject.question.real is not None:
         lines.append(
-            _assigned("REAL", list(subject.question.real))
+            _assignment("REAL", list(subject.question.real))
             + "  # positions of each row that are no padding"
         )
     if subject.question.before:
-        earlier = [{key: _numbers(fed) for key, fed in f.items()} for f in subject.question.before]
-        lines.append(_assigned("EARLIER", earlier))
-    if told is not None:
-        lines += _expected(told)
+        earlier = [{key: _rows(fed) for key, fed in f.items()} for f in subject.question.before]
+        lines.append(_assignment("EARLIER", earlier))
+    if expectation is not None:
+        lines += _expected_constants(expectation)
     return "\n".join(lines)
 
 
-def _numbers(fed: Fed) -> list[list[int]]:
+def _rows(fed: Fed) -> list[list[int]]:
     return [list(row) for row in fed.rows]
 
 
-def _expected(told: Told) -> list[str]:
-    if told.sees.error:
-        message = [f"MESSAGE = {_quoted(told.sees.message)}"] if told.sees.message else []
-        return [f"EXPECTED = {_quoted(told.sees.error)}", *message]
-    if told.sees.unstable:
+def _expected_constants(expectation: Expectation) -> list[str]:
+    if expectation.sees.error:
+        message = (
+            [f"MESSAGE = {_literal(expectation.sees.message)}"] if expectation.sees.message else []
+        )
+        return [f"EXPECTED = {_literal(expectation.sees.error)}", *message]
+    if expectation.sees.unstable:
         return ['EXPECTED = "other bits whenever unwritten memory holds something else"']
-    assert told.sees.ref is not None
-    other = told.other.ref.hash if told.other.ref and not told.other.unstable else ""
-    lines = [f'EXPECTED = "{told.sees.ref.hash}"']
-    name = script_name(told.other_stack)
+    assert expectation.sees.ref is not None
+    other = (
+        expectation.other.ref.hash
+        if expectation.other.ref and not expectation.other.unstable
+        else ""
+    )
+    lines = [f'EXPECTED = "{expectation.sees.ref.hash}"']
+    name = script_name(expectation.other_stack)
     return [*lines, f'OTHER = "{other}"  # what {name} sees'] if other else lines
 
 
-def _assigned(name: str, value: object) -> str:
+def _assignment(name: str, value: object) -> str:
     text = pformat(value, width=WIDTH - 4, compact=True)
     if "\n" not in text and len(name) + 3 + len(text) <= WIDTH:
         return f"{name} = {text}"
@@ -203,7 +213,7 @@ def _measure(subject: Subject, installed: Installed) -> str:
     question = subject.question
     lines = [
         "def measure():",
-        f'    """Return {_returned(question)}."""',
+        f'    """Return {_result_words(question)}."""',
         *(["    write_weights()"] if subject.zeros is not None else []),
         "    torch.manual_seed(0)",
         *_load(subject, installed),
@@ -212,7 +222,7 @@ def _measure(subject: Subject, installed: Installed) -> str:
     return "\n".join([*lines, *body(subject)])
 
 
-def _returned(question: Question) -> str:
+def _result_words(question: Question) -> str:
     if question.kind == "forward":
         return "the logits" if question.real is None else "the logits of what is no padding"
     if question.kind == "generate":
@@ -224,9 +234,9 @@ def _load(subject: Subject, installed: Installed) -> list[str]:
     keyword = "dtype" if Version(installed.transformers) >= Version("4.57") else "torch_dtype"
     arguments = ["CHECKPOINT", f"{keyword}=torch.{subject.variant.dtype}"]
     if subject.revision is not None:
-        arguments.insert(1, f"revision={_quoted(subject.revision)}")
+        arguments.insert(1, f"revision={_literal(subject.revision)}")
     if subject.variant.attention != "default":
-        arguments.append(f"attn_implementation={_quoted(subject.variant.attention)}")
+        arguments.append(f"attn_implementation={_literal(subject.variant.attention)}")
     if subject.trust_remote_code:
         arguments.append("trust_remote_code=True")
     assert subject.model_class.isidentifier()
@@ -243,7 +253,7 @@ def _forward(subject: Subject) -> list[str]:
     output = ".logits" if "For" in subject.model_class or "Head" in subject.model_class else "[0]"
     lines = ["    with torch.no_grad():"]
     if question.before:
-        lines += _earlier(subject)
+        lines += _earlier_forwards(subject)
     lines += _call(f"        {'logits =' if question.real else 'return'} model(", subject, output)
     if question.real is not None:
         lines.append(
@@ -252,7 +262,7 @@ def _forward(subject: Subject) -> list[str]:
     return lines
 
 
-def _earlier(subject: Subject) -> list[str]:
+def _earlier_forwards(subject: Subject) -> list[str]:
     seeded = any(fed.seed is not None for feed in subject.question.before for fed in feed.values())
     assert not seeded
     return [
@@ -263,7 +273,7 @@ def _earlier(subject: Subject) -> list[str]:
 
 def _generate(subject: Subject) -> list[str]:
     question = subject.question
-    lines = ["    with torch.no_grad():", *_earlier(subject)] if question.before else []
+    lines = ["    with torch.no_grad():", *_earlier_forwards(subject)] if question.before else []
     options = [
         f"max_new_tokens={question.steps}",
         "do_sample=False",
@@ -283,7 +293,7 @@ def _generate(subject: Subject) -> list[str]:
 
 
 def _tensor(subject: Subject) -> list[str]:
-    name = _quoted(subject.question.tensor)
+    name = _literal(subject.question.tensor)
     return [f"    return model.get_{subject.question.kind}({name}).detach()"]
 
 
@@ -304,7 +314,7 @@ def _value(key: str, fed: Fed, subject: Subject) -> str:
     if fed.seed is None:
         return f"torch.tensor({key.upper()})"
     cast = "" if subject.variant.dtype == "float32" else f".to(torch.{subject.variant.dtype})"
-    return f"seeded({_quoted(fed.seed)}, {list(fed.shape)}){cast}"
+    return f"seeded({_literal(fed.seed)}, {list(fed.shape)}){cast}"
 
 
 _SEEDED = '''\
@@ -342,7 +352,7 @@ def write_weights():
         torch.save(zeros, file)
     os.replace(file.name, CHECKPOINT / "pytorch_model.bin")''',
 }
-"""Two scripts may run at once over one folder, so the file is put in place when it is whole."""
+"""Two scripts may share the folder, so the complete file is moved into place."""
 
 _SHA256 = '''\
 def sha256(tensor):
@@ -358,22 +368,25 @@ _VERSIONS = """\
     )"""
 
 
-def _is_twice(told: Told) -> bool:
-    return told.sees.unstable or told.other.unstable
+def _is_unstable(expectation: Expectation) -> bool:
+    return expectation.sees.unstable or expectation.other.unstable
 
 
-def _main(subject: Subject, told: Told) -> str:
-    if told.sees.error:
-        return _main_of_failure(told)
-    if _is_twice(told):
-        return _main_of_unstable(told)
+def _main(subject: Subject, expectation: Expectation) -> str:
+    if expectation.sees.error:
+        return _failure_main(expectation)
+    if _is_unstable(expectation):
+        return _instability_main(expectation)
     name = subject.question.what
-    shown = [] if told.at is None else [_around(told.at)]
+    prints = [] if expectation.first_index is None else [_print_elements(expectation.first_index)]
     if subject.question.kind == "generate":
-        shown.append('    print("tokens", found.argmax(-1).tolist())')
+        prints.append('    print("tokens", found.argmax(-1).tolist())')
     other = (
-        ["    if digest == OTHER:", f'        sys.exit("unexpected: the bits of {_other(told)}")']
-        if told.other.ref is not None
+        [
+            "    if digest == OTHER:",
+            f'        sys.exit("unexpected: the bits of {_other_script(expectation)}")',
+        ]
+        if expectation.other.ref is not None
         else []
     )
     return "\n".join(
@@ -382,39 +395,39 @@ def _main(subject: Subject, told: Told) -> str:
             _VERSIONS,
             "    found = measure()",
             "    digest = sha256(found)",
-            f'    print({_quoted(name)}, found.dtype, list(found.shape), "sha256", digest)',
-            *shown,
+            f'    print({_literal(name)}, found.dtype, list(found.shape), "sha256", digest)',
+            *prints,
             *other,
             "    if digest != EXPECTED:",
-            *_hint(told),
+            *_hint(expectation),
             '    print("as expected")',
         ]
     )
 
 
-def _other(told: Told) -> str:
-    return script_name(told.other_stack)
+def _other_script(expectation: Expectation) -> str:
+    return script_name(expectation.other_stack)
 
 
-def _hint(told: Told) -> list[str]:
+def _hint(expectation: Expectation) -> list[str]:
     return [
         "        sys.exit(",
         '            "unexpected bits: they also depend on the CPU\'s instructions "',
-        f"            {_quoted(f'(measured with {told.cpu}) and on the build of torch')}",
+        f"            {_literal(f'(measured with {expectation.cpu}) and on the build of torch')}",
         "        )",
     ]
 
 
-def _around(at: tuple[int, ...]) -> str:
-    """Return the line that prints some elements from the first that differs on."""
-    *outer, last = at
+def _print_elements(index: tuple[int, ...]) -> str:
+    """Return the line that prints some elements, starting at the first that differs."""
+    *outer, last = index
     place = ", ".join([*map(str, outer), f"{last}:{last + 4}"])
     return f'    print("[{place}] =", found[{place}].tolist())'
 
 
-def _main_of_failure(told: Told) -> str:
+def _failure_main(expectation: Expectation) -> str:
     same = "type(error).__name__ == EXPECTED"
-    if told.sees.message:
+    if expectation.sees.message:
         same += " and MESSAGE in str(error)"
     return "\n".join(
         [
@@ -433,15 +446,16 @@ def _main_of_failure(told: Told) -> str:
     )
 
 
-def _main_of_unstable(told: Told) -> str:
-    """Return a main that measures thrice: in fresh processes, twice over one content of the heap.
+def _instability_main(expectation: Expectation) -> str:
+    """Return a main that measures three times in new processes, twice with one heap pattern.
 
-    The bytes are those of probes/samebits_probe/model/heap.py, by the tunable that stands for mallopt there.
+    The bytes are those of probes/samebits_probe/model/heap.py. A glibc tunable replaces its call of
+    mallopt.
     """
     verdict = (
         ["    if one == other:", '        sys.exit("unexpected: the same bits both times")']
-        if told.sees.unstable
-        else ["    if {one, other} != {EXPECTED}:", *_hint(told)]
+        if expectation.sees.unstable
+        else ["    if {one, other} != {EXPECTED}:", *_hint(expectation)]
     )
     return "\n".join(
         [

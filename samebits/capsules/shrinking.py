@@ -1,4 +1,4 @@
-"""Which smaller cases are worth a try, and is the difference still the same one in them?"""
+"""Smaller cases to try: fewer rows, layers or tokens."""
 
 from __future__ import annotations
 
@@ -12,42 +12,45 @@ if TYPE_CHECKING:
 
     from samebits.records.comparison import CellResult
 
-MOST_TRIALS = 8
-"""Smaller cases that are tried, each in both stacks."""
+MAX_TRIALS = 8
+"""Smaller cases to try, each in both stacks."""
 
 KEPT_SHARE = 0.1
-"""Share of the largest distance that a smaller case has to keep. A bug of 6.0 that leaves rounding
-of 1e-6 behind is not the bug any more; what is accepted here is judged anew before it is said."""
+"""Share of the largest distance that a smaller case has to keep.
+
+If only rounding of 1e-6 remains of a difference of 6.0, it is not the same bug. An accepted case is
+judged again before it is used.
+"""
 
 _TOKENS = "input_ids"
 _MASK = "attention_mask"
 _LAYER = re.compile(r"· layer \d+ \(\D*\.(\d+)\b")
-"""The number in a layer's own name; its place counts the layers of encoder and decoder alike."""
+"""The number in a layer's name; its place counts layers of encoder and decoder together."""
 
 
 def layer_counts(result: CellResult, n: int) -> Iterator[int]:
-    """Yield numbers of layers below ``n``: one, up to where it differs first, half of them."""
+    """Yield numbers of layers below ``n``: one, up to the first difference, half of them."""
     first = next(_first_layers(result), None)
-    wanted = [1, *([first + 1] if first is not None else []), n // 2]
-    yield from (count for count in dict.fromkeys(wanted) if 0 < count < n)
+    counts = [1, *([first + 1] if first is not None else []), n // 2]
+    yield from (count for count in dict.fromkeys(counts) if 0 < count < n)
 
 
 def _first_layers(result: CellResult) -> Iterator[int]:
     for signal in result.signals:
         if signal.signal == "hidden_states":
             for item in signal.items:
-                found = _LAYER.search(item.name)
-                if found and item.outcome == "differs" and not item.excused:
-                    yield int(found[1])
+                match = _LAYER.search(item.name)
+                if match and item.outcome == "differs" and not item.excused:
+                    yield int(match[1])
 
 
 def single_rows(question: Question) -> Iterator[Question]:
-    """Yield the question with one row of its batch, without that row's padding, and no mask."""
+    """Yield the question with one row of its batch, without padding and without a mask."""
     tokens, mask = question.feed.get(_TOKENS), question.feed.get(_MASK)
     if tokens is None or mask is None or len(tokens.rows) < 2:
         return
     if any(fed.seed is not None for fed in question.feed.values()):
-        return  # one stream of numbers for all rows
+        return  # all rows share one stream of numbers
     order = sorted(range(len(tokens.rows)), key=lambda i: (i != question.row, sum(mask.rows[i])))
     for i in order:
         row = tuple(t for t, real in zip(tokens.rows[i], mask.rows[i], strict=True) if real)
@@ -63,23 +66,23 @@ def single_rows(question: Question) -> Iterator[Question]:
 def fewer_tokens(
     question: Question, places: tuple[tuple[int, ...] | None, ...]
 ) -> Iterator[Question]:
-    """Yield the question with the beginning of its prompt: two tokens, up to where it differs, half.
+    """Yield the question with a shorter prompt: two tokens, up to a difference, half of it.
 
-    A batch is left as it is: its rows would have to be padded anew. ``places`` are indices of
-    elements that differ; their second number is the position in a forward.
+    A batch is not shortened, because its rows would need new padding. ``places`` are indices of
+    elements that differ; in a forward their second number is the position.
     """
     tokens = question.feed.get(_TOKENS)
     if tokens is None or len(tokens.rows) != 1:
         return
     row = tokens.rows[0]
-    differs = [at[1] + 1 for at in places if at is not None and len(at) > 2]
-    wanted = [2, *(differs if question.kind == "forward" else ()), len(row) // 2]
-    for n in dict.fromkeys(wanted):
+    differing = [at[1] + 1 for at in places if at is not None and len(at) > 2]
+    lengths = [2, *(differing if question.kind == "forward" else ()), len(row) // 2]
+    for n in dict.fromkeys(lengths):
         if 1 < n < len(row):
-            yield question.model_copy(update={"feed": _cut(question.feed, n)})
+            yield question.model_copy(update={"feed": _first_tokens(question.feed, n)})
 
 
-def _cut(feed: Feed, n: int) -> Feed:
+def _first_tokens(feed: Feed, n: int) -> Feed:
     return {
         key: Fed(rows=tuple(row[:n] for row in fed.rows)) if key in {_TOKENS, _MASK} else fed
         for key, fed in feed.items()

@@ -1,4 +1,4 @@
-"""A case is tried by running its scripts inside both stacks' processes, heap filled by choice."""
+"""Trials of a case: its scripts run in both stacks' processes, with a chosen heap pattern."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Trial(Record):
-    """What a script computed in one stack, as probes/samebits_probe/jobs/capsule.py writes it."""
+    """Result of a script in one stack, as probes/samebits_probe/jobs/capsule.py writes it."""
 
     format: Literal["samebits-capsule-trial"] = "samebits-capsule-trial"
     ref: TensorRef | None = None
@@ -39,54 +39,54 @@ class Trial(Record):
 
 
 class Tensors(Record):
-    """Which tensors a checkpoint has, as probes/samebits_probe/jobs/capsule.py lists them."""
+    """The tensors of a checkpoint, as probes/samebits_probe/jobs/capsule.py lists them."""
 
     format: Literal["samebits-capsule-tensors"] = "samebits-capsule-tensors"
     header: dict[str, dict[str, object]] = Field(default_factory=dict)
-    """That of a safetensors file with all of them."""
+    """Header of a safetensors file with all tensors."""
     pickled: bool = False
     refused: str = ""
     """Why they cannot be listed."""
 
 
 class Answers(NamedTuple):
-    """What both sides computed; of what is unstable thrice.
+    """Results of both sides: one each, or three for an unstable cell.
 
-    Twice under one content of unwritten memory, then under the other: what parts the first two is
-    no matter of memory.
+    Two of the three have the same content of unwritten memory, the third has another one. If the
+    first two differ, unwritten memory is not the cause.
     """
 
     reference: tuple[Trial, ...]
     candidate: tuple[Trial, ...]
 
 
-async def tried(
+async def run_trial(
     process: StackProcess, script: Path, run: RunName, work: Path, timeout: float, nth: int = 0
 ) -> Trial:
-    """Return what one script computes in one stack; an error without a name if it left nothing.
+    """Return the result of one script in one stack; only a message if it left no result.
 
-    ``nth`` tells several trials of one script apart that run at once.
+    ``nth`` distinguishes trials of the same script that run at the same time.
     """
     result = script.with_name(f"{script.name}.{run}{nth}.json")
     store = {"root": str(work), "limit": VALUES_LIMIT}
     job = {"script": str(script), "run": run, "store": store}
-    found = await _answer(process, job, result, timeout, Trial)
-    return found if isinstance(found, Trial) else Trial(message=found)
+    record = await _job_result(process, job, result, timeout, Trial)
+    return record if isinstance(record, Trial) else Trial(message=record)
 
 
-async def tensors_of(
+async def list_tensors(
     process: StackProcess, checkpoint: Path, result: Path, timeout: float
 ) -> Tensors:
-    """Return the tensors of a folder, as one stack lists them."""
+    """Return the tensors of a checkpoint folder, listed by one stack."""
     job = {"checkpoint": str(checkpoint)}
-    found = await _answer(process, job, result, timeout, Tensors)
-    return found if isinstance(found, Tensors) else Tensors(refused=found)
+    record = await _job_result(process, job, result, timeout, Tensors)
+    return record if isinstance(record, Tensors) else Tensors(refused=record)
 
 
-async def _answer(
+async def _job_result(
     process: StackProcess, job: dict[str, Any], result: Path, timeout: float, kind: type[R]
 ) -> R | str:
-    """Return what a job wrote to ``result``, or why it wrote nothing."""
+    """Return the record that a job wrote to ``result``, or why it wrote none."""
     result.unlink(missing_ok=True)
     log = str(result.with_suffix(".log"))
     common = {"kind": "capsule", "result": str(result), "log": log, "timeout": timeout}
@@ -95,34 +95,34 @@ async def _answer(
 
 
 def why_not(contrast: Contrast, answers: Answers, stacks: tuple[str, str], raised: str = "") -> str:
-    """Return why the answers do not stand to each other as they should; '' if they do.
+    """Return why the answers do not show the contrast; '' if they do.
 
-    ``stacks`` are the reference's and the candidate's, ``raised`` what the cell raised in the run.
+    ``stacks`` are the reference's and the candidate's. ``raised`` is the exception in the run.
     """
     old, new = stacks
-    for stack, found in zip(stacks, answers, strict=True):
-        if silent := [trial for trial in found if trial.ref is None and not trial.error]:
+    for stack, results in zip(stacks, answers, strict=True):
+        if silent := [trial for trial in results if trial.ref is None and not trial.error]:
             return f"{stack} gave no answer: {silent[0].message}"
-    failing = [(stack, t) for stack, found in zip(stacks, answers, strict=True) for t in found]
+    failing = [(stack, t) for stack, results in zip(stacks, answers, strict=True) for t in results]
     if contrast == "fails":
         failing, (candidate, *_) = failing[:1], answers.candidate
         if not candidate.error:
             return f"{new} does not fail"
         if raised and not same_exception(raised, candidate):
-            return f"{new} raises {_in_short(candidate)}, and not {raised}"
+            return f"{new} raises {_exception_words(candidate)}, and not {raised}"
     for stack, trial in failing:
         if trial.error:
             also = " as well" if contrast == "fails" else ""
-            return f"{stack} fails{also}: {_in_short(trial)}"
+            return f"{stack} fails{also}: {_exception_words(trial)}"
     if holds(contrast, answers):
         return ""
     if contrast == "differs":
         return f"{old} and {new} give the same bits"
-    return _why_steady(answers, stacks)
+    return _why_not_unstable(answers, stacks)
 
 
-def _why_steady(answers: Answers, stacks: tuple[str, str]) -> str:
-    """Return why an instability is not one of unwritten memory in the candidate alone."""
+def _why_not_unstable(answers: Answers, stacks: tuple[str, str]) -> str:
+    """Return why the instability is not caused by unwritten memory in the candidate only."""
     old, new = stacks
     *same_memory, other_memory = answers.candidate
     if len(_hashes(answers.reference)) > 1:
@@ -133,50 +133,50 @@ def _why_steady(answers: Answers, stacks: tuple[str, str]) -> str:
     return f"{new} gives the same bits whatever unwritten memory holds"
 
 
-def _in_short(trial: Trial) -> str:
+def _exception_words(trial: Trial) -> str:
     """Return an exception's class and the first line of its message."""
     return without_folders(f"{trial.error}: {first_line(trial)}".removesuffix(": "))
 
 
 def same_exception(raised: str, trial: Trial) -> bool:
-    """Return True if a script raised what the run raised, by class and, where it can be told, words.
+    """Return True if a script raised the run's exception: same class and, if portable, message.
 
     ``raised`` is the run's exception as ``Class: first line of its message``.
     """
     name, _, message = raised.partition(": ")
-    words = [said_everywhere(text) for text in (message, first_line(trial))]
+    words = [portable_message(text) for text in (message, first_line(trial))]
     return name == trial.error and (not all(words) or words[0] == words[1])
 
 
-def said_everywhere(message: str) -> str:
-    """Return a message, or '' if it names a folder, a module or an address of this machine."""
-    own = ("/", "\\", " at 0x", "transformers_modules")
-    return "" if any(mark in message for mark in own) else message
+def portable_message(message: str) -> str:
+    """Return a message; '' if it contains a folder, a module or an address of this machine."""
+    local_marks = ("/", "\\", " at 0x", "transformers_modules")
+    return "" if any(mark in message for mark in local_marks) else message
 
 
 def holds(contrast: Contrast, answers: Answers, base: Answers | None = None) -> bool:
-    """Return True if the answers stand to each other as they should.
+    """Return True if the answers show the contrast.
 
-    ``base`` are those of the case as it was captured: a smaller one has to load as completely and
-    to fail with the same words.
+    ``base`` are the answers of the case as it was captured. A smaller case has to load as
+    completely and to fail with the same message.
     """
     if base is not None and not _loads_as_well(answers, base):
         return False
-    one, other = answers.reference[0], answers.candidate[0]
+    reference, candidate = answers.reference[0], answers.candidate[0]
     if contrast == "fails":
-        same = base is None or (other.error, first_line(other)) == (
+        has_same_error = base is None or (candidate.error, first_line(candidate)) == (
             base.candidate[0].error,
             first_line(base.candidate[0]),
         )
-        return one.ref is not None and bool(other.error) and same
+        return reference.ref is not None and bool(candidate.error) and has_same_error
     refs = [trial.ref for trial in (*answers.reference, *answers.candidate)]
     if any(ref is None for ref in refs):
         return False
     if contrast == "unstable":
-        *alike, other_memory = answers.candidate
-        return len(_hashes(answers.reference)) == len(_hashes(tuple(alike))) == 1 and not _hashes(
-            (other_memory,)
-        ) & _hashes(tuple(alike))
+        *same_memory, other_memory = answers.candidate
+        hashes = _hashes(tuple(same_memory))
+        is_stable = len(_hashes(answers.reference)) == len(hashes) == 1
+        return is_stable and not _hashes((other_memory,)) & hashes
     return not _hashes(answers.reference) & _hashes(answers.candidate)
 
 
@@ -190,10 +190,10 @@ def _hashes(trials: tuple[Trial, ...]) -> set[str]:
 
 
 def _loads_as_well(answers: Answers, base: Answers) -> bool:
-    """Return True if loading misses no key that it did not miss before: chance would fill it."""
+    """Return True if loading misses no new key, which would be filled at random."""
     return all(
-        set(now.loading.get(kind, ())) <= set(then.loading.get(kind, ()))
-        for now, then in (
+        set(trial.loading.get(kind, ())) <= set(base_trial.loading.get(kind, ()))
+        for trial, base_trial in (
             (answers.reference[0], base.reference[0]),
             (answers.candidate[0], base.candidate[0]),
         )
@@ -202,75 +202,87 @@ def _loads_as_well(answers: Answers, base: Answers) -> bool:
 
 
 def distance(question: Question, answers: Answers, values: TensorSource) -> Metrics | None:
-    """Return how far both sides are apart; of greedy steps only up to where the tokens part."""
+    """Return the distance of both sides; of greedy steps only those with the same tokens."""
     arrays = _arrays(answers, values)
     if arrays is None:
         return None
-    one, other = arrays
+    reference, candidate = arrays
     if question.kind == "generate":
-        n = _comparable(one, other)
-        one, other = one[:n], other[:n]
-    if one.shape != other.shape:
+        n = _n_comparable_steps(reference, candidate)
+        reference, candidate = reference[:n], candidate[:n]
+    if reference.shape != candidate.shape:
         return None
-    return measure(one, other, logits=question.kind in {"forward", "generate"})
+    return measure(reference, candidate, logits=question.kind in {"forward", "generate"})
 
 
 def steps_needed(answers: Answers, values: TensorSource) -> int | None:
     """Return how many greedy steps show the difference: up to the first that is about the largest.
 
-    The first that differs may differ by rounding alone, and the bug come behind it.
+    The first step that differs may differ only by rounding, before the bug shows.
     """
     arrays = _arrays(answers, values)
     if arrays is None:
         return None
-    one, other = (array[: _comparable(*arrays)] for array in arrays)
-    apart = [measure(a, b).max_abs for a, b in zip(one, other, strict=True)]
-    return next(i for i, far in enumerate(apart, 1) if far >= max(apart) / 2)
+    reference, candidate = (array[: _n_comparable_steps(*arrays)] for array in arrays)
+    distances = [measure(a, b).max_abs for a, b in zip(reference, candidate, strict=True)]
+    return next(
+        i for i, step_distance in enumerate(distances, 1) if step_distance >= max(distances) / 2
+    )
 
 
-def _comparable(one: NDArray[Any], other: NDArray[Any]) -> int:
-    """Return the number of steps that were fed the same tokens."""
-    n = min(len(one), len(other))
-    chosen = (array[:n].astype(np.float64).argmax(-1) for array in (one, other))
-    parted = np.flatnonzero(np.not_equal(*chosen))
-    return int(parted[0]) + 1 if parted.size else n
+def _n_comparable_steps(reference: NDArray[Any], candidate: NDArray[Any]) -> int:
+    """Return the number of steps with the same input tokens on both sides."""
+    n = min(len(reference), len(candidate))
+    tokens = (array[:n].astype(np.float64).argmax(-1) for array in (reference, candidate))
+    differing = np.flatnonzero(np.not_equal(*tokens))
+    return int(differing[0]) + 1 if differing.size else n
 
 
 def _arrays(answers: Answers, values: TensorSource) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    one, other = answers.reference[0].ref, answers.candidate[0].ref
-    if one is None or other is None or not (values.has(one) and values.has(other)):
+    reference, candidate = answers.reference[0].ref, answers.candidate[0].ref
+    if (
+        reference is None
+        or candidate is None
+        or not (values.has(reference) and values.has(candidate))
+    ):
         return None
-    return values.tensor(one), values.tensor(other)
+    return values.tensor(reference), values.tensor(candidate)
 
 
-def as_captured(
-    question: Question, trial: Trial, capture: Capture, kept: TensorSource, tried: TensorSource
+def matches_capture(
+    question: Question,
+    trial: Trial,
+    capture: Capture,
+    captured_values: TensorSource,
+    trial_values: TensorSource,
 ) -> bool:
-    """Return True if a script computes what the capture says, wherever that can be told.
+    """Return True if a script computes the bits of the capture, or if they cannot be compared.
 
-    ``kept`` has the values of the capture, ``tried`` those of the trial.
+    ``captured_values`` has the values of the capture, ``trial_values`` those of the trial.
     """
     if trial.ref is None:
         return True
-    captured = _captured(question, capture, kept)
+    captured = _captured_array(question, capture, captured_values)
     if captured is None:
         return True
     if question.kind == "generate":
-        if not tried.has(trial.ref):
+        if not trial_values.has(trial.ref):
             return True
-        steps = tried.tensor(trial.ref)
+        steps = trial_values.tensor(trial.ref)
         n = min(len(captured), len(steps))
         return captured[:n].tobytes() == steps[:n].tobytes()
     dtype = trial.ref.dtype
     return tensor_hash(dtype, captured.shape, captured.tobytes()) == trial.ref.hash
 
 
-def _captured(question: Question, capture: Capture, kept: TensorSource) -> NDArray[Any] | None:
-    """Return what the capture holds of the script's result; None if its values were not kept."""
+def _captured_array(
+    question: Question, capture: Capture, captured_values: TensorSource
+) -> NDArray[Any] | None:
+    """Return the capture's values of the script's result; None if they are not in the store."""
     ref = _captured_ref(question, capture)
-    if ref is None or not kept.has(ref):
+    if ref is None or not captured_values.has(ref):
         return None
-    values = kept.tensor(ref)
+    values = captured_values.tensor(ref)
     if question.real is None:
         return values
     rows = [values[i, start:stop] for i, (start, stop) in enumerate(question.real)]

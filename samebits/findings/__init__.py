@@ -1,1 +1,1 @@
-"""Defects with a name: the rules that recognise them, one module per part of a model's life."""
+"""Rules that recognise known defects, one module for each area of a model."""

@@ -1,11 +1,11 @@
-"""SB6xx: attention implementations and the masks they are given."""
+"""SB6xx: rules for attention implementations and their masks."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Seen, raised
+from samebits.findings.rule import Rule, Sighting, raised
 from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
@@ -16,125 +16,135 @@ if TYPE_CHECKING:
 
 
 def _functions(capture: Capture) -> set[str]:
-    """Return how attention was computed, over all prompts and layers: ``sdpa`` or ``by hand``."""
+    """Return how attention was computed in any prompt and layer: ``sdpa``, ``by hand``."""
     attention = capture.signals.attention
     calls = attention.calls.values() if attention is not None else ()
     return {"sdpa" if call.sdpa is not None else "by hand" for prompt in calls for call in prompt}
 
 
-def _other_kernel(case: Case) -> str:
-    """Return how attention went from by hand to sdpa, or back, where that can move numbers."""
+def _kernel_change(case: Case) -> str:
+    """Return how attention changed between by hand and sdpa; '' if it did not or cannot matter."""
     if case.reference is None or case.first() not in ("hidden_states", "logits", "decode"):
         return ""
-    mine, theirs = _functions(case.capture), _functions(case.reference)
-    if not mine or not theirs or mine == theirs:
+    candidate, reference = _functions(case.capture), _functions(case.reference)
+    if not candidate or not reference or candidate == reference:
         return ""
     return (
-        f"{case.reference.cell.stack}: {', '.join(sorted(theirs))}; "
-        f"{case.capture.cell.stack}: {', '.join(sorted(mine))}"
+        f"{case.reference.cell.stack}: {', '.join(sorted(reference))}; "
+        f"{case.capture.cell.stack}: {', '.join(sorted(candidate))}"
     )
 
 
-def _implementation(case: Case) -> Iterator[Seen]:
-    """Speak of another kernel where the ladder calls the difference rounding."""
-    change = _other_kernel(case) if case.is_rounding else ""
+def _changed_kernel(case: Case) -> Iterator[Sighting]:
+    """Find a changed attention kernel where the ladder classifies the difference as rounding."""
+    change = _kernel_change(case) if case.is_rounding else ""
     if change and case.ladder is not None:
-        evidence = (change, case.ladder.reason, *_eager(case).values())
-        yield Seen("attention.kernel", tuple(dict.fromkeys(evidence)))
+        evidence = (change, case.ladder.reason, *_eager_effects(case).values())
+        yield Sighting("attention.kernel", tuple(dict.fromkeys(evidence)))
 
 
-def _another_function(case: Case) -> Iterator[Seen]:
-    """Speak of another kernel where the cells diverge and eager attention makes them agree."""
-    change = _other_kernel(case) if case.has_diverged else ""
-    eager = _eager(case)
-    if change and case.ladder is not None and _SAME in eager.values():
-        told = [f"{said} (prompt {prompt})" for prompt, said in eager.items()]
-        yield Seen("attention.kernel", (change, case.ladder.reason, *told))
+def _different_function(case: Case) -> Iterator[Sighting]:
+    """Find a changed kernel where the cells diverge and eager attention makes them agree."""
+    change = _kernel_change(case) if case.has_diverged else ""
+    eager = _eager_effects(case)
+    if change and case.ladder is not None and _SAME_BITS in eager.values():
+        effects = [f"{effect} (prompt {prompt})" for prompt, effect in eager.items()]
+        yield Sighting("attention.kernel", (change, case.ladder.reason, *effects))
 
 
-_SAME = "with attention forced to eager on both sides the logits hold the same bits"
-_OTHER = "with attention forced to eager on both sides the logits still differ"
+_SAME_BITS = "with attention forced to eager on both sides the logits hold the same bits"
+_STILL_DIFFER = "with attention forced to eager on both sides the logits still differ"
 
 
-def _eager(case: Case) -> dict[str, str]:
-    """Return what forcing eager attention does, by prompt: those that differ and are not padded."""
+def _eager_effects(case: Case) -> dict[str, str]:
+    """Return the effect of eager attention for each prompt without padding whose logits differ."""
     if case.reference is None:
         return {}
-    found = {}
-    for prompt, facts in (case.capture.signals.forward or {}).items():
-        other = (case.reference.signals.forward or {}).get(prompt)
-        if other is None or facts.real_rows or facts.logits is None or other.logits is None:
+    effects = {}
+    for prompt, candidate in (case.capture.signals.forward or {}).items():
+        reference = (case.reference.signals.forward or {}).get(prompt)
+        if (
+            reference is None
+            or candidate.real_rows
+            or candidate.logits is None
+            or reference.logits is None
+        ):
             continue
-        one, two = _eager_hash(case.capture, prompt), _eager_hash(case.reference, prompt)
-        if one and two and facts.logits.hash != other.logits.hash:
-            found[prompt] = _SAME if one == two else _OTHER
-    return found
+        candidate_hash = _eager_hash(case.capture, prompt)
+        reference_hash = _eager_hash(case.reference, prompt)
+        if candidate_hash and reference_hash and candidate.logits.hash != reference.logits.hash:
+            effects[prompt] = _SAME_BITS if candidate_hash == reference_hash else _STILL_DIFFER
+    return effects
 
 
 def _eager_hash(capture: Capture, prompt: str) -> str | None:
-    """Return the content of a prompt's logits with eager attention, forced or as it is anyway."""
+    """Return the hash of a prompt's logits with eager attention, forced or chosen by the model."""
     attention, evidence = capture.signals.attention, capture.signals.evidence
     if attention is not None and attention.resolved == "eager":
         forward = (capture.signals.forward or {}).get(prompt)
         return forward.logits.hash if forward is not None and forward.logits is not None else None
-    seen = evidence.prompts.get(prompt) if evidence is not None else None
-    return seen.eager_logits.hash if seen is not None and seen.eager_logits is not None else None
+    observed = evidence.prompts.get(prompt) if evidence is not None else None
+    logits = observed.eager_logits if observed is not None else None
+    return logits.hash if logits is not None else None
 
 
 _SHAPE = re.compile(r"\[([\d, ]+)\]")
 
 
 def _heads(layout: str) -> tuple[int, int]:
-    """Return the heads and the positions of a query or key, from what the probe says of it."""
+    """Return the number of heads and positions of a query or key from the probe's description."""
     shape = _SHAPE.search(layout)
     axes = [int(size) for size in shape[1].split(",")] if shape else []
     return (axes[1], axes[2]) if len(axes) == 4 else (0, 0)
 
 
-def _is_packed(mine: SdpaCall, theirs: SdpaCall) -> bool:
-    """Return True if the heads that are one token's on one side are positions on the other."""
-    (heads, tokens), (their_heads, their_tokens) = _heads(mine.query), _heads(theirs.query)
-    keys, their_keys = _heads(mine.key)[0], _heads(theirs.key)[0]
-    unpacked = their_tokens == 1 < tokens and heads * tokens == their_heads
-    return unpacked and keys == heads and their_keys == their_heads
+def _is_packed(candidate: SdpaCall, reference: SdpaCall) -> bool:
+    """Return True if one token's heads in the reference are positions in the candidate."""
+    heads, tokens = _heads(candidate.query)
+    reference_heads, reference_tokens = _heads(reference.query)
+    keys, reference_keys = _heads(candidate.key)[0], _heads(reference.key)[0]
+    unpacked = reference_tokens == 1 < tokens and heads * tokens == reference_heads
+    return unpacked and keys == heads and reference_keys == reference_heads
 
 
 def _first_tokens(capture: Capture) -> dict[str, tuple[AttentionCall, ...]]:
-    """Return the attention calls of the first token behind the cache, by prompt."""
+    """Return the attention calls of the first decoded token by prompt."""
     return {name: facts.attention for name, facts in (capture.signals.first_token or {}).items()}
 
 
-def _packed(case: Case) -> Iterator[Seen]:
-    """Speak of a decoded token whose heads are packed, where decoding is the first to differ."""
+def _packed(case: Case) -> Iterator[Sighting]:
+    """Find a decoded token with packed heads where decoding is the first signal that differs."""
     if case.reference is None or case.first() != "decode" or case.has_diverged:
         return
-    mine, theirs = _first_tokens(case.capture), _first_tokens(case.reference)
-    found = {
+    candidate, reference = _first_tokens(case.capture), _first_tokens(case.reference)
+    packed = {
         prompt: calls
-        for prompt in mine
-        if (calls := _first_packed(mine[prompt], theirs.get(prompt, ()))) is not None
+        for prompt in candidate
+        if (calls := _first_packed(candidate[prompt], reference.get(prompt, ()))) is not None
     }
-    if found:
-        where = f"decoding, prompt {', '.join(found)}"
-        yield Seen(where, _packing(case, *next(iter(found.values()))))
+    if packed:
+        where = f"decoding, prompt {', '.join(packed)}"
+        yield Sighting(where, _packing_lines(case, *next(iter(packed.values()))))
 
 
 def _first_packed(
-    mine: Iterable[AttentionCall], theirs: Iterable[AttentionCall]
+    candidate_calls: Iterable[AttentionCall], reference_calls: Iterable[AttentionCall]
 ) -> tuple[AttentionCall, AttentionCall] | None:
-    """Return the first pair of calls of one module that is packed on one side."""
-    for one, other in zip(mine, theirs, strict=False):
-        if one.sdpa is None or other.sdpa is None or one.module != other.module:
+    """Return the first pair of calls of the same module where one side is packed."""
+    for candidate, reference in zip(candidate_calls, reference_calls, strict=False):
+        if candidate.sdpa is None or reference.sdpa is None or candidate.module != reference.module:
             continue
-        if _is_packed(one.sdpa, other.sdpa) or _is_packed(other.sdpa, one.sdpa):
-            return one, other
+        if _is_packed(candidate.sdpa, reference.sdpa) or _is_packed(reference.sdpa, candidate.sdpa):
+            return candidate, reference
     return None
 
 
-def _packing(case: Case, one: AttentionCall, other: AttentionCall) -> tuple[str, ...]:
+def _packing_lines(
+    case: Case, candidate: AttentionCall, reference: AttentionCall
+) -> tuple[str, ...]:
     assert case.reference is not None
     lines = []
-    for capture, call in ((case.reference, other), (case.capture, one)):
+    for capture, call in ((case.reference, reference), (case.capture, candidate)):
         assert call.sdpa is not None
         query, key = (
             layout.partition(" strides")[0] for layout in (call.sdpa.query, call.sdpa.key)
@@ -144,19 +154,19 @@ def _packing(case: Case, one: AttentionCall, other: AttentionCall) -> tuple[str,
     return (*lines, case.ladder.reason) if case.is_rounding and case.ladder else tuple(lines)
 
 
-def _longer_mask(case: Case) -> Iterator[Seen]:
-    found = case.raised(
+def _longer_mask(case: Case) -> Iterator[Sighting]:
+    match = case.raised(
         "RuntimeError",
         r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at non-singleton "
         r"dimension 3|expanded size of the tensor \((\d+)\) must match the existing size \((\d+)\) "
         r"at non-singleton dimension 3",
     )
     frame = case.frame(own=False)
-    if found is None or frame is None or "attention" not in f"{frame.file} {frame.function}":
+    if match is None or frame is None or "attention" not in f"{frame.file} {frame.function}":
         return
-    sizes = [int(size) for size in found.groups() if size is not None]
+    sizes = [int(size) for size in match.groups() if size is not None]
     if sizes[1] - sizes[0] == 1:  # keys first, then the mask
-        yield Seen(case.raised_at(), case.told())
+        yield Sighting(case.raised_at(), case.exception_lines())
 
 
 RULES = (
@@ -177,7 +187,7 @@ RULES = (
             releases="differs by model",
             references=("transformers/modeling_utils.py, _autoset_attn_implementation",),
         ),
-        _implementation,
+        _changed_kernel,
     ),
     Rule(
         RuleText(
@@ -259,6 +269,6 @@ RULES = (
                 "https://github.com/huggingface/transformers/pull/32865",
             ),
         ),
-        _another_function,
+        _different_function,
     ),
 )

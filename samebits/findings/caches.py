@@ -1,4 +1,4 @@
-"""SB7xx: the KV cache, as an object and as what it makes decoding compute."""
+"""SB7xx: rules for the KV cache, as an object and for the numbers of cached decoding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from samebits.compare.standing import Standing
-from samebits.findings.rule import Rule, Seen, raised
+from samebits.findings.rule import Rule, Sighting, raised
 from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
@@ -23,26 +23,26 @@ _tuple = raised(
     r"|'tuple' object has no attribute '(get_seq_length|update|get_usable_length)'",
 )
 _crop = raised("ValueError", r"Calling `crop` with a positive value")
-_NAMED = (_attribute, _tuple, _crop)
-"""Exceptions of a cache that have a name, so that no suspicious line is blamed for them."""
-_CACHED: tuple[RelationName, ...] = (
+_NAMED_ERRORS = (_attribute, _tuple, _crop)
+"""Cache exceptions with a rule of their own, for which no suspicious line is reported."""
+_CACHED_RELATIONS: tuple[RelationName, ...] = (
     "full forward = prefill + decode",
     "prefill split anywhere",
     "multi-token verify = single-token decode",
 )
-_CHUNKED: tuple[RelationName, ...] = (
+_CHUNKED_RELATIONS: tuple[RelationName, ...] = (
     "prefill split anywhere",
     "multi-token verify = single-token decode",
 )
 
 
 def _has_delta_net(capture: Capture) -> bool:
-    """Return True if a gated delta-net ran: not any linear attention, such as minimax's."""
+    """Return True if a gated delta-net ran. Other linear attention (minimax) does not count."""
     code = capture.signals.code
     return code is not None and any("GatedDeltaNet" in name for name in code.executed)
 
 
-def _figures(relation: Relation) -> str:
+def _distances(relation: Relation) -> str:
     assert relation.distance is not None
     assert relation.promoted is not None
     return (
@@ -51,83 +51,83 @@ def _figures(relation: Relation) -> str:
     )
 
 
-def _chunks(case: Case) -> Iterator[Seen]:
-    """Speak of chunks that ignore the recurrent state while single-token decoding keeps it."""
+def _broken_chunks(case: Case) -> Iterator[Sighting]:
+    """Find chunks that ignore the recurrent state while single-token decoding keeps it."""
     if not _has_delta_net(case.capture):
         return
-    broken = list(case.broken(*_CHUNKED))
+    broken = list(case.broken(*_CHUNKED_RELATIONS))
     if broken and not list(case.broken("full forward = prefill + decode")):
-        yield Seen("multi-token forward with a cache", tuple(map(_figures, broken)))
+        yield Sighting("multi-token forward with a cache", tuple(map(_distances, broken)))
 
 
-def _sees_the_future(case: Case) -> bool:
-    """Return True if rows depend on later tokens, so that no way of decoding can agree with them."""
+def _is_not_causal(case: Case) -> bool:
+    """Return True if rows depend on later tokens, so that decoding cannot agree with a forward."""
     return any(not relation.note for relation in case.broken("causality"))
 
 
-def _formulations(case: Case) -> Iterator[Seen]:
-    """Speak of a delta-net whose two formulations part by rounding, where both were seen to run."""
+def _formulations(case: Case) -> Iterator[Sighting]:
+    """Find a delta-net whose two formulations ran and differ by rounding."""
     decoded = (case.capture.signals.first_token or {}).values()
     code = case.capture.signals.code
     chunked = [name for name in (code.executed if code is not None else {}) if _CHUNK.search(name)]
     stepped = {name for token in decoded for name in token.functions if _RECURRENT.search(name)}
     if not chunked or not stepped:
         return
-    found = list(case.standing(Standing.SHRINKS, "full forward = prefill + decode"))
-    if found:
+    relations = list(case.standing(Standing.SHRINKS, "full forward = prefill + decode"))
+    if relations:
         ran = f"the prompt ran {chunked[0]}, one token behind it {min(stepped)}"
-        yield Seen("gated delta rule", (ran, *map(_figures, found)))
+        yield Sighting("gated delta rule", (ran, *map(_distances, relations)))
 
 
 _CHUNK = re.compile(r"chunk_gated_delta_rule$")
 _RECURRENT = re.compile(r"recurrent_gated_delta_rule$")
 
 
-def _cached(case: Case) -> Iterator[Seen]:
-    """Speak of a cached path that computes another function, unless a narrower rule does."""
-    if list(_chunks(case)) or _sees_the_future(case):
+def _broken_cached_forward(case: Case) -> Iterator[Sighting]:
+    """Find a cached path that computes a different function, unless a narrower rule applies."""
+    if list(_broken_chunks(case)) or _is_not_causal(case):
         return
-    broken = [r for r in case.broken(*_CACHED) if not r.note]
+    broken = [r for r in case.broken(*_CACHED_RELATIONS) if not r.note]
     if broken:
-        yield Seen("forward with a cache", tuple(map(_figures, broken)))
+        yield Sighting("forward with a cache", tuple(map(_distances, broken)))
 
 
-def _padding(case: Case) -> Iterator[Seen]:
+def _broken_padding(case: Case) -> Iterator[Sighting]:
     names: list[RelationName] = ["left padding", "right padding", "batch size"]
-    if _sees_the_future(case):
+    if _is_not_causal(case):
         names.remove("right padding")
     broken = [r for r in case.broken(*names) if not r.note]
     if broken:
-        yield Seen("padded batch", tuple(map(_figures, broken)))
+        yield Sighting("padded batch", tuple(map(_distances, broken)))
 
 
-def _causality(case: Case) -> Iterator[Seen]:
+def _broken_causality(case: Case) -> Iterator[Sighting]:
     broken = [relation for relation in case.broken("causality") if not relation.note]
     if broken:
-        yield Seen("causality", tuple(map(_figures, broken)))
+        yield Sighting("causality", tuple(map(_distances, broken)))
 
 
-def _decodes_otherwise(case: Case) -> str | None:
-    """Return how decoding is seen to compute something else than in the reference, or than forward."""
+def _decoding_change(case: Case) -> str | None:
+    """Return how decoding differs from the reference or a full forward; None if it does not."""
     if case.first() in ("decode", "greedy"):
         return "decoding through the cache is the first thing that differs from the reference"
     if case.failure is not None and case.failure.phase.startswith("greedy"):
-        has_a_name = any(list(check(case)) for check in _NAMED)
-        return None if has_a_name else case.told()[0]
-    broken = next(case.broken(*_CACHED), None)
-    return _figures(broken) if broken is not None else None
+        is_named = any(list(check(case)) for check in _NAMED_ERRORS)
+        return None if is_named else case.exception_lines()[0]
+    broken = next(case.broken(*_CACHED_RELATIONS), None)
+    return _distances(broken) if broken is not None else None
 
 
-def _truth(case: Case) -> Iterator[Seen]:
-    seen = _decodes_otherwise(case)
-    for idiom in case.idioms("truth of a cache") if seen else ():
-        yield Seen(f"{idiom.file}:{idiom.line}", (f"tested: {idiom.code}", seen or ""))
+def _cache_truth(case: Case) -> Iterator[Sighting]:
+    change = _decoding_change(case)
+    for idiom in case.idioms("truth of a cache") if change else ():
+        yield Sighting(f"{idiom.file}:{idiom.line}", (f"tested: {idiom.code}", change or ""))
 
 
-def _keyword(case: Case) -> Iterator[Seen]:
-    seen = _decodes_otherwise(case)
-    for idiom in case.idioms("past_key_value keyword") if seen else ():
-        yield Seen(f"{idiom.file}:{idiom.line}", (f"called: {idiom.code}", seen or ""))
+def _past_key_value(case: Case) -> Iterator[Sighting]:
+    change = _decoding_change(case)
+    for idiom in case.idioms("past_key_value keyword") if change else ():
+        yield Sighting(f"{idiom.file}:{idiom.line}", (f"called: {idiom.code}", change or ""))
 
 
 RULES = (
@@ -183,7 +183,7 @@ RULES = (
             releases="qwen3_next 4.57 to 5.6, qwen3_5 5.2 to 5.6; right from 5.9",
             references=("https://github.com/huggingface/transformers/pull/45513",),
         ),
-        _chunks,
+        _broken_chunks,
     ),
     Rule(
         RuleText(
@@ -208,7 +208,7 @@ RULES = (
                 "https://github.com/openvla/openvla/issues/348",
             ),
         ),
-        _cached,
+        _broken_cached_forward,
     ),
     Rule(
         RuleText(
@@ -225,7 +225,7 @@ RULES = (
             releases="differs by model; docs/found.md",
             references=("https://github.com/huggingface/transformers/issues/46873",),
         ),
-        _padding,
+        _broken_padding,
     ),
     Rule(
         RuleText(
@@ -239,7 +239,7 @@ RULES = (
             releases="differs by model; docs/found.md",
             references=(),
         ),
-        _causality,
+        _broken_causality,
     ),
     Rule(
         RuleText(
@@ -272,7 +272,7 @@ RULES = (
             releases="4.57.6, 5.1.0 and later; not 5.0.0, as measured here",
             references=("https://github.com/openvla/openvla/issues/348",),
         ),
-        _truth,
+        _cache_truth,
     ),
     Rule(
         RuleText(
@@ -291,7 +291,7 @@ RULES = (
             releases="past_key_value: through 4.57; 5.0.0 and later swallow it",
             references=("transformers/models/llama/modeling_llama.py",),
         ),
-        _keyword,
+        _past_key_value,
     ),
     Rule(
         RuleText(

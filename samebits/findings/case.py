@@ -1,4 +1,4 @@
-"""What a rule looks at: one cell, what it was compared with, and questions often asked of both."""
+"""The input of a rule: one cell and its comparison, with the queries that several rules use."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Case:
-    """One cell as a rule sees it: run a, the reference's run a, and how they compare."""
+    """One cell for the rules: run a, run a of the reference, and their comparison."""
 
     capture: Capture
     reference: Capture | None = None
-    """None for the reference itself, and where there is none."""
+    """None for the reference itself, and for a cell without a reference."""
     signals: tuple[SignalComparison, ...] = ()
-    """Empty where nothing was compared."""
+    """Empty if the cell was not compared."""
     steps: tuple[Step, ...] = ()
-    """The hunt: what is ruled in and out."""
+    """Steps of the hunt: which suspects are ruled in or out."""
     crossings: tuple[Crossing, ...] = ()
-    """What this stack makes of the model as other stacks saved it."""
+    """Results of this stack for checkpoints of the model that other stacks saved."""
     ladder: Ladder | None = None
-    """What the precision ladder says of the difference; None where it was not asked."""
+    """Result of the precision ladder for the difference; None if it did not run."""
 
     @property
     def failure(self) -> Failure | None:
-        """The exception of the cell: of its load, or of the first phase that raised."""
+        """The exception of the cell: from the load, or from the first phase that raised."""
         return self.capture.raised
 
     @property
     def is_own_code(self) -> bool:
-        """True if the checkpoint brings its own modelling code."""
+        """True if the checkpoint contains modelling code."""
         code = self.capture.signals.code
         return code is not None and bool(code.files)
 
     @property
     def imports(self) -> tuple[ImportFact, ...]:
-        """What the model's own code imports from transformers."""
+        """Imports from transformers in the model's own code."""
         code = self.capture.signals.code
         return code.imports if code is not None else ()
 
@@ -64,55 +64,58 @@ class Case:
 
     @property
     def usage(self) -> UsageSignal:
-        """What users do around the model; an empty signal if nothing of it was tried."""
+        """Results of common uses around the model; an empty signal if none was tried."""
         return self.capture.signals.usage or UsageSignal()
 
     def ruled_in(self, suspect: str) -> str:
-        """Return what the hunt says of a suspect that it ruled in, else ''."""
-        said = ("ruled in", suspect)
-        return next((s.what for s in self.steps if (s.status, s.suspect) == said), "")
+        """Return the hunt's description of a suspect that it ruled in, else ''."""
+        wanted = ("ruled in", suspect)
+        return next((s.what for s in self.steps if (s.status, s.suspect) == wanted), "")
 
     def idioms(self, name: str) -> tuple[Idiom, ...]:
-        """Return the lines of the model's own code that carry this idiom."""
+        """Return the lines of the model's own code that match this idiom."""
         code = self.capture.signals.code
         return tuple(i for i in code.idioms if i.name == name) if code is not None else ()
 
     def raised(self, type_name: str, pattern: str) -> re.Match[str] | None:
-        """Return the match of ``pattern`` in the cell's exception, if it is of that type."""
+        """Return the match of ``pattern`` in the cell's exception; None if its type is another one.
+
+        ``type_name`` is one name or several, as in ``A|B``.
+        """
         failure = self.failure
         if failure is None or failure.type.rpartition(".")[2] not in type_name.split("|"):
             return None
         return re.search(pattern, failure.message)
 
     def frame(self, *, own: bool) -> Frame | None:
-        """Return the deepest frame inside the model's own code, or inside the libraries."""
+        """Return the deepest frame in the model's own code, or in the libraries."""
         frames = self.failure.frames if self.failure is not None else ()
         return next((f for f in reversed(frames) if f.own == own), None)
 
     def raised_at(self) -> str:
-        """Return where in the model's code it was raised, or in which file of the library."""
+        """Return the line that raised: in the model's own code, else in the library."""
         frame = self.frame(own=True) or self.frame(own=False)
         return self._place(frame) if frame is not None else "no line was recorded"
 
-    def told(self) -> tuple[str, ...]:
-        """Return the exception and the lines that raised it, as evidence."""
+    def exception_lines(self) -> tuple[str, ...]:
+        """Return the exception and the lines that raised it, as lines of evidence."""
         failure = self.failure
         if failure is None:
             return ()
         lines = [
             f"{failure.type} in phase {failure.phase}: {failure.message.partition(chr(10))[0]}"
         ]
-        for own, whose in ((True, "the model's"), (False, "the library's")):
+        for own, owner in ((True, "the model's"), (False, "the library's")):
             frame = self.frame(own=own)
             if frame is not None:
                 place = self._place(frame)
-                lines.append(f"{whose} {place}, in {frame.function}: {frame.code}")
+                lines.append(f"{owner} {place}, in {frame.function}: {frame.code}")
         return tuple(lines)
 
     def _place(self, frame: Frame) -> str:
-        """Return file and line; the model's own file as the checkpoint calls it.
+        """Return file and line. A file of the model has its name in the checkpoint.
 
-        The folder that remote code is copied to has another name in every release.
+        The folder that remote code is copied to has a different name in every release.
         """
         code = self.capture.signals.code
         names = code.files if code is not None and frame.own else ()
@@ -120,40 +123,40 @@ class Case:
         return f"{name}:{frame.line}"
 
     def outcome(self, signal: Signal) -> str | None:
-        """Return how a signal compares; None if it was not looked at."""
+        """Return the outcome of a signal's comparison; None if it was not compared."""
         return next((s.outcome for s in self.signals if s.signal == signal), None)
 
     def first(self) -> Signal | None:
-        """Return the first signal that differs and makes a verdict."""
-        explaining = ("load", "config", "attention.kernel")
+        """Return the first signal that differs and counts for the verdict."""
+        not_judged = ("load", "config", "attention.kernel")
         differing = (s.signal for s in self.signals if s.outcome == "differs")
-        return next((signal for signal in differing if signal not in explaining), None)
+        return next((signal for signal in differing if signal not in not_judged), None)
 
     @property
     def is_rounding(self) -> bool:
-        """True if the ladder shows that the difference goes away in float64."""
+        """True if the ladder shows that the difference disappears in float64."""
         return self.ladder is not None and self.ladder.kind == "rounding"
 
     @property
     def has_diverged(self) -> bool:
-        """True if the ladder shows another function, other stored numbers or other inputs."""
+        """True if the ladder shows a different function, different weights or different inputs."""
         return self.ladder is not None and self.ladder.kind == "diverged"
 
     def tensors(self) -> Iterator[tuple[str, Provenance]]:
-        """Yield every parameter and buffer with where it came from."""
+        """Yield the name and the provenance of every parameter and buffer."""
         integrity = self.capture.signals.integrity
         yield from (integrity.tensors if integrity is not None else {}).items()
 
     def weights(self) -> Mapping[str, WeightFacts]:
-        """Return every parameter and persistent buffer."""
+        """Return all parameters and persistent buffers by name."""
         return weights_of(self.capture)
 
     def broken(self, *names: RelationName) -> Iterator[Relation]:
-        """Yield the relations inside the cell that float64 shows to be broken."""
+        """Yield the relations inside the cell that are broken in float64, too."""
         return self.standing(Standing.STAYS, *names)
 
     def standing(self, wanted: Standing, *names: RelationName) -> Iterator[Relation]:
-        """Yield the relations of these names that stand so inside the cell."""
+        """Yield the relations of these names that have the wanted standing."""
         invariants = self.capture.signals.invariants
         dtype = self.capture.cell.variant.dtype
         for relation in invariants.relations if invariants is not None else ():
@@ -162,6 +165,6 @@ class Case:
 
 
 def weights_of(capture: Capture) -> Mapping[str, WeightFacts]:
-    """Return every parameter and persistent buffer of a run; none if they were not observed."""
+    """Return all parameters and persistent buffers of a run; empty if they were not observed."""
     weights = capture.signals.weights
     return weights.tensors if weights is not None else {}

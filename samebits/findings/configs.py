@@ -1,11 +1,11 @@
-"""SB2xx: what a config holds, what code expects of it, and what is lost when another release saves."""
+"""SB2xx: rules for config fields: missing ones, and losses when another release saves the model."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Seen, raised
+from samebits.findings.rule import Rule, Sighting, raised
 from samebits.records.finding import SAVED_BY, RuleText
 
 if TYPE_CHECKING:
@@ -21,35 +21,35 @@ _BASE_ATTRIBUTES = (
     "|use_bfloat16|finetuning_task|tokenizer_class|use_cache|output_attentions|temperature|top_k"
     "|top_p|max_length|num_beams|do_sample"
 )
-_MOST = 6
-_WORDS = 40
-"""Words of a message: torch says on the second line which tensor does not fit."""
+_MAX_NAMES = 6
+_MAX_WORDS = 40
+"""Words of a message that are shown. torch names the mismatching tensor on its second line."""
 _ROPE_FIELD = re.compile(
     r"(?:^|_)rope_(?:theta|scaling|parameters|local_base_freq)\b|^rotary_(?:pct|emb_base)\b|^rope\b"
 )
-"""What a crossing's line of config begins with; modernbert says ``global_rope_theta``."""
-_CLAMP = "clamp() received an invalid combination"
+"""Start of a config line of a crossing. modernbert calls the field ``global_rope_theta``."""
+_CLAMP_ERROR = "clamp() received an invalid combination"
 
 
 def _losses(crossing: Crossing) -> set[str]:
-    """Return what a crossing lost: ``rope``, ``tie``, ``infinity``, ``other``.
+    """Return the losses of a crossing: ``rope``, ``tie``, ``infinity``, ``other``.
 
-    ``other`` stands beside a named loss where that does not explain it: keys that loading missed.
+    ``other`` is added to a named loss if loading also missed keys, which that does not explain.
     """
-    if crossing.failure is not None and _CLAMP in crossing.failure.message:
+    if crossing.failure is not None and _CLAMP_ERROR in crossing.failure.message:
         return {"infinity"}
-    named = set()
+    losses = set()
     if crossing.outcome != "load failed" and any(map(_ROPE_FIELD.search, crossing.config)):
-        named.add("rope")
+        losses.add("rope")
     if any(field.startswith("tie_word_embeddings:") for field in crossing.config):
-        named.add("tie")
-    return named | {"other"} if crossing.keys or not named else named
+        losses.add("tie")
+    return losses | {"other"} if crossing.keys or not losses else losses
 
 
-def _crossed(crossing: Crossing) -> bool:
-    """Return True if something was saved, by another stack, and what came back is not the same.
+def _is_lossy(crossing: Crossing) -> bool:
+    """Return True if another stack saved the model and this stack did not load it unchanged.
 
-    A save that failed is the saver's finding (SB307), and a process that died names no cause.
+    A save that failed is a finding of the saver (SB307). A process that died gives no cause.
     """
     if crossing.saver == crossing.loader or crossing.outcome == "save failed":
         return False
@@ -57,13 +57,13 @@ def _crossed(crossing: Crossing) -> bool:
     return crossing.is_loss and not died
 
 
-def _lost(kind: str) -> Callable[[Case], Iterator[Seen]]:
-    """Return a check for crossings, from one release to another, that lose this."""
+def _loses(kind: str) -> Callable[[Case], Iterator[Sighting]]:
+    """Return a check for crossings between releases with this kind of loss."""
 
-    def check(case: Case) -> Iterator[Seen]:
+    def check(case: Case) -> Iterator[Sighting]:
         for crossing in case.crossings:
-            if _crossed(crossing) and kind in _losses(crossing):
-                yield Seen(f"{SAVED_BY}{crossing.saver}", tuple(_evidence(crossing)))
+            if _is_lossy(crossing) and kind in _losses(crossing):
+                yield Sighting(f"{SAVED_BY}{crossing.saver}", tuple(_evidence(crossing)))
 
     return check
 
@@ -71,24 +71,24 @@ def _lost(kind: str) -> Callable[[Case], Iterator[Seen]]:
 def _evidence(crossing: Crossing) -> Iterator[str]:
     yield f"saved by {crossing.saver}, loaded by {crossing.loader}: {crossing.outcome}"
     if crossing.config:
-        yield f"config: {'; '.join(crossing.config[:_MOST])}"
+        yield f"config: {'; '.join(crossing.config[:_MAX_NAMES])}"
     if crossing.keys:
-        yield f"loading: {_some(crossing.keys)}"
+        yield f"loading: {_first_names(crossing.keys)}"
     if crossing.tensors:
-        yield f"other bytes than from the original: {_some(crossing.tensors)}"
+        yield f"other bytes than from the original: {_first_names(crossing.tensors)}"
     if crossing.logits == "same bits":
         yield "the logits hold the same bits"
     elif crossing.logits_max_abs is not None:
         yield f"logits differ by up to {crossing.logits_max_abs:.2g}"
     if crossing.failure is not None:
-        yield f"{crossing.failure.type}: {' '.join(crossing.failure.message.split()[:_WORDS])}"
+        yield f"{crossing.failure.type}: {' '.join(crossing.failure.message.split()[:_MAX_WORDS])}"
     elif crossing.reason:
         yield crossing.reason
 
 
-def _some(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
-    return f"{', '.join(names[:_MOST])}{more}"
+def _first_names(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return f"{', '.join(names[:_MAX_NAMES])}{more}"
 
 
 RULES = (
@@ -159,7 +159,7 @@ RULES = (
             releases="saved by 5.0.0 and later, loaded by 4.x; single models between 5.x releases",
             references=("https://github.com/vllm-project/vllm/issues/42624",),
         ),
-        _lost("rope"),
+        _loses("rope"),
     ),
     Rule(
         RuleText(
@@ -174,7 +174,7 @@ RULES = (
             releases="saved by 5.2.0 or 5.23.0, loaded by 4.48 or 4.57, as measured here",
             references=("transformers/configuration_utils.py",),
         ),
-        _lost("infinity"),
+        _loses("infinity"),
     ),
     Rule(
         RuleText(
@@ -211,7 +211,7 @@ RULES = (
             releases="t5: saved by 5.2 or 5.23, loaded by 4.48 or 4.57, as measured here",
             references=("transformers/models/t5/configuration_t5.py",),
         ),
-        _lost("tie"),
+        _loses("tie"),
     ),
     Rule(
         RuleText(
@@ -230,6 +230,6 @@ RULES = (
             releases="differs by model",
             references=(),
         ),
-        _lost("other"),
+        _loses("other"),
     ),
 )

@@ -1,11 +1,11 @@
-"""SB8xx: tokenizers, generate(), and what forward returns."""
+"""SB8xx: rules for special tokens, generate() and the return values of forward."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Seen
-from samebits.findings.tokenizers import pair, sides
+from samebits.findings.rule import Rule, Sighting
+from samebits.findings.tokenizers import side_lines, tokenizer_pair
 from samebits.records.finding import SAVING, RuleText
 
 if TYPE_CHECKING:
@@ -15,52 +15,56 @@ if TYPE_CHECKING:
     from samebits.records.tokenizer import Encoded
 
 
-def _not_added(case: Case) -> Iterator[Seen]:
-    """Speak of a special token that the reference's tokenizer adds to a text and this one does not."""
-    both = pair(case)
-    if both is None:
+def _missing_special_tokens(case: Case) -> Iterator[Sighting]:
+    """Find special tokens that the reference's tokenizer adds to a text and this one does not."""
+    tokenizers = tokenizer_pair(case)
+    if tokenizers is None:
         return
-    there, here = both
-    lost = [
+    reference, candidate = tokenizers
+    texts = [
         name
-        for name, one in there.texts.items()
-        if (other := here.texts.get(name)) is not None
-        and one.text == other.text
-        and _n_added(one) > _n_added(other) >= 0
+        for name, expected in reference.texts.items()
+        if (encoded := candidate.texts.get(name)) is not None
+        and expected.text == encoded.text
+        and _n_added(expected) > _n_added(encoded) >= 0
     ]
-    if lost:
-        told = (f"{signal.class_name} adds {signal.adds}" for signal in both)
-        yield Seen(f"text {', '.join(lost)}", sides(case, *told))
+    if texts:
+        lines = (f"{signal.class_name} adds {signal.adds}" for signal in tokenizers)
+        yield Sighting(f"text {', '.join(texts)}", side_lines(case, *lines))
 
 
 def _n_added(text: Encoded) -> int:
     return len(text.ids) - len(text.bare)
 
 
-def _saved_as_backend(case: Case) -> Iterator[Seen]:
-    """Yield a tokenizer that is saved here as one of a class unknown to the reference."""
-    both = pair(case)
-    if both is None or both[1].saved_class != "TokenizersBackend" or both[0].knows_backend:
+def _saved_as_unknown_class(case: Case) -> Iterator[Sighting]:
+    """Find a tokenizer that is saved with a class name that the reference does not know."""
+    tokenizers = tokenizer_pair(case)
+    if (
+        tokenizers is None
+        or tokenizers[1].saved_class != "TokenizersBackend"
+        or tokenizers[0].knows_backend
+    ):
         return
     assert case.reference is not None
-    older = case.reference.cell.stack
-    yield Seen(
+    reference = case.reference.cell.stack
+    yield Sighting(
         f"{SAVING}the tokenizer",
         (
             f"{case.capture.cell.stack} writes tokenizer_class TokenizersBackend",
-            f"{older} has no class of that name and wrote {both[0].saved_class}",
+            f"{reference} has no class of that name and wrote {tokenizers[0].saved_class}",
         ),
     )
 
 
-def _first_of_layer(case: Case) -> Iterator[Seen]:
-    seen = _moved(case)
-    for idiom in case.idioms("first of a layer's output") if seen else ():
-        yield Seen(f"{idiom.file}:{idiom.line}", (f"taken: {idiom.code}", seen or ""))
+def _first_of_layer(case: Case) -> Iterator[Sighting]:
+    change = _forward_change(case)
+    for idiom in case.idioms("first of a layer's output") if change else ():
+        yield Sighting(f"{idiom.file}:{idiom.line}", (f"taken: {idiom.code}", change or ""))
 
 
-def _prepared(case: Case) -> Iterator[Seen]:
-    """Speak of an own prepare_inputs_for_generation where generate() fails and forward does not."""
+def _prepare_inputs_override(case: Case) -> Iterator[Sighting]:
+    """Find an own prepare_inputs_for_generation where generate() fails and forward works."""
     failure = case.failure
     if failure is None or not failure.phase.startswith("greedy"):
         return
@@ -71,26 +75,29 @@ def _prepared(case: Case) -> Iterator[Seen]:
         return
     for fact in case.classes:
         if "prepare_inputs_for_generation" in fact.methods:
-            own = f"class {fact.name} has a prepare_inputs_for_generation of its own"
-            yield Seen(f"{fact.file}:{fact.line}", (own, *case.told()))
+            override = f"class {fact.name} has a prepare_inputs_for_generation of its own"
+            yield Sighting(f"{fact.file}:{fact.line}", (override, *case.exception_lines()))
 
 
-def _logits_to_keep(case: Case) -> Iterator[Seen]:
-    """Speak of the keyword where the logits of one side are those of fewer positions."""
+def _logits_to_keep(case: Case) -> Iterator[Sighting]:
+    """Find the keyword where one side returns logits of fewer positions."""
     for signal in case.signals:
         for item in signal.items if signal.signal == "logits" else ():
-            one, other = item.reference, item.candidate
-            if one is None or other is None or one.shape == other.shape:
+            reference, candidate = item.reference, item.candidate
+            if reference is None or candidate is None or reference.shape == candidate.shape:
                 continue
             for idiom in case.idioms("logits_to_keep keyword"):
-                shapes = f"logits of prompt {item.name}: {list(one.shape)} there, {list(other.shape)} here"
-                yield Seen(f"{idiom.file}:{idiom.line}", (f"called: {idiom.code}", shapes))
+                shapes = (
+                    f"logits of prompt {item.name}: {list(reference.shape)} there, "
+                    f"{list(candidate.shape)} here"
+                )
+                yield Sighting(f"{idiom.file}:{idiom.line}", (f"called: {idiom.code}", shapes))
 
 
-def _moved(case: Case) -> str | None:
-    """Return how the forward is seen to fail, or to differ from the reference's."""
+def _forward_change(case: Case) -> str | None:
+    """Return how the forward fails or differs from the reference's; None if it does neither."""
     if case.failure is not None and case.failure.phase.startswith(("forward", "greedy")):
-        return case.told()[0]
+        return case.exception_lines()[0]
     first = case.first()
     return f"{first} differ from the reference" if first in ("hidden_states", "logits") else None
 
@@ -115,7 +122,7 @@ RULES = (
                 "tests/custom/tokenizer-llama.repair.diff",
             ),
         ),
-        _not_added,
+        _missing_special_tokens,
     ),
     Rule(
         RuleText(
@@ -131,7 +138,7 @@ RULES = (
             releases="saved by 5.x, loaded by 4.x",
             references=("https://github.com/huggingface/transformers/issues/47553",),
         ),
-        _saved_as_backend,
+        _saved_as_unknown_class,
     ),
     Rule(
         RuleText(
@@ -184,6 +191,6 @@ RULES = (
             releases="fails in 5.9 and 5.23, works through 5.2, as measured here",
             references=("tests/custom/generate-legacy.diff",),
         ),
-        _prepared,
+        _prepare_inputs_override,
     ),
 )

@@ -1,11 +1,11 @@
-"""SB1xx: names and inherited methods that a release renamed, moved or removed."""
+"""SB1xx: rules for names and inherited methods that a release renamed, moved or removed."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Seen, raised
+from samebits.findings.rule import Rule, Sighting, raised
 from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from samebits.findings.case import Case
     from samebits.records.code import ImportFact
 
-_KWARGS = frozenset({"LossKwargs", "TransformersKwargs"})
+_KWARGS_NAMES = frozenset({"LossKwargs", "TransformersKwargs"})
 
 INSTEAD: dict[str, str] = {
     "is_torch_fx_available": "it only guarded torch.fx wrapping: drop the guard and the wrap",
@@ -53,74 +53,79 @@ INSTEAD: dict[str, str] = {
     "check_model_inputs": "missing in 5.2 only: import it in a try, with the identity as fallback",
     "OutputRecorder": "`utils.generic` through 5.1, `utils.output_capturing` from 5.2: try both",
 }
-"""Name -> what to do instead; checked against the wheels of 4.48.0 to 5.23.0 (docs/catalogue.md, IMP-02)."""
+"""Name -> what to do instead.
+
+Checked against the wheels of 4.48.0 to 5.23.0 (docs/catalogue.md, IMP-02).
+"""
 
 
-def _named(case: Case) -> str | None:
-    """Return the name that an import of the cell's exception asked transformers for."""
-    found = case.raised("ImportError|ModuleNotFoundError", r"cannot import name '(\w+)' from 'tr")
-    if found:
-        return found[1]
-    missing = case.raised("ModuleNotFoundError", r"No module named '(transformers[\w.]*)'")
-    return missing[1].rpartition(".")[2] if missing else None
+def _raised_name(case: Case) -> str | None:
+    """Return the name whose import from transformers raised the cell's exception."""
+    imported = case.raised(
+        "ImportError|ModuleNotFoundError", r"cannot import name '(\w+)' from 'tr"
+    )
+    if imported:
+        return imported[1]
+    missing_module = case.raised("ModuleNotFoundError", r"No module named '(transformers[\w.]*)'")
+    return missing_module[1].rpartition(".")[2] if missing_module else None
 
 
 def _missing_imports(case: Case) -> list[ImportFact]:
-    """Return unguarded imports of names that this stack lacks; none of a model that runs.
+    """Return unguarded imports of names that this stack lacks; empty if the model runs.
 
-    Python stops at the first; these are the ones behind it, too.
+    Python stops at the first one. This list has those after it, too.
     """
     if case.failure is None:
         return []
     return [fact for fact in case.imports if not fact.symbol.found and not fact.guarded]
 
 
-def _seen(case: Case, fact: ImportFact) -> Seen:
+def _sighting(case: Case, fact: ImportFact) -> Sighting:
     lines = [f"{fact.symbol.owner} of this release has no {fact.symbol.name}"]
     if fact.symbol.elsewhere:
         lines.append(f"it is in {', '.join(fact.symbol.elsewhere)}")
     elif fact.symbol.similar:
         lines.append(f"names like it there: {', '.join(fact.symbol.similar)}")
-    raised_here = _named(case) in (fact.symbol.name, fact.symbol.owner.rpartition(".")[2])
-    lines += case.told() if raised_here else ("not reached yet: the load fails before it",)
-    return Seen(f"{fact.file}:{fact.line}", tuple(lines))
+    is_raised = _raised_name(case) in (fact.symbol.name, fact.symbol.owner.rpartition(".")[2])
+    lines += case.exception_lines() if is_raised else ("not reached yet: the load fails before it",)
+    return Sighting(f"{fact.file}:{fact.line}", tuple(lines))
 
 
-def _imports_of(names: frozenset[str], case: Case) -> Iterator[Seen]:
+def _imports_of(names: frozenset[str], case: Case) -> Iterator[Sighting]:
     facts = [fact for fact in _missing_imports(case) if fact.symbol.name in names]
-    yield from (_seen(case, fact) for fact in facts)
-    named = _named(case)
-    told = {part for f in facts for part in (f.symbol.name, f.symbol.owner.rpartition(".")[2])}
-    if named in names - told:
-        yield Seen(case.raised_at(), case.told())
+    yield from (_sighting(case, fact) for fact in facts)
+    raised_name = _raised_name(case)
+    reported = {part for f in facts for part in (f.symbol.name, f.symbol.owner.rpartition(".")[2])}
+    if raised_name in names - reported:
+        yield Sighting(case.raised_at(), case.exception_lines())
 
 
-def _loss_kwargs(case: Case) -> Iterator[Seen]:
-    return _imports_of(_KWARGS, case)
+def _loss_kwargs(case: Case) -> Iterator[Sighting]:
+    return _imports_of(_KWARGS_NAMES, case)
 
 
-def _removed(case: Case) -> Iterator[Seen]:
+def _removed_names(case: Case) -> Iterator[Sighting]:
     for where, evidence in _imports_of(frozenset(INSTEAD) | {"masking_utils"}, case):
         names = (name for name in INSTEAD if any(re.search(rf"\b{name}\b", e) for e in evidence))
         advice = tuple(f"instead of {name}: {INSTEAD[name]}" for name in names)
-        yield Seen(where, (*evidence, *advice))
+        yield Sighting(where, (*evidence, *advice))
 
 
-def _no_generation_mixin(case: Case) -> Iterator[Seen]:
-    """Speak of a class that is no GenerationMixin in a cell that does not generate."""
-    said = [skip.reason for skip in case.capture.skips if skip.what == "greedy"]
-    if not any("does not generate" in reason for reason in said):
+def _no_generation_mixin(case: Case) -> Iterator[Sighting]:
+    """Find a head class without GenerationMixin in a cell that does not generate."""
+    reasons = [skip.reason for skip in case.capture.skips if skip.what == "greedy"]
+    if not any("does not generate" in reason for reason in reasons):
         return
     load = case.capture.signals.load
     for fact in case.classes:
         bases = {base.rpartition(".")[2] for base in fact.bases}
         is_head = load is not None and fact.name == load.model_class and "CausalLM" in fact.name
         if is_head and "PreTrainedModel" in " ".join(bases) and "GenerationMixin" not in bases:
-            yield Seen(
+            yield Sighting(
                 f"{fact.file}:{fact.line}",
                 (
                     f"class {fact.name}({', '.join(fact.bases)}) has no GenerationMixin as a base",
-                    *said,
+                    *reasons,
                 ),
             )
 
@@ -164,7 +169,7 @@ RULES = (
             "is missing in 5.2 alone)",
             references=("MIGRATION_GUIDE_V5.md in the transformers repository",),
         ),
-        _removed,
+        _removed_names,
     ),
     Rule(
         RuleText(

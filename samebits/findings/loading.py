@@ -1,36 +1,40 @@
-"""SB3xx: what loading leaves unwritten, overwrites, draws anew or casts."""
+"""SB3xx: rules for loading: tensors left unwritten, overwritten, drawn at random, cast, renamed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Seen, raised
+from samebits.findings.case import weights_of
+from samebits.findings.rule import Rule, Sighting, raised
 from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.findings.case import Case
+    from samebits.records.capture import Capture
     from samebits.records.provenance import Provenance
 
 _MEANINGS = {
     "derived": "what a model made fresh from the config holds there",
     "unexplained": "neither from the checkpoint nor as a fresh model has it",
 }
-_DRAWN = "two loads under two seeds give two results"
-_POISON = "it still holds what memory was filled with before the load"
+_MAX_SHOWN = 2
+"""Renamed tensors that the evidence of SB309 names."""
+_RANDOM = "two loads under two seeds give two results"
+_UNWRITTEN = "it still holds what memory was filled with before the load"
 
 
-def _hole(provenance: Provenance) -> str:
+def _unwritten_part(provenance: Provenance) -> str:
     if provenance.source == "partly written":
         return f"{provenance.n_unwritten:,} of its elements still hold what memory was filled with"
-    return _POISON
+    return _UNWRITTEN
 
 
-def _unwritten_buffers(case: Case) -> Iterator[Seen]:
+def _unwritten_buffers(case: Case) -> Iterator[Sighting]:
     for name, tensor in case.tensors():
         if tensor.kind == "non-persistent buffer" and tensor.written in ("none", "partly"):
-            evidence = [_hole(tensor)]
+            evidence = [_unwritten_part(tensor)]
             if tensor.fresh == "differs":
                 evidence.append("a model made fresh from the config holds other bytes there")
             evidence.append("loading reported no missing key: such buffers are in no state_dict")
@@ -38,54 +42,63 @@ def _unwritten_buffers(case: Case) -> Iterator[Seen]:
                 f"{i.file}:{i.line}: {i.code} — no repair: it asks what the memory happens to hold"
                 for i in case.idioms("truth of a buffer's values")
             ]
-            yield Seen(name, tuple(evidence))
+            yield Sighting(name, tuple(evidence))
 
 
-def _unwritten_parameters(case: Case) -> Iterator[Seen]:
+def _unwritten_parameters(case: Case) -> Iterator[Sighting]:
     load = case.capture.signals.load
     missing = load.missing_keys if load is not None else ()
     for name, tensor in case.tensors():
         if tensor.kind == "non-persistent buffer" or tensor.written not in ("none", "partly"):
             continue
-        said = "it is among the missing keys" if name in missing else "no key was reported missing"
-        yield Seen(name, (_hole(tensor), said))
+        report = (
+            "it is among the missing keys" if name in missing else "no key was reported missing"
+        )
+        yield Sighting(name, (_unwritten_part(tensor), report))
 
 
-def _overwritten(case: Case) -> Iterator[Seen]:
-    """Yield tensors that loading could have taken and that hold bytes drawn at random."""
+def _overwritten_tensors(case: Case) -> Iterator[Sighting]:
+    """Find tensors that the checkpoint has and that hold random values after loading."""
     for name, tensor in case.tensors():
-        if tensor.source == "reinitialised" and tensor.ignored and not _is_outside(tensor):
-            yield Seen(name, (_other_bytes(name, tensor), _DRAWN, *_init_weights(case)))
+        if (
+            tensor.source == "reinitialised"
+            and tensor.ignored
+            and not _is_outside_state_dict(tensor)
+        ):
+            yield Sighting(name, (_different_bytes(name, tensor), _RANDOM, *_init_weights(case)))
 
 
-def _not_taken(case: Case) -> Iterator[Seen]:
-    """Yield tensors that the checkpoint has and loading leaves to what the model computes."""
+def _ignored_tensors(case: Case) -> Iterator[Sighting]:
+    """Find tensors that the checkpoint has and loading leaves to values that the model computes."""
     for name, tensor in case.tensors():
         if not tensor.ignored:
             continue
-        evidence = [_other_bytes(name, tensor)]
+        evidence = [_different_bytes(name, tensor)]
         if tensor.source in _MEANINGS:
             evidence.append(f"what it holds is {_MEANINGS[tensor.source]}")
-        elif tensor.source == "reinitialised" and _is_outside(tensor):
-            evidence.append(_DRAWN)
+        elif tensor.source == "reinitialised" and _is_outside_state_dict(tensor):
+            evidence.append(_RANDOM)
         else:
             continue
-        if _is_outside(tensor):
-            evidence += ["such a buffer is in no state_dict", _word(case, tensor.stored_as or name)]
-        yield Seen(name, tuple(evidence))
+        if _is_outside_state_dict(tensor):
+            evidence += [
+                "such a buffer is in no state_dict",
+                _unexpected_key(case, tensor.stored_as or name),
+            ]
+        yield Sighting(name, tuple(evidence))
 
 
-def _is_outside(tensor: Provenance) -> bool:
-    """Return True if the tensor is in no state_dict, so that no load takes a file's."""
+def _is_outside_state_dict(tensor: Provenance) -> bool:
+    """Return True if the tensor is in no state_dict, so that no load reads it from a file."""
     return tensor.kind == "non-persistent buffer"
 
 
-def _other_bytes(name: str, tensor: Provenance) -> str:
+def _different_bytes(name: str, tensor: Provenance) -> str:
     place = f"as {name}" if tensor.stored_as else "under that name"
     return f"the checkpoint has {tensor.stored_as or name}, and the model holds other bytes {place}"
 
 
-def _word(case: Case, key: str) -> str:
+def _unexpected_key(case: Case, key: str) -> str:
     load = case.capture.signals.load
     reported = load is not None and key in load.unexpected_keys
     return f"loading {'reported' if reported else 'did not report'} it as an unexpected key"
@@ -98,39 +111,47 @@ def _init_weights(case: Case) -> Iterator[str]:
                 yield f"{fact.file}: {fact.name}._init_weights calls {call}, which marks nothing"
 
 
-def _missing_drawn(case: Case) -> Iterator[Seen]:
-    """Speak of parameters that the checkpoint lacks and that are drawn at every load."""
+def _missing_parameters(case: Case) -> Iterator[Sighting]:
+    """Find parameters that the checkpoint lacks and that are drawn at random at every load."""
     load = case.capture.signals.load
     missing = set(load.missing_keys) if load is not None else set()
     drawn = [n for n, t in case.tensors() if t.source == "reinitialised" and n in missing]
     for name in drawn:
-        yield Seen(
+        yield Sighting(
             name,
             (
                 f"the checkpoint has no {name}; loading reported it missing",
-                _DRAWN,
+                _RANDOM,
             ),
         )
 
 
-def _default_dtype(case: Case) -> Iterator[Seen]:
-    mine = case.capture.signals.integrity
-    other = case.reference.signals.integrity if case.reference is not None else None
-    if mine is None or other is None or not mine.default_dtypes or not other.default_dtypes:
+def _default_dtype(case: Case) -> Iterator[Sighting]:
+    candidate = case.capture.signals.integrity
+    reference = case.reference.signals.integrity if case.reference is not None else None
+    if (
+        candidate is None
+        or reference is None
+        or not candidate.default_dtypes
+        or not reference.default_dtypes
+    ):
         return
-    here, there = set(mine.default_dtypes), set(other.default_dtypes)
-    if here != there and case.reference is not None:
-        yield Seen(
+    candidate_dtypes, reference_dtypes = (
+        set(candidate.default_dtypes),
+        set(reference.default_dtypes),
+    )
+    if candidate_dtypes != reference_dtypes and case.reference is not None:
+        yield Sighting(
             "from_pretrained without dtype",
             (
-                f"{case.capture.cell.stack}: parameters in {', '.join(sorted(here))}",
-                f"{case.reference.cell.stack}: parameters in {', '.join(sorted(there))}",
+                f"{case.capture.cell.stack}: parameters in {', '.join(sorted(candidate_dtypes))}",
+                f"{case.reference.cell.stack}: parameters in {', '.join(sorted(reference_dtypes))}",
                 "samebits asks for a dtype explicitly, so no verdict here follows from it",
             ),
         )
 
 
-def _round_trip(case: Case) -> Iterator[Seen]:
+def _round_trip(case: Case) -> Iterator[Sighting]:
     integrity = case.capture.signals.integrity
     trip = integrity.round_trip if integrity is not None else None
     if trip is None or trip.outcome not in ("differs", "save failed", "load failed"):
@@ -144,7 +165,42 @@ def _round_trip(case: Case) -> Iterator[Seen]:
         evidence.append(f"config: {', '.join(trip.config[:6])}")
     if trip.logits != "not compared":
         evidence.append(f"logits: {trip.logits}")
-    yield Seen("save_pretrained", tuple(evidence))
+    yield Sighting("save_pretrained", tuple(evidence))
+
+
+def _renamed_tensors(case: Case) -> Iterator[Sighting]:
+    """Find tensors that have the file's name in the reference's memory and a different one here."""
+    if case.reference is None:
+        return
+    reference_names, candidate_names = (
+        _names_in_memory(case.reference),
+        _names_in_memory(case.capture),
+    )
+    renamed = [
+        tensor
+        for tensor, name in reference_names.items()
+        if name == tensor and tensor in candidate_names
+    ]
+    renamed = [tensor for tensor in renamed if candidate_names[tensor] != tensor]
+    if renamed:
+        examples = (f"{tensor} is in {candidate_names[tensor]}" for tensor in renamed[:_MAX_SHOWN])
+        count = (
+            f"{len(renamed)} of {len(reference_names)} tensors of the file: "
+            "no attribute of their names here"
+        )
+        yield Sighting("names in memory", (count, *examples))
+
+
+def _names_in_memory(capture: Capture) -> dict[str, str]:
+    """Return tensor of the file -> its name in memory, preferring the same name."""
+    names_in_memory: dict[str, str] = {}
+    weights = weights_of(capture)
+    names = set(weights) | {alias for facts in weights.values() for alias in facts.aliases}
+    for name, facts in weights.items():
+        for piece in facts.pieces if facts.origin == "loaded" else ():
+            memory_name = piece.tensor if piece.tensor in names else name
+            names_in_memory.setdefault(piece.tensor, memory_name)
+    return names_in_memory
 
 
 RULES = (
@@ -226,7 +282,7 @@ RULES = (
                 "https://github.com/huggingface/transformers/issues/46632",
             ),
         ),
-        _overwritten,
+        _overwritten_tensors,
     ),
     Rule(
         RuleText(
@@ -244,7 +300,7 @@ RULES = (
             releases="all",
             references=(),
         ),
-        _missing_drawn,
+        _missing_parameters,
     ),
     Rule(
         RuleText(
@@ -326,6 +382,29 @@ RULES = (
             "4.57 and 5.23 do not report it",
             references=("docs/found.md",),
         ),
-        _not_taken,
+        _ignored_tensors,
+    ),
+    Rule(
+        RuleText(
+            code="SB309",
+            name="tensors of the checkpoint have other names in memory",
+            kind="api",
+            looks_for="tensors that the model holds under the checkpoint's names in the reference, and "
+            "under others, or as part of a larger tensor, here. The numbers are compared in "
+            "checkpoint space and may well be the same",
+            cause="Releases rename and fuse modules and turn names back when they load and save: "
+            "experts.N.w1 and w3 are experts.gate_up_proj from 5.0 on, gpt_neox's embed_out is lm_head "
+            "by 5.15.",
+            remedy="Nothing for loading and saving. Code that reaches for such a tensor (a LoRA target, "
+            "a quantiser's list, model.embed_out) needs the name of the release: get_output_embeddings() "
+            "for heads; for experts look for the fused name first.",
+            example="head = model.get_output_embeddings()",
+            releases="mixtures of experts: 5.0.0 and later; gpt_neox: 5.15 and later",
+            references=(
+                "transformers/core_model_loading.py, WeightConverter",
+                "transformers/conversion_mapping.py",
+            ),
+        ),
+        _renamed_tensors,
     ),
 )

@@ -1,4 +1,4 @@
-"""All rules, and what they say of one cell."""
+"""All rules, in the order of their codes, and their findings in one cell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from samebits.findings import (
     generation,
     imports,
     loading,
-    naming,
     rotary,
     tokenizers,
     tying,
@@ -30,7 +29,6 @@ RULES: tuple[Rule, ...] = (
     *imports.RULES,
     *configs.RULES,
     *loading.RULES,
-    *naming.RULES,
     *tying.RULES,
     *rotary.RULES,
     *attention.RULES,
@@ -42,15 +40,15 @@ RULES: tuple[Rule, ...] = (
 
 
 def findings(case: Case) -> tuple[Finding, ...]:
-    """Return what every rule saw in one cell, in the order of the rules."""
+    """Return the findings of all rules in one cell, in the order of the rules."""
     return tuple(
-        Finding(code=rule.text.code, where=seen.where, evidence=seen.evidence)
+        Finding(code=rule.text.code, where=sighting.where, evidence=sighting.evidence)
         for rule in RULES
-        for seen in rule.check(case)
+        for sighting in rule.check(case)
     )
 
 
 def texts(codes: Iterable[str]) -> tuple[RuleText, ...]:
-    """Return what the rules of these codes say of every finding alike, in the order of the rules."""
-    spoke = set(codes)
-    return tuple(rule.text for rule in RULES if rule.text.code in spoke)
+    """Return the texts of the rules with these codes, in the order of the rules."""
+    wanted = set(codes)
+    return tuple(rule.text for rule in RULES if rule.text.code in wanted)

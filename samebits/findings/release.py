@@ -1,4 +1,4 @@
-"""What a release answers whichever model is asked: findings that belong to a stack, not to a cell."""
+"""Findings about a release, which are the same for every model: one per stack, not per cell."""
 
 from __future__ import annotations
 
@@ -12,26 +12,31 @@ if TYPE_CHECKING:
 
     from samebits.records.comparison import CellResult
 
-_CODES = frozenset(rule.text.code for rule in RULES if rule.text.scope == "release")
+_RELEASE_CODES = frozenset(rule.text.code for rule in RULES if rule.text.scope == "release")
 
 
 def of_the_model(result: CellResult) -> CellResult:
-    """Return the result with the findings alone that are about its model."""
-    kept = tuple(finding for finding in result.findings if finding.code not in _CODES)
-    return result.model_copy(update={"findings": kept})
+    """Return the result with only those findings that are about its model."""
+    about_model = tuple(
+        finding for finding in result.findings if finding.code not in _RELEASE_CODES
+    )
+    return result.model_copy(update={"findings": about_model})
 
 
 def of_stacks(results: Iterable[CellResult]) -> dict[str, tuple[StackFinding, ...]]:
-    """Return the findings about each stack, each once with the models that show it."""
-    found: dict[str, dict[str, StackFinding]] = {}
+    """Return the findings about each stack. Each is listed once, with the models that show it."""
+    stacks: dict[str, dict[str, StackFinding]] = {}
     for result in results:
-        stack, model = found.setdefault(result.cell.stack, {}), result.cell.model
+        by_code, model = stacks.setdefault(result.cell.stack, {}), result.cell.model
         for finding in result.findings:
-            if finding.code not in _CODES:
+            if finding.code not in _RELEASE_CODES:
                 continue
-            known = stack.get(finding.code) or StackFinding(**finding.model_dump(), models=())
-            models = tuple(dict.fromkeys((*known.models, model)))
-            stack[finding.code] = known.model_copy(update={"models": models})
+            stack_finding = by_code.get(finding.code) or StackFinding(
+                **finding.model_dump(), models=()
+            )
+            models = tuple(dict.fromkeys((*stack_finding.models, model)))
+            by_code[finding.code] = stack_finding.model_copy(update={"models": models})
     return {
-        name: tuple(known for _, known in sorted(stack.items())) for name, stack in found.items()
+        name: tuple(stack_finding for _, stack_finding in sorted(by_code.items()))
+        for name, by_code in stacks.items()
     }

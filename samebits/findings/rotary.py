@@ -1,10 +1,10 @@
-"""SB5xx: rotary position embeddings."""
+"""SB5xx: rules for rotary position embeddings."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Seen, raised
+from samebits.findings.rule import Rule, Sighting, raised
 from samebits.records.finding import ROPE_TABLES, RuleText
 
 if TYPE_CHECKING:
@@ -14,45 +14,45 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture, InvFreqFacts
 
 
-def _default_key(case: Case) -> Iterator[Seen]:
-    """Speak of ROPE_INIT_FUNCTIONS["default"], and of no other table with such a key."""
+def _default_key(case: Case) -> Iterator[Sighting]:
+    """Find a lookup of ROPE_INIT_FUNCTIONS["default"], not of other tables with such a key."""
     if case.raised("KeyError", r"^'?default'?$") is None:
         return
     frame = case.frame(own=True) or case.frame(own=False)
     if frame is not None and ("ROPE_INIT" in frame.code or "rope" in frame.code.lower()):
-        yield Seen(case.raised_at(), case.told())
+        yield Sighting(case.raised_at(), case.exception_lines())
 
 
-def _off(facts: InvFreqFacts) -> bool:
+def _is_off_formula(facts: InvFreqFacts) -> bool:
     formula = facts.formula
     if formula is None or formula.max_ulp is None or formula.bound_ulp is None:
         return False
     return formula.max_ulp > formula.bound_ulp
 
 
-def _rotary(capture: Capture | None) -> dict[str, InvFreqFacts]:
+def _inv_freq(capture: Capture | None) -> dict[str, InvFreqFacts]:
     return dict(capture.signals.inv_freq or {}) if capture is not None else {}
 
 
-def _read_otherwise(case: Case) -> Iterator[Seen]:
-    """Speak of frequencies off their formula; where no buffer holds them, of cos and sin."""
-    found = list(_off_here_only(case))
-    yield from found
-    differs = case.ruled_in(ROPE_TABLES) if not found and not _rotary(case.capture) else ""
+def _wrong_frequencies(case: Case) -> Iterator[Sighting]:
+    """Find frequencies off their formula; without a buffer of them, changed cos and sin."""
+    sightings = list(_off_formula(case))
+    yield from sightings
+    differs = case.ruled_in(ROPE_TABLES) if not sightings and not _inv_freq(case.capture) else ""
     for idiom in case.idioms("default for a rope field") if differs else ():
-        yield Seen(f"{idiom.file}:{idiom.line}", (idiom.code, f"cos and sin: {differs}"))
+        yield Sighting(f"{idiom.file}:{idiom.line}", (idiom.code, f"cos and sin: {differs}"))
 
 
-def _off_here_only(case: Case) -> Iterator[Seen]:
-    """Speak of frequencies that leave their formula here, while the reference's keep to theirs."""
-    reference = _rotary(case.reference)
-    if case.reference is None or not reference or any(map(_off, reference.values())):
+def _off_formula(case: Case) -> Iterator[Sighting]:
+    """Find frequencies off their formula in the candidate, where the reference's are right."""
+    reference = _inv_freq(case.reference)
+    if case.reference is None or not reference or any(map(_is_off_formula, reference.values())):
         return
     unwritten = {n for n, t in case.tensors() if t.written in ("none", "partly")}
-    for name, facts in _rotary(case.capture).items():
-        if name in unwritten or not _off(facts) or facts.formula is None:
+    for name, facts in _inv_freq(case.capture).items():
+        if name in unwritten or not _is_off_formula(facts) or facts.formula is None:
             continue
-        yield Seen(
+        yield Sighting(
             name,
             (
                 (
@@ -66,13 +66,14 @@ def _off_here_only(case: Case) -> Iterator[Seen]:
         )
 
 
-def _cast(case: Case) -> Iterator[Seen]:
-    reference = _rotary(case.reference)
-    for name, facts in _rotary(case.capture).items():
-        there = reference.get(name)
-        if there is not None and case.reference is not None and facts.ref.dtype != there.ref.dtype:
-            line = f"{facts.ref.dtype} here, {there.ref.dtype} in {case.reference.cell.stack}"
-            yield Seen(name, (line,))
+def _changed_dtype(case: Case) -> Iterator[Sighting]:
+    reference = _inv_freq(case.reference)
+    for name, facts in _inv_freq(case.capture).items():
+        expected = reference.get(name)
+        if expected is None or case.reference is None or facts.ref.dtype == expected.ref.dtype:
+            continue
+        line = f"{facts.ref.dtype} here, {expected.ref.dtype} in {case.reference.cell.stack}"
+        yield Sighting(name, (line,))
 
 
 RULES = (
@@ -131,7 +132,7 @@ RULES = (
             releases="own code: 5.0.0 and later. Stock models that this project found: docs/found.md",
             references=("https://github.com/deepspeedai/DeepSpeed/issues/8345",),
         ),
-        _read_otherwise,
+        _wrong_frequencies,
     ),
     Rule(
         RuleText(
@@ -150,6 +151,6 @@ RULES = (
                 "tests/custom/inv-freq-dtype.repair.diff",
             ),
         ),
-        _cast,
+        _changed_dtype,
     ),
 )

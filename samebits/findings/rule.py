@@ -1,4 +1,4 @@
-"""A rule: what it says of every finding alike, and the function that recognises one."""
+"""Rules: the text of a finding, and the function that recognises the defect in a cell."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from samebits.records.finding import RuleText
 
 
-class Seen(NamedTuple):
-    """One sighting: where, and what was seen there, one line each."""
+class Sighting(NamedTuple):
+    """One place where a defect was seen, and the evidence, one line each."""
 
     where: str
     evidence: tuple[str, ...]
@@ -22,15 +22,15 @@ class Rule(NamedTuple):
     """A named defect."""
 
     text: RuleText
-    check: Callable[[Case], Iterator[Seen]]
-    """Yields nothing unless the evidence is unmistakable."""
+    check: Callable[[Case], Iterator[Sighting]]
+    """Yields only where the evidence leaves no doubt."""
 
 
-def raised(type_name: str, pattern: str) -> Callable[[Case], Iterator[Seen]]:
-    """Return a check for an exception of one of the types (``A|B``) whose message matches."""
+def raised(type_name: str, pattern: str) -> Callable[[Case], Iterator[Sighting]]:
+    """Return a check for an exception of these types (``A|B``) whose message matches."""
 
-    def check(case: Case) -> Iterator[Seen]:
+    def check(case: Case) -> Iterator[Sighting]:
         if case.raised(type_name, pattern):
-            yield Seen(case.raised_at(), case.told())
+            yield Sighting(case.raised_at(), case.exception_lines())
 
     return check

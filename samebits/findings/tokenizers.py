@@ -1,10 +1,10 @@
-"""SB8xx, too: what a release makes of a model's tokenizer beside what the reference makes of it."""
+"""SB8xx: rules for tokenizers that behave differently from the reference's."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Seen, raised
+from samebits.findings.rule import Rule, Sighting, raised
 from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
@@ -13,80 +13,97 @@ if TYPE_CHECKING:
     from samebits.findings.case import Case
     from samebits.records.tokenizer import TokenizerSignal
 
-_SHOWN = 12
-"""Ids of a text that evidence shows."""
+_MAX_IDS = 12
+"""Token ids of a text that the evidence shows."""
 
 
-def pair(case: Case) -> tuple[TokenizerSignal, TokenizerSignal] | None:
-    """Return the tokenizer of the reference and that of the cell, where both were looked at."""
-    theirs = case.reference.signals.tokenizer if case.reference is not None else None
-    mine = case.capture.signals.tokenizer
-    return (theirs, mine) if theirs is not None and mine is not None else None
+def tokenizer_pair(case: Case) -> tuple[TokenizerSignal, TokenizerSignal] | None:
+    """Return the tokenizers of the reference and of the cell; None if one was not observed."""
+    reference = case.reference.signals.tokenizer if case.reference is not None else None
+    candidate = case.capture.signals.tokenizer
+    return (reference, candidate) if reference is not None and candidate is not None else None
 
 
-def sides(case: Case, there: str, here: str) -> tuple[str, ...]:
-    """Return one line per side, each with its stack."""
+def side_lines(case: Case, reference: str, candidate: str) -> tuple[str, ...]:
+    """Return one line per side, each with the name of its stack."""
     assert case.reference is not None
-    return (f"{case.reference.cell.stack}: {there}", f"{case.capture.cell.stack}: {here}")
+    return (f"{case.reference.cell.stack}: {reference}", f"{case.capture.cell.stack}: {candidate}")
 
 
-def _other_ids(case: Case) -> Iterator[Seen]:
-    """Speak of texts that become other ids, special tokens left out."""
-    both = pair(case)
-    for name, one in both[0].texts.items() if both else ():
-        other = both[1].texts.get(name) if both else None
-        if both is None or other is None or one.text != other.text or one.bare == other.bare:
+def _different_ids(case: Case) -> Iterator[Sighting]:
+    """Find texts with different token ids, special tokens left out."""
+    tokenizers = tokenizer_pair(case)
+    for name, reference in tokenizers[0].texts.items() if tokenizers else ():
+        candidate = tokenizers[1].texts.get(name) if tokenizers else None
+        if (
+            tokenizers is None
+            or candidate is None
+            or reference.text != candidate.text
+            or reference.bare == candidate.bare
+        ):
             continue
-        part = next(
-            (i for i, (a, b) in enumerate(zip(one.bare, other.bare, strict=False)) if a != b),
-            min(len(one.bare), len(other.bare)),
+        first_difference = next(
+            (
+                i
+                for i, (a, b) in enumerate(zip(reference.bare, candidate.bare, strict=False))
+                if a != b
+            ),
+            min(len(reference.bare), len(candidate.bare)),
         )
-        told = (
-            f"{signal.class_name}, {len(text.bare)} ids, from number {part} on "
-            f"{list(text.bare[part : part + _SHOWN])}"
-            for signal, text in zip(both, (one, other), strict=True)
+        lines = (
+            f"{signal.class_name}, {len(text.bare)} ids, from number {first_difference} on "
+            f"{list(text.bare[first_difference : first_difference + _MAX_IDS])}"
+            for signal, text in zip(tokenizers, (reference, candidate), strict=True)
         )
-        yield Seen(f"text {name}", sides(case, *told))
+        yield Sighting(f"text {name}", side_lines(case, *lines))
 
 
-def _padding_side(case: Case) -> Iterator[Seen]:
-    both = pair(case)
-    if both is None or both[0].padding_side == both[1].padding_side:
+def _changed_padding_side(case: Case) -> Iterator[Sighting]:
+    tokenizers = tokenizer_pair(case)
+    if tokenizers is None or tokenizers[0].padding_side == tokenizers[1].padding_side:
         return
-    there, here = (f"{t.class_name} pads on the {t.padding_side}" for t in both)
-    declared = both[1].declared_padding_side or both[0].declared_padding_side
-    said = (
+    reference, candidate = (f"{t.class_name} pads on the {t.padding_side}" for t in tokenizers)
+    declared = tokenizers[1].declared_padding_side or tokenizers[0].declared_padding_side
+    origin = (
         f"tokenizer_config.json says {declared}" if declared else "tokenizer_config.json is silent"
     )
-    yield Seen("padding_side", (*sides(case, there, here), said))
+    yield Sighting("padding_side", (*side_lines(case, reference, candidate), origin))
 
 
-def _chat(case: Case) -> Iterator[Seen]:
-    both = pair(case)
-    if both is None or both[0].chat is None or both[1].chat is None:
+def _chat_template_type(case: Case) -> Iterator[Sighting]:
+    tokenizers = tokenizer_pair(case)
+    if tokenizers is None or tokenizers[0].chat is None or tokenizers[1].chat is None:
         return
-    there, here = both[0].chat, both[1].chat
-    if there.said != here.said:
-        told = (answer.raised or f"returns {answer.type}" for answer in (there, here))
-        yield Seen("apply_chat_template(messages)", sides(case, *told))
+    reference, candidate = tokenizers[0].chat, tokenizers[1].chat
+    if reference.said != candidate.said:
+        lines = (answer.raised or f"returns {answer.type}" for answer in (reference, candidate))
+        yield Sighting("apply_chat_template(messages)", side_lines(case, *lines))
 
 
-def _methods(case: Case) -> Iterator[Seen]:
-    both = pair(case)
-    if both is None:
+def _changed_methods(case: Case) -> Iterator[Sighting]:
+    tokenizers = tokenizer_pair(case)
+    if tokenizers is None:
         return
     lines = []
-    gone = [n for n, there in both[0].methods.items() if there and both[1].methods.get(n) is False]
-    if gone:
-        lines.append(f"not there any more: {', '.join(gone)}")
-    one, other = (answer.batch.raised or f"returns {answer.batch.type}" for answer in both)
-    if both[0].batch.said != both[1].batch.said:
-        lines += [f"decode of a list of lists, {line}" for line in sides(case, one, other)]
-    if set(both[0].gives) != set(both[1].gives):
-        given = (", ".join(tokenizer.gives) for tokenizer in both)
-        lines += [f"a call gives, {line}" for line in sides(case, *given)]
+    removed = [
+        n
+        for n, has_method in tokenizers[0].methods.items()
+        if has_method and tokenizers[1].methods.get(n) is False
+    ]
+    if removed:
+        lines.append(f"not there any more: {', '.join(removed)}")
+    reference, candidate = (
+        answer.batch.raised or f"returns {answer.batch.type}" for answer in tokenizers
+    )
+    if tokenizers[0].batch.said != tokenizers[1].batch.said:
+        lines += [
+            f"decode of a list of lists, {line}" for line in side_lines(case, reference, candidate)
+        ]
+    if set(tokenizers[0].gives) != set(tokenizers[1].gives):
+        fields = (", ".join(tokenizer.gives) for tokenizer in tokenizers)
+        lines += [f"a call gives, {line}" for line in side_lines(case, *fields)]
     if lines:
-        yield Seen(both[1].class_name, tuple(lines))
+        yield Sighting(tokenizers[1].class_name, tuple(lines))
 
 
 RULES = (
@@ -109,7 +126,7 @@ RULES = (
                 "tests/custom/tokenizer-llama.diff",
             ),
         ),
-        _other_ids,
+        _different_ids,
     ),
     Rule(
         RuleText(
@@ -128,7 +145,7 @@ RULES = (
                 "tests/custom/tokenizer-llama.repair.diff",
             ),
         ),
-        _padding_side,
+        _changed_padding_side,
     ),
     Rule(
         RuleText(
@@ -145,7 +162,7 @@ RULES = (
             releases="list: through 4.57; BatchEncoding: 5.0.0 and later",
             references=("transformers/tokenization_utils_base.py, apply_chat_template",),
         ),
-        _chat,
+        _chat_template_type,
     ),
     Rule(
         RuleText(
@@ -164,7 +181,7 @@ RULES = (
             releases="through 4.57; 5.0.0 and later lack them",
             references=("transformers/tokenization_utils_base.py", "MIGRATION_GUIDE_V5.md"),
         ),
-        _methods,
+        _changed_methods,
     ),
     Rule(
         RuleText(

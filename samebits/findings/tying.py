@@ -1,11 +1,11 @@
-"""SB4xx: input and output embeddings that share their memory, or should."""
+"""SB4xx: rules for input and output embeddings that share memory, or should."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from samebits.findings.case import weights_of
-from samebits.findings.rule import Rule, Seen, raised
+from samebits.findings.rule import Rule, Sighting, raised
 from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
@@ -18,23 +18,26 @@ if TYPE_CHECKING:
 _NO_KEYS = "'list' object has no attribute 'keys'"
 
 
-def _list(case: Case) -> Iterator[Seen]:
-    raised = case.raised("AttributeError", _NO_KEYS) is not None
-    told = case.told() if raised else _told_by_saving(case)
-    if not told:
+def _declared_as_list(case: Case) -> Iterator[Sighting]:
+    has_raised = case.raised("AttributeError", _NO_KEYS) is not None
+    evidence = case.exception_lines() if has_raised else _save_error(case)
+    if not evidence:
         return
     for fact in case.classes:
         if fact.attributes.get("_tied_weights_keys") == "list":
             what = f"class {fact.name} declares _tied_weights_keys as a list"
-            yield Seen(f"{fact.file}:{fact.line}", (what, *told))
+            yield Sighting(f"{fact.file}:{fact.line}", (what, *evidence))
             return
     frame = case.frame(own=False)
-    if raised and frame is not None and "tied" in f"{frame.function} {frame.code}":
-        yield Seen(case.raised_at(), told)
+    if has_raised and frame is not None and "tied" in f"{frame.function} {frame.code}":
+        yield Sighting(case.raised_at(), evidence)
 
 
-def _told_by_saving(case: Case) -> tuple[str, ...]:
-    """Return how a save fails of a model that loads: its config ties nothing, so nobody looked."""
+def _save_error(case: Case) -> tuple[str, ...]:
+    """Return the error of a save for a model that loads.
+
+    Loading does not read the declaration if the config ties no weights.
+    """
     integrity = case.capture.signals.integrity
     trip = integrity.round_trip if integrity is not None else None
     if trip is None or trip.outcome != "save failed" or _NO_KEYS not in trip.reason:
@@ -42,7 +45,7 @@ def _told_by_saving(case: Case) -> tuple[str, ...]:
     return (f"save_pretrained: {trip.reason}",)
 
 
-def _no_post_init(case: Case) -> Iterator[Seen]:
+def _no_post_init(case: Case) -> Iterator[Sighting]:
     if not case.raised("AttributeError", r"has no attribute 'all_tied_weights_keys'"):
         return
     lacking = [
@@ -54,28 +57,28 @@ def _no_post_init(case: Case) -> Iterator[Seen]:
     ]
     names = [f"class {f.name} ({f.file}:{f.line}) never calls self.post_init()" for f in lacking]
     where = f"{lacking[0].file}:{lacking[0].line}" if lacking else case.raised_at()
-    yield Seen(where, (*names, *case.told()))
+    yield Sighting(where, (*names, *case.exception_lines()))
 
 
 def _ties(capture: Capture) -> set[str]:
-    """Return the names that share the memory of another tensor."""
+    """Return the names of tensors that share the memory of another one."""
     return {alias for facts in weights_of(capture).values() for alias in facts.aliases}
 
 
-def _untied(case: Case) -> Iterator[Seen]:
-    """Speak of two tensors that share memory in the reference and not here."""
+def _untied(case: Case) -> Iterator[Sighting]:
+    """Find two tensors that share memory in the reference and not in the candidate."""
     if case.reference is None:
         return
-    mine, here = _ties(case.capture), weights_of(case.capture)
+    aliases, weights = _ties(case.capture), weights_of(case.capture)
     for name, facts in weights_of(case.reference).items():
         for alias in facts.aliases:
-            both = name in here and alias in here
-            if both and alias not in mine and name not in mine:
-                same = here[name].ref.hash == here[alias].ref.hash
-                bytes_too = "they hold the same bytes, until one is trained" if same else ""
-                seen = f"{alias} shares its memory with {name} in {case.reference.cell.stack}"
-                now = f"here it is a tensor of its own, {here[alias].origin}"
-                yield Seen(alias, tuple(filter(None, (seen, now, bytes_too))))
+            has_both = name in weights and alias in weights
+            if has_both and alias not in aliases and name not in aliases:
+                same = weights[name].ref.hash == weights[alias].ref.hash
+                same_bytes = "they hold the same bytes, until one is trained" if same else ""
+                shared = f"{alias} shares its memory with {name} in {case.reference.cell.stack}"
+                separate = f"here it is a tensor of its own, {weights[alias].origin}"
+                yield Sighting(alias, tuple(filter(None, (shared, separate, same_bytes))))
 
 
 RULES = (
@@ -97,7 +100,7 @@ RULES = (
                 "transformers/modeling_utils.py",
             ),
         ),
-        _list,
+        _declared_as_list,
     ),
     Rule(
         RuleText(

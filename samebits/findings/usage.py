@@ -1,10 +1,10 @@
-"""SB9xx: what a release answers to things that users do around a model, whichever model it is."""
+"""SB9xx: rules for common uses around a model, where the release matters and not the model."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.findings.rule import Rule, Seen
+from samebits.findings.rule import Rule, Sighting
 from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
@@ -13,42 +13,42 @@ if TYPE_CHECKING:
     from samebits.findings.case import Case
     from samebits.records.usage import UsageSignal
 
-_NO_MAPS = ("None", "an empty tuple", "None for each layer")
-_MAPS = ("tensors", "tensors and None")
+_WITHOUT_MAPS = ("None", "an empty tuple", "None for each layer")
+_WITH_MAPS = ("tensors", "tensors and None")
 _PULLS = "https://github.com/huggingface/transformers/pull"
 
 
-def _no_attentions(case: Case) -> Iterator[Seen]:
-    """Speak of maps that the model can give, asked for and not given."""
-    asked = case.usage.attentions
-    if asked is None or asked.given not in _NO_MAPS or asked.eager not in _MAPS:
+def _no_attentions(case: Case) -> Iterator[Sighting]:
+    """Find attention maps that were requested and not returned, though eager attention has them."""
+    observed = case.usage.attentions
+    if observed is None or observed.given not in _WITHOUT_MAPS or observed.eager not in _WITH_MAPS:
         return
     evidence = [
-        f"under {asked.implementation} the attentions of the output are {asked.given}",
-        f"forced to eager, the same model gives {asked.eager}",
+        f"under {observed.implementation} the attentions of the output are {observed.given}",
+        f"forced to eager, the same model gives {observed.eager}",
     ]
-    if asked.set_in_config:
-        evidence.append(f"config.output_attentions = True raises {asked.set_in_config}")
-    yield Seen("output_attentions=True", tuple(evidence))
+    if observed.set_in_config:
+        evidence.append(f"config.output_attentions = True raises {observed.set_in_config}")
+    yield Sighting("output_attentions=True", tuple(evidence))
 
 
-def _other_logits(case: Case) -> Iterator[Seen]:
-    asked = case.usage.attentions
-    if asked is not None and asked.logits_changed:
-        yield Seen(
+def _other_logits(case: Case) -> Iterator[Sighting]:
+    observed = case.usage.attentions
+    if observed is not None and observed.logits_changed:
+        yield Sighting(
             "output_attentions=True",
             (
-                f"under {asked.implementation} the logits have other bits than without it",
+                f"under {observed.implementation} the logits have other bits than without it",
                 "the maps are tensors, which scaled_dot_product_attention does not return",
             ),
         )
 
 
-def _packed(case: Case) -> Iterator[Seen]:
+def _packed_sequences(case: Case) -> Iterator[Sighting]:
     packed, dtype = case.usage.packed, case.capture.cell.variant.dtype
     if packed is None or not any(packed.sees(way, dtype) for way in packed.ways):
         return
-    yield Seen(
+    yield Sighting(
         "packed position_ids",
         tuple(
             f"{way.way}: the second sequence {'sees' if sees else 'does not see'} the first"
@@ -58,29 +58,29 @@ def _packed(case: Case) -> Iterator[Seen]:
     )
 
 
-def _short_keys(case: Case) -> Iterator[Seen]:
-    held = case.usage.cache
-    if held is None:
+def _short_key_tensors(case: Case) -> Iterator[Sighting]:
+    cache = case.usage.cache
+    if cache is None:
         return
-    short = [layer for layer in held.layers if layer.keys < held.fed]
+    short = [layer for layer in cache.layers if layer.keys < cache.fed]
     if short:
-        yield Seen(
+        yield Sighting(
             "key tensors of the cache",
             (
                 *(
-                    f"after {held.fed} tokens {layer.n} of the layers ({layer.kind}) hold keys of "
+                    f"after {cache.fed} tokens {layer.n} of the layers ({layer.kind}) hold keys of "
                     f"{layer.keys} positions"
                     for layer in short
                 ),
-                f"get_seq_length() says {held.seq_length}",
+                f"get_seq_length() says {cache.seq_length}",
             ),
         )
 
 
-def _ignored_position(case: Case) -> Iterator[Seen]:
-    asked = case.usage.cache_position
-    if asked is not None and not asked.named and asked.wrong == "the same logits":
-        yield Seen(
+def _ignored_position(case: Case) -> Iterator[Sighting]:
+    observed = case.usage.cache_position
+    if observed is not None and not observed.named and observed.wrong == "the same logits":
+        yield Sighting(
             "forward(cache_position=…)",
             (
                 "forward's signature does not name it, and nothing is raised",
@@ -89,72 +89,78 @@ def _ignored_position(case: Case) -> Iterator[Seen]:
         )
 
 
-def _frozen(case: Case) -> Iterator[Seen]:
-    asked = case.usage.position_ids
-    if asked is None or asked.same_logits is not False or len(asked.fed) < 2:
+def _frozen_positions(case: Case) -> Iterator[Sighting]:
+    observed = case.usage.position_ids
+    if observed is None or observed.same_logits is not False or len(observed.fed) < 2:
         return
-    if set(asked.fed) == {asked.prompt - 1}:
-        fed = ", ".join(map(str, asked.fed))
-        yield Seen(
+    if set(observed.fed) == {observed.prompt - 1}:
+        n_tokens, positions = observed.prompt, ", ".join(map(str, observed.fed))
+        yield Sighting(
             "generate(position_ids=…)",
             (
-                f"a prompt of {asked.prompt} tokens: its steps were fed the positions {fed}",
+                f"a prompt of {n_tokens} tokens: its steps were fed the positions {positions}",
                 "the logits are not those of generate() without the argument",
             ),
         )
 
 
-def _least_tokens(case: Case) -> Iterator[Seen]:
-    asked = case.usage.assisted
-    if asked is not None and "MinLengthLogitsProcessor" in asked.min_new_tokens and not asked.plain:
-        yield Seen(
+def _min_new_tokens(case: Case) -> Iterator[Sighting]:
+    observed = case.usage.assisted
+    if (
+        observed is not None
+        and "MinLengthLogitsProcessor" in observed.min_new_tokens
+        and not observed.plain
+    ):
+        yield Sighting(
             "generate(assistant_model=…, min_new_tokens=…)",
-            (asked.min_new_tokens, "without min_new_tokens it works"),
+            (observed.min_new_tokens, "without min_new_tokens it works"),
         )
 
 
-def _hub_strategies(case: Case) -> Iterator[Seen]:
+def _hub_strategies(case: Case) -> Iterator[Sighting]:
     refused = {
         name: error
         for name, error in (case.usage.strategies or {}).items()
         if "trust_remote_code=True" in error
     }
     if refused:
-        yield Seen(" and ".join(f"generate({name}=…)" for name in refused), tuple(refused.values()))
+        yield Sighting(
+            " and ".join(f"generate({name}=…)" for name in refused), tuple(refused.values())
+        )
 
 
-def _never_pickled(case: Case) -> Iterator[Seen]:
+def _ignored_safe_serialization(case: Case) -> Iterator[Sighting]:
     saved = case.usage.saved
     if saved is not None and any(name.endswith(".safetensors") for name in saved.files):
-        yield Seen(
+        yield Sighting(
             "save_pretrained(safe_serialization=False)", (f"it wrote {', '.join(saved.files)}",)
         )
 
 
-def _saved_otherwise(case: Case) -> Iterator[Seen]:
-    """Speak of what a save writes; one that was refused says nothing of the keys."""
-    theirs = case.reference.signals.usage if case.reference is not None else None
-    sides = (case.usage.saved, theirs.saved if theirs is not None else None)
-    wrote = all(saved is not None and not saved.refused for saved in sides)
-    yield from _compared(
+def _changed_saving(case: Case) -> Iterator[Sighting]:
+    """Find differences in what a save writes; a refused save does not count for the keys."""
+    reference = case.reference.signals.usage if case.reference is not None else None
+    saves = (case.usage.saved, reference.saved if reference is not None else None)
+    both_wrote = all(saved is not None and not saved.refused for saved in saves)
+    yield from _changed_fact(
         case,
         "save_pretrained",
         lambda usage: (
-            usage.saved and (wrote and usage.saved.dtype_keys, usage.saved.max_shard_size)
+            usage.saved and (both_wrote and usage.saved.dtype_keys, usage.saved.max_shard_size)
         ),
-        lambda usage: _saving(usage, wrote=wrote),
+        lambda usage: _save_description(usage, both_wrote=both_wrote),
     )
 
 
-def _saving(usage: UsageSignal, *, wrote: bool) -> str:
+def _save_description(usage: UsageSignal, *, both_wrote: bool) -> str:
     assert usage.saved is not None
     shards = f"max_shard_size is {usage.saved.max_shard_size}"
     names = " and ".join(usage.saved.dtype_keys) or "no key"
-    return f"config.json says the dtype under {names}; {shards}" if wrote else shards
+    return f"config.json says the dtype under {names}; {shards}" if both_wrote else shards
 
 
-def _reentrant(case: Case) -> Iterator[Seen]:
-    yield from _compared(
+def _changed_use_reentrant(case: Case) -> Iterator[Sighting]:
+    yield from _changed_fact(
         case,
         "gradient_checkpointing_enable()",
         lambda usage: usage.checkpointing and usage.checkpointing.use_reentrant,
@@ -162,20 +168,23 @@ def _reentrant(case: Case) -> Iterator[Seen]:
     )
 
 
-def _compared(
+def _changed_fact(
     case: Case,
     where: str,
     fact: Callable[[UsageSignal], object],
-    words: Callable[[UsageSignal], str],
-) -> Iterator[Seen]:
-    """Speak of a fact that is another one in the reference; None on either side is no fact."""
+    describe: Callable[[UsageSignal], str],
+) -> Iterator[Sighting]:
+    """Find a fact that differs from the reference's; None on either side is not compared."""
     if case.reference is None or case.reference.signals.usage is None:
         return
-    mine, theirs = case.usage, case.reference.signals.usage
-    if None in (fact(mine), fact(theirs)) or fact(mine) == fact(theirs):
+    candidate, reference = case.usage, case.reference.signals.usage
+    if None in (fact(candidate), fact(reference)) or fact(candidate) == fact(reference):
         return
-    here, there = case.capture.cell.stack, case.reference.cell.stack
-    yield Seen(where, (f"{there}: {words(theirs)}", f"{here}: {words(mine)}"))
+    candidate_stack, reference_stack = case.capture.cell.stack, case.reference.cell.stack
+    yield Sighting(
+        where,
+        (f"{reference_stack}: {describe(reference)}", f"{candidate_stack}: {describe(candidate)}"),
+    )
 
 
 RULES = (
@@ -233,7 +242,7 @@ RULES = (
             releases="4.48: always; 4.53 to 5.23: with a mask or a cache",
             references=(f"{_PULLS}/39194", f"{_PULLS}/46634", "transformers/masking_utils.py"),
         ),
-        _packed,
+        _packed_sequences,
     ),
     Rule(
         RuleText(
@@ -251,7 +260,7 @@ RULES = (
             releases="4.57 and later; gemma2 in 4.48, where get_seq_length() says the window, too",
             references=("transformers/cache_utils.py, DynamicSlidingWindowLayer",),
         ),
-        _short_keys,
+        _short_key_tensors,
     ),
     Rule(
         RuleText(
@@ -291,7 +300,7 @@ RULES = (
                 f"{_PULLS}/43734",
             ),
         ),
-        _frozen,
+        _frozen_positions,
     ),
     Rule(
         RuleText(
@@ -307,7 +316,7 @@ RULES = (
             releases="4.57 to 5.2; 4.48, 4.53 and 5.6 and later take it",
             references=("transformers/generation/candidate_generator.py",),
         ),
-        _least_tokens,
+        _min_new_tokens,
     ),
     Rule(
         RuleText(
@@ -339,7 +348,7 @@ RULES = (
             releases="5.0.0 and later",
             references=(f"{_PULLS}/42734", f"{_PULLS}/42904"),
         ),
-        _never_pickled,
+        _ignored_safe_serialization,
     ),
     Rule(
         RuleText(
@@ -356,7 +365,7 @@ RULES = (
             releases="dtype: 4.57 and later; 50GB: 5.0.0 and later",
             references=("transformers/configuration_utils.py, to_dict", f"{_PULLS}/42904"),
         ),
-        _saved_otherwise,
+        _changed_saving,
     ),
     Rule(
         RuleText(
@@ -373,6 +382,6 @@ RULES = (
             releases="True through 4.57, False from 5.0.0",
             references=("transformers/modeling_utils.py, gradient_checkpointing_enable",),
         ),
-        _reentrant,
+        _changed_use_reentrant,
     ),
 )

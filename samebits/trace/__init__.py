@@ -1,1 +1,1 @@
-"""Two traces joined by content: where a difference starts."""
+"""Analysis of traces: two are joined by content to find where a difference starts."""

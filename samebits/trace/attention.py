@@ -1,4 +1,4 @@
-"""Which attention does an operation belong to, what does it do to the scores, and who sees whom?"""
+"""Attention in a trace: the operations that belong to one, their masks, and the visible keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from samebits.trace.join import View
 
 PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "linear", "matmul", "_grouped_mm"})
-_OF_ATTENTION = PRODUCTS | frozenset(
+_FUSED_OPERATIONS = PRODUCTS | frozenset(
     [
         "mul",
         "div",
@@ -32,28 +32,36 @@ _OF_ATTENTION = PRODUCTS | frozenset(
         "full_like",
     ]
 )
-"""What scores are made of where a fused attention gives the same: product, scale, mask, softmax."""
+"""Operations on scores that a fused attention does, too: product, scale, mask, softmax."""
 
 
 def is_kernel(graph: Graph, index: int) -> bool:
-    """Return True if an operation is a whole attention."""
+    """Return True if an operation is a fused attention."""
     name = graph.base(index)
     return "scaled_dot_product" in name or "flash_attn" in name
 
 
-def other_kernel(one: Graph, other: int, two: Graph, index: int) -> bool:
-    """Return True if one side calls a kernel where the other one computes attention by hand."""
-    if is_kernel(one, other) == is_kernel(two, index):
+def kernel_on_one_side(
+    reference: Graph, reference_op: int, candidate: Graph, candidate_op: int
+) -> bool:
+    """Return True if one side calls a fused attention and the other computes it by hand."""
+    if is_kernel(reference, reference_op) == is_kernel(candidate, candidate_op):
         return False
-    graph, step = (two, index) if is_kernel(one, other) else (one, other)
-    behind = next((seen.op for seen in graph.trace.attentions if seen.op >= step), None)
-    if behind is None or is_kernel(graph, behind):
+    graph, step = (
+        (candidate, candidate_op)
+        if is_kernel(reference, reference_op)
+        else (reference, reference_op)
+    )
+    attention_op = next(
+        (attention.op for attention in graph.trace.attentions if attention.op >= step), None
+    )
+    if attention_op is None or is_kernel(graph, attention_op):
         return False
-    return attention_of(graph, step) is not None or graph.module(behind) == graph.module(step)
+    return attention_of(graph, step) is not None or graph.module(attention_op) == graph.module(step)
 
 
-def beyond_attention(graph: Graph, step: int) -> int | None:
-    """Return the first operation from scores to weights that no fused attention does."""
+def first_unfused(graph: Graph, step: int) -> int | None:
+    """Return the first operation between scores and weights that no fused attention does."""
     place = attention_of(graph, step)
     if place is None:
         return None
@@ -64,75 +72,77 @@ def beyond_attention(graph: Graph, step: int) -> int | None:
         if graph.module(i) == graph.module(last) and not graph.is_layout(i)
     )
     return next(
-        (i for i in steps if graph.base(i) not in _OF_ATTENTION and graph.data_inputs(i)), None
+        (i for i in steps if graph.base(i) not in _FUSED_OPERATIONS and graph.data_inputs(i)), None
     )
 
 
-def seen_keys(graph: Graph, index: int) -> frozenset[RowKey] | None:
+def visible_keys(graph: Graph, index: int) -> frozenset[RowKey] | None:
     """Return the rows of the keys that any query of a fused attention sees; None if not known.
 
-    What nobody sees is padding, or a slot of a cache, and may hold anything.
+    A key that no query sees is padding or a free slot of a cache, and may hold anything.
     """
     place = attention_of(graph, index)
     allowed = None if place is None else masks.unpacked(graph.trace.attentions[place])
     rows = graph.rows(graph.op(index).inputs[1])
     if allowed is None or rows is None:
         return None
-    seen = np.asarray(allowed.any(axis=(1, 2)))
-    batch, keys = seen.shape
+    by_batch = np.asarray(allowed.any(axis=(1, 2)))
+    batch, keys = by_batch.shape
     if len(rows) % (batch * keys):
         return None
-    # keys are [batch, heads, keys, width]; heads may stand in two axes
+    # keys are [batch, heads, keys, width]; heads may take two axes
     heads = len(rows) // (batch * keys)
-    visible = seen[:, None, :].repeat(heads, axis=1).reshape(-1)
-    return frozenset(row for row, is_seen in zip(rows, visible, strict=True) if is_seen)
+    by_row = by_batch[:, None, :].repeat(heads, axis=1).reshape(-1)
+    return frozenset(row for row, is_seen in zip(rows, by_row, strict=True) if is_seen)
 
 
-def mask_story(
-    there: View, here: View, index: int, makers: tuple[list[int], list[int]]
+def mask_lines(
+    reference: View, candidate: View, index: int, makers: tuple[list[int], list[int]]
 ) -> list[str] | None:
-    """Return how the masks differ, if an operation lies in an attention whose mask does.
+    """Return how the masks differ, as lines; None if the operation's attention has the same mask.
 
-    The operations that begin to make either mask are put into ``makers``.
+    The first operations of either mask's computation are appended to ``makers``.
     """
-    one, two = there.graph, here.graph
-    place = attention_of(two, index)
-    if place is None or len(one.trace.attentions) != len(two.trace.attentions):
+    reference_graph, candidate_graph = reference.graph, candidate.graph
+    place = attention_of(candidate_graph, index)
+    if place is None or len(reference_graph.trace.attentions) != len(
+        candidate_graph.trace.attentions
+    ):
         return None
-    seen = one.trace.attentions[place], two.trace.attentions[place]
-    said = masks.difference(*seen, two.trace.real_rows)
-    if not said:
+    attentions = reference_graph.trace.attentions[place], candidate_graph.trace.attentions[place]
+    difference = masks.difference(*attentions, candidate_graph.trace.real_rows)
+    if not difference:
         return None
-    views = (there, seen[0]), (here, seen[1])
-    told = [said]
-    for name, (view, attention), first_ones in zip(("there", "here"), views, makers, strict=True):
+    views = (reference, attentions[0]), (candidate, attentions[1])
+    lines = [difference]
+    for name, (view, attention), first_ops in zip(("there", "here"), views, makers, strict=True):
         mask = _mask_of(view.graph, attention)
         if mask is None:
-            told.append(f"{name} it has no mask")
+            lines.append(f"{name} it has no mask")
             continue
-        told.append(f"{name} the mask is from {maker(view.graph, mask)}")
+        lines.append(f"{name} the mask is from {maker(view.graph, mask)}")
         if (first := view.first_made(mask)) is not None:
-            first_ones.append(first)
-            told.append(f"what only {name} is made for it begins at {place_of(view.graph, first)}")
-    return told
+            first_ops.append(first)
+            lines.append(f"what only {name} is made for it begins at {place_of(view.graph, first)}")
+    return lines
 
 
-def _mask_of(graph: Graph, seen: Visibility) -> int | None:
-    """Return the mask that an attention was given; None if it has none."""
-    if is_kernel(graph, seen.op):
-        masked = [v for v in graph.op(seen.op).inputs[3:] if graph.is_index(v)]
-        return _as_written(graph, masked[0]) if masked else None
-    for index in range(seen.op, max(-1, seen.op - 16), -1):
-        if graph.module(index) == graph.module(seen.op) and not graph.is_layout(index):
-            places = [v for v in graph.op(index).inputs if graph.is_index(v)]
-            places = [v for v in places if len(graph.value(v).shape) > 1]
-            if places:
-                return places[0]
+def _mask_of(graph: Graph, attention: Visibility) -> int | None:
+    """Return the mask of an attention; None if it has none."""
+    if is_kernel(graph, attention.op):
+        mask_inputs = [v for v in graph.op(attention.op).inputs[3:] if graph.is_index(v)]
+        return _before_conversion(graph, mask_inputs[0]) if mask_inputs else None
+    for index in range(attention.op, max(-1, attention.op - 16), -1):
+        if graph.module(index) == graph.module(attention.op) and not graph.is_layout(index):
+            indices = [v for v in graph.op(index).inputs if graph.is_index(v)]
+            indices = [v for v in indices if len(graph.value(v).shape) > 1]
+            if indices:
+                return indices[0]
     return None
 
 
-def _as_written(graph: Graph, mask: int) -> int:
-    """Return the boolean mask that sdpa itself turned into numbers, or the mask as it is."""
+def _before_conversion(graph: Graph, mask: int) -> int:
+    """Return the boolean mask that sdpa converted to numbers, or the mask itself."""
     index = graph.producer(mask)
     if index is None or graph.base(index) != "where":
         return mask
@@ -141,32 +151,32 @@ def _as_written(graph: Graph, mask: int) -> int:
 
 
 def attention_of(graph: Graph, index: int) -> int | None:
-    """Return the place of the attention that an operation masks, or computes with a mask."""
+    """Return the index of the attention that an operation belongs to; None if it has none."""
     op = graph.op(index)
-    for place, seen in enumerate(graph.trace.attentions):
-        if seen.op < index:
+    for place, attention in enumerate(graph.trace.attentions):
+        if attention.op < index:
             continue
-        if seen.op == index:
+        if attention.op == index:
             return place
-        if (graph.op(seen.op).chain, graph.op(seen.op).line) == (op.chain, op.line):
-            return place  # a composite operation that was taken to pieces
-        same = graph.module(seen.op) == graph.module(index)
-        return place if same and _leads_to_scores(graph, index, seen) else None
+        if (graph.op(attention.op).chain, graph.op(attention.op).line) == (op.chain, op.line):
+            return place  # a composite operation that was decomposed
+        same_module = graph.module(attention.op) == graph.module(index)
+        return place if same_module and _leads_to_scores(graph, index, attention) else None
     return None
 
 
-def _leads_to_scores(graph: Graph, index: int, seen: Visibility) -> bool:
-    """Return True if an operation is the product of query and key or stands behind it."""
+def _leads_to_scores(graph: Graph, index: int, attention: Visibility) -> bool:
+    """Return True if an operation is the product of query and key or follows it."""
     if graph.base(index) in PRODUCTS:
         return True
     return any(
-        graph.base(i) in PRODUCTS and graph.module(i) == graph.module(seen.op)
+        graph.base(i) in PRODUCTS and graph.module(i) == graph.module(attention.op)
         for i in range(max(0, index - 12), index)
     )
 
 
-def attention_story(graph: Graph, index: int) -> str:
-    """Return the operations of the attention that an operation belongs to, up to its weights."""
+def attention_operations(graph: Graph, index: int) -> str:
+    """Return an operation's attention in words: its operations up to the weights."""
     place = attention_of(graph, index)
     if place is None:
         return ""

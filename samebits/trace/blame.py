@@ -1,4 +1,4 @@
-"""What is it that differs first, in words: the cause that two joined traces give."""
+"""The cause of a difference, in words, from two joined traces."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from samebits.records.trace import Cause, Side
 from samebits.trace.attention import (
     attention_of,
-    attention_story,
-    beyond_attention,
+    attention_operations,
+    first_unfused,
     is_kernel,
-    mask_story,
+    mask_lines,
 )
 from samebits.trace.join import Joined, Suspect, View, join
-from samebits.trace.kinds import Parted, kind_of
+from samebits.trace.kinds import Divergence, kind_of
 from samebits.trace.origin import overlap, place_of
 
 if TYPE_CHECKING:
@@ -21,46 +21,48 @@ if TYPE_CHECKING:
 
     from samebits.records.trace import CauseKind, Trace
 
-_OTHERS = 4
-"""Further places that are told."""
+_MAX_OTHERS = 4
+"""Further places that a cause lists."""
 STORED = {"weight", "buffer", "constant"}
 
 
 class Blamed:
-    """The cause of one pair, with the operations that are worth a closer look."""
+    """The cause of one pair, with the operations to inspect further."""
 
     def __init__(self, joined: Joined) -> None:
         self.joined = joined
-        self.here, self.there = joined.candidate, joined.reference
-        self.suspect = self.here.suspects[0] if self.here.suspects else None
+        self.candidate, self.reference = joined.candidate, joined.reference
+        self.suspect = self.candidate.suspects[0] if self.candidate.suspects else None
         self.counterpart = self._counterpart()
         self.makers: tuple[list[int], list[int]] = [], []
-        """Operations that make the mask that is blamed, on both sides."""
+        """Operations that compute the blamed mask, in the reference and in the candidate."""
         mask = None
         if self.suspect and self.suspect.source is None:
-            mask = mask_story(self.there, self.here, self.suspect.op, self.makers)
+            mask = mask_lines(self.reference, self.candidate, self.suspect.op, self.makers)
         self.headline = ""
-        """What says it better than the names of the operations; '' if nothing does."""
-        self.kind, self.why = kind_of(
-            Parted(self.there, self.here, self.suspect, self.counterpart), mask
+        """A headline that replaces the default one; '' if none does."""
+        self.kind, self.evidence = kind_of(
+            Divergence(self.reference, self.candidate, self.suspect, self.counterpart), mask
         )
         if self.kind == "layout":
-            self._to_where_it_is_laid_out()
+            self._blame_layout()
         elif self.kind == "kernel":
-            self._to_what_no_kernel_does()
+            self._blame_unfused()
 
     @property
     def looks(self) -> tuple[list[int], list[int]]:
-        """Operations to look at on the reference's side and on the candidate's."""
+        """Operations to inspect in the reference and in the candidate."""
         sides = self.counterpart, self.suspect
-        there, here = ([] if suspect is None else [suspect.op] for suspect in sides)
-        return [*there, *self.makers[0]], [*here, *self.makers[1]]
+        reference_ops, candidate_ops = (
+            [] if suspect is None else [suspect.op] for suspect in sides
+        )
+        return [*reference_ops, *self.makers[0]], [*candidate_ops, *self.makers[1]]
 
-    def _to_where_it_is_laid_out(self) -> None:
-        """Blame what puts the elements in other places, and not the operation that takes them."""
+    def _blame_layout(self) -> None:
+        """Blame the operation that moves the elements instead of the one that reads them."""
         assert self.suspect is not None and self.counterpart is not None  # noqa: PT018
-        sides = (self.here, self.suspect), (self.there, self.counterpart)
-        first = [
+        sides = (self.candidate, self.suspect), (self.reference, self.counterpart)
+        first_ops = [
             min(
                 (i for v in view.graph.data_inputs(s.op) if (i := view.first_made(v)) is not None),
                 default=None,
@@ -69,108 +71,116 @@ class Blamed:
         ]
         if any(
             i is None or not view.graph.is_layout(i)
-            for i, (view, _) in zip(first, sides, strict=True)
+            for i, (view, _) in zip(first_ops, sides, strict=True)
         ):
             return
-        felt = place_of(self.here.graph, self.suspect.op)
-        self.suspect, self.counterpart = (Suspect(index) for index in first if index is not None)
-        told = [
-            place_of(v.graph, i) for i, (v, _) in zip(first, sides, strict=True) if i is not None
+        affected = place_of(self.candidate.graph, self.suspect.op)
+        self.suspect, self.counterpart = (
+            Suspect(index) for index in first_ops if index is not None
+        )
+        places = [
+            place_of(v.graph, i)
+            for i, (v, _) in zip(first_ops, sides, strict=True)
+            if i is not None
         ]
-        self.headline = f"{told[0]} puts elements elsewhere than {told[1]} in {_stack(self.there)}"
-        self.why = [f"the same elements stand in other places for {felt}", *self.why]
+        self.headline = (
+            f"{places[0]} puts elements elsewhere than {places[1]} in {_stack(self.reference)}"
+        )
+        self.evidence = [f"the same elements stand in other places for {affected}", *self.evidence]
 
-    def _to_what_no_kernel_does(self) -> None:
-        """Blame what attention by hand does to the scores and no fused attention does."""
+    def _blame_unfused(self) -> None:
+        """Blame the operation on the scores that no fused attention does."""
         assert self.suspect is not None and self.counterpart is not None  # noqa: PT018
-        sides = [(self.here, self.suspect), (self.there, self.counterpart)]
-        by_hand = 1 if is_kernel(self.here.graph, self.suspect.op) else 0
+        sides = [(self.candidate, self.suspect), (self.reference, self.counterpart)]
+        by_hand = 1 if is_kernel(self.candidate.graph, self.suspect.op) else 0
         view, step = sides[by_hand]
-        index = beyond_attention(view.graph, step.op)
+        index = first_unfused(view.graph, step.op)
         if index is None:
             return
-        other, kernel = sides[1 - by_hand]
-        place = attention_of(other.graph, kernel.op)
-        last = kernel.op if place is None else other.graph.trace.attentions[place].op
-        found = Suspect(index), Suspect(last)
-        self.suspect, self.counterpart = found if by_hand == 0 else found[::-1]
+        kernel_view, kernel = sides[1 - by_hand]
+        attention = attention_of(kernel_view.graph, kernel.op)
+        last = kernel.op if attention is None else kernel_view.graph.trace.attentions[attention].op
+        pair = Suspect(index), Suspect(last)
+        self.suspect, self.counterpart = pair if by_hand == 0 else pair[::-1]
         self.kind = "operation"
-        told, stack = place_of(view.graph, index), _stack(view)
-        self.headline = f"in {stack} the scores pass through {told}, which no fused attention does"
-        self.why = [f"{_stack(other)} calls a fused attention, {stack} computes it step by step"]
+        where, stack = place_of(view.graph, index), _stack(view)
+        self.headline = f"in {stack} the scores pass through {where}, which no fused attention does"
+        self.evidence = [
+            f"{_stack(kernel_view)} calls a fused attention, {stack} computes it step by step"
+        ]
 
     def _counterpart(self) -> Suspect | None:
-        """Return what the reference has in the place of the suspect."""
+        """Return the operation or tensor of the reference that corresponds to the suspect."""
         if self.suspect is None:
-            return self.there.suspects[0] if self.there.suspects else None
+            return self.reference.suspects[0] if self.reference.suspects else None
         index, source = self.suspect
         if source is not None:
-            return self._other_source(source)
-        roots = self.here.input_roots(index)
-        base, graph = self.here.graph.base(index), self.there.graph
-        fitting = [s for s in self.there.suspects if s.source is None] or [
-            Suspect(i) for i in sorted(self.there.slice) if not graph.is_layout(i)
+            return self._source_counterpart(source)
+        roots = self.candidate.input_roots(index)
+        base, graph = self.candidate.graph.base(index), self.reference.graph
+        matches = [s for s in self.reference.suspects if s.source is None] or [
+            Suspect(i) for i in sorted(self.reference.slice) if not graph.is_layout(i)
         ]
-        if not fitting:
+        if not matches:
             return None
         return max(
-            fitting,
+            matches,
             key=lambda s: (
-                overlap(roots, self.there.input_roots(s.op)),
+                overlap(roots, self.reference.input_roots(s.op)),
                 graph.base(s.op) == base,
-                _same_module(graph.module(s.op), self.here.graph.module(index)),
+                _same_module(graph.module(s.op), self.candidate.graph.module(index)),
                 -s.op,
             ),
         )
 
-    def _other_source(self, source: int) -> Suspect | None:
-        """Return the reference's stored tensor of that name or shape, that the candidate lacks."""
-        name = self.here.graph.trace.sources.get(source, "")
-        value = self.here.graph.value(source)
-        others = [s for s in self.there.suspects if s.source is not None]
-        graph = self.there.graph
-        for number, known in graph.trace.sources.items():
-            if known == name != "constant" and graph.users(number):
+    def _source_counterpart(self, source: int) -> Suspect | None:
+        """Return the reference's stored tensor of that name, or a suspect of that shape."""
+        name = self.candidate.graph.trace.sources.get(source, "")
+        value = self.candidate.graph.value(source)
+        stored = [s for s in self.reference.suspects if s.source is not None]
+        graph = self.reference.graph
+        for number, known_name in graph.trace.sources.items():
+            if known_name == name != "constant" and graph.users(number):
                 return Suspect(graph.users(number)[0], number)
-        for other in others:
+        for suspect in stored:
             if (
-                other.source is not None
-                and self.there.graph.value(other.source).shape == value.shape
+                suspect.source is not None
+                and self.reference.graph.value(suspect.source).shape == value.shape
             ):
-                return other
-        return self.there.suspects[0] if self.there.suspects else None
+                return suspect
+        return self.reference.suspects[0] if self.reference.suspects else None
 
 
 def blame(reference: Trace, candidate: Trace, same_weights: Collection[str] = ()) -> Blamed | None:
-    """Return what makes the candidate part from the reference; None if it does not."""
+    """Return what makes the candidate differ from the reference; None if it does not differ."""
     joined = join(reference, candidate, same_weights)
     return None if joined is None else Blamed(joined)
 
 
 def cause(blamed: Blamed) -> Cause | None:
-    """Return the cause in words; None if nothing parts by itself on either side."""
+    """Return the cause in words; None if neither side has a suspect."""
     suspect, counterpart = blamed.suspect, blamed.counterpart
-    here, there = blamed.here, blamed.there
+    candidate_view, reference_view = blamed.candidate, blamed.reference
     if suspect is None and counterpart is None:
         return None
-    kind, why = blamed.kind, list(blamed.why)
-    candidate = _side(here, suspect) if suspect else Side(stack=_stack(here))
-    reference = _side(there, counterpart) if counterpart else None
-    also = list(_also(here))
-    if also and kind in STORED:
-        why.append(
+    kind, evidence = blamed.kind, list(blamed.evidence)
+    candidate = _side(candidate_view, suspect) if suspect else Side(stack=_stack(candidate_view))
+    reference = _side(reference_view, counterpart) if counterpart else None
+    others = list(_other_places(candidate_view))
+    if others and kind in STORED:
+        evidence.append(
             "other places on the way part by themselves, too; no trace tells which of them matters"
         )
     return Cause(
         kind=kind,
-        headline=blamed.headline or _headline(kind, candidate, reference, why),
-        prompt=here.graph.trace.prompt,
-        what=here.graph.trace.what,
+        headline=blamed.headline or _headline(kind, candidate, reference, evidence),
+        prompt=candidate_view.graph.trace.prompt,
+        what=candidate_view.graph.trace.what,
         sink=blamed.joined.sink,
         candidate=candidate,
         reference=reference,
-        evidence=tuple(why),
-        also=tuple(also),
+        evidence=tuple(evidence),
+        also=tuple(others),
     )
 
 
@@ -189,50 +199,53 @@ def _side(view: View, suspect: Suspect) -> Side:
         tensor=tensor,
         inputs=graph.described(op.inputs),
         outputs=graph.described(op.outputs[:1]),
-        attention=attention_story(graph, index),
+        attention=attention_operations(graph, index),
     )
 
 
-def _headline(kind: CauseKind, here: Side, there: Side | None, why: list[str]) -> str:
-    if kind in STORED and here.tensor:
-        name = here.tensor if here.tensor != "constant" else f"a constant in {_place(here)}"
-        return (
-            f"{name} holds what {there.stack if there else 'the reference'} does not compute with"
-        )
+def _headline(kind: CauseKind, candidate: Side, reference: Side | None, evidence: list[str]) -> str:
+    stack = reference.stack if reference else "the reference"
+    words = _operation_words(candidate)
+    if kind in STORED and candidate.tensor:
+        is_named = candidate.tensor != "constant"
+        name = candidate.tensor if is_named else f"a constant in {_place(candidate)}"
+        return f"{name} holds what {stack} does not compute with"
     if kind == "mask":
-        return f"{_mask_words(why)}: {why[0]}"
-    if kind == "keys" and there is not None:
-        return f"{_op(here)} is given other keys than {_op(there)} in {there.stack}"
-    base = f"{_op(here)} has inputs that exist in {there.stack if there else 'the reference'}"
-    if there is None:
+        return f"{_mask_words(evidence)}: {evidence[0]}"
+    if kind == "keys" and reference is not None:
+        return f"{words} is given other keys than {_operation_words(reference)} in {stack}"
+    base = f"{words} has inputs that exist in {stack}"
+    if reference is None:
         return f"{base} and an output that does not"
-    return f"{base} and an output that does not; there it is {_op(there)}"
+    return f"{base} and an output that does not; there it is {_operation_words(reference)}"
 
 
-def _op(side: Side) -> str:
+def _operation_words(side: Side) -> str:
     return f"{side.op} in {_place(side)}"
 
 
-def _mask_words(why: list[str]) -> str:
-    made = next((line for line in why if line.startswith("here the mask is from ")), "")
-    return f"the mask from {made.partition('from ')[2]}" if made else "a mask that is not there"
+def _mask_words(evidence: list[str]) -> str:
+    maker_line = next((line for line in evidence if line.startswith("here the mask is from ")), "")
+    if not maker_line:
+        return "a mask that is not there"
+    return f"the mask from {maker_line.partition('from ')[2]}"
 
 
 def _place(side: Side) -> str:
     return f"{side.function} ({side.source.rpartition('/')[2]})" if side.function else "torch"
 
 
-def _also(view: View) -> Iterator[str]:
-    """Yield the places behind the first that part by themselves."""
-    others = view.suspects[1:]
-    seen: set[str] = set()
-    for suspect in others:
+def _other_places(view: View) -> Iterator[str]:
+    """Yield the other places where the two sides diverge independently."""
+    suspects = view.suspects[1:]
+    places: set[str] = set()
+    for suspect in suspects:
         side = _side(view, suspect)
-        told = f"{side.tensor or side.op} in {_place(side)}"
-        if told not in seen:
-            seen.add(told)
-            yield told
-        if len(seen) == _OTHERS:
+        place = f"{side.tensor or side.op} in {_place(side)}"
+        if place not in places:
+            places.add(place)
+            yield place
+        if len(places) == _MAX_OTHERS:
             return
 
 
@@ -240,5 +253,5 @@ def _stack(view: View) -> str:
     return view.graph.trace.cell.stack
 
 
-def _same_module(one: str, other: str) -> bool:
-    return one.rpartition(".")[2] == other.rpartition(".")[2]
+def _same_module(reference: str, candidate: str) -> bool:
+    return reference.rpartition(".")[2] == candidate.rpartition(".")[2]

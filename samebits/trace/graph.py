@@ -1,4 +1,4 @@
-"""A trace as a graph of contents: what made a value, out of what, and for whom."""
+"""Graph of a trace: which operation produced a value, from which inputs, and which use it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LAYOUT = frozenset(
         "detach",
     ]
 )
-"""Operations whose results hold elements of their inputs and nothing else, but for zeros."""
+"""Operations whose results hold only elements of their inputs, and zeros."""
 
 _BITS = {"float64": 64, "float32": 32, "bfloat16": 16, "float16": 16}
 _LOSSLESS = {("bfloat16", "float32"), ("float16", "float32")} | {
@@ -76,12 +76,12 @@ def row_keys(value: Value) -> list[RowKey] | None:
     return [(value.dtype, value.shape[-1], number) for number in numbers]
 
 
-def _rows_of(trace: Trace) -> dict[RowKey, int]:
-    found: dict[RowKey, int] = {}
+def _numbers_by_row(trace: Trace) -> dict[RowKey, int]:
+    numbers: dict[RowKey, int] = {}
     for number, value in enumerate(trace.values):
         for key in row_keys(value) or ():
-            found.setdefault(key, number)
-    return found
+            numbers.setdefault(key, number)
+    return numbers
 
 
 class Graph:
@@ -91,14 +91,14 @@ class Graph:
         self.trace = trace
         self.by_hash = {value.hash: i for i, value in enumerate(trace.values)}
         self.by_bag = {v.bag: i for i, v in enumerate(trace.values) if v.bag}
-        self.by_row = _rows_of(trace)
+        self.by_row = _numbers_by_row(trace)
         self._producers: dict[int, int] = {}
         self._users: dict[int, list[int]] = {}
         for index, op in enumerate(trace.ops):
             for value in op.inputs:
                 self._users.setdefault(value, []).append(index)
             for value in op.outputs:
-                # what an operation returns unchanged is not made by it
+                # an operation does not produce a value that it returns unchanged
                 if value not in op.inputs and value not in trace.sources:
                     self._producers.setdefault(value, index)
 
@@ -107,7 +107,7 @@ class Graph:
         return self.trace.values[number]
 
     def root(self, number: int) -> str:
-        """Return what names a content whatever the order of its elements."""
+        """Return an identity of a content that ignores the order of its elements."""
         value = self.value(number)
         return value.bag or value.hash
 
@@ -116,7 +116,7 @@ class Graph:
         return row_keys(self.value(number))
 
     def producer(self, value: int) -> int | None:
-        """Return the first operation that gave a value; None if nothing computed it."""
+        """Return the first operation that produced a value; None if none did."""
         return self._producers.get(value)
 
     def users(self, value: int) -> list[int]:
@@ -150,16 +150,16 @@ class Graph:
         return [self.trace.functions[int(number)] for number in numbers]
 
     def is_layout(self, index: int) -> bool:
-        """Return True if an operation computes nothing."""
+        """Return True if an operation only moves or copies elements."""
         base = self.base(index)
         if base != "_to_copy":
             return base in LAYOUT or f"{base}_" in LAYOUT
         op = self.op(index)
-        one, other = (self.value(v).dtype for v in (op.inputs[0], op.outputs[0]))
-        return one == other or (one, other) in _LOSSLESS
+        source_dtype, result_dtype = (self.value(v).dtype for v in (op.inputs[0], op.outputs[0]))
+        return source_dtype == result_dtype or (source_dtype, result_dtype) in _LOSSLESS
 
     def is_index(self, number: int) -> bool:
-        """Return True if a value says where and not what: masks, positions, indices."""
+        """Return True if a value selects elements: a mask, positions, indices."""
         value = self.value(number)
         return value.structural or value.dtype not in _BITS
 
@@ -168,7 +168,7 @@ class Graph:
         return [v for v in self.op(index).inputs if not self.is_index(v)]
 
     def described(self, numbers: Iterable[int]) -> tuple[str, ...]:
-        """Return dtype, shape and origin of values, as a reader wants them."""
+        """Return dtype, shape and name of values, for a reader."""
         return tuple(map(self._described, numbers))
 
     def _described(self, number: int) -> str:

@@ -1,10 +1,10 @@
-"""Two traces joined by content: what exists on one side and not on the other, and where that starts.
+"""Two traces joined by content: where the content of one first differs from the other's.
 
 Neither order nor names are compared. A value is *known* if its content exists on the other side, or
-if it holds elements of known values and nothing else. Going back from the first layer output that
-differs through what is not known ends at operations whose inputs are all known: those made the
-difference. What only says where (masks, positions, indices) never ends the way: two releases spell
-it differently, and blame.py compares what it means.
+if it holds only elements of known values. The search goes back from the first layer output that
+differs, through values that are not known. It ends at operations whose inputs are all known: these
+made the difference. It never ends at masks, positions or indices. Two releases encode them
+differently, and blame.py compares their meaning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Suspect(NamedTuple):
-    """A place that parts by itself: an operation, or a value that nothing computed."""
+    """A place where a divergence starts: an operation, or a value that no operation computed."""
 
     op: int
     """The operation, or the first one that takes the value."""
@@ -29,57 +29,65 @@ class Suspect(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """Both traces with what parts by itself on either side, first things first."""
+    """Both traces with the suspects of either side, in order of execution."""
 
     reference: View
     candidate: View
     sink: str
     place: int
-    """Of the sink among the outputs of the candidate's layers, in order of execution."""
+    """Index of the sink among the outputs of the candidate's layers, in order of execution."""
 
 
 def join(reference: Trace, candidate: Trace, same_weights: Collection[str] = ()) -> Joined | None:
-    """Return where two traces part on the way to the first output that differs; None if none does.
+    """Return where two traces diverge before the first output that differs; None if none differs.
 
     ``same_weights`` names tensors that hold the same numbers in another layout.
     """
-    one, other = Graph(reference), Graph(candidate)
-    for place, (name, left, right) in enumerate(_paired(one, other)):
-        if one.value(left).hash != other.value(right).hash:
-            views = View(one, other, left, same_weights), View(other, one, right, same_weights)
+    reference_graph, candidate_graph = Graph(reference), Graph(candidate)
+    for place, (name, reference_value, candidate_value) in enumerate(
+        _common_marks(reference_graph, candidate_graph)
+    ):
+        values = reference_graph.value(reference_value), candidate_graph.value(candidate_value)
+        if values[0].hash != values[1].hash:
+            views = (
+                View(reference_graph, candidate_graph, reference_value, same_weights),
+                View(candidate_graph, reference_graph, candidate_value, same_weights),
+            )
             return Joined(*views, name, place)
     return None
 
 
-def _paired(one: Graph, other: Graph) -> Iterator[tuple[str, int, int]]:
-    """Yield the places that both sides have: by position if they are as many, else by name."""
-    left, right = one.trace.marks, other.trace.marks
-    if len(left) == len(right):
-        yield from ((name, a, b) for (_, a), (name, b) in zip(left, right, strict=True))
+def _common_marks(reference: Graph, candidate: Graph) -> Iterator[tuple[str, int, int]]:
+    """Yield the marks of both sides: paired by position if the counts agree, else by name."""
+    reference_marks, candidate_marks = reference.trace.marks, candidate.trace.marks
+    if len(reference_marks) == len(candidate_marks):
+        yield from (
+            (name, a, b) for (_, a), (name, b) in zip(reference_marks, candidate_marks, strict=True)
+        )
         return
-    by_name = dict(left)
-    yield from ((name, by_name[name], b) for name, b in right if name in by_name)
+    by_name = dict(reference_marks)
+    yield from ((name, by_name[name], b) for name, b in candidate_marks if name in by_name)
 
 
 class View:
-    """One side, seen from the other: which of its values are known there."""
+    """One side of a pair: which of its values exist on the other side."""
 
     def __init__(
-        self, graph: Graph, there: Graph, sink: int, same_weights: Collection[str] = ()
+        self, graph: Graph, other: Graph, sink: int, same_weights: Collection[str] = ()
     ) -> None:
         self.graph = graph
-        self.there = there
+        self.other = other
         self._same_weights = same_weights
         self._roots: dict[int, frozenset[str] | None] = {}
-        self.slice = self._backwards(sink)
-        self.suspects = sorted(self._find(), key=lambda s: (s.op, s.source is None))
+        self.slice = self._backward_slice(sink)
+        self.suspects = sorted(self._find_suspects(), key=lambda s: (s.op, s.source is None))
 
     def exists(self, value: int) -> bool:
         """Return True if the content exists on the other side."""
-        return self.graph.value(value).hash in self.there.by_hash
+        return self.graph.value(value).hash in self.other.by_hash
 
     def roots(self, value: int) -> frozenset[str] | None:
-        """Return the known contents that a value is made of; None if it is not known."""
+        """Return the known contents that a value consists of; None if it is not known."""
         if value not in self._roots:
             self._roots[value] = None  # a loop through equal contents makes nothing known
             self._roots[value] = self._find_roots(value)
@@ -89,54 +97,57 @@ class View:
         graph = self.graph
         if self.exists(value):
             return frozenset({graph.root(value)})
-        if (elsewhere := self._in_other_order(value)) is not None:
-            return elsewhere
+        if (reordered := self._reordered(value)) is not None:
+            return reordered
         index = graph.producer(value)
         if index is None:
             name = graph.trace.sources.get(value, "")
             return frozenset({"weights"}) if name in self._same_weights else None
         if not graph.is_layout(index):
             return None
-        found = [self.roots(v) for v in graph.op(index).inputs if not graph.is_index(v)]
-        if not found or any(roots is None for roots in found):
+        parents = [self.roots(v) for v in graph.op(index).inputs if not graph.is_index(v)]
+        if not parents or any(roots is None for roots in parents):
             return None
-        return frozenset().union(*(roots for roots in found if roots))
+        return frozenset().union(*(roots for roots in parents if roots))
 
-    def _in_other_order(self, value: int) -> frozenset[str] | None:
+    def _reordered(self, value: int) -> frozenset[str] | None:
         """Return the contents of the other side that hold the same elements, or the same rows."""
         bag = self.graph.value(value).bag
-        if bag and bag in self.there.by_bag:
+        if bag and bag in self.other.by_bag:
             return frozenset({bag})
         rows = self.graph.rows(value)
         if rows is None:
             return None
-        found = {self.there.by_row.get(row) for row in rows if row[2]}
-        if not found or None in found:
+        numbers = {self.other.by_row.get(row) for row in rows if row[2]}
+        if not numbers or None in numbers:
             return None
-        return frozenset(self.there.root(number) for number in found if number is not None)
+        return frozenset(self.other.root(number) for number in numbers if number is not None)
 
-    def _backwards(self, sink: int) -> set[int]:
-        """Return the operations that lead to the sink through values that are not known."""
-        found: set[int] = set()
+    def _backward_slice(self, sink: int) -> set[int]:
+        """Return the operations that reach the sink through values that are not known.
+
+        Values on these paths that no operation produced are put into ``sources``.
+        """
+        operations: set[int] = set()
         self.sources: set[int] = set()
-        left, seen = [sink], {sink}
-        while left:
-            value = left.pop()
-            if value != sink and (self.exists(value) or self._in_other_order(value)):
+        pending, visited = [sink], {sink}
+        while pending:
+            value = pending.pop()
+            if value != sink and (self.exists(value) or self._reordered(value)):
                 continue
             index = self.graph.producer(value)
             if index is None:
                 self.sources.add(value)
                 continue
-            if index in found:
+            if index in operations:
                 continue
-            found.add(index)
-            more = [v for v in self.graph.op(index).inputs if v not in seen]
-            seen.update(more)
-            left += more
-        return found
+            operations.add(index)
+            new = [v for v in self.graph.op(index).inputs if v not in visited]
+            visited.update(new)
+            pending += new
+        return operations
 
-    def _find(self) -> Iterator[Suspect]:
+    def _find_suspects(self) -> Iterator[Suspect]:
         graph = self.graph
         for index in self.slice:
             data = graph.data_inputs(index)
@@ -150,31 +161,31 @@ class View:
                     yield Suspect(min(users), value)
 
     def _is_number(self, index: int) -> bool:
-        """Return True if an operation gives numbers, and not only places."""
+        """Return True if an operation produces numbers, and not only masks or indices."""
         return any(not self.graph.is_index(v) for v in self.graph.op(index).outputs)
 
     def _is_known(self, value: int) -> bool:
         return self.roots(value) is not None
 
     def first_made(self, value: int) -> int | None:
-        """Return the first operation of a value's making that only this side has; None if none."""
+        """Return the first operation that computes a value and exists only on this side."""
         graph = self.graph
-        found: list[int] = []
-        left, seen = [value], {value}
-        while left:
-            index = graph.producer(left.pop())
+        made: list[int] = []
+        pending, visited = [value], {value}
+        while pending:
+            index = graph.producer(pending.pop())
             if index is None:
                 continue
             op = graph.op(index)
             if any(not self.exists(v) for v in op.outputs):
                 if all(self.exists(v) for v in op.inputs):
-                    found.append(index)
-                more = [v for v in op.inputs if v not in seen and not self.exists(v)]
-                seen.update(more)
-                left += more
-        return min(found, default=None)
+                    made.append(index)
+                new = [v for v in op.inputs if v not in visited and not self.exists(v)]
+                visited.update(new)
+                pending += new
+        return min(made, default=None)
 
     def input_roots(self, index: int) -> frozenset[str]:
-        """Return the known contents that an operation takes."""
-        found = (self.roots(v) or frozenset() for v in self.graph.data_inputs(index))
-        return frozenset().union(*found)
+        """Return the known contents of an operation's inputs."""
+        roots = (self.roots(v) or frozenset() for v in self.graph.data_inputs(index))
+        return frozenset().union(*roots)

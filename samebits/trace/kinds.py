@@ -1,11 +1,11 @@
-"""Of which kind is the place where two traces part?"""
+"""Classification of the place where two traces diverge."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.trace.attention import PRODUCTS, is_kernel, other_kernel, seen_keys
+from samebits.trace.attention import PRODUCTS, is_kernel, kernel_on_one_side, visible_keys
 from samebits.trace.origin import (
     choice,
     long_axes,
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 _ADDING = {"addmm", "baddbmm"}
 
 
-class Parted(NamedTuple):
-    """Both sides, with what is blamed on the candidate's and what the reference has there."""
+class Divergence(NamedTuple):
+    """Both sides, with the candidate's suspect and its counterpart in the reference."""
 
-    there: View
-    here: View
+    reference: View
+    candidate: View
     suspect: Suspect | None
     counterpart: Suspect | None
 
 
-def kind_of(pair: Parted, mask: list[str] | None) -> tuple[CauseKind, list[str]]:
+def kind_of(pair: Divergence, mask: list[str] | None) -> tuple[CauseKind, list[str]]:
     """Return the kind and its evidence; ``mask`` says how the masks differ, if they do."""
     suspect, counterpart = pair.suspect, pair.counterpart
     if suspect is None:
@@ -50,151 +50,177 @@ def kind_of(pair: Parted, mask: list[str] | None) -> tuple[CauseKind, list[str]]
     return _operation_kind(pair, suspect.op, counterpart.op)
 
 
-def _source_kind(pair: Parted, source: int) -> tuple[CauseKind, list[str]]:
-    graph = pair.here.graph
+def _source_kind(pair: Divergence, source: int) -> tuple[CauseKind, list[str]]:
+    graph = pair.candidate.graph
     name = graph.trace.sources.get(source, "constant")
-    told = graph.described([source])[0]
+    description = graph.described([source])[0]
     if name == "constant":
-        return "constant", [f"a constant that the reference's run does not have: {told}"]
+        return "constant", [f"a constant that the reference's run does not have: {description}"]
     last = name.rpartition(".")[2]
     kind: CauseKind = "weight" if last in {"weight", "bias"} else "buffer"
-    return kind, [f"nothing that the reference computes with in this run has the content of {told}"]
+    return kind, [
+        f"nothing that the reference computes with in this run has the content of {description}"
+    ]
 
 
-def _operation_kind(pair: Parted, index: int, other: int) -> tuple[CauseKind, list[str]]:
-    here, there = pair.here, pair.there
-    one, two = there.graph, here.graph
-    if other_kernel(one, other, two, index):
+def _operation_kind(
+    pair: Divergence, candidate_op: int, reference_op: int
+) -> tuple[CauseKind, list[str]]:
+    candidate, reference = pair.candidate, pair.reference
+    reference_graph, candidate_graph = reference.graph, candidate.graph
+    if kernel_on_one_side(reference_graph, reference_op, candidate_graph, candidate_op):
         return "kernel", ["one side calls a fused attention and the other computes it step by step"]
-    sides = (one, other), (two, index)
-    said = [_hashes(one, other), _hashes(two, index)]
-    same_op = one.name(other) == two.name(index)
-    if said[0] == said[1] and same_op:
-        if one.arguments(other) != two.arguments(index):
-            return "argument", [f"({one.arguments(other)}) became ({two.arguments(index)})"]
+    sides = (reference_graph, reference_op), (candidate_graph, candidate_op)
+    hashes = [_hashes(reference_graph, reference_op), _hashes(candidate_graph, candidate_op)]
+    same_op = reference_graph.name(reference_op) == candidate_graph.name(candidate_op)
+    if hashes[0] == hashes[1] and same_op:
+        if reference_graph.arguments(reference_op) != candidate_graph.arguments(candidate_op):
+            arguments = [graph.arguments(index) for graph, index in sides]
+            return "argument", [f"({arguments[0]}) became ({arguments[1]})"]
         shapes = [[long_axes(g.value(v).shape) for v in g.op(i).inputs] for g, i in sides]
         if shapes[0] != shapes[1]:
-            told = " and ".join(", ".join(g.described(g.op(i).inputs)) for g, i in sides)
-            return "shape", [f"the same numbers in other shapes: {told}"]
+            described = " and ".join(", ".join(g.described(g.op(i).inputs)) for g, i in sides)
+            return "shape", [f"the same numbers in other shapes: {described}"]
         return "memory", ["the same operation on the same numbers"]
-    if (dtypes := _dtypes_differ(pair, index, other)) is not None:
+    if (dtypes := _dtype_change(pair, candidate_op, reference_op)) is not None:
         return "precision", [dtypes]
-    if one.base(other) == two.base(index):
-        return _same_operation(pair, index, other)
-    if _same_product(pair, index, other):
-        if (one.base(other) in _ADDING) != (two.base(index) in _ADDING):
+    if reference_graph.base(reference_op) == candidate_graph.base(candidate_op):
+        return _same_operation_kind(pair, candidate_op, reference_op)
+    if _same_product(pair, candidate_op, reference_op):
+        if (reference_graph.base(reference_op) in _ADDING) != (
+            candidate_graph.base(candidate_op) in _ADDING
+        ):
             return "operation", ["one side adds to the product within it, the other one behind it"]
         cuts = [", ".join(g.described(g.data_inputs(i))) for g, i in sides]
         return "shape", [f"a product of the same rows, cut otherwise: ({cuts[0]}), ({cuts[1]})"]
-    if not overlap(there.input_roots(other), here.input_roots(index)):
+    if not overlap(reference.input_roots(reference_op), candidate.input_roots(candidate_op)):
         return "operation", ["which operation of the reference is its counterpart is a guess"]
     return "operation", []
 
 
-def _same_product(pair: Parted, index: int, other: int) -> bool:
-    """Return True if both multiply the same rows and no precision is left to tell them apart.
+def _same_product(pair: Divergence, candidate_op: int, reference_op: int) -> bool:
+    """Return True if both multiply the same rows in the dtype of the model.
 
-    In float64 a product that is only cut otherwise does not part.
+    In float64 a product that is only cut differently gives the same numbers.
     """
-    one, two = pair.there.graph, pair.here.graph
-    if one.trace.rung != "own" or not {one.base(other), two.base(index)} <= PRODUCTS:
+    reference, candidate = pair.reference.graph, pair.candidate.graph
+    if (
+        reference.trace.rung != "own"
+        or not {reference.base(reference_op), candidate.base(candidate_op)} <= PRODUCTS
+    ):
         return False
-    left, right = (
+    reference_rows, candidate_rows = (
         {row for v in graph.data_inputs(i) for row in graph.rows(v) or () if row[2]}
-        for graph, i in ((one, other), (two, index))
+        for graph, i in ((reference, reference_op), (candidate, candidate_op))
     )
-    return bool(left & right)
+    return bool(reference_rows & candidate_rows)
 
 
-def _same_operation(pair: Parted, index: int, other: int) -> tuple[CauseKind, list[str]]:
+def _same_operation_kind(
+    pair: Divergence, candidate_op: int, reference_op: int
+) -> tuple[CauseKind, list[str]]:
     """Return the kind of a difference between two calls of one operation."""
-    one, two = pair.there.graph, pair.here.graph
-    left, right = one.op(other).inputs, two.op(index).inputs
-    if is_kernel(two, index) and (kind := _same_kernel(pair, index, other)) is not None:
+    reference, candidate = pair.reference.graph, pair.candidate.graph
+    reference_inputs = reference.op(reference_op).inputs
+    candidate_inputs = candidate.op(candidate_op).inputs
+    if (
+        is_kernel(candidate, candidate_op)
+        and (kind := _key_change(pair, candidate_op, reference_op)) is not None
+    ):
         return kind
-    if len(left) == len(right):
-        for place, (a, b) in enumerate(zip(left, right, strict=True)):
-            if one.value(a).hash == two.value(b).hash:
+    if len(reference_inputs) == len(candidate_inputs):
+        for place, (a, b) in enumerate(zip(reference_inputs, candidate_inputs, strict=True)):
+            if reference.value(a).hash == candidate.value(b).hash:
                 continue
-            names = one.described([a])[0], two.described([b])[0]
-            told = f"input {place}: {names[0]} became {names[1]}"
+            names = reference.described([a])[0], candidate.described([b])[0]
+            change = f"input {place}: {names[0]} became {names[1]}"
             if names[0] == names[1]:
-                told = f"input {place}, {names[0]}, holds other elements, or in other places"
-            if one.is_index(a) and two.is_index(b):
-                return _index_kind(one, a, two, b), [told, *_makers(pair, a, b)]
-            chosen = None if is_kernel(two, index) else _chosen_otherwise(pair, a, b)
+                change = f"input {place}, {names[0]}, holds other elements, or in other places"
+            if reference.is_index(a) and candidate.is_index(b):
+                return _index_kind(reference, a, candidate, b), [change, *_makers(pair, a, b)]
+            chosen = None if is_kernel(candidate, candidate_op) else _selection_change(pair, a, b)
             if chosen is not None:
-                return "positions", [told, chosen]
-            same_shape = _same_shape(pair, (other, a), (index, b))
-            if same_shape and pair.here.exists(b):
-                return "wiring", [told, *_makers(pair, a, b)]
-            if (weights := _other_weight(one, a, two, b)) is not None:
-                return "weight", [told, weights]
-            roots = pair.there.roots(a), pair.here.roots(b)
+                return "positions", [change, chosen]
+            same_shape = _same_shape(pair, (reference_op, a), (candidate_op, b))
+            if same_shape and pair.candidate.exists(b):
+                return "wiring", [change, *_makers(pair, a, b)]
+            if (weights := _weight_change(reference, a, candidate, b)) is not None:
+                return "weight", [change, weights]
+            roots = pair.reference.roots(a), pair.candidate.roots(b)
             if same_shape and None not in roots:
-                return "layout", [told]
+                return "layout", [change]
             if roots[0] and roots[1] and roots[0] & roots[1]:
-                return "shape", [told]
-            if len(left) == 1 and share_rows(one, a, two, b):
-                return "shape", [f"the same rows, cut otherwise: {told}"]
+                return "shape", [change]
+            if len(reference_inputs) == 1 and share_rows(reference, a, candidate, b):
+                return "shape", [f"the same rows, cut otherwise: {change}"]
     return "operation", []
 
 
-def _index_kind(one: Graph, there: int, two: Graph, here: int) -> CauseKind:
+def _index_kind(
+    reference: Graph, reference_value: int, candidate: Graph, candidate_value: int
+) -> CauseKind:
     """Return the kind of a difference between values that follow from integers and constants."""
-    values = one.value(there), two.value(here)
+    values = reference.value(reference_value), candidate.value(candidate_value)
     if all(value.literal is not None for value in values):
         return "constant"
-    # a table of cosines follows from positions, too, and is none
+    # a table of cosines follows from positions, too, but holds none
     floating = any("float" in value.dtype for value in values)
     return "wiring" if floating else "positions"
 
 
-def _other_weight(one: Graph, there: int, two: Graph, here: int) -> str | None:
-    """Return which stored tensors two values are, whole, if they hold other numbers.
+def _weight_change(
+    reference: Graph, reference_value: int, candidate: Graph, candidate_value: int
+) -> str | None:
+    """Return which stored tensors two whole values are, if their numbers differ.
 
-    Of one name and with elements that were not compared they may be one tensor, laid out otherwise.
+    With the same name, and elements that were not compared, they may be one tensor in two layouts.
     """
-    left, right = stored_as(one, there), stored_as(two, here)
-    if left is None or right is None:
+    reference_name = stored_as(reference, reference_value)
+    candidate_name = stored_as(candidate, candidate_value)
+    if reference_name is None or candidate_name is None:
         return None
-    bags = one.value(there).bag, two.value(here).bag
-    if bags[0] == bags[1] if all(bags) else left == right:
+    bags = reference.value(reference_value).bag, candidate.value(candidate_value).bag
+    if bags[0] == bags[1] if all(bags) else reference_name == candidate_name:
         return None
-    if left == right:
-        return f"it is {left} on both sides, with other numbers"
-    return f"there it is {left} and here it is {right}, which hold other numbers"
+    if reference_name == candidate_name:
+        return f"it is {reference_name} on both sides, with other numbers"
+    return f"there it is {reference_name} and here it is {candidate_name}, which hold other numbers"
 
 
-def _same_shape(pair: Parted, there: tuple[int, int], here: tuple[int, int]) -> bool:
-    """Return True if an operation takes two values in one shape.
+def _same_shape(pair: Divergence, reference: tuple[int, int], candidate: tuple[int, int]) -> bool:
+    """Return True if both operations take their value in the same shape.
 
-    The shape of a value is that of its first meeting. As many elements that make an output of one
-    shape were taken alike.
+    A recorded shape is that of the value's first use. If the numbers of elements agree and the
+    outputs have the same shape, both operations took the value in the same shape.
     """
-    graphs = pair.there.graph, pair.here.graph
-    taken = [g.value(v).shape for g, (_, v) in zip(graphs, (there, here), strict=True)]
-    if long_axes(taken[0]) == long_axes(taken[1]):
+    graphs = pair.reference.graph, pair.candidate.graph
+    shapes = [g.value(v).shape for g, (_, v) in zip(graphs, (reference, candidate), strict=True)]
+    if long_axes(shapes[0]) == long_axes(shapes[1]):
         return True
-    made = [
+    output_shapes = [
         long_axes(g.value(g.op(i).outputs[0]).shape)
-        for g, (i, _) in zip(graphs, (there, here), strict=True)
+        for g, (i, _) in zip(graphs, (reference, candidate), strict=True)
     ]
-    return prod(taken[0]) == prod(taken[1]) and made[0] == made[1]
+    return prod(shapes[0]) == prod(shapes[1]) and output_shapes[0] == output_shapes[1]
 
 
-def _same_kernel(pair: Parted, index: int, other: int) -> tuple[CauseKind, list[str]] | None:
-    """Return how the keys differ that two fused attentions are given, if that is what differs."""
-    one, two = pair.there.graph, pair.here.graph
-    keys = [graph.op(i).inputs[1] for graph, i in ((one, other), (two, index))]
-    there, here = seen_keys(one, other), seen_keys(two, index)
-    if there is None or here is None or not there & here:
+def _key_change(
+    pair: Divergence, candidate_op: int, reference_op: int
+) -> tuple[CauseKind, list[str]] | None:
+    """Return how the keys of two fused attentions differ; None if something else differs."""
+    reference, candidate = pair.reference.graph, pair.candidate.graph
+    keys = [
+        graph.op(i).inputs[1] for graph, i in ((reference, reference_op), (candidate, candidate_op))
+    ]
+    reference_rows = visible_keys(reference, reference_op)
+    candidate_rows = visible_keys(candidate, candidate_op)
+    if reference_rows is None or candidate_rows is None or not reference_rows & candidate_rows:
         return None
-    if there != here:
-        lost, new = len(there - here), len(here - there)
-        told = f"rows of keys that are seen: {lost:,} there alone, {new:,} here alone"
-        return "keys", [told, *_put_by(pair, keys)]
-    names = [g.described([v])[0] for g, v in zip((one, two), keys, strict=True)]
+    if reference_rows != candidate_rows:
+        removed, added = len(reference_rows - candidate_rows), len(candidate_rows - reference_rows)
+        counts = f"rows of keys that are seen: {removed:,} there alone, {added:,} here alone"
+        return "keys", [counts, *_first_makers(pair, keys)]
+    names = [g.described([v])[0] for g, v in zip((reference, candidate), keys, strict=True)]
     if names[0] == names[1]:
         return None
     return "shape", [
@@ -203,8 +229,8 @@ def _same_kernel(pair: Parted, index: int, other: int) -> tuple[CauseKind, list[
     ]
 
 
-def _put_by(pair: Parted, values: list[int]) -> list[str]:
-    sides = ("there", pair.there, values[0]), ("here", pair.here, values[1])
+def _first_makers(pair: Divergence, values: list[int]) -> list[str]:
+    sides = ("there", pair.reference, values[0]), ("here", pair.candidate, values[1])
     return [
         f"what only {name} is made for them begins at {place_of(view.graph, first)}"
         for name, view, value in sides
@@ -212,55 +238,77 @@ def _put_by(pair: Parted, values: list[int]) -> list[str]:
     ]
 
 
-def _chosen_otherwise(pair: Parted, a: int, b: int) -> str | None:
-    """Return what chose the rows of two values from one table, if they are not the same rows."""
-    one, two = pair.there.graph, pair.here.graph
-    left, right = choice(one, a), choice(two, b)
-    if left is None or right is None or rows_in_place(one, a, two, b):
+def _selection_change(pair: Divergence, reference_value: int, candidate_value: int) -> str | None:
+    """Return which operations selected different rows of the same table; None if none did."""
+    reference, candidate = pair.reference.graph, pair.candidate.graph
+    reference_choice, candidate_choice = (
+        choice(reference, reference_value),
+        choice(candidate, candidate_value),
+    )
+    if (
+        reference_choice is None
+        or candidate_choice is None
+        or rows_in_place(reference, reference_value, candidate, candidate_value)
+    ):
         return None
-    same = [one.value(x).hash == two.value(y).hash for x, y in zip(left, right, strict=True)]
+    same = [
+        reference.value(x).hash == candidate.value(y).hash
+        for x, y in zip(reference_choice, candidate_choice, strict=True)
+    ]
     if same != [True, False]:
         return None
-    makers = maker(one, left[1]), maker(two, right[1])
-    told = " and ".join(f"{side} by {m}" for side, m in zip(("there", "here"), makers, strict=True))
-    return f"rows of one table are chosen {told}"
+    makers = maker(reference, reference_choice[1]), maker(candidate, candidate_choice[1])
+    choices = " and ".join(
+        f"{side} by {m}" for side, m in zip(("there", "here"), makers, strict=True)
+    )
+    return f"rows of one table are chosen {choices}"
 
 
-def _makers(pair: Parted, there: int, here: int) -> list[str]:
+def _makers(pair: Divergence, reference_value: int, candidate_value: int) -> list[str]:
     """Return which operations made a value of the candidate and its counterpart."""
     return [
-        f"{name} it is from {made}"
+        f"{name} it is from {maker_words}"
         for name, graph, value in (
-            ("there", pair.there.graph, there),
-            ("here", pair.here.graph, here),
+            ("there", pair.reference.graph, reference_value),
+            ("here", pair.candidate.graph, candidate_value),
         )
-        if (made := maker(graph, value))
+        if (maker_words := maker(graph, value))
     ]
 
 
-def _dtypes_differ(pair: Parted, index: int, other: int) -> str | None:
-    """Return how the precisions differ of two operations that take the same numbers.
+def _dtype_change(pair: Divergence, candidate_op: int, reference_op: int) -> str | None:
+    """Return how the dtypes of two operations on the same numbers differ.
 
-    Unless one side casts, they must be the same operation: another one is no question of precision.
+    Unless one side casts, they must be the same operation: a different operation is not a matter of
+    precision.
     """
-    one, two = pair.there.graph, pair.here.graph
-    if "_to_copy" in {one.base(other), two.base(index)}:
-        if not overlap(pair.there.input_roots(other), pair.here.input_roots(index)):
+    reference, candidate = pair.reference.graph, pair.candidate.graph
+    if "_to_copy" in {reference.base(reference_op), candidate.base(candidate_op)}:
+        if not overlap(
+            pair.reference.input_roots(reference_op), pair.candidate.input_roots(candidate_op)
+        ):
             return None
-        graph, cast = (two, index) if two.base(index) == "_to_copy" else (one, other)
+        graph, cast = (
+            (candidate, candidate_op)
+            if candidate.base(candidate_op) == "_to_copy"
+            else (reference, reference_op)
+        )
         op = graph.op(cast)
         names = [graph.value(v).dtype for v in (op.inputs[0], op.outputs[0])]
-        return f"{_side_name(graph is two)} casts {names[0]} to {names[1]} before it goes on"
-    if one.base(other) != two.base(index):
+        return f"{_side_name(graph is candidate)} casts {names[0]} to {names[1]} before it goes on"
+    if reference.base(reference_op) != candidate.base(candidate_op):
         return None
     pairs = [
         tuple(graph.value(v).dtype for v in (*graph.data_inputs(i), *graph.op(i).outputs[:1]))
-        for graph, i in ((one, other), (two, index))
+        for graph, i in ((reference, reference_op), (candidate, candidate_op))
     ]
-    left, right = (set(pair) for pair in pairs)
-    if left == right:
+    reference_dtypes, candidate_dtypes = (set(dtypes) for dtypes in pairs)
+    if reference_dtypes == candidate_dtypes:
         return None
-    return f"computed in {' and '.join(sorted(left))} there, in {' and '.join(sorted(right))} here"
+    reference_words, candidate_words = (
+        " and ".join(sorted(dtypes)) for dtypes in (reference_dtypes, candidate_dtypes)
+    )
+    return f"computed in {reference_words} there, in {candidate_words} here"
 
 
 def _side_name(is_candidate: bool) -> str:

@@ -1,4 +1,4 @@
-"""Do two attentions let the same queries see the same keys, however their masks are spelt?"""
+"""Comparison of attention masks by meaning: which queries see which keys."""
 
 from __future__ import annotations
 
@@ -17,74 +17,82 @@ if TYPE_CHECKING:
 Rows = tuple[tuple[int, int], ...] | None
 
 
-def unpacked(seen: Visibility) -> NDArray[np.bool_] | None:
-    """Return who may see whom, [batch, heads, queries, keys]; None if it was too large to keep."""
-    if not seen.allowed or len(seen.shape) not in {3, 4}:
+def unpacked(attention: Visibility) -> NDArray[np.bool_] | None:
+    """Return which query sees which key, [batch, heads, queries, keys]; None if it was not kept."""
+    if not attention.allowed or len(attention.shape) not in {3, 4}:
         return None
-    raw = np.frombuffer(zlib.decompress(base64.b64decode(seen.allowed)), np.uint8)
-    bits = np.unpackbits(raw)[: prod(seen.shape)].astype(np.bool_)
-    shape = seen.shape if len(seen.shape) == 4 else (seen.shape[0], 1, *seen.shape[1:])
+    raw = np.frombuffer(zlib.decompress(base64.b64decode(attention.allowed)), np.uint8)
+    bits = np.unpackbits(raw)[: prod(attention.shape)].astype(np.bool_)
+    shape = (
+        attention.shape
+        if len(attention.shape) == 4
+        else (attention.shape[0], 1, *attention.shape[1:])
+    )
     return bits.reshape(shape)
 
 
-def difference(one: Visibility, other: Visibility, rows: Rows) -> str | None:
-    """Return in words how the candidate's mask differs in rows that count; '' if it does not.
+def difference(
+    reference_attention: Visibility, candidate_attention: Visibility, rows: Rows
+) -> str | None:
+    """Return in words how the candidate's mask differs outside padding; '' if it does not.
 
-    None if the two cannot be compared. Where one side holds more keys they are slots of a cache
-    that nobody sees, behind the others or before them; if they are not, keys align at the last.
+    None if the two cannot be compared. If one side has more keys, those at its end that no query
+    sees are free slots of a cache. Without such keys, the masks are aligned at the last key.
     """
-    reference, candidate = unpacked(one), unpacked(other)
+    reference, candidate = unpacked(reference_attention), unpacked(candidate_attention)
     if reference is None or candidate is None:
         return None
-    fitted = _fitted(reference, candidate)
-    if fitted is None:
+    aligned = _aligned(reference, candidate)
+    if aligned is None:
         return None
-    reference, candidate = fitted
-    counts = _counting(reference.shape, rows)
-    # a query that sees nothing sees nothing on either side; what comes of it is the kernel's
-    apart = (reference != candidate) & counts
-    if not apart.any():
+    reference, candidate = aligned
+    counts = _real_queries(reference.shape, rows)
+    # what a query without any visible key returns depends on the kernel, not on the mask
+    differs = (reference != candidate) & counts
+    if not differs.any():
         return ""
-    first = tuple(int(i) for i in np.argwhere(apart)[0])
+    first = tuple(int(i) for i in np.argwhere(differs)[0])
     row = f" of row {first[0]}" if reference.shape[0] > 1 else ""
     sees = ("does not see", "sees") if candidate[first] else ("sees", "does not see")
-    places, all_places = int(apart.any(axis=1).sum()), apart[:, 0].size
+    places, all_places = int(differs.any(axis=1).sum()), differs[:, 0].size
     return (
         f"query {first[2]}{row} {sees[0]} key {first[3]} there and {sees[1]} it here; "
         f"{places:,} of {all_places:,} places differ"
     )
 
 
-def _fitted(
-    one: NDArray[np.bool_], other: NDArray[np.bool_]
+def _aligned(
+    reference: NDArray[np.bool_], candidate: NDArray[np.bool_]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]] | None:
-    """Return both with as many heads and keys, or None if batch or queries do not agree."""
-    if one.shape[0] != other.shape[0] or one.shape[2] != other.shape[2]:
+    """Return both masks with equal numbers of heads and keys; None if batch or queries differ."""
+    if reference.shape[0] != candidate.shape[0] or reference.shape[2] != candidate.shape[2]:
         return None
-    if one.shape[1] != other.shape[1]:
-        if 1 not in {one.shape[1], other.shape[1]}:
+    if reference.shape[1] != candidate.shape[1]:
+        if 1 not in {reference.shape[1], candidate.shape[1]}:
             return None
-        heads = max(one.shape[1], other.shape[1])
-        one, other = (np.broadcast_to(m, (m.shape[0], heads, *m.shape[2:])) for m in (one, other))
-    more = abs(one.shape[3] - other.shape[3])
-    longer = one if one.shape[3] > other.shape[3] else other
-    behind = bool(more) and not longer[..., -more:].any()
-    keys = max(one.shape[3], other.shape[3])
-    return _padded(one, keys, behind=behind), _padded(other, keys, behind=behind)
+        heads = max(reference.shape[1], candidate.shape[1])
+        reference, candidate = (
+            np.broadcast_to(m, (m.shape[0], heads, *m.shape[2:])) for m in (reference, candidate)
+        )
+    extra = abs(reference.shape[3] - candidate.shape[3])
+    longer = reference if reference.shape[3] > candidate.shape[3] else candidate
+    at_end = bool(extra) and not longer[..., -extra:].any()
+    keys = max(reference.shape[3], candidate.shape[3])
+    return _padded(reference, keys, at_end=at_end), _padded(candidate, keys, at_end=at_end)
 
 
-def _padded(mask: NDArray[np.bool_], keys: int, *, behind: bool) -> NDArray[np.bool_]:
-    more = keys - mask.shape[3]
-    return np.pad(mask, ((0, 0), (0, 0), (0, 0), (0, more) if behind else (more, 0)))
+def _padded(mask: NDArray[np.bool_], keys: int, *, at_end: bool) -> NDArray[np.bool_]:
+    extra = keys - mask.shape[3]
+    return np.pad(mask, ((0, 0), (0, 0), (0, 0), (0, extra) if at_end else (extra, 0)))
 
 
-def _counting(shape: tuple[int, ...], rows: Rows) -> NDArray[np.bool_]:
-    """Return which queries are no padding, to be broadcast against a mask of that shape."""
+def _real_queries(shape: tuple[int, ...], rows: Rows) -> NDArray[np.bool_]:
+    """Return which queries are not padding, to be broadcast against a mask of that shape."""
     counts = np.ones((shape[0], 1, shape[2], 1), np.bool_)
     if rows is None or len(rows) != shape[0]:
         return counts
     for row, (start, stop) in enumerate(rows):
-        # the queries of a decode are all real
+        # the queries of a decode are never padding
         if stop == shape[2]:
             counts[row, 0, :start] = False
     return counts

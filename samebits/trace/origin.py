@@ -1,4 +1,4 @@
-"""Where does a value come from, and do two values hold the same rows?"""
+"""Origin of a value: the operation, stored tensor or table behind it, and its rows."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from samebits.trace.graph import Graph
 
-_FAR = 30
-"""Layout operations that are followed back at most."""
-_CHOOSING = {"embedding", "index", "index_select", "gather", "_unsafe_index"}
+_MAX_STEPS = 30
+"""Layout operations that are followed back."""
+_SELECTING = {"embedding", "index", "index_select", "gather", "_unsafe_index"}
 
 
 def maker(graph: Graph, value: int) -> str:
-    """Return the operation that computed a value, behind what only laid it out; '' for none."""
-    for _ in range(_FAR):
+    """Return the operation that computed a value, skipping layout operations; '' for none."""
+    for _ in range(_MAX_STEPS):
         index = graph.producer(value)
         if index is None:
             return graph.trace.sources.get(value, "")
@@ -27,9 +27,9 @@ def maker(graph: Graph, value: int) -> str:
 
 
 def stored_as(graph: Graph, value: int) -> str | None:
-    """Return the name of the parameter or buffer that a value is all of; None if it is none."""
+    """Return the name of the parameter or buffer that a value is all of; None if it is not one."""
     size = prod(graph.value(value).shape)
-    for _ in range(_FAR):
+    for _ in range(_MAX_STEPS):
         index = graph.producer(value)
         if index is None:
             name = graph.trace.sources.get(value, "constant")
@@ -57,13 +57,13 @@ def long_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def choice(graph: Graph, value: int) -> tuple[int, int] | None:
-    """Return table and indices of the operation that chose the rows of a value."""
-    for _ in range(_FAR):
+    """Return the table and the indices of the operation that selected the rows of a value."""
+    for _ in range(_MAX_STEPS):
         index = graph.producer(value)
         if index is None:
             return None
         inputs = graph.op(index).inputs
-        if graph.base(index) in _CHOOSING and len(inputs) == 2:
+        if graph.base(index) in _SELECTING and len(inputs) == 2:
             return inputs[0], inputs[1]
         if not graph.is_layout(index) or not inputs:
             return None
@@ -71,21 +71,30 @@ def choice(graph: Graph, value: int) -> tuple[int, int] | None:
     return None
 
 
-def rows_in_place(one: Graph, a: int, two: Graph, b: int) -> bool:
-    """Return True if both hold the same rows in one order, repeated as often as it takes."""
-    left, right = sorted((one.rows(a) or [], two.rows(b) or []), key=len)
-    if not left or len(right) % len(left):
+def rows_in_place(
+    reference: Graph, reference_value: int, candidate: Graph, candidate_value: int
+) -> bool:
+    """Return True if both hold the same rows in the same order, apart from repetitions."""
+    shorter, longer = sorted(
+        (reference.rows(reference_value) or [], candidate.rows(candidate_value) or []), key=len
+    )
+    if not shorter or len(longer) % len(shorter):
         return False
-    pairs = zip(left * (len(right) // len(left)), right, strict=True)
+    pairs = zip(shorter * (len(longer) // len(shorter)), longer, strict=True)
     return all(x == y for x, y in pairs if x[2] and y[2])  # rows of padding are zeros
 
 
-def share_rows(one: Graph, a: int, two: Graph, b: int) -> bool:
-    """Return True if a row that is not all zeros stands in both values."""
-    left, right = ({row for row in g.rows(v) or () if row[2]} for g, v in ((one, a), (two, b)))
-    return bool(left & right)
+def share_rows(
+    reference: Graph, reference_value: int, candidate: Graph, candidate_value: int
+) -> bool:
+    """Return True if both values contain a common row that is not all zeros."""
+    reference_rows, candidate_rows = (
+        {row for row in g.rows(v) or () if row[2]}
+        for g, v in ((reference, reference_value), (candidate, candidate_value))
+    )
+    return bool(reference_rows & candidate_rows)
 
 
-def overlap(one: frozenset[str], other: frozenset[str]) -> float:
-    """Return how much of what two operations take is the same."""
-    return len(one & other) / max(1, len(one | other))
+def overlap(reference: frozenset[str], candidate: frozenset[str]) -> float:
+    """Return the share of common contents among the inputs of two operations."""
+    return len(reference & candidate) / max(1, len(reference | candidate))

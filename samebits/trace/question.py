@@ -1,4 +1,4 @@
-"""What to trace of a pair that differs: the prompt and the phase where it shows first."""
+"""Selection of the traces for a pair that differs: the prompt and phase where it shows first."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ if TYPE_CHECKING:
     from samebits.records.trace import Cause
 
 _TRACED = {Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED}
-_STEPS = 40
-"""Steps of a decode up to which it is traced."""
+_MAX_STEPS = 40
+"""Steps of a decode that are traced."""
 
 
 class Question(NamedTuple):
-    """One prompt of one pair."""
+    """One forward or decode of a pair to trace."""
 
     prompt: str
     what: Literal["forward", "decode"]
     forced: dict[str, tuple[int, ...]]
-    """Row -> the tokens that both sides are fed, for a decode: those that the reference chose."""
+    """Row -> tokens that both sides are fed in a decode: those that the reference chose."""
     steps: int = 0
-    """Steps of a decode behind which it stops."""
+    """Number of decode steps."""
 
     def to_its_end(self) -> Question:
-        """Return the question for all steps: what rounding hides may begin behind the first."""
+        """Return the question for all steps: rounding may hide a cause that starts later."""
         longest = max(map(len, self.forced.values()), default=0)
-        return self._replace(steps=min(longest, _STEPS))
+        return self._replace(steps=min(longest, _MAX_STEPS))
 
 
 def questions(result: CellResult, reference: Capture) -> list[Question]:
-    """Return what may show where a cell parts from its reference, the plainest first.
+    """Return the traces that may show where a cell diverges from its reference, simplest first.
 
-    A prompt without padding shows it best; a forward is plainer than a decode.
+    A prompt without padding comes first, and a forward before a decode.
     """
     if not _may_be_traced(result):
         return []
     forwards = reference.signals.forward or {}
-    found = [
+    forward_questions = [
         Question(prompt, "forward", {}) for prompt in dict.fromkeys(_prompts(result, forwards))
     ]
-    found.sort(key=lambda q: forwards[q.prompt].real_rows is not None)
-    return found + _decodes(result, reference)
+    forward_questions.sort(key=lambda q: forwards[q.prompt].real_rows is not None)
+    return forward_questions + _decode_questions(result, reference)
 
 
 def _may_be_traced(result: CellResult) -> bool:
@@ -57,38 +57,38 @@ def _may_be_traced(result: CellResult) -> bool:
     return finished and result.compared in _TRACED and result.reference not in {None, result.cell}
 
 
-def _prompts(result: CellResult, known: Container[str]) -> Iterator[str]:
+def _prompts(result: CellResult, prompts: Container[str]) -> Iterator[str]:
     for signal in result.signals:
         if signal.signal in {"hidden_states", "logits"}:
             for item in signal.items:
                 prompt = item.name.partition(" · ")[0]
-                if item.outcome == "differs" and not item.excused and prompt in known:
+                if item.outcome == "differs" and not item.excused and prompt in prompts:
                     yield prompt
 
 
-def _decodes(result: CellResult, reference: Capture) -> list[Question]:
+def _decode_questions(result: CellResult, reference: Capture) -> list[Question]:
     greedy = reference.signals.greedy or {}
-    found: dict[str, Question] = {}
+    by_prompt: dict[str, Question] = {}
     for signal in result.signals:
         if signal.signal not in {"decode", "greedy"}:
             continue
         for item in signal.items:
             prompt = _prompt_of(item.name, reference)
-            if item.outcome != "differs" or prompt in found:
+            if item.outcome != "differs" or prompt in by_prompt:
                 continue
             rows = {row: facts.ids for row, facts in greedy.items()}
             forced = {row: ids for row, ids in rows.items() if _prompt_of(row, reference) == prompt}
             if forced and all(forced.values()):
-                steps = min(_first_step(item, result) + 1, _STEPS)
-                found[prompt] = Question(prompt, "decode", forced, steps)
-    return list(found.values())
+                steps = min(_first_step(item, result) + 1, _MAX_STEPS)
+                by_prompt[prompt] = Question(prompt, "decode", forced, steps)
+    return list(by_prompt.values())
 
 
 def _first_step(item: ItemComparison, result: CellResult) -> int:
-    """Return the step of a decode that differs first; the last that is traced if it is not known."""
+    """Return the first step of a decode that differs; the last traced step if it is not known."""
     if item.metrics is not None and item.metrics.first_index:
         return item.metrics.first_index[0]
-    return next((split.step for split in result.splits if split.prompt == item.name), _STEPS)
+    return next((split.step for split in result.splits if split.prompt == item.name), _MAX_STEPS)
 
 
 def _prompt_of(row: str, capture: Capture) -> str:
@@ -105,18 +105,18 @@ def same_weights(result: CellResult, reference: Capture, candidate: Capture) -> 
         for item in signal.items
         if item.outcome != "identical" and not item.excused
     }
-    loaded = _loaded(reference) & _loaded(candidate)
-    found: set[str] = set()
+    loaded = _loaded_tensors(reference) & _loaded_tensors(candidate)
+    names: set[str] = set()
     for capture in (reference, candidate):
         weights = capture.signals.weights
         for name, facts in (weights.tensors if weights is not None else {}).items():
             pieces = {piece.tensor for piece in facts.pieces}
             if pieces and pieces <= loaded and not pieces & differs:
-                found |= {name, *facts.aliases}
-    return frozenset(found)
+                names |= {name, *facts.aliases}
+    return frozenset(names)
 
 
-def _loaded(capture: Capture) -> set[str]:
+def _loaded_tensors(capture: Capture) -> set[str]:
     weights = capture.signals.weights
     return {
         piece.tensor
@@ -127,13 +127,13 @@ def _loaded(capture: Capture) -> set[str]:
 
 
 class Asked(NamedTuple):
-    """What is asked of one pair."""
+    """The traces requested of one pair."""
 
     reference: CellId
     questions: list[Question]
     same_weights: frozenset[str]
     beyond_rounding: bool
-    """True if promoted float64 is asked, too: what parts first may be rounding that hides more."""
+    """True to trace in float64, too: the first divergence may be rounding that hides more."""
 
 
 async def causes_of(
@@ -146,54 +146,56 @@ async def causes_of(
     """Return the cause of every cell that differs, or why none is known.
 
     ``traced`` are the cells that may be traced; None: all. ``known`` are causes of earlier runs.
-    Where no trace tells a cause, it is the first stored tensor that differs.
+    If no trace gives a cause, the cause is the first stored tensor that differs.
     """
     known = known or {}
-    wanted = [r for r in results if _may_be_traced(r) and (traced is None or r.cell in traced)]
-    asked = {
-        result.cell: told
-        for result in wanted
+    traceable = [r for r in results if _may_be_traced(r) and (traced is None or r.cell in traced)]
+    requests = {
+        result.cell: request
+        for result in traceable
         if result.reference is not None
         and result.cell not in known
-        and (told := _asked(result, runs[result.reference][0], runs[result.cell][0]))
+        and (request := _request(result, runs[result.reference][0], runs[result.cell][0]))
     }
-    traces = await ask(asked) if asked else {}
-    found = dict(known)
-    for result in wanted:
+    traces = await ask(requests) if requests else {}
+    causes = dict(known)
+    for result in traceable:
         if result.cell not in known:
-            cause = _told(result, traces.get(result.cell), runs[result.cell][0])
-            found |= {} if cause is None else {result.cell: cause}
-    return {r.cell: found[r.cell] for r in wanted if r.cell in found}
+            cause = _best_cause(result, traces.get(result.cell), runs[result.cell][0])
+            causes |= {} if cause is None else {result.cell: cause}
+    return {r.cell: causes[r.cell] for r in traceable if r.cell in causes}
 
 
-def _told(result: CellResult, cause: Cause | str | None, capture: Capture) -> Cause | str | None:
-    """Return what a trace told, or the first stored tensor that differs if it told nothing."""
+def _best_cause(
+    result: CellResult, cause: Cause | str | None, capture: Capture
+) -> Cause | str | None:
+    """Return the cause from a trace, else the first stored tensor that differs."""
     if cause is not None and not isinstance(cause, str):
-        return stored.named(cause, capture)
-    found = stored.cause_of(result)
-    if found is None:
+        return stored.with_tensor_kind(cause, capture)
+    stored_cause = stored.cause_of(result)
+    if stored_cause is None:
         return cause
     if cause is not None:
-        told = (*found.evidence, f"a trace says no more: {cause}")
-        found = found.model_copy(update={"evidence": told})
-    return stored.named(found, capture)
+        evidence = (*stored_cause.evidence, f"a trace says no more: {cause}")
+        stored_cause = stored_cause.model_copy(update={"evidence": evidence})
+    return stored.with_tensor_kind(stored_cause, capture)
 
 
 def with_cause(result: CellResult, cause: Cause | str | None) -> CellResult:
-    """Return a result with its cause, or with a note on why none is known; None: nobody asked."""
+    """Return a result with its cause, or with a note on why none is known; None: not requested."""
     if isinstance(cause, str):
         note = f"where it starts is not known: {cause}"
         return result.model_copy(update={"notes": (*result.notes, note)})
     return result.model_copy(update={"cause": cause})
 
 
-def _asked(result: CellResult, reference: Capture, candidate: Capture) -> Asked | None:
-    found = questions(result, reference)
-    if not found:
+def _request(result: CellResult, reference: Capture, candidate: Capture) -> Asked | None:
+    pair_questions = questions(result, reference)
+    if not pair_questions:
         return None
     return Asked(
         reference.cell,
-        found,
+        pair_questions,
         same_weights(result, reference, candidate),
         result.compared in {Verdict.DIFFERS, Verdict.DIVERGED},
     )

@@ -1,4 +1,4 @@
-"""Which functions ran on the way to a cause on both sides and are not the same source."""
+"""Diffs of the functions that ran before a cause and whose source changed between releases."""
 
 from __future__ import annotations
 
@@ -14,67 +14,76 @@ if TYPE_CHECKING:
 
     from samebits.records.trace import Function, Trace
 
-LONGEST = 60
+MAX_LINES = 60
 """Lines of one diff."""
-MOST = 3
-_PASSING_ON = (
+MAX_DIFFS = 3
+_WRAPPERS = (
     "transformers/utils/",
     "transformers/generation/",
     "transformers/modeling_layers.py",
 )
-"""Files whose functions wrap a model and compute nothing of it."""
+"""Files with functions that only wrap a model's computation."""
 
 
 def diffs(reference: Trace, candidate: Trace) -> tuple[SourceDiff, ...]:
     """Return the diffs of the functions around the looked-at operations, innermost first."""
-    return tuple(islice(_diffs(reference, candidate), MOST))
+    return tuple(islice(_diffs(reference, candidate), MAX_DIFFS))
 
 
 def _diffs(reference: Trace, candidate: Trace) -> Iterator[SourceDiff]:
-    for one, other in _paired(reference, candidate):
-        left, right = (
+    for reference_number, candidate_number in _function_pairs(reference, candidate):
+        reference_lines, candidate_lines = (
             textwrap.dedent(trace.texts[number]).splitlines()
-            for trace, number in ((reference, one), (candidate, other))
+            for trace, number in ((reference, reference_number), (candidate, candidate_number))
         )
-        lines = list(difflib.unified_diff(left, right, n=2, lineterm=""))[2:]
+        lines = list(difflib.unified_diff(reference_lines, candidate_lines, n=2, lineterm=""))[2:]
         if lines:
             yield SourceDiff(
-                function=candidate.functions[other].name,
-                reference=_place(reference.functions[one]),
-                candidate=_place(candidate.functions[other]),
-                diff="\n".join(lines[:LONGEST]),
-                cut=max(0, len(lines) - LONGEST),
+                function=candidate.functions[candidate_number].name,
+                reference=_place(reference.functions[reference_number]),
+                candidate=_place(candidate.functions[candidate_number]),
+                diff="\n".join(lines[:MAX_LINES]),
+                cut=max(0, len(lines) - MAX_LINES),
             )
 
 
-def _paired(reference: Trace, candidate: Trace) -> Iterator[tuple[int, int]]:
-    """Yield functions of one name that differ, then the innermost that only one side has."""
-    left, right = _told(reference), _told(candidate)
-    for name, number in right.items():
-        other = left.get(name)
-        if other is None:
+def _function_pairs(reference: Trace, candidate: Trace) -> Iterator[tuple[int, int]]:
+    """Yield functions of the same name that differ, then the innermost that only one side has."""
+    reference_functions, candidate_functions = (
+        _functions_around(reference),
+        _functions_around(candidate),
+    )
+    for name, number in candidate_functions.items():
+        reference_number = reference_functions.get(name)
+        if reference_number is None:
             continue
-        digests = reference.functions[other].digest, candidate.functions[number].digest
+        digests = reference.functions[reference_number].digest, candidate.functions[number].digest
         if digests[0] != digests[1] or not digests[0]:
-            yield other, number
-    mine = next((number for name, number in left.items() if name not in right), None)
-    theirs = next((number for name, number in right.items() if name not in left), None)
-    if mine is not None and theirs is not None:
-        yield mine, theirs
+            yield reference_number, number
+    reference_only = next(
+        (number for name, number in reference_functions.items() if name not in candidate_functions),
+        None,
+    )
+    candidate_only = next(
+        (number for name, number in candidate_functions.items() if name not in reference_functions),
+        None,
+    )
+    if reference_only is not None and candidate_only is not None:
+        yield reference_only, candidate_only
 
 
-def _told(trace: Trace) -> dict[str, int]:
-    """Return the functions around what was looked at, innermost first, by name."""
+def _functions_around(trace: Trace) -> dict[str, int]:
+    """Return the functions around the inspected operations by name, innermost first."""
     numbers = dict.fromkeys(number for look in trace.looks.values() for number in look.chain)
     return {
         trace.functions[number].name: number
         for number in numbers
-        if trace.texts.get(number) and not _passes_on(trace.functions[number])
+        if trace.texts.get(number) and not _is_wrapper(trace.functions[number])
     }
 
 
-def _passes_on(function: Function) -> bool:
-    return function.file.startswith(_PASSING_ON) or "<locals>" in function.name
+def _is_wrapper(function: Function) -> bool:
+    return function.file.startswith(_WRAPPERS) or "<locals>" in function.name
 
 
 def _place(function: Function) -> str:

@@ -1,4 +1,4 @@
-"""The cause that no trace is needed for: a stored tensor, or one that is fed, is not the same."""
+"""Causes that need no trace: a stored tensor or an input that differs."""
 
 from __future__ import annotations
 
@@ -18,27 +18,29 @@ _KINDS: dict[Signal, CauseKind] = {
     "buffers": "buffer",
     "inv_freq": "buffer",
 }
-_OTHERS = 4
-"""Further tensors that are named."""
+_MAX_OTHERS = 4
+"""Further tensors that a cause lists."""
 
 
 def cause_of(result: CellResult) -> Cause | None:
     """Return the first stored tensor of a cell that differs; None if none does."""
     for signal in result.signals:
-        found = [item for item in signal.items if item.outcome == "differs" and not item.excused]
-        if signal.signal in _KINDS and found:
-            return _cause(result, signal, found)
+        differing = [
+            item for item in signal.items if item.outcome == "differs" and not item.excused
+        ]
+        if signal.signal in _KINDS and differing:
+            return _cause(result, signal, differing)
     return None
 
 
-def named(cause: Cause | str | None, capture: Capture) -> Cause | str | None:
-    """Return the cause with a stored tensor called what the model has it as.
+def with_tensor_kind(cause: Cause | str | None, capture: Capture) -> Cause | str | None:
+    """Return the cause with the right kind of its stored tensor: parameter or buffer.
 
-    A trace tells a parameter from a buffer by its name alone; the capture knows.
+    A trace guesses the kind from the name. The capture has recorded it.
     """
     if not isinstance(cause, Cause):
         return cause
-    beyond = named(cause.beyond, capture)
+    beyond = with_tensor_kind(cause.beyond, capture)
     cause = cause.model_copy(update={"beyond": beyond})
     weights = capture.signals.weights
     if cause.kind not in {"weight", "buffer"} or weights is None:
@@ -51,33 +53,33 @@ def named(cause: Cause | str | None, capture: Capture) -> Cause | str | None:
     return cause.model_copy(update={"kind": kind})
 
 
-def _cause(result: CellResult, signal: SignalComparison, found: list[ItemComparison]) -> Cause:
+def _cause(result: CellResult, signal: SignalComparison, differing: list[ItemComparison]) -> Cause:
     assert result.reference is not None
-    first, more = found[0], found[1:]
-    there = result.reference.stack
+    first, more = differing[0], differing[1:]
+    reference = result.reference.stack
     return Cause(
         kind=_KINDS[signal.signal],
-        headline=f"{first.name} does not hold the same numbers as in {there}",
+        headline=f"{first.name} does not hold the same numbers as in {reference}",
         prompt="",
         what="load",
         sink=signal.signal,
         candidate=Side(stack=result.cell.stack, tensor=first.name),
-        reference=Side(stack=there, tensor=first.name),
+        reference=Side(stack=reference, tensor=first.name),
         evidence=tuple(_evidence(result, first)),
-        also=tuple(item.name for item in more[:_OTHERS]),
+        also=tuple(item.name for item in more[:_MAX_OTHERS]),
     )
 
 
 def _evidence(result: CellResult, item: ItemComparison) -> list[str]:
-    told = []
+    lines = []
     if item.metrics is not None:
-        n, of = item.metrics.n_differ, item.metrics.n
-        told.append(f"{n:,} of {of:,} elements differ, by at most {item.metrics.max_abs:.1e}")
+        n, total = item.metrics.n_differ, item.metrics.n
+        lines.append(f"{n:,} of {total:,} elements differ, by at most {item.metrics.max_abs:.1e}")
     elif item.note:
-        told.append(item.note)
+        lines.append(item.note)
     if not any(s.outcome == "differs" for s in result.signals if s.signal in _COMPUTED):
-        told.append("nothing that the model computes from it differs in what was run")
-    return told
+        lines.append("nothing that the model computes from it differs in what was run")
+    return lines
 
 
 _COMPUTED = {"hidden_states", "logits", "decode", "greedy"}

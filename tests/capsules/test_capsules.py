@@ -1,4 +1,4 @@
-"""From a cell that stands out to a question, a smaller case, a text and files."""
+"""Tests of samebits.capsules: query, shrinking, trials, choice of cells, issue text and files."""
 
 import json
 import struct
@@ -9,11 +9,11 @@ import pytest
 from markdown_it import MarkdownIt
 
 from samebits.capsules import files, shrinking, trials
-from samebits.capsules.asking import Unasked, asked, earlier
+from samebits.capsules.asking import Unasked, earlier_feeds, query_for
 from samebits.capsules.choosing import MOST, chosen
-from samebits.capsules.running import Place, Ran
+from samebits.capsules.running import Place, ScriptResult
 from samebits.capsules.trials import Answers, Trial
-from samebits.diagnose import verdict as diagnose_verdict
+from samebits.diagnose import verdict as diagnosis
 from samebits.records.capsule import Capsule, Fed, Question, Seen
 from samebits.records.capture import Unfinished
 from samebits.records.ids import Verdict
@@ -37,15 +37,15 @@ from tests.support.capsules import HOSTILE, checkpoint, failed, text
 from tests.support.sample_report import sample_report
 
 
-def compared(memory, one, other):
-    return diagnose_verdict.result(other.cell, (other, other), (one, one), memory)
+def compared(memory, reference, candidate):
+    return diagnosis.result(candidate.cell, (candidate, candidate), (reference, reference), memory)
 
 
 # --- asking ------------------------------------------------------------------------------
 
 
 def padded_and_short(memory, logits):
-    """Return forwards over a padded batch and, behind it, one row; the rows' logits are given."""
+    """Return forwards over a padded batch, and after it over one row, with these logits."""
     batch = np.array([[0, 0, 5, 6], [1, 2, 3, 4]])
     mask = memory.put(np.array([[0, 0, 1, 1], [1, 1, 1, 1]]))
     padded = forward(memory, ids=batch, logits=logits[0], real_rows=((2, 4), (0, 4)))
@@ -56,28 +56,35 @@ def padded_and_short(memory, logits):
 def test_other_logits_are_asked_for_where_no_padding_is():
     memory = Memory()
     logits = values(2, 4, 8, seed=1), values(1, 3, 8, seed=2)
-    other = nudged(logits[0], 0, 3, 1), nudged(logits[1], 0, 2, 5)
-    one = sound(memory, forward=padded_and_short(memory, logits))
-    two = sound(memory, "5.x", forward=padded_and_short(memory, other))
-    found = asked(compared(memory, one, two), one, (two, two), memory)
-    assert found.contrast == "differs"
-    assert found.question.kind == "forward"
-    assert found.question.feed == {"input_ids": Fed(rows=((7, 8, 9),))}
-    assert earlier(found.question, one, memory)[0]["input_ids"].rows == ((0, 0, 5, 6), (1, 2, 3, 4))
+    changed_logits = nudged(logits[0], 0, 3, 1), nudged(logits[1], 0, 2, 5)
+    reference = sound(memory, forward=padded_and_short(memory, logits))
+    candidate = sound(memory, "5.x", forward=padded_and_short(memory, changed_logits))
+    query = query_for(
+        compared(memory, reference, candidate), reference, (candidate, candidate), memory
+    )
+    assert query.contrast == "differs"
+    assert query.question.kind == "forward"
+    assert query.question.feed == {"input_ids": Fed(rows=((7, 8, 9),))}
+    assert earlier_feeds(query.question, reference, memory)[0]["input_ids"].rows == (
+        (0, 0, 5, 6),
+        (1, 2, 3, 4),
+    )
 
 
 def test_of_a_padded_prompt_only_real_rows_are_asked_for():
     memory = Memory()
     logits = values(2, 4, 8, seed=1), values(1, 3, 8, seed=2)
-    one = sound(memory, forward=padded_and_short(memory, logits))
-    two = sound(
+    reference = sound(memory, forward=padded_and_short(memory, logits))
+    candidate = sound(
         memory, "5.x", forward=padded_and_short(memory, (nudged(logits[0], 0, 3, 1), logits[1]))
     )
-    question = asked(compared(memory, one, two), one, (two, two), memory).question
+    question = query_for(
+        compared(memory, reference, candidate), reference, (candidate, candidate), memory
+    ).question
     assert question.real == ((2, 4), (0, 4))
     trial = Trial(ref=memory.put(np.concatenate([logits[0][0, 2:4], logits[0][1]])))
-    assert trials.as_captured(question, trial, one, memory, memory)
-    assert not trials.as_captured(question, trial, two, memory, memory)
+    assert trials.matches_capture(question, trial, reference, memory, memory)
+    assert not trials.matches_capture(question, trial, candidate, memory, memory)
 
 
 @pytest.mark.parametrize(
@@ -91,10 +98,10 @@ def test_of_a_padded_prompt_only_real_rows_are_asked_for():
 )
 def test_a_failure_is_asked_for_by_what_was_being_done(phase, kind):
     memory = Memory()
-    one = sound(memory)
-    found = asked(failed(phase), one, (), memory)
-    assert (found.contrast, found.question.kind) == ("fails", kind)
-    assert found.question.steps == (3 if kind == "generate" else 0)
+    reference = sound(memory)
+    query = query_for(failed(phase), reference, (), memory)
+    assert (query.contrast, query.question.kind) == ("fails", kind)
+    assert query.question.steps == (3 if kind == "generate" else 0)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +115,7 @@ def test_a_failure_is_asked_for_by_what_was_being_done(phase, kind):
 def test_a_failure_that_a_script_cannot_show_says_so(phase, reason):
     memory = Memory()
     with pytest.raises(Unasked, match=reason):
-        asked(failed(phase), sound(memory), (), memory)
+        query_for(failed(phase), sound(memory), (), memory)
 
 
 def test_a_load_that_fails_needs_no_forward_of_the_reference():
@@ -117,14 +124,14 @@ def test_a_load_that_fails_needs_no_forward_of_the_reference():
     one = sound(memory, forward={}, weights=weights_signal(tensors))
     for forwards in ({}, {"short": forward(memory)}):  # none, and one that gives no tensor
         reference = sound(memory, forward=forwards, weights=weights_signal(tensors))
-        question = asked(failed("load"), reference, (), memory).question
+        question = query_for(failed("load"), reference, (), memory).question
         assert (question.kind, question.tensor) == ("parameter", "norm")
     for phase, reference in (
         ("greedy short", one),
         ("load", sound(memory, forward={}, weights=None)),
     ):
         with pytest.raises(Unasked, match="the reference ran no forward that"):
-            asked(failed(phase), reference, (), memory)
+            query_for(failed(phase), reference, (), memory)
 
 
 def test_what_a_script_cannot_be_fed_says_why():
@@ -134,39 +141,39 @@ def test_what_a_script_cannot_be_fed_says_why():
         fed = forward(memory, logits=values(1, 6, 8))
         fed = fed.model_copy(update={"inputs": {"input_ids": ref}})
         with pytest.raises(Unasked, match=reason):
-            asked(failed("forward short"), sound(memory, forward={"short": fed}), (), memory)
+            query_for(failed("forward short"), sound(memory, forward={"short": fed}), (), memory)
 
 
 def test_a_failure_without_an_exception_says_so():
     result = failed("load").model_copy(update={"failure": None})
     with pytest.raises(Unasked, match="no exception made it fail: failed"):
-        asked(result, sound(Memory()), (), Memory())
+        query_for(result, sound(Memory()), (), Memory())
 
 
 def test_a_forward_without_a_tensor_says_so():
     memory = Memory()
-    one = sound(memory, forward={"short": forward(memory)})
+    reference = sound(memory, forward={"short": forward(memory)})
     with pytest.raises(Unasked, match="over prompt short gives no tensor"):
-        asked(failed("forward short"), one, (), memory)
+        query_for(failed("forward short"), reference, (), memory)
 
 
 def test_a_difference_that_only_layers_show_says_so():
     memory = Memory()
     hidden = forward(memory, logits=values(1, 6, 8, seed=16))
-    one, two = sound(memory), sound(memory, "5.x", forward={"short": hidden})
+    reference, candidate = sound(memory), sound(memory, "5.x", forward={"short": hidden})
     result = failed("load").model_copy(update={"judged": Verdict.DIFFERS})
     with pytest.raises(Unasked, match="neither logits nor a tensor"):
-        asked(result, one, (two,), memory)
+        query_for(result, reference, (candidate,), memory)
 
 
 def test_an_unstable_cell_is_asked_for_what_its_runs_do_not_agree_on():
     memory = Memory()
-    one = sound(memory, "5.x")
+    first = sound(memory, "5.x")
     logits = {"short": forward(memory, logits=values(1, 6, 8, seed=99))}
-    two = sound(memory, "5.x", run="b", forward=logits)
+    second = sound(memory, "5.x", run="b", forward=logits)
     result = failed("load").model_copy(update={"judged": Verdict.UNSTABLE})
-    found = asked(result, sound(memory), (one, two), memory)
-    assert (found.contrast, found.question.prompt) == ("unstable", "short")
+    query = query_for(result, sound(memory), (first, second), memory)
+    assert (query.contrast, query.question.prompt) == ("unstable", "short")
 
 
 def test_a_device_is_not_asked():
@@ -174,7 +181,7 @@ def test_a_device_is_not_asked():
     variant = result.cell.variant.model_copy(update={"device": "cuda"})
     result = result.model_copy(update={"cell": result.cell.model_copy(update={"variant": variant})})
     with pytest.raises(Unasked, match="cuda"):
-        asked(result, sound(Memory()), (), Memory())
+        query_for(result, sound(Memory()), (), Memory())
 
 
 # --- shrinking ---------------------------------------------------------------------------
@@ -186,21 +193,21 @@ def tensors(folder):
     assert end % 8 == 0
     header = json.loads(raw[8:end])
     assert header.pop("__metadata__") == {"format": "pt"}
-    found = {}
-    for name, told in header.items():
-        start, stop = told["data_offsets"]
-        (found[name],) = struct.unpack("<f", raw[end + start : end + stop])
-    assert len(raw) - end == 4 * len(found)
-    return found
+    numbers = {}
+    for name, facts in header.items():
+        start, stop = facts["data_offsets"]
+        (numbers[name],) = struct.unpack("<f", raw[end + start : end + stop])
+    assert len(raw) - end == 4 * len(numbers)
+    return numbers
 
 
 def test_a_model_with_fewer_layers_has_their_tensors_and_no_others(tmp_path):
     names = ["embed", *(f"layers.{i}.experts.{j}.w" for i in range(4) for j in range(8)), "norm.w"]
     source = checkpoint(tmp_path / "whole", *names)
-    files.with_layers(source, tmp_path / "small", 2)
-    found = tensors(tmp_path / "small")
-    assert list(found) == [n for n in names if not n.startswith(("layers.2", "layers.3"))]
-    assert all(found[name] == names.index(name) for name in found)
+    files.copy_with_layers(source, tmp_path / "small", 2)
+    weights = tensors(tmp_path / "small")
+    assert list(weights) == [n for n in names if not n.startswith(("layers.2", "layers.3"))]
+    assert all(weights[name] == names.index(name) for name in weights)
     config = json.loads((tmp_path / "small" / "config.json").read_text())
     assert config == {"num_hidden_layers": 2, "layer_types": ["a", "b"], "eos": [1, 2]}
     assert not (tmp_path / "small" / "tokenizer.json").exists()
@@ -209,7 +216,7 @@ def test_a_model_with_fewer_layers_has_their_tensors_and_no_others(tmp_path):
 
 def test_the_stacks_of_another_length_keep_theirs(tmp_path):
     names = [*(f"conv.{i}.w" for i in range(7)), *(f"layers.{i}.w" for i in range(4))]
-    files.with_layers(checkpoint(tmp_path / "whole", *names), tmp_path / "small", 1)
+    files.copy_with_layers(checkpoint(tmp_path / "whole", *names), tmp_path / "small", 1)
     assert list(tensors(tmp_path / "small")) == [*names[:7], "layers.0.w"]
 
 
@@ -221,7 +228,7 @@ def test_a_model_that_cannot_lose_layers_says_so(tmp_path, broken):
     else:
         (source / "config.json").write_text("{}")
     with pytest.raises(files.CannotShrink):
-        files.with_layers(source, tmp_path / "small", 1)
+        files.copy_with_layers(source, tmp_path / "small", 1)
 
 
 HEADER = {
@@ -238,19 +245,19 @@ def test_a_stand_in_has_all_but_the_weights_and_loses_layers_as_they_do(tmp_path
     source = checkpoint(tmp_path / "whole", "embed")
     for name in ("pytorch_model.bin", "model.safetensors.index.json", "modeling_x.py"):
         (source / name).write_text(name)
-    files.without_weights(source, tmp_path / "stand-in", HEADER)
-    made = tmp_path / "stand-in"
-    assert {path.name for path in made.iterdir()} == {
+    files.copy_without_weights(source, tmp_path / "stand-in", HEADER)
+    stand_in = tmp_path / "stand-in"
+    assert {path.name for path in stand_in.iterdir()} == {
         "config.json",
         "modeling_x.py",
         "stand-in.json",
     }
-    assert json.loads((made / "stand-in.json").read_text()) == HEADER
-    assert files.is_stand_in(made)
+    assert json.loads((stand_in / "stand-in.json").read_text()) == HEADER
+    assert files.is_stand_in(stand_in)
     assert not files.is_stand_in(source)
-    (made / "model.safetensors").write_bytes(b"zeros that a script wrote" * 1000)
-    assert files.size(made) < 2000
-    files.with_layers(made, tmp_path / "small", 1)
+    (stand_in / "model.safetensors").write_bytes(b"zeros that a script wrote" * 1000)
+    assert files.size(stand_in) < 2000
+    files.copy_with_layers(stand_in, tmp_path / "small", 1)
     small = json.loads((tmp_path / "small" / "stand-in.json").read_text())
     assert small == {name: HEADER[name] for name in ("__metadata__", "embed", "layers.0.w")}
     assert not (tmp_path / "small" / "model.safetensors").exists()
@@ -294,38 +301,52 @@ def test_layers_are_tried_from_one_up_to_the_first_that_differs():
         states = layers(memory, *hidden[:3], last, names=names)
         return sound(memory, stack, forward={"short": forward(memory, hidden=states)})
 
-    one, two = cell("4.48", hidden[3]), cell("5.x", nudged(hidden[3], 0, 1, 1))
-    assert list(shrinking.layer_counts(compared(memory, one, two), 8)) == [1, 3, 4]
+    reference, candidate = cell("4.48", hidden[3]), cell("5.x", nudged(hidden[3], 0, 1, 1))
+    assert list(shrinking.layer_counts(compared(memory, reference, candidate), 8)) == [1, 3, 4]
 
 
 # --- trials ------------------------------------------------------------------------------
 
 
-def trial(memory, array=None, **told):
-    return Trial(ref=None if array is None else memory.put(array), **told)
+def trial(memory, array=None, **fields):
+    return Trial(ref=None if array is None else memory.put(array), **fields)
 
 
-def answers(one, *others):
-    return Answers((one,), others)
+def answers(reference, *candidates):
+    return Answers((reference,), candidates)
 
 
 def test_what_holds():
     memory = Memory()
     a, b = values(1, 3, 8, seed=1), values(1, 3, 8, seed=2)
-    one, other, broken = trial(memory, a), trial(memory, b), trial(memory, error="KeyError")
-    assert trials.holds("differs", answers(one, other))
-    assert not trials.holds("differs", answers(one, one))
-    assert not trials.holds("differs", answers(one, broken))
-    assert trials.holds("fails", answers(one, broken))
+    reference, candidate, broken = (
+        trial(memory, a),
+        trial(memory, b),
+        trial(memory, error="KeyError"),
+    )
+    assert trials.holds("differs", answers(reference, candidate))
+    assert not trials.holds("differs", answers(reference, reference))
+    assert not trials.holds("differs", answers(reference, broken))
+    assert trials.holds("fails", answers(reference, broken))
     assert not trials.holds("fails", answers(broken, broken))
-    assert not trials.holds("fails", answers(one, trial(memory, message="killed")))
-    assert trials.holds("unstable", Answers((one, one, one), (one, one, other)))
-    assert not trials.holds("unstable", Answers((one, one, other), (one, one, other)))
-    assert not trials.holds("unstable", Answers((one, one, one), (other, other, other)))
+    assert not trials.holds("fails", answers(reference, trial(memory, message="killed")))
+    assert trials.holds(
+        "unstable", Answers((reference, reference, reference), (reference, reference, candidate))
+    )
+    assert not trials.holds(
+        "unstable", Answers((reference, reference, candidate), (reference, reference, candidate))
+    )
+    assert not trials.holds(
+        "unstable", Answers((reference, reference, reference), (candidate, candidate, candidate))
+    )
     # a clock, or a number drawn by the system: memory held the same both times
     third = trial(memory, values(1, 3, 8, seed=3))
-    assert not trials.holds("unstable", Answers((one, one, one), (one, other, third)))
-    assert not trials.holds("unstable", Answers((one, one, one), (one, other, one)))
+    assert not trials.holds(
+        "unstable", Answers((reference, reference, reference), (reference, candidate, third))
+    )
+    assert not trials.holds(
+        "unstable", Answers((reference, reference, reference), (reference, candidate, reference))
+    )
 
 
 ONE, OTHER, THIRD = (values(1, 3, 8, seed=seed) for seed in (1, 2, 3))
@@ -375,10 +396,10 @@ def thrice(memory, *arrays):
 )
 def test_why_what_was_tried_does_not_show_it(contrast, reference, candidate, reason):
     memory = Memory()
-    both = answers(trial(memory, **reference), trial(memory, **candidate))
-    assert trials.why_not(contrast, both, STACKS, "KeyError: 'x'") == reason
+    sides = answers(trial(memory, **reference), trial(memory, **candidate))
+    assert trials.why_not(contrast, sides, STACKS, "KeyError: 'x'") == reason
     # what holds is told apart by words besides; what does not hold always has a reason
-    assert trials.holds(contrast, both) or reason
+    assert trials.holds(contrast, sides) or reason
 
 
 @pytest.mark.parametrize(
@@ -400,9 +421,9 @@ def test_why_what_was_tried_does_not_show_it(contrast, reference, candidate, rea
 )
 def test_why_an_instability_is_none_of_memory(reference, candidate, reason):
     memory = Memory()
-    both = Answers(thrice(memory, *reference), thrice(memory, *candidate))
-    assert trials.why_not("unstable", both, STACKS) == reason
-    assert trials.holds("unstable", both) == (not reason)
+    sides = Answers(thrice(memory, *reference), thrice(memory, *candidate))
+    assert trials.why_not("unstable", sides, STACKS) == reason
+    assert trials.holds("unstable", sides) == (not reason)
 
 
 def test_a_smaller_model_that_misses_a_tensor_does_not_count():
@@ -416,38 +437,42 @@ def test_a_smaller_model_that_misses_a_tensor_does_not_count():
 
 def test_a_smaller_model_has_to_fail_with_the_same_words():
     memory = Memory()
-    one = trial(memory, values(3))
-    whole = answers(one, Trial(error="IndexError", message="slot 3\nmore"))
-    assert trials.holds("fails", answers(one, Trial(error="IndexError", message="slot 3")), whole)
-    assert not trials.holds("fails", answers(one, Trial(error="IndexError", message="x")), whole)
+    reference = trial(memory, values(3))
+    whole = answers(reference, Trial(error="IndexError", message="slot 3\nmore"))
+    assert trials.holds(
+        "fails", answers(reference, Trial(error="IndexError", message="slot 3")), whole
+    )
+    assert not trials.holds(
+        "fails", answers(reference, Trial(error="IndexError", message="x")), whole
+    )
 
 
 def steps_apart(memory, *changes, n=6):
-    """Return both sides' greedy steps; ``changes`` are (step, by), at the token in the middle."""
+    """Return greedy steps of both sides; ``changes`` are (step, amount) at the middle token."""
     steps = values(n, 8)
     steps[:, 0] = 9.0
-    other = steps.copy()
+    changed_steps = steps.copy()
     for step, by in changes:
-        other[step, 4] += by
-    return answers(trial(memory, steps), trial(memory, other))
+        changed_steps[step, 4] += by
+    return answers(trial(memory, steps), trial(memory, changed_steps))
 
 
 def test_steps_end_with_the_first_that_is_about_the_largest():
     memory = Memory()
     question = Question(kind="generate", steps=6)
-    both = steps_apart(memory, (0, 1e-6), (3, 0.5), (4, 0.6))
-    assert trials.steps_needed(both, memory) == 4
-    found = trials.distance(question, both, memory)
-    assert found.max_abs == pytest.approx(0.6)
-    assert found.first_index == (0, 4)
+    sides = steps_apart(memory, (0, 1e-6), (3, 0.5), (4, 0.6))
+    assert trials.steps_needed(sides, memory) == 4
+    metrics = trials.distance(question, sides, memory)
+    assert metrics.max_abs == pytest.approx(0.6)
+    assert metrics.first_index == (0, 4)
 
 
 def test_steps_behind_other_tokens_are_not_compared():
     memory = Memory()
     question = Question(kind="generate", steps=6)
-    both = steps_apart(memory, (2, 100.0), (3, 1000.0))
-    assert trials.steps_needed(both, memory) == 3
-    assert trials.distance(question, both, memory).max_abs == pytest.approx(100.0)
+    sides = steps_apart(memory, (2, 100.0), (3, 1000.0))
+    assert trials.steps_needed(sides, memory) == 3
+    assert trials.distance(question, sides, memory).max_abs == pytest.approx(100.0)
 
 
 # --- choosing ----------------------------------------------------------------------------
@@ -455,8 +480,8 @@ def test_steps_behind_other_tokens_are_not_compared():
 
 def standing(model, verdict, judged=None, stack="5.x", dtype="float32"):
     cell = cell_id(stack, model, dtype)
-    found = failed("load").model_copy(update={"cell": cell, "verdict": verdict})
-    return found.model_copy(update={"judged": judged or verdict})
+    result = failed("load").model_copy(update={"cell": cell, "verdict": verdict})
+    return result.model_copy(update={"judged": judged or verdict})
 
 
 def test_unasked_only_what_fails_the_run_gets_one():
@@ -477,14 +502,14 @@ def test_one_for_each_model_and_stack_and_the_worst_variant():
         standing("llama", Verdict.DIVERGED, dtype="bfloat16"),
         standing("llama", Verdict.ROUNDING, stack="5.2"),
     ]
-    found = [(c.stack, c.variant.dtype) for c in chosen(results, "all").cells]
-    assert found == [("5.x", "bfloat16"), ("5.2", "float32")]
+    choice = [(c.stack, c.variant.dtype) for c in chosen(results, "all").cells]
+    assert choice == [("5.x", "bfloat16"), ("5.2", "float32")]
 
 
 def test_no_more_than_some_are_made_unasked():
     results = [standing(f"m{i}", Verdict.DIVERGED) for i in range(MOST + 3)]
-    found = chosen(results, "failing")
-    assert (len(found.cells), len(found.left_out)) == (MOST, 3)
+    choice = chosen(results, "failing")
+    assert (len(choice.cells), len(choice.left_out)) == (MOST, 3)
     assert len(chosen(results, "all").cells) == MOST + 3
 
 
@@ -494,7 +519,7 @@ def test_a_cell_without_another_side_gets_none():
 
 
 def test_a_cell_that_did_not_finish_gets_none():
-    """Nor does one that failed and did not finish; the same that finished gets one."""
+    """A cell that failed and did not finish gets none; the same cell gets one if it finished."""
     late = {"unfinished": Unfinished(phase="greedy long", reason="no progress for 120 s")}
     raised = standing("t5", Verdict.FAILED)
     assert [cell.model for cell in chosen([raised], "failing").cells] == ["t5"]
@@ -507,7 +532,7 @@ def test_a_cell_that_did_not_finish_gets_none():
 
 
 class Uv:
-    """A uv that knows what scripts end with, and what its cache holds."""
+    """A stand-in for uv with a fixed exit code and a fixed cache."""
 
     def __init__(self, *, cached=True, ends=0, made=None):
         self.cached, self.ends, self.made = cached, ends, made
@@ -519,10 +544,14 @@ class Uv:
         self.environments.append(environment)
         assert (folder / "4.48.py").read_text() == "script"
         if command[1] == "python":
-            return Ran(0, f"{self.made}/bin/python\n") if self.made else Ran(2, "none")
+            return (
+                ScriptResult(0, f"{self.made}/bin/python\n")
+                if self.made
+                else ScriptResult(2, "none")
+            )
         if "--offline" in command and not self.cached:
-            return Ran(1, "error: no such package in the cache")
-        return Ran(self.ends, "transformers 4.48.3\nunexpected bits")
+            return ScriptResult(1, "error: no such package in the cache")
+        return ScriptResult(self.ends, "transformers 4.48.3\nunexpected bits")
 
 
 @pytest.fixture
@@ -534,7 +563,7 @@ def scripts(tmp_path):
 
 
 def run_scripts(folder, uv, environ, *, needs_hub=False):
-    """Run the only script in a place that is closed afterwards."""
+    """Run the only script in a place and close the place."""
     place = Place(environ, uv)
     try:
         return place.run(folder, ("4.48.py",), needs_hub=needs_hub)["4.48.py"]
@@ -543,21 +572,21 @@ def run_scripts(folder, uv, environ, *, needs_hub=False):
 
 
 def test_scripts_run_elsewhere_offline_and_leave_nothing(scripts, tmp_path):
-    made = tmp_path / "environments-v2" / "4-48-abc"
-    (made / "bin").mkdir(parents=True)
-    uv = Uv(made=made)
-    told = {"PIP_FIND_LINKS": "/wheels", "ATEN_CPU_CAPABILITY": "avx2", "PYTHONPATH": "x"}
-    assert run_scripts(scripts, uv, told).code == 0
+    environment_folder = tmp_path / "environments-v2" / "4-48-abc"
+    (environment_folder / "bin").mkdir(parents=True)
+    uv = Uv(made=environment_folder)
+    environ = {"PIP_FIND_LINKS": "/wheels", "ATEN_CPU_CAPABILITY": "avx2", "PYTHONPATH": "x"}
+    assert run_scripts(scripts, uv, environ).code == 0
     assert uv.commands[0] == ["run", "--offline", "--quiet", "--script", "4.48.py"]
     assert [command[0] for command in uv.commands] == ["run", "python"]
     (folder,) = uv.folders
     assert scripts not in folder.parents
     assert not folder.exists()
-    assert not made.exists()
-    seen = uv.environments[0]
-    assert seen["UV_FIND_LINKS"] == "/wheels"
-    assert seen["HF_HUB_OFFLINE"] == "1"
-    assert not {"ATEN_CPU_CAPABILITY", "PYTHONPATH", "OMP_NUM_THREADS"} & set(seen)
+    assert not environment_folder.exists()
+    variables = uv.environments[0]
+    assert variables["UV_FIND_LINKS"] == "/wheels"
+    assert variables["HF_HUB_OFFLINE"] == "1"
+    assert not {"ATEN_CPU_CAPABILITY", "PYTHONPATH", "OMP_NUM_THREADS"} & set(variables)
 
 
 def test_the_second_capsule_runs_where_the_first_did_without_its_files(scripts):
@@ -588,10 +617,10 @@ def test_a_script_that_ran_and_saw_something_else_is_not_run_again(scripts):
 
 
 def test_only_an_environment_of_a_script_is_removed(scripts, tmp_path):
-    made = tmp_path / "usr"
-    (made / "bin").mkdir(parents=True)
-    run_scripts(scripts, Uv(made=made), {})
-    assert made.exists()
+    folder = tmp_path / "usr"
+    (folder / "bin").mkdir(parents=True)
+    run_scripts(scripts, Uv(made=folder), {})
+    assert folder.exists()
 
 
 # --- the text and the report -------------------------------------------------------------
@@ -599,11 +628,11 @@ def test_only_an_environment_of_a_script_is_removed(scripts, tmp_path):
 
 def test_the_text_says_both_sides_and_how_to_run_them():
     ref = TensorRef(hash="b" * 64, dtype="float32", shape=(1, 3, 8))
-    said = text(Seen(ref=ref))
-    assert said.startswith("# llama: other logits in 5.x.0 than in 4.48.0\n")
+    output = text(Seen(ref=ref))
+    assert output.startswith("# llama: other logits in 5.x.0 than in 4.48.0\n")
     for part in ("a" * 16, "b" * 16, "uv run 4.48.py\nuv run 5.x.py", "Shrunk to 1 of 4 layers"):
-        assert part in said
-    assert "unsafe-best-match" in said
+        assert part in output
+    assert "unsafe-best-match" in output
 
 
 @pytest.mark.parametrize("shrunk", [("1 of 4 layers",), ()])
@@ -616,16 +645,16 @@ def test_the_text_says_where_the_difference_starts(shrunk):
         sink="logits",
         candidate=TracedSide(stack="5.x"),
     )
-    whole = failed("load").model_copy(update={"cause": cause})
-    said = text(Seen(unstable=True), shrunk=shrunk, whole=whole)
+    run_result = failed("load").model_copy(update={"cause": cause})
+    output = text(Seen(unstable=True), shrunk=shrunk, run_result=run_result)
     remark = " before anything was left out" if shrunk else ""
-    assert f"Where it starts{remark}, by a trace of both sides: at mul" in said
+    assert f"Where it starts{remark}, by a trace of both sides: at mul" in output
 
 
 def test_what_the_run_found_stays_text():
-    said = text(Seen(error="KeyError", message=HOSTILE), contrast="fails")
-    assert said.startswith("# llama: KeyError in 5.x.0, none in 4.48.0\n")
-    html = MarkdownIt("commonmark").enable("table").render(said)
+    output = text(Seen(error="KeyError", message=HOSTILE), contrast="fails")
+    assert output.startswith("# llama: KeyError in 5.x.0, none in 4.48.0\n")
+    html = MarkdownIt("commonmark").enable("table").render(output)
     assert "<script>" not in html
     assert html.count("<h1>") == 1
     assert 'href="b"' not in html
@@ -643,8 +672,8 @@ def test_the_last_lines_of_a_run_say_where_capsules_lie():
     row = report.rows[0]
     cells = (row.cells[0].model_copy(update={"capsule": Capsule(path="repro/x")}), *row.cells[1:])
     rows = (row.model_copy(update={"cells": cells}), *report.rows[1:])
-    said = summary(report.model_copy(update={"rows": rows}), Path("r/report.md"))
-    assert said[-2] == "1 capsule to reproduce it: r/repro"
+    output = summary(report.model_copy(update={"rows": rows}), Path("r/report.md"))
+    assert output[-2] == "1 capsule to reproduce it: r/repro"
 
 
 def test_the_report_says_where_it_is_or_why_it_is_not():
@@ -652,8 +681,8 @@ def test_the_report_says_where_it_is_or_why_it_is_not():
         update={"capsule": Capsule(path="repro/llama@5.x", command="uv run 4.48.py")}
     )
     without = failed("load").model_copy(update={"capsule": Capsule(reason="a | b")})
-    said = capsules_of([there, without, failed("load")], above="../")
-    assert "(../repro/llama%405.x/ISSUE.md)" in said
-    assert "no capsule, because a | b" in said
-    assert len(said.splitlines()) == 4
+    output = capsules_of([there, without, failed("load")], above="../")
+    assert "(../repro/llama%405.x/ISSUE.md)" in output
+    assert "no capsule, because a | b" in output
+    assert len(output.splitlines()) == 4
     assert not capsules_of([failed("load")])

@@ -1,4 +1,4 @@
-"""What a capsule's scripts start ends with the run, however that ends."""
+"""Tests that processes of a capsule's scripts end with the run."""
 
 import asyncio
 import io
@@ -77,7 +77,7 @@ def test_a_script_that_takes_too_long_is_ended_with_all_that_it_started(uv, tmp_
 
 
 def test_a_run_that_is_interrupted_while_scripts_run_waits_for_none(uv, tmp_path, monkeypatch):
-    """The laboratory's own way, from the task that is cancelled to the thread that waits for uv."""
+    """Covers the scheduler from the cancelled task to the thread that waits for uv."""
     folder, environ = uv
     places = []
 
@@ -90,7 +90,7 @@ def test_a_run_that_is_interrupted_while_scripts_run_waits_for_none(uv, tmp_path
         cell = "cell"
 
     monkeypatch.setattr(scheduler, "Place", Kept)
-    monkeypatch.setattr(scheduler, "Maker", lambda *told: told[4])
+    monkeypatch.setattr(scheduler, "Maker", lambda *arguments: arguments[4])
     lab = scheduler.Laboratory.__new__(scheduler.Laboratory)
     lab._root, lab.machine, lab._environ = tmp_path, {}, environ
     lab._store = lab._probes = lab._slots = None

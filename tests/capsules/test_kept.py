@@ -1,11 +1,11 @@
-"""A capsule is made once: a second run takes it as it is, unless anything that it is made of changed."""
+"""Tests of samebits.capsules.kept: a second run reuses a capsule unless its inputs changed."""
 
 import asyncio
 
 import pytest
 
 from samebits.base.filestate import Ledger
-from samebits.capsules import kept as kept_module
+from samebits.capsules import kept
 from samebits.capsules.asking import Unasked, Unproved
 from samebits.capsules.kept import KeptCapsules
 from samebits.matrix.spec import Prompt
@@ -20,12 +20,12 @@ FILES = {"4.48.py": b"print()", "checkpoint/model.safetensors": bytes(range(256)
 
 
 class Makers:
-    """Stand for samebits.capsules.maker.Maker, and for the place where scripts run: count both."""
+    """Replaces samebits.capsules.maker.Maker and Place, and counts both."""
 
     def __init__(self, monkeypatch, gives=FILES):
         self.gives = gives
         self.made, self.places = [], 0
-        monkeypatch.setattr(scheduler, "Maker", lambda *told: self)
+        monkeypatch.setattr(scheduler, "Maker", lambda *arguments: self)
         monkeypatch.setattr(scheduler, "Place", self.place)
 
     def place(self, environ):
@@ -62,7 +62,7 @@ def failed(plan, headline="failed"):
 
 
 def capsules(root, model=None, *, headline="failed", between=None, **options):
-    """Observe a plan and return what its last cell gets, with the bench that it was done on."""
+    """Observe a plan and return the capsule of its last cell, and the bench."""
     bench = Bench(root, model or recipe(), **options)
 
     async def main():
@@ -77,8 +77,8 @@ def capsules(root, model=None, *, headline="failed", between=None, **options):
         finally:
             await bench.lab.close()
 
-    (made,) = asyncio.run(main()).values()
-    return made, bench
+    (capsule,) = asyncio.run(main()).values()
+    return capsule, bench
 
 
 def test_a_second_run_makes_none(tmp_path, makers):
@@ -127,7 +127,7 @@ def test_so_it_is_of_another_lock(tmp_path, makers, monkeypatch):
 @pytest.mark.parametrize("what", ["source_digest"])
 def test_so_it_is_by_another_source(tmp_path, makers, monkeypatch, what):
     capsules(tmp_path)
-    monkeypatch.setattr(kept_module, what, lambda: "another")
+    monkeypatch.setattr(kept, what, lambda: "another")
     capsules(tmp_path)
     assert len(makers.made) == 2
 
@@ -204,13 +204,13 @@ def test_a_disk_that_is_full_costs_no_report(tmp_path, makers, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(kept_module, "replace", full)
+    monkeypatch.setattr(kept, "replace", full)
     assert capsules(tmp_path)[0] == FILES
 
 
 def test_a_hub_model_without_a_commit_is_another_one_tomorrow(tmp_path):
     root, ledger = tmp_path, Ledger()
-    kept = KeptCapsules(root, ledger)
-    kept.keep(None, [], FILES)
-    assert kept.find(None, []) is None
+    cache = KeptCapsules(root, ledger)
+    cache.keep(None, [], FILES)
+    assert cache.find(None, []) is None
     assert list(root.iterdir()) == []

@@ -1,4 +1,4 @@
-"""How a capsule is made: tried, shrunk as far as it holds, run, and given away only if it shows."""
+"""Tests of samebits.capsules.maker: a capsule is tried, shrunk, run, and returned if it works."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from samebits.base.seal import sealed
 from samebits.capsules.asking import Unasked, Unproved
 from samebits.capsules.judging import Party
 from samebits.capsules.maker import Machine, Maker, Wanted
-from samebits.capsules.running import Place, Ran
+from samebits.capsules.running import Place, ScriptResult
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.records.capsule import CapsuleFile
 from samebits.stacks.process import StackProcess
@@ -31,14 +31,14 @@ NAMES = ["embed", *(f"layers.{i}.w" for i in range(4)), "norm"]
 
 
 class Bench:
-    """Two stacks whose processes answer as a test tells them, and a uv that runs nothing."""
+    """Two stacks with fake processes, and a fake uv that runs no scripts."""
 
     def __init__(self, tmp_path, *, fails_from=1, code=0, needs_weights=False):
         self.memory, self.code = Memory(), code
         self.fails_from, self.needs_weights = fails_from, needs_weights
         self.tensors = {"header": HEADER, "pickled": True}
         self.loading = {}
-        self.said = "transformers 4.48.3\nunexpected bits in /home/me/x/y.py"
+        self.output = "transformers 4.48.3\nunexpected bits in /home/me/x/y.py"
         self.jobs, self.ran = [], []
         self.work = tmp_path / "work"
         self.source = checkpoint(tmp_path / "model", *NAMES)
@@ -50,34 +50,34 @@ class Bench:
         return config["num_hidden_layers"]
 
     def does(self, job):
-        """Answer as the scripts would: the newer stack fails with enough layers."""
+        """Write the result of a script: the newer stack fails with enough layers."""
         assert job["kind"] == "capsule"
         self.jobs.append(job)
         if "checkpoint" in job:
-            listed = {"format": "samebits-capsule-tensors"} | self.tensors
-            Path(job["result"]).write_text(sealed(json.dumps(listed)))
+            tensors = {"format": "samebits-capsule-tensors"} | self.tensors
+            Path(job["result"]).write_text(sealed(json.dumps(tensors)))
             return ended(job)
         stand_in = (Path(job["script"]).parent / "checkpoint/stand-in.json").exists()
         compile(Path(job["script"]).read_text(), "trial", "exec")
-        found = {"ref": self.memory.put(values(1, 6, 8, seed=16)).model_dump()}
+        result = {"ref": self.memory.put(values(1, 6, 8, seed=16)).model_dump()}
         if stand_in:
-            found = {
+            result = {
                 "ref": self.memory.put(values(1, 6, 8) * 0).model_dump(),
                 "loading": self.loading,
             }
         has_weights = not stand_in or not self.needs_weights
         fails = has_weights and self.layers(job) >= self.fails_from
         if "5.x" in job["script"].rpartition("/")[2] and fails:
-            found = {"error": "KeyError", "message": "'x'\nand more"}
+            result = {"error": "KeyError", "message": "'x'\nand more"}
         Path(job["result"]).write_text(
-            sealed(json.dumps({"format": "samebits-capsule-trial"} | found))
+            sealed(json.dumps({"format": "samebits-capsule-trial"} | result))
         )
         return ended(job)
 
     def uv(self, command, folder, environment):
         self.ran.append(command[1:])
         assert {p.name for p in folder.iterdir()} >= {"4.48.py", "5.x.py", "checkpoint"}
-        return Ran(self.code, self.said)
+        return ScriptResult(self.code, self.output)
 
     def make(self):
         return asyncio.run(asyncio.wait_for(self._make(), 20))
@@ -101,8 +101,8 @@ class Bench:
         place = Place({}, self.uv)
         maker = Maker(self.work, self.memory, "probes", machine, place, slots)
         model = model_spec(path="model")
-        where = Checkpoint(model="llama", source=str(self.source), said="path model")
-        wanted = Wanted(self.result, self.reference, (), model, where, tuple(sides))
+        source = Checkpoint(model="llama", source=str(self.source), said="path model")
+        wanted = Wanted(self.result, self.reference, (), model, source, tuple(sides))
         try:
             return await maker.make(wanted)
         finally:
@@ -113,26 +113,26 @@ class Bench:
 
 def test_a_failure_becomes_files_that_were_run(tmp_path):
     bench = Bench(tmp_path)
-    made = bench.make()
-    assert set(made) == {
+    capsule = bench.make()
+    assert set(capsule) == {
         *("4.48.py", "5.x.py", "ISSUE.md", "expected.json"),
         *("checkpoint/config.json", "checkpoint/model.safetensors"),
     }
     assert [command[-1] for command in bench.ran if command[0] == "run"] == ["4.48.py", "5.x.py"]
     assert not list(bench.work.iterdir())
-    assert str(tmp_path).encode() not in b"".join(made.values())
+    assert str(tmp_path).encode() not in b"".join(capsule.values())
 
 
 @pytest.mark.parametrize(("fails_from", "left"), [(1, 1), (2, 2), (3, 4)])
 def test_it_has_the_fewest_layers_that_were_seen_to_show_it(tmp_path, fails_from, left):
-    made = Bench(tmp_path, fails_from=fails_from).make()
-    assert json.loads(made["checkpoint/config.json"])["num_hidden_layers"] == left
-    said = CapsuleFile.model_validate_json(made["expected.json"])
-    assert [word for word in said.shrunk if "layers" in word] == (
+    capsule = Bench(tmp_path, fails_from=fails_from).make()
+    assert json.loads(capsule["checkpoint/config.json"])["num_hidden_layers"] == left
+    record = CapsuleFile.model_validate_json(capsule["expected.json"])
+    assert [word for word in record.shrunk if "layers" in word] == (
         [] if left == 4 else [f"{left} of 4 layers"]
     )
-    assert said.candidate.sees.error == "KeyError"
-    assert said.reference.sees.ref.shape == (1, 6, 8)
+    assert record.candidate.sees.error == "KeyError"
+    assert record.reference.sees.ref.shape == (1, 6, 8)
 
 
 def test_trials_are_bounded(tmp_path):
@@ -180,16 +180,16 @@ def test_an_exception_is_known_by_its_words_too(tmp_path, message, shows):
 
 def test_a_reference_in_other_bits_than_the_captured_ones_is_no_capsule(tmp_path):
     bench = Bench(tmp_path)
-    other = sound(bench.memory).signals.forward["short"]
-    other = other.model_copy(update={"logits": bench.memory.put(values(1, 6, 8, seed=77))})
-    bench.reference = sound(bench.memory, forward={"short": other})
+    changed = sound(bench.memory).signals.forward["short"]
+    changed = changed.model_copy(update={"logits": bench.memory.put(values(1, 6, 8, seed=77))})
+    bench.reference = sound(bench.memory, forward={"short": changed})
     with pytest.raises(Unasked, match="outside of the run"):
         bench.make()
 
 
 @pytest.fixture
 def small_limit(monkeypatch):
-    """A limit that the checkpoint of these tests is above, and its settings are not."""
+    """Set a limit below the size of the checkpoint and above that of its config."""
     monkeypatch.setattr("samebits.capsules.files.LIMIT", 400)
 
 
@@ -198,25 +198,25 @@ def small_limit(monkeypatch):
 def test_an_exception_of_a_large_model_is_shown_with_zeros_for_weights(tmp_path, pickled):
     bench = Bench(tmp_path, fails_from=2)
     bench.tensors["pickled"] = pickled
-    made = bench.make()
-    assert set(made) == {
+    capsule = bench.make()
+    assert set(capsule) == {
         *("4.48.py", "5.x.py", "ISSUE.md", "expected.json"),
         *("checkpoint/config.json", "checkpoint/stand-in.json"),
     }
-    assert set(json.loads(made["checkpoint/stand-in.json"])) == {"layers.0.w", "layers.1.w"}
-    said = CapsuleFile.model_validate_json(made["expected.json"])
-    assert said.shrunk[:2] == ("zeros in place of its weights", "2 of 4 layers")
+    assert set(json.loads(capsule["checkpoint/stand-in.json"])) == {"layers.0.w", "layers.1.w"}
+    record = CapsuleFile.model_validate_json(capsule["expected.json"])
+    assert record.shrunk[:2] == ("zeros in place of its weights", "2 of 4 layers")
     written = b"pytorch_model.bin" if pickled else b"model.safetensors"
-    assert all(written in made[name] for name in ("4.48.py", "5.x.py"))
-    assert b"each script writes zeros" in made["ISSUE.md"]
+    assert all(written in capsule[name] for name in ("4.48.py", "5.x.py"))
+    assert b"each script writes zeros" in capsule["ISSUE.md"]
 
 
 def test_a_small_model_keeps_its_weights(tmp_path):
     bench = Bench(tmp_path)
-    made = bench.make()
+    capsule = bench.make()
     assert not any("checkpoint" in job for job in bench.jobs)
-    assert b"write_weights" not in made["5.x.py"]
-    assert b"each script writes zeros" not in made["ISSUE.md"]
+    assert b"write_weights" not in capsule["5.x.py"]
+    assert b"each script writes zeros" not in capsule["ISSUE.md"]
 
 
 LARGE = "its checkpoint has 0.0 MiB, and a capsule holds 0; with zeros in place of its weights, "
@@ -257,7 +257,7 @@ def test_a_large_model_without_a_capsule_says_what_was_tried(tmp_path, monkeypat
 
 @pytest.mark.usefixtures("small_limit")
 def test_a_model_too_large_to_be_copied_says_what_was_tried(tmp_path, monkeypatch):
-    monkeypatch.setattr("samebits.capsules.maker._LARGEST", 400)
+    monkeypatch.setattr("samebits.capsules.maker._MAX_COPIED", 400)
     assert Bench(tmp_path).make()
     (tmp_path / "again").mkdir()
     bench = Bench(tmp_path / "again", needs_weights=True)
@@ -269,7 +269,7 @@ def test_a_model_too_large_to_be_copied_says_what_was_tried(tmp_path, monkeypatc
 
 def test_what_uv_cannot_install_is_not_what_a_script_saw(tmp_path):
     bench = Bench(tmp_path, code=1)
-    bench.said = "error: no solution found"
+    bench.output = "error: no solution found"
     with pytest.raises(Unproved, match=r"uv could not run 4\.48\.py: error: no solution found"):
         bench.make()
 

@@ -1,4 +1,4 @@
-"""The scripts of a capsule: whole, pinned, and with nothing in them that was not meant to run."""
+"""Tests of samebits.capsules.script: complete, pinned, and safe against hostile names."""
 
 import ast
 import contextlib
@@ -11,7 +11,7 @@ import tomllib
 
 import pytest
 
-from samebits.capsules.script import Installed, Subject, Told, header, script
+from samebits.capsules.script import Expectation, Installed, Subject, header, script
 from samebits.records.capsule import Fed, Question, Seen, script_name
 from samebits.records.ids import Variant
 from samebits.records.tensor import TensorRef, tensor_hash
@@ -48,26 +48,26 @@ def subject(question=FORWARD, **changed):
     return Subject(**{**fields, "question": question, "model_class": "LlamaForCausalLM", **changed})
 
 
-def told(sees="bits", other=None):
-    return Told(
+def expectation(sees="bits", other=None):
+    return Expectation(
         SEES[sees], other or Seen(ref=REF.model_copy(update={"hash": "2" * 64})), "5.x", "AVX2"
     )
 
 
 def constants(text):
     """Return the names that a script assigns literals to."""
-    found = {}
+    values = {}
     for node in ast.parse(text).body:
         if isinstance(node, ast.Assign):
             try:
-                found[node.targets[0].id] = ast.literal_eval(node.value)
+                values[node.targets[0].id] = ast.literal_eval(node.value)
             except ValueError:
                 continue
-    return found
+    return values
 
 
 def metadata(text):
-    """Return the inline metadata as PEP 723 says to read it."""
+    """Return the inline metadata, read as PEP 723 defines it."""
     (block,) = re.findall(r"(?m)^# /// script$\s(?P<content>(^#(| .*)$\s)+)^# ///$", text)
     lines = block[0].splitlines(keepends=True)
     return tomllib.loads("".join(line[2:] if line.startswith("# ") else line[1:] for line in lines))
@@ -77,7 +77,7 @@ def metadata(text):
 @pytest.mark.parametrize("sees", SEES)
 @pytest.mark.parametrize("zeros", [None, "model.safetensors", "pytorch_model.bin"])
 def test_every_script_compiles_and_uses_only_what_it_imports(question, sees, zeros):
-    text = script(subject(QUESTIONS[question], zeros=zeros), OLD, told(sees))
+    text = script(subject(QUESTIONS[question], zeros=zeros), OLD, expectation(sees))
     compile(text, "script", "exec")
     tree = ast.parse(text)
     imported = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
@@ -96,9 +96,9 @@ def test_a_trial_only_measures():
 
 
 def test_the_header_pins_every_package_to_a_release():
-    found = metadata(script(subject(), OLD, told()))
-    assert found["requires-python"] == "==3.11.*"
-    assert found["dependencies"] == [
+    header_values = metadata(script(subject(), OLD, expectation()))
+    assert header_values["requires-python"] == "==3.11.*"
+    assert header_values["dependencies"] == [
         "torch==2.13.0",
         "transformers==4.48.3",
         "filelock==3.1",
@@ -107,33 +107,33 @@ def test_the_header_pins_every_package_to_a_release():
 
 
 @pytest.mark.parametrize(
-    ("seen", "ends"),
+    ("hashes", "ends"),
     [
         ("a a b", "as expected"),
         ("a b c", "unexpected: other bits though unwritten memory holds the same"),
         ("a a a", "unexpected: the same bits both times"),
     ],
 )
-def test_other_bits_over_the_same_memory_are_no_matter_of_memory(seen, ends):
-    tree = ast.parse(script(subject(), OLD, told("other bits")))
+def test_other_bits_over_the_same_memory_are_no_matter_of_memory(hashes, ends):
+    tree = ast.parse(script(subject(), OLD, expectation("other bits")))
     (main,) = (node for node in tree.body if isinstance(node, ast.If))
     body = ast.Module(
         [n for n in main.body if "print" not in ast.unparse(n) or "as exp" in ast.unparse(n)], []
     )
-    answers, said = iter(seen.split()), []
+    answers, output = iter(hashes.split()), []
 
     class Sys:
         argv = ("script",)
 
         @staticmethod
         def exit(text):
-            said.append(text)
+            output.append(text)
             raise SystemExit
 
-    scope = {"sys": Sys, "filled": lambda byte: next(answers), "print": said.append}
+    scope = {"sys": Sys, "filled": lambda byte: next(answers), "print": output.append}
     with contextlib.suppress(SystemExit):
         exec(compile(body, "main", "exec"), scope)  # noqa: S102
-    assert said == [ends]
+    assert output == [ends]
 
 
 def test_an_exact_python_stays_exact():
@@ -149,7 +149,7 @@ def test_long_locks_are_wrapped_and_still_toml():
 
 def test_what_is_fed_is_literal():
     fed = {"input_ids": Fed(rows=((1,) * 40, (2,) * 40)), "attention_mask": MASK}
-    text = script(subject(FORWARD.model_copy(update={"feed": fed})), OLD, told())
+    text = script(subject(FORWARD.model_copy(update={"feed": fed})), OLD, expectation())
     assert constants(text)["INPUT_IDS"] == [[1] * 40, [2] * 40]
     assert constants(text)["ATTENTION_MASK"] == [[0, 1, 1]]
     assert max(map(len, text.splitlines())) <= 100
@@ -170,7 +170,7 @@ def test_a_hub_model_is_referred_to_with_its_revision():
 
 
 def test_a_hostile_message_stays_a_string():
-    text = script(subject(), OLD, told("an exception"))
+    text = script(subject(), OLD, expectation("an exception"))
     assert constants(text)["MESSAGE"] == HOSTILE
     assert "os.abort" not in {
         ast.unparse(n.func) for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)
@@ -209,7 +209,7 @@ def test_no_script_can_be_imported_in_place_of_a_package(stack, name):
 
 
 def test_the_scripts_hash_is_the_hash_of_the_captures():
-    text = script(subject(), OLD, told())
+    text = script(subject(), OLD, expectation())
     (function,) = [n for n in ast.parse(text).body if getattr(n, "name", "") == "sha256"]
     scope = {"hashlib": hashlib, "torch": Torch}
     exec(compile(ast.Module([function], []), "sha256", "exec"), scope)  # noqa: S102
@@ -221,7 +221,7 @@ class Torch:
 
 
 class Tensor:
-    """As much of a tensor as the scripts' hash asks for."""
+    """The part of a tensor that the hash function of the scripts needs."""
 
     dtype, shape, data = "torch.float32", (2, 3), bytes(range(24))
 

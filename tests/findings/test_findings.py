@@ -1,4 +1,4 @@
-"""Every rule speaks of what it is made for, and of nothing beside it."""
+"""Tests of the rules: each finds its defect and nothing else."""
 
 import re
 from pathlib import Path
@@ -45,8 +45,8 @@ def failed(type_name, message, *frames, code=None, phase="load"):
     failure = Failure(
         phase=phase, type=type_name, message=message, traceback="", frames=frames or (frame(),)
     )
-    made = capture("5.x", status="failed", code=code or own_code())
-    return made.model_copy(update={"failure": failure})
+    run = capture("5.x", status="failed", code=code or own_code())
+    return run.model_copy(update={"failure": failure})
 
 
 def own_code(*, imports=(), classes=()):
@@ -152,10 +152,10 @@ def test_the_same_message_in_another_type_is_not_named(code, type_name, message)
 
 def test_a_sound_cell_has_no_findings():
     memory = Memory()
-    one, other = sound(memory), sound(memory, "5.x")
-    signals = compare(one, other, memory)
-    assert codes_of(other, reference=one, signals=signals) == []
-    assert codes_of(one) == []
+    reference, candidate = sound(memory), sound(memory, "5.x")
+    signals = compare(reference, candidate, memory)
+    assert codes_of(candidate, reference=reference, signals=signals) == []
+    assert codes_of(reference) == []
 
 
 def test_own_code_is_named_as_the_checkpoint_calls_it():
@@ -198,10 +198,10 @@ def test_a_missing_import_of_a_model_that_runs_is_no_finding():
 
 
 def test_the_default_rope_is_named_by_the_line_that_asked_for_it():
-    asked = frame(code="self.rope_init_fn = ROPE_INIT_FUNCTIONS[self.rope_type]")
-    assert codes_of(failed("KeyError", "'default'", asked)) == ["SB501"]
-    other = frame(code="colours = PALETTE[name]")
-    assert codes_of(failed("KeyError", "'default'", other)) == []
+    rope_frame = frame(code="self.rope_init_fn = ROPE_INIT_FUNCTIONS[self.rope_type]")
+    assert codes_of(failed("KeyError", "'default'", rope_frame)) == ["SB501"]
+    unrelated = frame(code="colours = PALETTE[name]")
+    assert codes_of(failed("KeyError", "'default'", unrelated)) == []
 
 
 def test_a_list_of_ties_is_named_by_the_class_that_declares_it():
@@ -240,16 +240,16 @@ def test_a_class_without_post_init_is_named():
     proper = cls("Proper", methods={"__init__": ("self",)}, calls={"__init__": ("self.post_init",)})
     code = own_code(classes=(without, proper))
     (finding,) = findings(Case(capture=failed("AttributeError", message, code=code)))
-    told = " ".join(finding.evidence)
-    assert "class Tiny " in told
-    assert "class Proper" not in told
+    evidence = " ".join(finding.evidence)
+    assert "class Tiny " in evidence
+    assert "class Proper" not in evidence
 
 
 def test_a_head_without_generation_mixin_is_named_where_nothing_generates():
-    said = {"greedy": "TinyForCausalLM does not generate"}
+    skips_greedy = {"greedy": "TinyForCausalLM does not generate"}
     load = LoadFacts(model_class="TinyForCausalLM", requested_dtype="float32")
 
-    def run(bases, skips=said):
+    def run(bases, skips=skips_greedy):
         return sound(Memory(), skips=skips, load=load, code=own_code(classes=(cls(bases=bases),)))
 
     assert codes_of(run(("TinyPreTrainedModel",))) == ["SB103"]
@@ -273,11 +273,11 @@ def test_a_mask_one_column_too_long_is_named_inside_attention_alone():
 
 
 def integrity(**tensors):
-    made = {
+    provenances = {
         name: Provenance(**({"kind": "parameter", "source": "loaded", "written": "all"} | facts))
         for name, facts in tensors.items()
     }
-    return IntegritySignal(poison="NaN", tensors=made)
+    return IntegritySignal(poison="NaN", tensors=provenances)
 
 
 def test_an_unwritten_buffer_and_an_unwritten_parameter_are_two_findings():
@@ -285,8 +285,8 @@ def test_an_unwritten_buffer_and_an_unwritten_parameter_are_two_findings():
     signal = integrity(
         inv_freq=facts | {"kind": "non-persistent buffer", "fresh": "differs"}, scale=facts
     )
-    found = findings(Case(capture=sound(Memory(), integrity=signal)))
-    assert [(f.code, f.where) for f in found] == [("SB301", "inv_freq"), ("SB302", "scale")]
+    both_findings = findings(Case(capture=sound(Memory(), integrity=signal)))
+    assert [(f.code, f.where) for f in both_findings] == [("SB301", "inv_freq"), ("SB302", "scale")]
 
 
 def test_a_partly_written_buffer_says_how_much_is_left():
@@ -459,12 +459,12 @@ def by_hand(layer):
 
 
 def moved_by_hand(memory, eager=None):
-    """Return a reference by hand and a cell through sdpa whose logits differ, and the comparison."""
+    """Return a reference by hand, a cell through sdpa with different logits, and the comparison."""
     evidence = EvidenceSignal(prompts={"short": PromptEvidence(eager_logits=eager)})
     moved = forward(memory, hidden=(), logits=values(1, 6, 8, seed=99))
-    one = sound(memory, attention=attention(by_hand(0), by_hand(1)), evidence=evidence)
-    other = sound(memory, "5.x", forward={"short": moved}, evidence=evidence)
-    return one, other, compare(one, other, memory)
+    reference = sound(memory, attention=attention(by_hand(0), by_hand(1)), evidence=evidence)
+    candidate = sound(memory, "5.x", forward={"short": moved}, evidence=evidence)
+    return reference, candidate, compare(reference, candidate, memory)
 
 
 def climbed(kind):
@@ -473,35 +473,41 @@ def climbed(kind):
 
 def test_another_kernel_is_a_finding_only_where_numbers_move():
     memory = Memory()
-    one, other, signals = moved_by_hand(memory)
-    told = {"reference": one, "signals": signals}
-    assert codes_of(other, **told, ladder=climbed("rounding")) == ["SB601"]
-    assert codes_of(other, **told) == []
+    reference, candidate, signals = moved_by_hand(memory)
+    comparison = {"reference": reference, "signals": signals}
+    assert codes_of(candidate, **comparison, ladder=climbed("rounding")) == ["SB601"]
+    assert codes_of(candidate, **comparison) == []
     same = sound(memory, "5.x")
-    unmoved = compare(one, same, memory)
-    assert codes_of(same, reference=one, signals=unmoved, ladder=climbed("rounding")) == []
-    reference = sound(memory)
-    signals = compare(reference, other, memory)
-    assert codes_of(other, reference=reference, signals=signals, ladder=climbed("rounding")) == []
+    unmoved = compare(reference, same, memory)
+    assert codes_of(same, reference=reference, signals=unmoved, ladder=climbed("rounding")) == []
+    unlike = sound(memory)
+    signals = compare(unlike, candidate, memory)
+    assert codes_of(candidate, reference=unlike, signals=signals, ladder=climbed("rounding")) == []
 
 
 def test_a_kernel_that_is_another_function_is_named_only_if_eager_attention_agrees():
     memory = Memory()
-    one, other, signals = moved_by_hand(memory, memory.put(values(1, 6, 8, seed=5)))
-    told = {"reference": one, "signals": signals}
-    (finding,) = findings(Case(other, **told, ladder=climbed("diverged")))
+    reference, candidate, signals = moved_by_hand(memory, memory.put(values(1, 6, 8, seed=5)))
+    comparison = {"reference": reference, "signals": signals}
+    (finding,) = findings(Case(candidate, **comparison, ladder=climbed("diverged")))
     assert finding.code == "SB605"
     assert any("forced to eager" in line for line in finding.evidence)
-    assert codes_of(other, **told, ladder=climbed("undecided")) == []
-    one, other, signals = moved_by_hand(memory)
-    assert codes_of(other, reference=one, signals=signals, ladder=climbed("diverged")) == []
+    assert codes_of(candidate, **comparison, ladder=climbed("undecided")) == []
+    reference, candidate, signals = moved_by_hand(memory)
+    assert (
+        codes_of(candidate, reference=reference, signals=signals, ladder=climbed("diverged")) == []
+    )
 
 
 def token(query, key, layer=0):
     layouts = {"query": f"float32{query} strides [1, 1, 1, 1]", "key": f"float32{key}"}
-    made = call(layer)
+    attention_call = call(layer)
     return TokenFacts(
-        attention=(made.model_copy(update={"sdpa": made.sdpa.model_copy(update=layouts)}),),
+        attention=(
+            attention_call.model_copy(
+                update={"sdpa": attention_call.sdpa.model_copy(update=layouts)}
+            ),
+        ),
         functions=(),
     )
 
@@ -509,24 +515,24 @@ def token(query, key, layer=0):
 PACKED, REPEATED = token([2, 2, 2, 16], [2, 2, 14, 16]), token([2, 4, 1, 16], [2, 4, 14, 16])
 
 
-def decoding(memory, there, here, *, ids=(3, 1, 5)):
-    one = sound(memory, first_token={"padded": there})
+def decoding(memory, reference_token, candidate_token, *, ids=(3, 1, 5)):
+    reference = sound(memory, first_token={"padded": reference_token})
     greedy = {"short": decoded(memory, *ids)}
-    other = sound(memory, "5.x", first_token={"padded": here}, greedy=greedy)
-    return {"reference": one, "signals": compare(one, other, memory)}, other
+    candidate = sound(memory, "5.x", first_token={"padded": candidate_token}, greedy=greedy)
+    return {"reference": reference, "signals": compare(reference, candidate, memory)}, candidate
 
 
 def test_packed_heads_are_named_where_decoding_is_the_first_to_differ():
-    told, other = decoding(Memory(), REPEATED, PACKED)
-    (finding,) = findings(Case(other, **told, ladder=climbed("rounding")))
+    comparison, candidate = decoding(Memory(), REPEATED, PACKED)
+    (finding,) = findings(Case(candidate, **comparison, ladder=climbed("rounding")))
     assert (finding.code, finding.where) == ("SB604", "decoding, prompt padded")
-    assert codes_of(other, **told, ladder=climbed("diverged")) == []
-    told, other = decoding(Memory(), PACKED, REPEATED)
-    assert codes_of(other, **told) == ["SB604"]
+    assert codes_of(candidate, **comparison, ladder=climbed("diverged")) == []
+    comparison, candidate = decoding(Memory(), PACKED, REPEATED)
+    assert codes_of(candidate, **comparison) == ["SB604"]
 
 
 @pytest.mark.parametrize(
-    "here",
+    "candidate_token",
     [
         REPEATED,
         token([2, 2, 3, 16], [2, 2, 14, 16]),
@@ -534,14 +540,14 @@ def test_packed_heads_are_named_where_decoding_is_the_first_to_differ():
         token([2, 2, 2, 16], [2, 2, 14, 16], layer=1),
     ],
 )
-def test_a_token_that_is_not_packed_is_not_named(here):
-    told, other = decoding(Memory(), REPEATED, here)
-    assert codes_of(other, **told) == []
+def test_a_token_that_is_not_packed_is_not_named(candidate_token):
+    comparison, candidate = decoding(Memory(), REPEATED, candidate_token)
+    assert codes_of(candidate, **comparison) == []
 
 
 def test_packed_heads_that_move_nothing_are_not_named():
-    told, other = decoding(Memory(), REPEATED, PACKED, ids=(3, 1, 4))
-    assert codes_of(other, **told) == []
+    comparison, candidate = decoding(Memory(), REPEATED, PACKED, ids=(3, 1, 4))
+    assert codes_of(candidate, **comparison) == []
 
 
 def relation(name, max_abs, promoted, **changed):
@@ -572,8 +578,8 @@ def test_a_broken_cache_is_told_from_rounding_and_from_a_delta_net():
     delta = "Qwen3NextGatedDeltaNet"
     assert codes_of(with_relations(relation(SPLIT, *broken), ran=delta)) == ["SB703"]
     assert codes_of(with_relations(relation(SPLIT, *broken))) == ["SB704"]
-    both = (relation(SPLIT, *broken), relation(DECODE, *broken))
-    assert codes_of(with_relations(*both, ran=delta)) == ["SB704"]
+    relations = (relation(SPLIT, *broken), relation(DECODE, *broken))
+    assert codes_of(with_relations(*relations, ran=delta)) == ["SB704"]
     assert codes_of(with_relations(relation(SPLIT, *rounding), ran=delta)) == []
     assert codes_of(with_relations(relation(DECODE, *rounding))) == []
 
@@ -679,8 +685,8 @@ def test_an_infinity_written_as_a_dict_is_a_finding():
     message = "clamp() received an invalid combination of arguments - got (Tensor, float, dict)"
     failure = Failure(phase="forward", type="TypeError", message=message, traceback="")
     assert crossed(crossing(outcome="load failed", failure=failure)) == ["SB204"]
-    other = failure.model_copy(update={"message": "something else"})
-    assert crossed(crossing(outcome="load failed", failure=other)) == ["SB207"]
+    unknown = failure.model_copy(update={"message": "something else"})
+    assert crossed(crossing(outcome="load failed", failure=unknown)) == ["SB207"]
 
 
 def test_a_changed_tie_is_a_finding_of_its_own():
@@ -694,7 +700,7 @@ def test_a_crossing_that_loses_nothing_is_no_finding(outcome):
 
 
 def tokenizer(**changed):
-    told = {
+    fields = {
         "class_name": "LlamaTokenizerFast",
         "padding_side": "left",
         "special": {"bos": 1},
@@ -705,13 +711,13 @@ def tokenizer(**changed):
         "saved_class": "LlamaTokenizer",
         "knows_backend": False,
     }
-    return TokenizerSignal(**(told | changed))
+    return TokenizerSignal(**(fields | changed))
 
 
 def tokenized(**changed):
-    """Return the codes of a cell whose tokenizer differs so from the reference's."""
-    one = sound(Memory(), tokenizer=tokenizer())
-    return codes_of(sound(Memory(), "5.x", tokenizer=tokenizer(**changed)), reference=one)
+    """Return the codes of a cell whose tokenizer has these changes from the reference's."""
+    reference = sound(Memory(), tokenizer=tokenizer())
+    return codes_of(sound(Memory(), "5.x", tokenizer=tokenizer(**changed)), reference=reference)
 
 
 def texts_of(text, *ids, bare=(5, 6)):
@@ -738,9 +744,9 @@ def test_other_tokens_are_told_from_a_special_token_less():
 
 def test_a_class_that_the_reference_lacks_is_a_finding_where_it_is_written():
     assert tokenized(saved_class="TokenizersBackend", knows_backend=True) == ["SB802"]
-    one = sound(Memory(), tokenizer=tokenizer(knows_backend=True))
+    reference = sound(Memory(), tokenizer=tokenizer(knows_backend=True))
     written = tokenizer(saved_class="TokenizersBackend", knows_backend=True)
-    assert codes_of(sound(Memory(), "5.x", tokenizer=written), reference=one) == []
+    assert codes_of(sound(Memory(), "5.x", tokenizer=written), reference=reference) == []
 
 
 def test_another_padding_side_is_a_finding():
@@ -749,10 +755,10 @@ def test_another_padding_side_is_a_finding():
 
 def test_another_answer_of_the_chat_template_is_a_finding():
     ids, batch = Answer(type="list"), Answer(type="BatchEncoding")
-    one = sound(Memory(), tokenizer=tokenizer(chat=ids))
+    reference = sound(Memory(), tokenizer=tokenizer(chat=ids))
     for answer, expected in ((batch, ["SB808"]), (ids, []), (None, [])):
-        other = sound(Memory(), "5.x", tokenizer=tokenizer(chat=answer))
-        assert codes_of(other, reference=one) == expected
+        candidate = sound(Memory(), "5.x", tokenizer=tokenizer(chat=answer))
+        assert codes_of(candidate, reference=reference) == expected
 
 
 def test_methods_and_answers_that_changed_are_one_finding():
@@ -773,27 +779,27 @@ def named(stack, **tensors):
 
 
 def test_names_that_are_the_files_in_the_reference_alone_are_a_finding():
-    one = named("4.48", head=("head",), w1=("w1",), w2=("w2",))
+    reference = named("4.48", head=("head",), w1=("w1",), w2=("w2",))
     fused = named("5.x", head=("head",), gate=(("w1", "[0:2]"), ("w2", "[0:2]")))
-    (finding,) = findings(Case(fused, reference=one))
+    (finding,) = findings(Case(fused, reference=reference))
     assert finding.code == "SB309"
     assert finding.evidence[0].startswith("2 of 3 tensors")
     assert "w1 is in gate" in finding.evidence
-    assert codes_of(one, reference=one) == []
-    assert codes_of(one, reference=fused) == []
+    assert codes_of(reference, reference=reference) == []
+    assert codes_of(reference, reference=fused) == []
     assert codes_of(fused, reference=fused) == []
 
 
 def test_a_name_that_is_an_alias_here_is_still_a_name():
-    one = named("4.48", head=("head",))
+    reference = named("4.48", head=("head",))
     memory = Memory()
     tied = {"embed": weight(memory, values(4, 4), "head", aliases=("head",))}
-    assert codes_of(sound(memory, "5.x", weights=weights_signal(tied)), reference=one) == []
+    assert codes_of(sound(memory, "5.x", weights=weights_signal(tied)), reference=reference) == []
 
 
 def pair(memory, **changed):
-    one, other = sound(memory), sound(memory, "5.x", **changed)
-    return one, other, compare(one, other, memory)
+    reference, candidate = sound(memory), sound(memory, "5.x", **changed)
+    return reference, candidate, compare(reference, candidate, memory)
 
 
 @pytest.mark.parametrize(
@@ -801,12 +807,12 @@ def pair(memory, **changed):
 )
 def test_a_suspicious_line_is_named_only_where_decoding_differs(name, code):
     memory = Memory()
-    one, other, signals = pair(memory, greedy={"short": decoded(memory, 3, 1, 5)})
-    (finding,) = findings(Case(with_idiom(other, name), one, signals))
+    reference, candidate, signals = pair(memory, greedy={"short": decoded(memory, 3, 1, 5)})
+    (finding,) = findings(Case(with_idiom(candidate, name), reference, signals))
     assert (finding.code, finding.where) == (code, f"{OWN}:9")
-    assert codes_of(other, reference=one, signals=signals) == []
-    one, other, signals = pair(memory)
-    assert codes_of(with_idiom(other, name), reference=one, signals=signals) == []
+    assert codes_of(candidate, reference=reference, signals=signals) == []
+    reference, candidate, signals = pair(memory)
+    assert codes_of(with_idiom(candidate, name), reference=reference, signals=signals) == []
 
 
 def test_a_suspicious_line_is_not_blamed_for_an_exception_that_has_a_name():
@@ -816,17 +822,19 @@ def test_a_suspicious_line_is_not_blamed_for_an_exception_that_has_a_name():
     crop = "Calling `crop` with a positive value (`3`) is not supported"
     cropped = with_idiom(failed("ValueError", crop, phase="greedy short"), "truth of a cache")
     assert codes_of(cropped) == ["SB707"]
-    other = with_idiom(failed("TypeError", "no len()", phase="greedy short"), "truth of a cache")
-    assert codes_of(other) == ["SB708"]
+    candidate = with_idiom(
+        failed("TypeError", "no len()", phase="greedy short"), "truth of a cache"
+    )
+    assert codes_of(candidate) == ["SB708"]
 
 
 def test_the_first_of_a_layers_output_is_named_only_where_the_forward_differs():
     memory, name = Memory(), "first of a layer's output"
     moved = forward(memory, hidden=(), logits=values(1, 6, 8, seed=99))
-    one, other, signals = pair(memory, forward={"short": moved})
-    assert codes_of(with_idiom(other, name), reference=one, signals=signals) == ["SB803"]
-    one, other, signals = pair(memory)
-    assert codes_of(with_idiom(other, name), reference=one, signals=signals) == []
+    reference, candidate, signals = pair(memory, forward={"short": moved})
+    assert codes_of(with_idiom(candidate, name), reference=reference, signals=signals) == ["SB803"]
+    reference, candidate, signals = pair(memory)
+    assert codes_of(with_idiom(candidate, name), reference=reference, signals=signals) == []
     died = with_idiom(failed("RuntimeError", "shapes", phase="forward padded"), name)
     assert codes_of(died) == ["SB803"]
     loading = with_idiom(failed("RuntimeError", "shapes", phase="load"), name)
@@ -835,11 +843,11 @@ def test_the_first_of_a_layers_output_is_named_only_where_the_forward_differs():
 
 def test_logits_of_more_positions_are_named_by_the_keyword():
     memory, name = Memory(), "logits_to_keep keyword"
-    one = sound(memory, forward={"short": forward(memory, logits=values(1, 1, 8))})
-    other = sound(memory, "5.x", forward={"short": forward(memory, logits=values(1, 6, 8))})
-    signals = compare(one, other, memory)
-    assert "SB804" in codes_of(with_idiom(other, name), reference=one, signals=signals)
-    assert "SB804" not in codes_of(other, reference=one, signals=signals)
+    reference = sound(memory, forward={"short": forward(memory, logits=values(1, 1, 8))})
+    candidate = sound(memory, "5.x", forward={"short": forward(memory, logits=values(1, 6, 8))})
+    signals = compare(reference, candidate, memory)
+    assert "SB804" in codes_of(with_idiom(candidate, name), reference=reference, signals=signals)
+    assert "SB804" not in codes_of(candidate, reference=reference, signals=signals)
 
 
 def test_a_test_of_a_buffers_values_is_said_to_be_no_repair():
@@ -910,7 +918,7 @@ USAGE = [
     ("SB908", "strategies", {"penalty_alpha": SB908}, {"penalty_alpha": "ValueError: stateful"}),
     ("SB909", "saved", {"files": ["model.safetensors"]}, {"files": ["pytorch_model.bin"]}),
 ]
-"""Code, the part of the signal, what makes the rule speak, and what does not."""
+"""Code, part of the signal, a value that the rule finds, and one that it does not."""
 
 
 def used(stack="5.x", **parts):
@@ -930,13 +938,15 @@ COMPARED = [
 ]
 
 
-@pytest.mark.parametrize(("code", "part", "there", "here"), COMPARED)
-def test_what_a_release_chooses_otherwise_is_named_beside_the_reference(code, part, there, here):
-    old, new = used("4.48", **{part: there}), used(**{part: here})
+@pytest.mark.parametrize(("code", "part", "reference", "candidate"), COMPARED)
+def test_what_a_release_chooses_otherwise_is_named_beside_the_reference(
+    code, part, reference, candidate
+):
+    old, new = used("4.48", **{part: reference}), used(**{part: candidate})
     (finding,) = findings(Case(new, reference=old))
     assert finding.code == code
     assert [line.partition(":")[0] for line in finding.evidence] == ["4.48", "5.x"]
-    assert codes_of(new) == codes_of(new, reference=used("4.48", **{part: here})) == []
+    assert codes_of(new) == codes_of(new, reference=used("4.48", **{part: candidate})) == []
     assert codes_of(new, reference=sound(Memory())) == codes_of(new, reference=used("4.48")) == []
 
 
@@ -945,8 +955,8 @@ def test_a_save_that_was_refused_says_nothing_of_the_dtype_s_key():
     wrote = {"dtype_keys": ["torch_dtype"], "files": ["x.bin"], "max_shard_size": "5GB"}
     assert codes_of(used(saved=refused), reference=used("4.48", saved=wrote)) == []
     assert codes_of(used(saved=wrote), reference=used("4.48", saved=refused)) == []
-    other = refused | {"max_shard_size": "50GB"}
-    (finding,) = findings(Case(used(saved=other), reference=used("4.48", saved=wrote)))
+    resized = refused | {"max_shard_size": "50GB"}
+    (finding,) = findings(Case(used(saved=resized), reference=used("4.48", saved=wrote)))
     assert finding.evidence == ("4.48: max_shard_size is 5GB", "5.x: max_shard_size is 50GB")
 
 
@@ -959,8 +969,8 @@ def test_rounding_of_a_coarser_dtype_is_not_seeing_the_first_sequence():
     signal = UsageSignal.model_validate({"packed": packed(0.02, 0.02, 0.02)})
     assert signal.packed is not None
     way = signal.packed.ways[0]
-    seen = [signal.packed.sees(way, dtype) for dtype in ("bfloat16", "float16", "float32")]
-    assert seen == [False, False, True]
+    sees = [signal.packed.sees(way, dtype) for dtype in ("bfloat16", "float16", "float32")]
+    assert sees == [False, False, True]
 
 
 def test_codes_are_in_order_and_one_rule_each():

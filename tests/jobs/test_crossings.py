@@ -5,12 +5,7 @@ import time
 
 import pytest
 
-<<<<<<< HEAD
 from samebits.jobs.crossings import rows_to_cross
-=======
-from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.crossings import CrossedModel, Crosser, CrossingStack, rows_to_cross
->>>>>>> n4
 from samebits.matrix.plan import Selection, plan
 from samebits.matrix.spec import Matrix
 from tests.support.builders import model_spec, stack_spec
@@ -25,38 +20,6 @@ def failure(type="RuntimeError", phase="save", message="it broke"):
 ALL = [("load", "4.48"), ("load", "5.0"), ("save", "4.48"), ("save", "5.0")]
 
 
-<<<<<<< HEAD
-=======
-def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None, probed="p"):
-    """Cross one model and return outcome by pair, with the report itself."""
-
-    async def starter(python, environment, log):
-        return FakeProcess(probes)
-
-    async def main():
-        slots = asyncio.Semaphore(4)
-        parties = [
-            CrossingStack(
-                built_stack(id, "llama", lock=(locks or {}).get(id)),
-                StackProcess(id, f"python{id}", {}, root / f"{id}.log", slots, starter),
-            )
-            for id in stacks
-        ]
-        crosser = Crosser(root, Store(root), probed, "machine", fresh=fresh)
-        checkpoint = Checkpoint(model="llama", source="/c", said="path c", digest=digest)
-        subject = CrossedModel(
-            model_spec(), Variant(dtype="float32", attention="sdpa", device="cpu"), checkpoint
-        )
-        report = await asyncio.wait_for(crosser.cross(subject, parties), 10)
-        crosser.close()
-        for party in parties:
-            await party.process.close()
-        return report
-
-    return asyncio.run(main())
-
-
->>>>>>> n4
 def outcomes(report):
     return {(c.saver, c.loader): c.outcome for c in report.crossings}
 

@@ -14,42 +14,6 @@ from tests.support.builders import Memory, built_stack, model_spec
 from tests.support.ladder_bench import ASK, CELL, CHECKPOINT, Process, climb
 
 HUB = Checkpoint(model="llama", source="org/llama", said="hub org/llama")
-<<<<<<< HEAD
-=======
-ASK = Ask(forced={"short": (3, 5)}, rounded={"w": "bfloat16"})
-
-
-class Process:
-    """A stack process whose child writes ``file``, or nothing."""
-
-    def __init__(self, file=None, ended=None):
-        self.file = file or LadderFile(cell=CELL, rungs={"float64": Rung()})
-        self.ended = ended
-        self.jobs = []
-
-    async def run(self, job):
-        self.jobs.append(job)
-        path = Path(job["ladder"]["result"])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if self.ended is None:
-            path.write_text(sealed(self.file.model_dump_json()), "utf-8")
-        return self.ended or Ended(exit=0)
-
-
-def climb(root, process, **changed):
-    options = {"probes": "p", "machine": "m", "fresh": False, "ask": ASK} | changed
-    climber = Climber(root, options["probes"], options["machine"], fresh=options["fresh"])
-    return asyncio.run(
-        climber.climb(
-            CELL,
-            options.get("model", model_spec()),
-            options.get("checkpoint", CHECKPOINT),
-            options.get("stack", built_stack("4.48")),
-            process,
-            options["ask"],
-        )
-    )
->>>>>>> n4
 
 
 def runs_again(root, **changed):

@@ -74,9 +74,14 @@ def text(sees, contrast="differs", shrunk=("1 of 4 layers",), **changed):
         platform="Linux",
         cpu_capability="AVX2",
     )
-    told = failed("load").model_copy(update={"expected": (HOSTILE,)})
-    one, other = values(1, 3, 8), values(1, 3, 8, seed=1)
-    of = Issue(
-        file, told, told, measure(one, other, logits=True), "path model", {"4.48.py": HOSTILE}
+    result = failed("load").model_copy(update={"expected": (HOSTILE,)})
+    reference, candidate = values(1, 3, 8), values(1, 3, 8, seed=1)
+    inputs = Issue(
+        file,
+        result,
+        result,
+        measure(reference, candidate, logits=True),
+        "path model",
+        {"4.48.py": HOSTILE},
     )
-    return issue(of._replace(**changed))
+    return issue(inputs._replace(**changed))

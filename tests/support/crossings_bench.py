@@ -3,7 +3,7 @@
 import asyncio
 
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.crossings import Crosser, Party, Subject
+from samebits.jobs.crossings import CrossedModel, Crosser, CrossingStack
 from samebits.records.ids import Variant
 from samebits.stacks.process import StackProcess
 from samebits.storage.store import Store
@@ -22,7 +22,7 @@ def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None
     async def main():
         slots = asyncio.Semaphore(4)
         parties = [
-            Party(
+            CrossingStack(
                 built_stack(id, "llama", lock=(locks or {}).get(id)),
                 StackProcess(id, f"python{id}", {}, root / f"{id}.log", slots, starter),
             )
@@ -30,7 +30,7 @@ def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None
         ]
         crosser = Crosser(root, Store(root), probed, "machine", fresh=fresh)
         checkpoint = Checkpoint(model="llama", source="/c", said="path c", digest=digest)
-        subject = Subject(
+        subject = CrossedModel(
             model_spec(), Variant(dtype="float32", attention="sdpa", device="cpu"), checkpoint
         )
         report = await asyncio.wait_for(crosser.cross(subject, parties), 10)

@@ -21,10 +21,10 @@ ASK = Ask(forced={"short": (3, 5)}, rounded={"w": "bfloat16"})
 
 
 class Process:
-    """A stack process whose child leaves ``left``, or nothing."""
+    """A stack process whose child writes ``file``, or nothing."""
 
-    def __init__(self, left=None, ended=None):
-        self.left = left or LadderFile(cell=CELL, rungs={"float64": Rung()})
+    def __init__(self, file=None, ended=None):
+        self.file = file or LadderFile(cell=CELL, rungs={"float64": Rung()})
         self.ended = ended
         self.jobs = []
 
@@ -33,20 +33,20 @@ class Process:
         path = Path(job["ladder"]["result"])
         path.parent.mkdir(parents=True, exist_ok=True)
         if self.ended is None:
-            path.write_text(sealed(self.left.model_dump_json()), "utf-8")
+            path.write_text(sealed(self.file.model_dump_json()), "utf-8")
         return self.ended or Ended(exit=0)
 
 
 def climb(root, process, **changed):
-    said = {"probes": "p", "machine": "m", "fresh": False, "ask": ASK} | changed
-    climber = Climber(root, said["probes"], said["machine"], fresh=said["fresh"])
+    options = {"probes": "p", "machine": "m", "fresh": False, "ask": ASK} | changed
+    climber = Climber(root, options["probes"], options["machine"], fresh=options["fresh"])
     return asyncio.run(
         climber.climb(
             CELL,
-            said.get("model", model_spec()),
-            said.get("checkpoint", CHECKPOINT),
-            said.get("stack", built_stack("4.48")),
+            options.get("model", model_spec()),
+            options.get("checkpoint", CHECKPOINT),
+            options.get("stack", built_stack("4.48")),
             process,
-            said["ask"],
+            options["ask"],
         )
     )

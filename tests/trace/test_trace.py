@@ -1,4 +1,4 @@
-"""samebits.tracing: traces joined by content, what is blamed, and what is said of it."""
+"""Tests of samebits.trace: joined traces, causes and their evidence."""
 
 import asyncio
 import base64
@@ -22,7 +22,7 @@ from samebits.trace.sourcediff import diffs
 
 
 class Builder:
-    """Writes a trace op by op; contents are words."""
+    """Builds a trace operation by operation. Contents are words."""
 
     def __init__(self, stack="old"):
         self.stack = stack
@@ -41,14 +41,14 @@ class Builder:
         return self
 
     def op(self, name, inputs, outputs, arguments="%", module="", line=1, **facts):
-        given = tuple(self.value(word) for word in inputs.split())
-        made = tuple(self.value(word, **facts) for word in outputs.split())
+        input_values = tuple(self.value(word) for word in inputs.split())
+        output_values = tuple(self.value(word, **facts) for word in outputs.split())
         self.ops.append(
             (
                 self._number(self.names, name),
                 self._number(self.arguments, arguments),
-                given,
-                made,
+                input_values,
+                output_values,
                 self._number(self.modules, module),
                 0,
                 line,
@@ -95,28 +95,28 @@ class Builder:
 
 
 def start(stack="old", weight="w"):
-    made = Builder(stack).source("x", "input_ids", dtype="int64", structural=True)
-    made.source(weight, "embed.weight")
-    return made.op("embedding.default", f"{weight} x", "e")
+    builder = Builder(stack).source("x", "input_ids", dtype="int64", structural=True)
+    builder.source(weight, "embed.weight")
+    return builder.op("embedding.default", f"{weight} x", "e")
 
 
-def blamed(one, other, **options):
-    found = blame.blame(one.trace(), other.trace(), **options)
-    return None if found is None else blame.cause(found)
+def blamed(reference, candidate, **options):
+    blame_of_pair = blame.blame(reference.trace(), candidate.trace(), **options)
+    return None if blame_of_pair is None else blame.cause(blame_of_pair)
 
 
 def test_equal_traces_have_no_cause():
-    one = start().op("mm.default", "e w", "a").mark("layer", "a")
-    other = start("new").op("mm.default", "e w", "a").mark("layer", "a")
-    assert join(one.trace(), other.trace()) is None
+    reference = start().op("mm.default", "e w", "a").mark("layer", "a")
+    candidate = start("new").op("mm.default", "e w", "a").mark("layer", "a")
+    assert join(reference.trace(), candidate.trace()) is None
 
 
 def test_the_first_operation_with_known_inputs_and_an_unknown_output_is_blamed():
-    one = start().op("mm.default", "e w", "a").op("silu.default", "a", "b", line=7)
-    other = start("new").op("mm.default", "e w", "a").op("silu.default", "a", "B", line=8)
-    one.op("neg.default", "b", "c").mark("layer", "c")
-    other.op("neg.default", "B", "C").mark("layer", "C")
-    cause = blamed(one, other)
+    reference = start().op("mm.default", "e w", "a").op("silu.default", "a", "b", line=7)
+    candidate = start("new").op("mm.default", "e w", "a").op("silu.default", "a", "B", line=8)
+    reference.op("neg.default", "b", "c").mark("layer", "c")
+    candidate.op("neg.default", "B", "C").mark("layer", "C")
+    cause = blamed(reference, candidate)
     assert cause.candidate.op == cause.reference.op == "silu.default"
     assert (cause.candidate.source, cause.reference.source) == ("x.py:8", "x.py:7")
     assert cause.kind == "memory"  # the same operation on the same numbers
@@ -124,121 +124,123 @@ def test_the_first_operation_with_known_inputs_and_an_unknown_output_is_blamed()
 
 
 def test_order_names_and_numbers_of_operations_do_not_matter():
-    one = start().op("mm.default", "e w", "a", module="q_proj")
-    one.op("neg.default", "e", "n").op("add.Tensor", "a n", "s").mark("layer.0", "s")
-    other = start("new").op("neg.default", "e", "n").op("abs.default", "e", "only here")
-    other.op("mm.default", "e w", "a", module="fused.q").op("add.Tensor", "a n", "S")
-    other.mark("blocks.0", "S")
-    assert blamed(one, other).candidate.op == "add.Tensor"
+    reference = start().op("mm.default", "e w", "a", module="q_proj")
+    reference.op("neg.default", "e", "n").op("add.Tensor", "a n", "s").mark("layer.0", "s")
+    candidate = start("new").op("neg.default", "e", "n").op("abs.default", "e", "only here")
+    candidate.op("mm.default", "e w", "a", module="fused.q").op("add.Tensor", "a n", "S")
+    candidate.mark("blocks.0", "S")
+    assert blamed(reference, candidate).candidate.op == "add.Tensor"
 
 
 def test_what_differs_on_the_way_and_comes_out_the_same_is_not_blamed():
-    one = start().op("mm.default", "e w", "a").op("exp.default", "a", "b")
-    other = start("new").op("mm.default", "e w", "fused").op("slice.Tensor", "fused", "a")
-    other.op("exp.default", "a", "B")
-    cause = blamed(one.mark("layer", "b"), other.mark("layer", "B"))
+    reference = start().op("mm.default", "e w", "a").op("exp.default", "a", "b")
+    candidate = start("new").op("mm.default", "e w", "fused").op("slice.Tensor", "fused", "a")
+    candidate.op("exp.default", "a", "B")
+    cause = blamed(reference.mark("layer", "b"), candidate.mark("layer", "B"))
     assert cause.candidate.op == "exp.default"
 
 
 def test_layout_alone_is_passed_through():
-    one = start().op("mm.default", "e w", "a").mark("layer", "a")
-    other = start("new").op("t.default", "e", "turned").op("mm.default", "turned w", "A")
-    cause = blamed(one, other.mark("layer", "A"))
+    reference = start().op("mm.default", "e w", "a").mark("layer", "a")
+    candidate = start("new").op("t.default", "e", "turned").op("mm.default", "turned w", "A")
+    cause = blamed(reference, candidate.mark("layer", "A"))
     assert cause.candidate.op == "mm.default"
     assert cause.kind == "layout"  # of one shape, and the elements stand elsewhere
-    other.facts["turned"]["shape"] = (2, 2, 2)  # met in a shape that the product does not take
-    assert blamed(one, other).kind == "layout"
-    other.facts["turned"]["shape"] = (4, 2)
-    other.facts["A"]["shape"] = (4, 4)
-    assert blamed(one, other).kind == "shape"
+    candidate.facts["turned"]["shape"] = (2, 2, 2)  # met in a shape that the product does not take
+    assert blamed(reference, candidate).kind == "layout"
+    candidate.facts["turned"]["shape"] = (4, 2)
+    candidate.facts["A"]["shape"] = (4, 4)
+    assert blamed(reference, candidate).kind == "shape"
 
 
 def test_a_lossless_cast_is_layout_and_a_rounding_one_is_blamed():
-    one = start().op("mul.Tensor", "e w", "a").mark("layer", "a")
-    other = start("new").op("_to_copy.default", "e", "wide", dtype="float64")
-    other.op("mul.Tensor", "wide w", "A", dtype="float64").mark("layer", "A")
-    cause = blamed(one, other)
+    reference = start().op("mul.Tensor", "e w", "a").mark("layer", "a")
+    candidate = start("new").op("_to_copy.default", "e", "wide", dtype="float64")
+    candidate.op("mul.Tensor", "wide w", "A", dtype="float64").mark("layer", "A")
+    cause = blamed(reference, candidate)
     assert (cause.candidate.op, cause.kind) == ("mul.Tensor", "precision")
-    other = start("new").op("_to_copy.default", "e", "small", dtype="bfloat16")
-    other.op("mul.Tensor", "small w", "A").mark("layer", "A")
-    cause = blamed(one, other)
+    candidate = start("new").op("_to_copy.default", "e", "small", dtype="bfloat16")
+    candidate.op("mul.Tensor", "small w", "A").mark("layer", "A")
+    cause = blamed(reference, candidate)
     assert (cause.candidate.op, cause.kind) == ("_to_copy.default", "precision")
 
 
 def test_a_stored_tensor_that_the_other_side_lacks_is_named():
-    one = start(weight="w").mark("layer", "e")
-    other = start("new", weight="W").mark("layer", "e")
-    other = Builder("new").source("x", "input_ids", dtype="int64", structural=True)
-    other.source("W", "embed.weight").op("embedding.default", "W x", "E").mark("layer", "E")
-    cause = blamed(one, other)
+    reference = start(weight="w").mark("layer", "e")
+    candidate = start("new", weight="W").mark("layer", "e")
+    candidate = Builder("new").source("x", "input_ids", dtype="int64", structural=True)
+    candidate.source("W", "embed.weight").op("embedding.default", "W x", "E").mark("layer", "E")
+    cause = blamed(reference, candidate)
     assert cause.kind == "weight"
     assert cause.candidate.tensor == cause.reference.tensor == "embed.weight"
     assert "embed.weight holds what old does not compute with" in cause.headline
 
 
 def test_a_fused_weight_that_holds_the_same_numbers_is_known():
-    one = start().op("mm.default", "e w", "a").mark("layer", "a")
-    other = start("new").source("fused", "mlp.gate_up").op("mm.default", "e fused", "A")
-    other.mark("layer", "A")
-    assert blamed(one, other).kind == "buffer"
-    cause = blamed(one, other, same_weights={"mlp.gate_up"})
+    reference = start().op("mm.default", "e w", "a").mark("layer", "a")
+    candidate = start("new").source("fused", "mlp.gate_up").op("mm.default", "e fused", "A")
+    candidate.mark("layer", "A")
+    assert blamed(reference, candidate).kind == "buffer"
+    cause = blamed(reference, candidate, same_weights={"mlp.gate_up"})
     assert cause.candidate.op == "mm.default"
 
 
 def test_another_scalar_is_an_argument():
-    one = start().op("mul.Tensor", "e", "a", arguments="%, 0.25").mark("layer", "a")
-    other = start("new").op("mul.Tensor", "e", "A", arguments="%, 0.2500025").mark("layer", "A")
-    cause = blamed(one, other)
+    reference = start().op("mul.Tensor", "e", "a", arguments="%, 0.25").mark("layer", "a")
+    candidate = start("new").op("mul.Tensor", "e", "A", arguments="%, 0.2500025").mark("layer", "A")
+    cause = blamed(reference, candidate)
     assert cause.kind == "argument"
     assert cause.evidence == ("(%, 0.25) became (%, 0.2500025)",)
 
 
 def test_rows_and_elements_in_another_order_are_known():
-    one = start().op("mm.default", "e w", "a", rows=rows(5, 6), bag="q").mark("layer", "a")
-    other = start("new").op("mm.default", "e w", "A", rows=rows(6, 5)).mark("layer", "A")
-    other.op("exp.default", "A", "B").mark("logits", "B")
-    one.op("exp.default", "a", "b").mark("logits", "b")
-    assert blamed(one, other).candidate.op == "mm.default"  # the sink itself must be equal
-    one.marks.pop(0)
-    other.marks.pop(0)
-    assert blamed(one, other).candidate.op == "exp.default"
-    other.facts["A"]["rows"] = rows(6, 7)
-    assert blamed(one, other).candidate.op == "mm.default"
+    reference = start().op("mm.default", "e w", "a", rows=rows(5, 6), bag="q").mark("layer", "a")
+    candidate = start("new").op("mm.default", "e w", "A", rows=rows(6, 5)).mark("layer", "A")
+    candidate.op("exp.default", "A", "B").mark("logits", "B")
+    reference.op("exp.default", "a", "b").mark("logits", "b")
+    assert (
+        blamed(reference, candidate).candidate.op == "mm.default"
+    )  # the sink itself must be equal
+    reference.marks.pop(0)
+    candidate.marks.pop(0)
+    assert blamed(reference, candidate).candidate.op == "exp.default"
+    candidate.facts["A"]["rows"] = rows(6, 7)
+    assert blamed(reference, candidate).candidate.op == "mm.default"
 
 
 CAUSAL = np.tril(np.ones((3, 3), bool))
 
 
 def attention(stack, mask, word, out, allowed):
-    made = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
-    made.op("le.Tensor", "x", mask, dtype="bool", structural=True, line=5)
-    made.op(
+    builder = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
+    builder.op("le.Tensor", "x", mask, dtype="bool", structural=True, line=5)
+    builder.op(
         "_scaled_dot_product_flash_attention_for_cpu.default", f"q q q {mask}", out, module="attn"
     )
-    return made.mask(allowed).mark("layer", out)
+    return builder.mask(allowed).mark("layer", out)
 
 
 def test_a_mask_is_blamed_if_and_only_if_it_means_something_else():
-    one = attention("old", "bool mask", "m", "a", CAUSAL)
+    reference = attention("old", "bool mask", "m", "a", CAUSAL)
     shifted = np.tril(np.ones((3, 3), bool), 1)
-    cause = blamed(one, attention("new", "float mask", "M", "A", shifted))
+    cause = blamed(reference, attention("new", "float mask", "M", "A", shifted))
     assert cause.kind == "mask"
     assert cause.evidence[0] == (
         "query 0 does not see key 1 there and sees it here; 2 of 9 places differ"
     )
     assert "le.Tensor in X.forward (x.py:5)" in cause.headline
-    cause = blamed(one, attention("new", "float mask", "M", "A", CAUSAL))
+    cause = blamed(reference, attention("new", "float mask", "M", "A", CAUSAL))
     assert cause.kind != "mask"
     assert "scaled_dot_product" in cause.candidate.op
 
 
 def keys_of(stack, keys, out, allowed, *numbers, **facts):
-    made = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
-    made.op("cat.default", "e", keys, rows=rows(*numbers), bag="all of e", **facts)
-    made.op(
+    builder = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
+    builder.op("cat.default", "e", keys, rows=rows(*numbers), bag="all of e", **facts)
+    builder.op(
         "_scaled_dot_product_flash_attention_for_cpu.default", f"q {keys} q", out, module="attn"
     )
-    return made.mask(allowed).mark("layer", out)
+    return builder.mask(allowed).mark("layer", out)
 
 
 def sees(*keys):
@@ -246,18 +248,18 @@ def sees(*keys):
 
 
 def test_a_kernel_that_is_given_slots_that_nobody_sees_is_cut_otherwise():
-    one = keys_of("old", "k", "a", sees(1, 1, 0, 0), 5, 6, 0, 0, shape=(4, 4))
-    cause = blamed(one, keys_of("new", "K", "A", sees(1, 1), 5, 6, shape=(2, 4)))
+    reference = keys_of("old", "k", "a", sees(1, 1, 0, 0), 5, 6, 0, 0, shape=(4, 4))
+    cause = blamed(reference, keys_of("new", "K", "A", sees(1, 1), 5, 6, shape=(2, 4)))
     assert cause.kind == "shape"
     assert "the keys that any query sees are the same" in cause.evidence[1]
-    one = keys_of("old", "k", "a", sees(1, 1, 1, 1), 5, 6, 7, 8, shape=(4, 4))
-    cause = blamed(one, keys_of("new", "K", "A", sees(1, 1), 5, 6, shape=(2, 4)))
+    reference = keys_of("old", "k", "a", sees(1, 1, 1, 1), 5, 6, 7, 8, shape=(4, 4))
+    cause = blamed(reference, keys_of("new", "K", "A", sees(1, 1), 5, 6, shape=(2, 4)))
     assert cause.kind == "mask"
 
 
 def test_a_cache_that_holds_other_keys_is_named_by_its_keys():
-    one = keys_of("old", "k", "a", sees(1, 1, 0), 5, 6, 9, shape=(3, 4))
-    cause = blamed(one, keys_of("new", "K", "A", sees(1, 1, 0), 5, 7, 9, shape=(3, 4)))
+    reference = keys_of("old", "k", "a", sees(1, 1, 0), 5, 6, 9, shape=(3, 4))
+    cause = blamed(reference, keys_of("new", "K", "A", sees(1, 1, 0), 5, 7, 9, shape=(3, 4)))
     assert cause.kind == "keys"
     assert cause.evidence[0] == "rows of keys that are seen: 1 there alone, 1 here alone"
     assert "begins at cat.default" in cause.evidence[1]
@@ -265,45 +267,51 @@ def test_a_cache_that_holds_other_keys_is_named_by_its_keys():
 
 
 def test_keys_that_nobody_sees_and_heads_that_are_repeated_are_no_other_keys():
-    one = keys_of("old", "k", "a", sees(0, 1, 1), 8, 5, 6, 8, 5, 6, shape=(1, 2, 3, 4))
-    cause = blamed(one, keys_of("new", "K", "A", sees(0, 1, 1), 9, 5, 6, shape=(3, 4)))
+    reference = keys_of("old", "k", "a", sees(0, 1, 1), 8, 5, 6, 8, 5, 6, shape=(1, 2, 3, 4))
+    cause = blamed(reference, keys_of("new", "K", "A", sees(0, 1, 1), 9, 5, 6, shape=(3, 4)))
     assert cause.kind == "shape"  # as heads that are packed, in a padded batch
 
 
 def test_a_head_that_takes_another_stored_tensor_is_a_weight():
-    one, other = start(), start("new")
-    one.source("v", "lm_head.weight").op("t.default", "w", "wt").op("mm.default", "e wt", "a")
-    other.source("v", "lm_head.weight").op("t.default", "v", "vt").op("mm.default", "e vt", "A")
-    one, other = one.mark("logits", "a"), other.mark("logits", "A")
-    cause = blamed(one, other, same_weights=frozenset({"lm_head.weight", "embed.weight"}))
+    reference, candidate = start(), start("new")
+    reference.source("v", "lm_head.weight").op("t.default", "w", "wt").op("mm.default", "e wt", "a")
+    candidate.source("v", "lm_head.weight").op("t.default", "v", "vt").op("mm.default", "e vt", "A")
+    reference, candidate = reference.mark("logits", "a"), candidate.mark("logits", "A")
+    cause = blamed(reference, candidate, same_weights=frozenset({"lm_head.weight", "embed.weight"}))
     assert cause.kind == "weight"
     assert "there it is embed.weight and here it is lm_head.weight" in cause.evidence[1]
 
 
 def test_one_stored_tensor_with_other_numbers_is_a_weight():
-    one, other = start(), start("new")
-    one.source("v", "lm_head.weight", bag="v").op("t.default", "v", "vt", bag="v")
-    other.source("u", "lm_head.weight", bag="u").op("t.default", "u", "ut", bag="u")
-    one, other = one.op("mm.default", "e vt", "a"), other.op("mm.default", "e ut", "A")
-    one, other = one.mark("logits", "a"), other.mark("logits", "A")
-    cause = blamed(one, other, same_weights=frozenset({"lm_head.weight"}))
+    reference, candidate = start(), start("new")
+    reference.source("v", "lm_head.weight", bag="v").op("t.default", "v", "vt", bag="v")
+    candidate.source("u", "lm_head.weight", bag="u").op("t.default", "u", "ut", bag="u")
+    reference, candidate = (
+        reference.op("mm.default", "e vt", "a"),
+        candidate.op("mm.default", "e ut", "A"),
+    )
+    reference, candidate = reference.mark("logits", "a"), candidate.mark("logits", "A")
+    cause = blamed(reference, candidate, same_weights=frozenset({"lm_head.weight"}))
     assert cause.kind == "weight"
     assert "it is lm_head.weight on both sides, with other numbers" in cause.evidence
 
 
 def test_one_stored_tensor_in_another_order_is_no_other_weight():
-    one, other = start(), start("new")
-    one.source("v", "lm_head.weight", bag="v").op("t.default", "v", "vt", bag="v")
-    other.source("v", "lm_head.weight", bag="v").op("t.default", "v", "VT", bag="v")
-    one, other = one.op("mm.default", "e vt", "a"), other.op("mm.default", "e VT", "A")
-    cause = blamed(one.mark("logits", "a"), other.mark("logits", "A"))
+    reference, candidate = start(), start("new")
+    reference.source("v", "lm_head.weight", bag="v").op("t.default", "v", "vt", bag="v")
+    candidate.source("v", "lm_head.weight", bag="v").op("t.default", "v", "VT", bag="v")
+    reference, candidate = (
+        reference.op("mm.default", "e vt", "a"),
+        candidate.op("mm.default", "e VT", "A"),
+    )
+    cause = blamed(reference.mark("logits", "a"), candidate.mark("logits", "A"))
     assert cause.kind == "layout"
 
 
 def tabled(stack, table, out):
-    found = start(stack).op("arange.default", "", "p", dtype="int64", structural=True)
-    found.op(f"{table}.default", "p", table, structural=True)
-    return found.op("mul.Tensor", f"e {table}", out).mark("layer", out)
+    builder = start(stack).op("arange.default", "", "p", dtype="int64", structural=True)
+    builder.op(f"{table}.default", "p", table, structural=True)
+    return builder.op("mul.Tensor", f"e {table}", out).mark("layer", out)
 
 
 def test_a_table_that_follows_from_positions_is_no_position():
@@ -316,14 +324,14 @@ def rows(*numbers):
     return base64.b64encode(np.array(numbers, "<i8").tobytes()).decode()
 
 
-def repeated(stack, by, made, out):
-    found = start(stack).op(by, "e", made, bag="all of e", line=3)
-    return found.op("mul.Tensor", f"{made} e", out, line=9).mark("layer", out)
+def repeated(stack, by, value, out):
+    builder = start(stack).op(by, "e", value, bag="all of e", line=3)
+    return builder.op("mul.Tensor", f"{value} e", out, line=9).mark("layer", out)
 
 
 def test_what_puts_elements_elsewhere_is_named_and_not_what_takes_them():
-    one = repeated("old", "repeat.default", "tiled", "a")
-    cause = blamed(one, repeated("new", "expand.default", "side-by-side", "A"))
+    reference = repeated("old", "repeat.default", "tiled", "a")
+    cause = blamed(reference, repeated("new", "expand.default", "side-by-side", "A"))
     assert cause.kind == "layout"
     assert (cause.candidate.op, cause.reference.op) == ("expand.default", "repeat.default")
     assert "puts elements elsewhere than repeat.default" in cause.headline
@@ -332,20 +340,20 @@ def test_what_puts_elements_elsewhere_is_named_and_not_what_takes_them():
 
 
 def by_hand(stack, out, *steps):
-    made = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
-    made.op("bmm.default", "q q", "scores", module="attn")
+    builder = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
+    builder.op("bmm.default", "q q", "scores", module="attn")
     last = "scores"
     for place, (name, line) in enumerate(steps):
-        made.op(name, last, f"step{place}", module="attn", line=line)
+        builder.op(name, last, f"step{place}", module="attn", line=line)
         last = f"step{place}"
-    made.op("_softmax.default", last, "weights", module="attn").mask(CAUSAL)
-    return made.op("bmm.default", "weights q", out, module="attn").mark("layer", out)
+    builder.op("_softmax.default", last, "weights", module="attn").mask(CAUSAL)
+    return builder.op("bmm.default", "weights q", out, module="attn").mark("layer", out)
 
 
 def fused(stack, out):
-    made = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
-    made.op("_scaled_dot_product_flash_attention_for_cpu.default", "q q q", out, module="attn")
-    return made.mask(CAUSAL).mark("layer", out)
+    builder = start(stack).op("mm.default", "e w", "q", module="attn.q_proj")
+    builder.op("_scaled_dot_product_flash_attention_for_cpu.default", "q q q", out, module="attn")
+    return builder.mask(CAUSAL).mark("layer", out)
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -369,30 +377,30 @@ def test_what_no_kernel_does_to_the_scores_is_named_before_the_kernel(turned):
 
 
 def positioned(stack, positions, out, chosen, maker):
-    made = start(stack).source("table", "wpe.weight")
-    made.op(maker, "x", positions, dtype="int64", structural=True, line=2)
-    made.op("embedding.default", f"table {positions}", "p" + out, rows=chosen)
-    return made.op("add.Tensor", f"e p{out}", out).mark("embeddings", out)
+    builder = start(stack).source("table", "wpe.weight")
+    builder.op(maker, "x", positions, dtype="int64", structural=True, line=2)
+    builder.op("embedding.default", f"table {positions}", "p" + out, rows=chosen)
+    return builder.op("add.Tensor", f"e p{out}", out).mark("embeddings", out)
 
 
 def test_rows_of_a_table_that_other_positions_choose_are_positions_and_no_shape():
-    one = positioned("old", "from-mask", "a", rows(1, 1, 1, 2), "cumsum.default")
-    other = positioned("new", "counted", "A", rows(1, 2), "arange.default")
-    cause = blamed(one, other)
+    reference = positioned("old", "from-mask", "a", rows(1, 1, 1, 2), "cumsum.default")
+    candidate = positioned("new", "counted", "A", rows(1, 2), "arange.default")
+    cause = blamed(reference, candidate)
     assert cause.kind == "positions"
     assert "there by cumsum.default" in cause.evidence[1]
     assert "here by arange.default" in cause.evidence[1]
-    other = positioned("new", "counted", "A", rows(1, 1), "arange.default")
-    one = positioned("old", "everywhere", "a", rows(1, 1, 1, 1), "cumsum.default")
-    assert blamed(one, other).kind != "positions"  # the same rows, as often as it takes
+    candidate = positioned("new", "counted", "A", rows(1, 1), "arange.default")
+    reference = positioned("old", "everywhere", "a", rows(1, 1, 1, 1), "cumsum.default")
+    assert blamed(reference, candidate).kind != "positions"  # the same rows, as often as it takes
 
 
 def test_one_function_of_the_same_rows_at_once_or_apart_is_a_cut():
-    one = start().op("index.Tensor", "e x", "some", rows=rows(5, 6), shape=(2, 4))
-    one.op("sigmoid.default", "some", "a").mark("layer", "a")
-    other = start("new").op("index.Tensor", "e x", "all", rows=rows(7, 6, 5), shape=(3, 4))
-    other.op("sigmoid.default", "all", "A").mark("layer", "A")
-    cause = blamed(one, other)
+    reference = start().op("index.Tensor", "e x", "some", rows=rows(5, 6), shape=(2, 4))
+    reference.op("sigmoid.default", "some", "a").mark("layer", "a")
+    candidate = start("new").op("index.Tensor", "e x", "all", rows=rows(7, 6, 5), shape=(3, 4))
+    candidate.op("sigmoid.default", "all", "A").mark("layer", "A")
+    cause = blamed(reference, candidate)
     assert cause.kind == "shape"
     assert cause.evidence == (
         "the same rows, cut otherwise: input 0: float32[2, 4] became float32[3, 4]",
@@ -401,41 +409,44 @@ def test_one_function_of_the_same_rows_at_once_or_apart_is_a_cut():
 
 def test_a_product_of_the_same_rows_in_another_kernel_is_a_cut_unless_float64_sees_it():
     def side(stack, name, out, *numbers):
-        made = start(stack).op("index.Tensor", "e x", "r" + out, rows=rows(*numbers))
-        return made.op(name, f"r{out} w", out).mark("layer", out)
+        builder = start(stack).op("index.Tensor", "e x", "r" + out, rows=rows(*numbers))
+        return builder.op(name, f"r{out} w", out).mark("layer", out)
 
-    one, other = side("old", "mm.default", "a", 5), side("new", "_grouped_mm.default", "A", 5, 6)
-    cause = blamed(one, other)
+    reference, candidate = (
+        side("old", "mm.default", "a", 5),
+        side("new", "_grouped_mm.default", "A", 5, 6),
+    )
+    cause = blamed(reference, candidate)
     assert cause.kind == "shape"
     assert "a product of the same rows" in cause.evidence[0]
-    found = blame.blame(one.trace(rung="float64"), other.trace(rung="float64"))
-    assert blame.cause(found).kind == "operation"
+    float64_blame = blame.blame(reference.trace(rung="float64"), candidate.trace(rung="float64"))
+    assert blame.cause(float64_blame).kind == "operation"
     cause = blamed(side("old", "addmm.default", "a", 5), side("new", "mm.default", "A", 5, 6))
     assert cause.kind == "operation"
     assert "one side adds to the product within it" in cause.evidence[0]
 
 
 def test_two_operations_are_no_question_of_precision():
-    one = start().op("neg.default", "e", "a", dtype="bfloat16").mark("layer", "a")
-    other = start("new").op("mul.Tensor", "e e", "A").mark("layer", "A")
-    cause = blamed(one, other)
+    reference = start().op("neg.default", "e", "a", dtype="bfloat16").mark("layer", "a")
+    candidate = start("new").op("mul.Tensor", "e e", "A").mark("layer", "A")
+    cause = blamed(reference, candidate)
     assert (cause.kind, cause.evidence) == ("operation", ())
-    other = start("new").op("mul.Tensor", "w w", "A").mark("layer", "A")
-    cause = blamed(one, other)
+    candidate = start("new").op("mul.Tensor", "w w", "A").mark("layer", "A")
+    cause = blamed(reference, candidate)
     assert cause.evidence == ("which operation of the reference is its counterpart is a guess",)
 
 
 def test_a_stored_tensor_is_no_proof_where_other_places_part_too():
-    one = start().op("mm.default", "e w", "a").mark("layer", "a")
-    other = start("new").source("bias", "mlp.bias").op("mm.default", "e bias", "A")
-    other.op("silu.default", "e", "B").op("add.Tensor", "A B", "C").mark("layer", "C")
-    cause = blamed(one, other)
+    reference = start().op("mm.default", "e w", "a").mark("layer", "a")
+    candidate = start("new").source("bias", "mlp.bias").op("mm.default", "e bias", "A")
+    candidate.op("silu.default", "e", "B").op("add.Tensor", "A B", "C").mark("layer", "C")
+    cause = blamed(reference, candidate)
     assert cause.kind == "weight"
     assert any("no trace tells which of them matters" in line for line in cause.evidence)
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "rows", "said"),
+    ("reference", "candidate", "rows", "words"),
     [
         (CAUSAL, CAUSAL, None, ""),
         (np.pad(CAUSAL, ((0, 0), (0, 2))), CAUSAL, None, ""),
@@ -446,12 +457,12 @@ def test_a_stored_tensor_is_no_proof_where_other_places_part_too():
         (np.ones((2, 3)), CAUSAL, None, None),
     ],
 )
-def test_masks_are_compared_by_what_they_mean(one, other, rows, said):
-    def seen(allowed):
+def test_masks_are_compared_by_what_they_mean(reference, candidate, rows, words):
+    def visibility(allowed):
         return Builder().op("x", "", "").mask(allowed).attentions[0]
 
-    found = masks.difference(seen(one), seen(other), rows)
-    assert found == said if not said else found.startswith(said)
+    difference = masks.difference(visibility(reference), visibility(candidate), rows)
+    assert difference == words if not words else difference.startswith(words)
 
 
 def test_an_in_place_mark_and_an_overload_are_no_part_of_a_name():
@@ -468,9 +479,9 @@ def stored(folder, numbers):
     return {"hash": hashed, "dtype": "float32", "shape": array.shape, "stored": True}
 
 
-def looked(folder, one, other, fresh, same_layout):
-    found = blame.blame(one.trace(), other.trace())
-    cause = blame.cause(found)
+def looked(folder, reference, candidate, fresh, same_layout):
+    blamed_pair = blame.blame(reference.trace(), candidate.trace())
+    cause = blame.cause(blamed_pair)
     value = {"dtype": "float32", "shape": (2,)}
     looks = [
         Look(
@@ -481,16 +492,16 @@ def looked(folder, one, other, fresh, same_layout):
         )
         for numbers in ([1.0, 2.0], [1.0, 2.5])
     ]
-    there, here = found.looks
+    reference_ops, candidate_ops = blamed_pair.looks
     traces = (
-        one.trace(looks={there[0]: looks[0]}),
-        other.trace(looks={here[0]: looks[1]}),
+        reference.trace(looks={reference_ops[0]: looks[0]}),
+        candidate.trace(looks={candidate_ops[0]: looks[1]}),
     )
-    return closer(cause, found, *traces, Store(folder))
+    return closer(cause, blamed_pair, *traces, Store(folder))
 
 
 @pytest.mark.parametrize(
-    ("fresh", "same_layout", "kind", "said"),
+    ("fresh", "same_layout", "kind", "words"),
     [
         ("B", "B", "memory", "introduced here"),
         ("b", "B", "memory", "60 bytes behind a 64-byte boundary"),
@@ -499,29 +510,32 @@ def looked(folder, one, other, fresh, same_layout):
     ],
 )
 def test_a_closer_look_says_whether_the_operation_differs_by_itself(
-    tmp_path, fresh, same_layout, kind, said
+    tmp_path, fresh, same_layout, kind, words
 ):
-    one = start().op("silu.default", "e", "b").mark("layer", "b")
-    other = start("new").op("silu.default", "e", "B").mark("layer", "B")
-    cause = looked(tmp_path, one, other, fresh, same_layout)
+    reference = start().op("silu.default", "e", "b").mark("layer", "b")
+    candidate = start("new").op("silu.default", "e", "B").mark("layer", "B")
+    cause = looked(tmp_path, reference, candidate, fresh, same_layout)
     assert cause.kind == kind
-    assert said in cause.replay
+    assert words in cause.replay
     assert "the outputs differ in 1 of 2 elements, by at most 5.0e-01" in cause.evidence
 
 
 def test_functions_of_one_name_that_changed_are_shown():
     def side(text, digest):
         look = Look(inputs=(), chain=(0,))
-        made = start().trace(looks={0: look}, texts={0: text})
-        function = made.functions[0].model_copy(update={"digest": digest})
-        return made.model_copy(update={"functions": (function,)})
+        trace = start().trace(looks={0: look}, texts={0: text})
+        function = trace.functions[0].model_copy(update={"digest": digest})
+        return trace.model_copy(update={"functions": (function,)})
 
-    one, other = side("def f():\n    return 1\n", "1"), side("def f():\n    return 2\n", "2")
-    (found,) = diffs(one, other)
-    assert "-    return 1" in found.diff
-    assert "+    return 2" in found.diff
-    assert found.function == "X.forward"
-    assert diffs(one, side("def f():  # why\n    return 1\n", "1")) == ()
+    reference, candidate = (
+        side("def f():\n    return 1\n", "1"),
+        side("def f():\n    return 2\n", "2"),
+    )
+    (diff,) = diffs(reference, candidate)
+    assert "-    return 1" in diff.diff
+    assert "+    return 2" in diff.diff
+    assert diff.function == "X.forward"
+    assert diffs(reference, side("def f():  # why\n    return 1\n", "1")) == ()
 
 
 def test_a_cause_is_told_with_both_sides_and_its_proof():
@@ -555,24 +569,24 @@ def found_at(place, prompt="short", *, kind="operation", line=1, steps=0):
 
 
 def test_what_float64_leaves_is_told_by_where_it_begins():
-    def said(first, beyond):
-        told = with_beyond(first, beyond)
-        return told.float64, told.beyond
+    def float64_words(first, beyond):
+        cause = with_beyond(first, beyond)
+        return cause.float64, cause.beyond
 
-    text, beyond = said(found_at(3), found_at(3))
+    text, beyond = float64_words(found_at(3), found_at(3))
     assert "it is no rounding" in text
     assert beyond is None
-    text, beyond = said(found_at(3), found_at(5, line=2))
+    text, beyond = float64_words(found_at(3), found_at(5, line=2))
     assert "begins elsewhere" in text
     assert beyond is not None
-    text, beyond = said(found_at(3), found_at(3, "long"))
+    text, beyond = float64_words(found_at(3), found_at(3, "long"))
     assert "at the same place, on the way to mark 3 in prompt long" in text
     assert beyond.prompt == "long"
     # what was equal before it was promoted says nothing of the two
-    text, beyond = said(found_at(3), found_at(0, kind="buffer", line=2))
+    text, beyond = float64_words(found_at(3), found_at(0, kind="buffer", line=2))
     assert "cannot tell whether it is rounding" in text
     assert beyond is None
-    text, beyond = said(found_at(3), NOTHING)
+    text, beyond = float64_words(found_at(3), NOTHING)
     assert "nothing of it is left" in text
 
 
@@ -588,5 +602,5 @@ def test_what_cannot_be_traced_is_said_and_stops_nothing():
         same_weights = frozenset()
         beyond_rounding = False
 
-    said = asyncio.run(tracer.cause(None, None, None, Asked))
-    assert said == "the traces could not be joined: KeyError: 'own'"
+    reason = asyncio.run(tracer.cause(None, None, None, Asked))
+    assert reason == "the traces could not be joined: KeyError: 'own'"
