@@ -177,7 +177,7 @@ LOCK = seal.sealed_lines("torch==2.8.0\ntransformers==4.48.3\n").encode()
 CACHE = seal.sealed(json.dumps({"/a|1|2|3|4": "b" * 64}, indent=0)).encode()
 READERS = {
     "checkpoint.json": (FACTS, lambda path: checkpoints.read_facts(path.parent)),
-    "row.json": (seal.sealed(ROW.model_dump_json()).encode(), rows._read),
+    "row.json": (seal.sealed(ROW.model_dump_json()).encode(), rows._read_row),
     "lock.txt": (LOCK, build._kept_lock),
     "hashes.json": (CACHE, lambda path: digests._read_cache(path) or None),
 }

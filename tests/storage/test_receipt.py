@@ -251,7 +251,7 @@ def test_the_command_prints_it_without_importing_what_a_run_needs(run, folder):
     found, lines = cli.run(["matrix"], environ)
     left = (folder / receipt.FOLDER).iterdir()
     # another process has other folders on its path, so that its question has another digest
-    asks = "import sys, os; from samebits.storage import receipt as r; print(r._asked(['matrix'], os.environ))"
+    asks = "import sys, os; from samebits.storage import receipt as r; print(r._command_digest(['matrix'], os.environ))"
     asked = subprocess.run(
         [sys.executable, "-c", asks], env=environ, capture_output=True, text=True, check=True
     )
