@@ -185,7 +185,7 @@ def test_an_interrupt_of_a_finaliser_is_heard_again(runner, capfd, monkeypatch, 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert main("matrix") == (2 if late else 130)
-        time.sleep(2 * cli._AGAIN)  # nothing comes when nobody is there to take it
+        time.sleep(2 * cli._RESEND_DELAY)  # nothing comes when nobody is there to take it
     finally:
         signal.signal(signal.SIGINT, before)
     assert "Traceback" not in capfd.readouterr().err
