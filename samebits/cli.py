@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-INTERRUPTED = 130
+_EXIT_INTERRUPTED = 130
 _LATEST = Path("reports") / "latest"
 
 
@@ -297,7 +297,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
             code, lines = run(arguments, environ)
     except KeyboardInterrupt:
         spoken.say("interrupted; the same command goes on where it was", sys.stderr)
-        return INTERRUPTED
+        return _EXIT_INTERRUPTED
     except Exception as error:
         user_error = _user_error(error)
         if user_error is None:

@@ -2,7 +2,7 @@
 
 samebits/matrix/load.py converts it to the records of samebits/matrix/spec.py. matrix.schema.json is
 generated from it, so that an editor accepts and rejects the same files. Validators here raise their
-messages as errors of type ``said``. samebits/matrix/problems.py words all other errors.
+messages as errors of type ``mistake``. samebits/matrix/problems.py words all other errors.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 def _mistake(text: str) -> PydanticCustomError:
     """Return a validation error with a message that the user sees unchanged."""
-    return PydanticCustomError("said", "{said}", {"said": text})
+    return PydanticCustomError("mistake", "{text}", {"text": text})
 
 
 def is_name(text: str) -> bool:
@@ -397,7 +397,7 @@ class InputEntry(Form):
     """Number of seeded random ids; past-window is the model's sliding window plus eight."""
 
     @model_validator(mode="after")
-    def _holds_something(self) -> Self:
+    def _is_not_empty(self) -> Self:
         if not self.model_fields_set:
             msg = "the prompt holds nothing: write text, ids, length or batch"
             raise _mistake(msg)
@@ -420,7 +420,7 @@ class PromptEntry(InputEntry):
     """Several inputs as one batch."""
 
     @model_validator(mode="after")
-    def _is_one_or_many(self) -> Self:
+    def _is_not_mixed(self) -> Self:
         mixed = sorted(self.model_fields_set - {"batch"})
         if self.batch is not None and mixed:
             msg = f"{' and '.join(mixed)} beside batch: write each input inside of the batch"

@@ -43,11 +43,11 @@ class Selection(Record):
     ) -> Selection:
         """Parse filters that are lists separated by commas."""
         return cls(
-            models=_split(models),
-            stacks=_split(stacks),
-            dtypes=_split(dtypes),
-            attention=_split(attention),
-            devices=_split(devices),
+            models=_split_list(models),
+            stacks=_split_list(stacks),
+            dtypes=_split_list(dtypes),
+            attention=_split_list(attention),
+            devices=_split_list(devices),
         )
 
 
@@ -88,7 +88,7 @@ def plan(matrix: Matrix, selection: Selection) -> Plan:
 
     Raises SelectionError if a filter matches nothing, or no cell is left.
     """
-    problems = _unmatched(matrix, selection)
+    problems = _unmatched_filters(matrix, selection)
     if problems:
         raise SelectionError("\n".join(problems))
     rows = [
@@ -106,7 +106,7 @@ def plan(matrix: Matrix, selection: Selection) -> Plan:
     return Plan(rows=tuple(rows), stacks=stacks)
 
 
-REPRODUCED = "reports/reproduce"
+REPRODUCE_FOLDER = "reports/reproduce"
 """Folder, relative to that of the matrix, for the reports of commands that rerun one cell."""
 
 
@@ -124,7 +124,7 @@ def reproduce(cell: CellId, reference: str | None, matrix_path: str, default_pat
     words += ["--models", cell.model, "--dtypes", variant.dtype, "--attention", variant.attention]
     if variant.device != "cpu":
         words += ["--devices", variant.device]
-    reports = PurePath(matrix_path).parent / REPRODUCED / f"{cell.model}@{cell.stack}"
+    reports = PurePath(matrix_path).parent / REPRODUCE_FOLDER / f"{cell.model}@{cell.stack}"
     return shlex.join([*words, "--stacks", ",".join(stacks), "--reports", str(reports)])
 
 
@@ -139,7 +139,7 @@ def shown_path(path: Path) -> str:
     return str(path) if below_home or not path.is_absolute() else f"…/{path.name}"
 
 
-def _split(text: str) -> tuple[str, ...]:
+def _split_list(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
 
 
@@ -164,7 +164,7 @@ def _row(
         for stack in matrix.stacks
         if _is_selected(stack.id, selection.stacks)
     ]
-    cells = [cell for cell in cells if is_in(matrix, cell)]
+    cells = [cell for cell in cells if is_included(matrix, cell)]
     if not cells:
         return None
     stacks = [cell.stack for cell in cells]
@@ -172,7 +172,7 @@ def _row(
     return PlannedRow(model=model.name, variant=variant, cells=tuple(cells), reference=reference)
 
 
-def is_in(matrix: Matrix, cell: CellId) -> bool:
+def is_included(matrix: Matrix, cell: CellId) -> bool:
     """Return True if the matrix's include and exclude rules keep the cell."""
     included = not matrix.include or any(matches(rule, cell) for rule in matrix.include)
     return included and not any(matches(rule, cell) for rule in matrix.exclude)
@@ -187,7 +187,7 @@ def matches(rule: Rule, cell: CellId) -> bool:
     )
 
 
-def _unmatched(matrix: Matrix, selection: Selection) -> list[str]:
+def _unmatched_filters(matrix: Matrix, selection: Selection) -> list[str]:
     """Return a line for each filter that matches nothing in the matrix."""
     models = matrix.models
     filters: tuple[tuple[str, tuple[str, ...], Iterable[str]], ...] = (

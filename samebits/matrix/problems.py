@@ -178,8 +178,8 @@ def _name(keys: Keys) -> str:
 def _text(yaml: Yaml, error: ErrorDetails) -> str:
     kind = error["type"]
     context = error.get("ctx", {})
-    if kind == "said":
-        return str(context["said"])
+    if kind == "mistake":
+        return str(context["text"])
     if kind == "missing":
         return f"is missing: {_MISSING[str(error['loc'][-1])]}"
     if kind in _KINDS:
@@ -248,10 +248,10 @@ def _unknown_key(keys: Keys) -> str:
     position = f"in {parent}" if parent else "at the top"
     if key == "batch" and "batch" in keys[:-1]:
         return "a batch inside of a batch: write its inputs into the outer one"
-    known = _known_keys(keys[:-1])
-    if not parent and key not in known and key in DefaultsEntry.model_fields:
+    known_keys = _known_keys(keys[:-1])
+    if not parent and key not in known_keys and key in DefaultsEntry.model_fields:
         return f"unknown key {shown(key)} {position}: write it under defaults:"
-    return f"unknown key {shown(key)} {position}: {nearest(key, known)}"
+    return f"unknown key {shown(key)} {position}: {nearest(key, known_keys)}"
 
 
 def _known_keys(keys: Keys) -> list[str]:

@@ -89,7 +89,7 @@ def remember(
     ledger: Ledger,
     written: Mapping[Path, str],
     started: str,
-    said: Answer,
+    printed: Answer,
 ) -> None:
     """Write the receipt of a run; :func:`answer` rejects one that lists reasons in ``unsettled``.
 
@@ -107,8 +107,8 @@ def remember(
         "written": {str(path.absolute()): digest for path, digest in written.items()},
         "unsettled": list(ledger.unsettled),
         "started": started,
-        "code": said.code,
-        "lines": said.lines,
+        "code": printed.code,
+        "lines": printed.lines,
     }
     path = _path(matrix[0], _command_digest(arguments, environ))
     replace(path, seal.sealed(json.dumps(receipt, separators=(",", ":"))), lasting=False)

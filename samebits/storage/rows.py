@@ -98,14 +98,14 @@ class KeptRows:
         """Return the cached row if every file that it was computed from is unchanged."""
         path = self._path(row, captures)
         self._paths[_key(row)] = path
-        kept = _read_row(path)
-        if kept is None or changed(kept.files, {}) is not None:
+        cached = _read_row(path)
+        if cached is None or changed(cached.files, {}) is not None:
             return None
         with contextlib.suppress(OSError):  # another run may have just removed it
             os.utime(path)
-        self._ledger.files.update(kept.files)
-        self._found[_key(row)] = kept
-        return kept
+        self._ledger.files.update(cached.files)
+        self._found[_key(row)] = cached
+        return cached
 
     def known(self, row: PlannedRow) -> KeptRow | None:
         """Return the row that :meth:`find` returned."""
@@ -119,11 +119,11 @@ class KeptRows:
         """
         files = self._files(row)
         text = json.dumps(result.model_copy(update={"files": files}).model_dump())
-        kept = KeptRow.model_validate(json.loads(text))
+        restored = KeptRow.model_validate(json.loads(text))
         path = self._paths.get(_key(row))
         if path is not None and not self._is_unsettled(row):
             replace(path, seal.sealed(text), lasting=False)
-        return kept
+        return restored
 
     def _is_unsettled(self, row: PlannedRow) -> bool:
         return any(str(cell) in self._ledger.unsettled.values() for cell in row.cells)
