@@ -1,4 +1,4 @@
-"""``python -m samebits``."""
+"""The entry point ``python -m samebits``."""
 
 import os
 import sys
@@ -8,14 +8,14 @@ from samebits.storage.receipt import answer
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    left = answer(sys.argv[1:], os.environ)
-    if left is None:
-        from samebits import cli  # noqa: PLC0415  what an unchanged run has no use for
+    stored = answer(sys.argv[1:], os.environ)
+    if stored is None:
+        from samebits import cli  # noqa: PLC0415  slow, and not needed for an unchanged run
 
         sys.exit(cli.program(sys.argv[1:], os.environ))
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
-    print(*left.lines, sep="\n")
-    sys.exit(left.code)
+    print(*stored.lines, sep="\n")
+    sys.exit(stored.code)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""The command line: ``matrix`` runs and reports, ``probe`` runs only.
+"""The command line: ``matrix`` runs cells and writes the report, ``probe`` only runs them.
 
 Exit codes: 0, every comparison is identical, rounding, absent or expected; 1, something fails;
-2, a mistake in matrix.yaml or on the command line; 3, nothing fails, and something was not finished
+2, a mistake in matrix.yaml or on the command line; 3, nothing fails, but something was not finished
 or not observed.
 """
 
@@ -42,25 +42,25 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-INTERRUPTED = 130
+_EXIT_INTERRUPTED = 130
 _LATEST = Path("reports") / "latest"
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list[str]]:
-    """Do what the command line says; return the exit code and the lines to print.
+    """Run a command; return the exit code and the lines to print.
 
     Raises:
-        SamebitsError: a mistake of the user, with its own exit code.
+        SamebitsError: a mistake of the user, with its exit code.
 
     """
     spoken = Spoken(environ)
     options = _parsed(arguments, spoken)
     order, ledger = _order(options), Ledger()
-    reports = _reports(options)
+    reports = _report_folder(options)
     if reports is not None:
         _check_writable(reports)
     progress = partial(choose, spoken=spoken)
-    report, beside = _run_to_the_end(run_matrix(order, environ, progress, ledger))
+    report, files = _run_async(run_matrix(order, environ, progress, ledger))
     redaction = Redaction(environ)
     if reports is None:
         failed = [redaction.text(stack.failure) for stack in report.stacks if stack.failure]
@@ -69,78 +69,87 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
     writing.begin("writing the report", 0, "")
     try:
         report = redaction.record(report)
-        beside = {path: redaction.file(path, content) for path, content in beside.items()}
-        written = write(report, reports, beside)
+        files = {path: redaction.file(path, content) for path, content in files.items()}
+        written = write(report, reports, files)
     finally:
         writing.end("writing the report")
         writing.close()
-    said = Answer(report.exit_code, list(map(spoken.text, summary(report, written.markdown))))
+    printed = Answer(report.exit_code, list(map(spoken.text, summary(report, written.markdown))))
     if not order.fresh and not order.upgrade:
-        given = [name for name, value in vars(options).items() if value]
+        set_options = [name for name, value in vars(options).items() if value]
         matrix = order.matrix, report.matrix_digest
-        remember(arguments, environ, given, matrix, ledger, written.digests, report.started, said)
+        remember(
+            arguments,
+            environ,
+            set_options,
+            matrix,
+            ledger,
+            written.digests,
+            report.started,
+            printed,
+        )
     prune(order.matrix.resolve().parent / WORK, ledger.files.keys(), time.time())
-    return said.code, said.lines
+    return printed.code, printed.lines
 
 
-def _reports(options: argparse.Namespace) -> Path | None:
-    """Return the folder of the report; None if there will be none."""
+def _report_folder(options: argparse.Namespace) -> Path | None:
+    """Return the folder of the report; None for a command without a report."""
     if options.command == "probe":
         return None
-    beside: Path = options.matrix.parent / _LATEST
-    return options.reports or beside
+    default: Path = options.matrix.parent / _LATEST
+    return options.reports or default
 
 
 def _check_writable(folder: Path) -> None:
-    """See that a report can be written before a run takes its minutes. Raises OSError if not."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(there))
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(there))
+    """Fail before the run, which takes minutes, if the report cannot be written. Raises OSError."""
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(existing))
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(existing))
 
 
-def _run_to_the_end(run: Coroutine[Any, Any, T]) -> T:
-    """Return what a run returns.
+def _run_async(run: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine and return its result.
 
-    Not as the result of asyncio's main task: asyncio.run writes the repr of that when it puts
-    the signal handler back, and the repr of a report takes seconds.
+    The result is not that of asyncio's main task: asyncio.run formats the repr of the main task's
+    result when it restores the signal handler, and the repr of a report takes seconds.
     """
-    found: list[T] = []
+    results: list[T] = []
 
-    async def keep() -> None:
-        found.append(await run)
+    async def store_result() -> None:
+        results.append(await run)
 
     runner = asyncio.Runner()
     try:
-        with _held_back():
+        with _defer_sigint():
             runner.get_loop()
-        runner.run(keep())
+        runner.run(store_result())
     finally:
         runner.close()
-        run.close()  # one that never began says that nobody awaited it
-    return found[0]
+        run.close()  # prevents the warning that a coroutine was never awaited
+    return results[0]
 
 
 @contextmanager
-def _held_back() -> Iterator[None]:
-    """Let a Ctrl-C wait until what is inside is done: half an event loop cannot be closed."""
-    before = signal.getsignal(signal.SIGINT)
-    if not callable(before):
+def _defer_sigint() -> Iterator[None]:
+    """Defer Ctrl-C to the end of the block: a half-created event loop cannot be closed."""
+    previous = signal.getsignal(signal.SIGINT)
+    if not callable(previous):
         yield
         return
-    waiting: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _frame: waiting.append(number))
+    pending: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _frame: pending.append(number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    for number in waiting[:1]:
+        signal.signal(signal.SIGINT, previous)
+    for number in pending[:1]:
         signal.raise_signal(number)
 
 
 def _parsed(arguments: Sequence[str], spoken: Spoken) -> argparse.Namespace:
-    """Return the options; what no command knows is told as the command's own mistake."""
+    """Return the options; an unknown option is reported with the usage of the command."""
     parser, commands = _parser(spoken)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
@@ -165,9 +174,9 @@ def _order(options: argparse.Namespace) -> Order:
         releases=options.releases,
         causes=options.causes,
         capsules=_scope(options),
-        reports=_reports(options),
+        reports=_report_folder(options),
         jobs=options.jobs,
-        command=_typed(options),
+        command=_nox_command(options),
     )
 
 
@@ -179,25 +188,25 @@ def _scope(options: argparse.Namespace) -> Scope:
     return "none" if options.releases else "failing"
 
 
-def _typed(options: argparse.Namespace) -> str:
-    """Return the nox command that runs the same again."""
+def _nox_command(options: argparse.Namespace) -> str:
+    """Return the nox command for a run with the same options."""
     words = ["nox", "-s", "matrix"]
-    given = [
+    option_words = [
         word
         for name in ("models", "stacks", "dtypes", "attention", "devices")
         if (value := getattr(options, name))
         for word in (f"--{name}", value)
     ]
-    given += [f"--{n}" for n in ("releases", "sweep", "causes") if getattr(options, n)]
+    option_words += [f"--{n}" for n in ("releases", "sweep", "causes") if getattr(options, n)]
     if getattr(options, "repro", None) is not None:
-        given.append("--repro" if options.repro else "--no-repro")
+        option_words.append("--repro" if options.repro else "--no-repro")
     if options.matrix != DEFAULT_MATRIX:
-        given += ["--matrix", shown_path(options.matrix)]
-    return shlex.join([*words, "--", *given] if given else words)
+        option_words += ["--matrix", shown_path(options.matrix)]
+    return shlex.join([*words, "--", *option_words] if option_words else words)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong with a command line without what it holds of secrets."""
+    """A parser whose error messages have secrets redacted."""
 
     spoken = NOBODY
 
@@ -206,7 +215,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser(spoken: Spoken) -> tuple[_Parser, dict[str, _Parser]]:
-    """Return the whole parser, and those of its commands by name."""
+    """Return the main parser, and the parsers of its commands by name."""
     parser = _Parser(
         prog="samebits",
         description="Does a model compute the same bits under every transformers release?",
@@ -229,7 +238,7 @@ def _parser(spoken: Spoken) -> tuple[_Parser, dict[str, _Parser]]:
     for command in (parser, matrix, probe):
         command.spoken = spoken
     matrix.add_argument(
-        "--reports", type=_file, metavar="DIR", help="folder of the report (reports/latest)"
+        "--reports", type=_path, metavar="DIR", help="folder of the report (reports/latest)"
     )
     matrix.add_argument(
         "--repro",
@@ -242,7 +251,7 @@ def _parser(spoken: Spoken) -> tuple[_Parser, dict[str, _Parser]]:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--matrix", type=_file, default=DEFAULT_MATRIX, metavar="FILE", help="default: matrix.yaml")
+    add("--matrix", type=_path, default=DEFAULT_MATRIX, metavar="FILE", help="default: matrix.yaml")
     add("--models", default="", metavar="NAMES", help="names or patterns, such as 'llama*,gpt2'")
     add("--stacks", default="", metavar="IDS", help="such as 4.48,5.x")
     add("--dtypes", default="", metavar="NAMES", help="such as float32,bfloat16")
@@ -256,9 +265,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--jobs", type=_positive, metavar="N", help="cells at a time (one for each core)")
 
 
-def _file(text: str) -> Path:
-    """Return a path; a report says ``~`` for the home, and no shell expands what is quoted."""
-    return Path(os.path.expanduser(text))  # noqa: PTH111  Path's own raises where nobody is
+def _path(text: str) -> Path:
+    """Return a path with ``~`` expanded: commands in a report contain it in quotes."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111  Path.expanduser raises without a home
 
 
 def _positive(text: str) -> int:
@@ -284,59 +293,59 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run, print, and return the exit code; a user's mistake is printed without a traceback."""
     spoken = Spoken(environ)
     try:
-        with _ended_as_interrupted(), _heard_again():
+        with _signals_as_sigint(), _resend_lost_sigint():
             code, lines = run(arguments, environ)
     except KeyboardInterrupt:
         spoken.say("interrupted; the same command goes on where it was", sys.stderr)
-        return INTERRUPTED
+        return _EXIT_INTERRUPTED
     except Exception as error:
-        known = _known(error)
-        if known is None:
+        user_error = _user_error(error)
+        if user_error is None:
             raise
-        spoken.say(str(known), sys.stderr)
-        return known.exit_code
+        spoken.say(str(user_error), sys.stderr)
+        return user_error.exit_code
     for line in lines:
         spoken.say(line, sys.stdout)
     return code
 
 
 def program(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Do the same, and show where a defect is without what its traceback holds of secrets."""
+    """Like :func:`main`, but print the traceback of an internal error with secrets redacted."""
     try:
         return main(arguments, environ)
-    except Exception:  # noqa: BLE001  it is shown, and the program ends
+    except Exception:  # noqa: BLE001  it is printed, and the program ends
         Spoken(environ).say(traceback.format_exc().rstrip(), sys.stderr)
         return 1
 
 
-def _known(error: BaseException) -> SamebitsError | None:
-    """Return what a user is told of an error, or of a group of them; None if it is a defect."""
+def _user_error(error: BaseException) -> SamebitsError | None:
+    """Return the error to show to the user, the first of a group; None for an internal error."""
     if isinstance(error, SamebitsError):
         return error
     if isinstance(error, BaseExceptionGroup):
-        known = [_known(inner) for inner in error.exceptions]
-        return known[0] if all(known) else None
+        user_errors = [_user_error(inner) for inner in error.exceptions]
+        return user_errors[0] if all(user_errors) else None
     return MachineError(error) if isinstance(error, OSError) else None
 
 
-_AGAIN = 0.02
-"""Seconds behind which a Ctrl-C is heard again; an object is finalised long before."""
+_RESEND_DELAY = 0.02
+"""Seconds after which a lost Ctrl-C is sent again; finalising an object takes much less."""
 
 
 @contextmanager
-def _heard_again() -> Iterator[None]:
-    """Send a Ctrl-C once more that came while an object was finalised.
+def _resend_lost_sigint() -> Iterator[None]:
+    """Send a Ctrl-C again that arrived while an object was finalised.
 
-    Python ignores every exception there, with a traceback, so that the user's request would be lost.
+    Python only prints exceptions that are raised during finalisation, so this one would be lost.
     """
-    before = sys.unraisablehook
+    previous = sys.unraisablehook
     timers: list[threading.Timer] = []
 
     def send(lost: sys.UnraisableHookArgs) -> None:
         if not issubclass(lost.exc_type, KeyboardInterrupt):
-            before(lost)
+            previous(lost)
             return
-        timer = threading.Timer(_AGAIN, _interrupt)
+        timer = threading.Timer(_RESEND_DELAY, _interrupt)
         timer.daemon = True
         timers.append(timer)
         timer.start()
@@ -345,34 +354,34 @@ def _heard_again() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.unraisablehook = before
+        sys.unraisablehook = previous
         for timer in timers:
             timer.cancel()
 
 
 def _interrupt() -> None:
-    """Send a Ctrl-C to the main thread, which then stops waiting for whatever it waits for."""
-    main = threading.main_thread().ident
-    if hasattr(signal, "pthread_kill") and main is not None:
-        signal.pthread_kill(main, signal.SIGINT)
+    """Send a Ctrl-C to the main thread, which interrupts a blocking call there."""
+    main_thread = threading.main_thread().ident
+    if hasattr(signal, "pthread_kill") and main_thread is not None:
+        signal.pthread_kill(main_thread, signal.SIGINT)
     else:
         signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
-def _ended_as_interrupted() -> Iterator[None]:
-    """Take a request to end, or a closed terminal, as a Ctrl-C: what was started ends first."""
+def _signals_as_sigint() -> Iterator[None]:
+    """Handle SIGTERM and SIGHUP like Ctrl-C, so that child processes are ended first."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         handler = signal.getsignal(signal.SIGINT)
-        if not callable(handler):  # ignored, as of what a shell started in the background
+        if not callable(handler):  # a shell ignores SIGINT for programs in the background
             raise KeyboardInterrupt
         handler(number, frame)
 
     names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {name: signal.signal(getattr(signal, name), interrupt) for name in names}
+    previous = {name: signal.signal(getattr(signal, name), interrupt) for name in names}
     try:
         yield
     finally:
-        for name, handler in before.items():
+        for name, handler in previous.items():
             signal.signal(getattr(signal, name), handler)

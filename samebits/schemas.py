@@ -1,7 +1,7 @@
-"""What may stand in the files that samebits reads and writes: their JSON schemas.
+"""JSON schemas of the files that samebits reads and writes.
 
 The copies under samebits/schemas/ are for editors and for readers in other languages.
-``python -m samebits.schemas`` writes them again; tests/test_schemas.py keeps them equal.
+``python -m samebits.schemas`` writes them; tests/test_schemas.py checks that they are current.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _SCHEMAS: dict[str, tuple[type[BaseModel], str]] = {
 }
 
 
-_OWN = {"matrix.schema.json", "capsule.schema.json", "report.schema.json"}
-"""Of files that a person writes, or that are published; the others bear a seal."""
+_WITHOUT_SEAL = {"matrix.schema.json", "capsule.schema.json", "report.schema.json"}
+"""Schemas of files that a person writes or that are published; all other files have a seal."""
 
 _SEAL = {
     "description": "SHA-256 of every byte of the file before this key, which is the last one.",
@@ -59,9 +59,9 @@ _SEAL = {
 
 
 def render() -> dict[str, str]:
-    """Return every schema as text, by the name of its file."""
+    """Return every schema as text, by file name."""
     return {
-        name: _text(model, title, has_seal=name not in _OWN)
+        name: _text(model, title, has_seal=name not in _WITHOUT_SEAL)
         for name, (model, title) in _SCHEMAS.items()
     }
 
@@ -74,10 +74,10 @@ def write(folder: Path = FOLDER) -> None:
 
 
 class _Generator(GenerateJsonSchema):
-    """Says what is true of our files and no more."""
+    """A schema generator that allows exactly what records write."""
 
     def float_schema(self, schema: core_schema.FloatSchema) -> dict[str, Any]:
-        """Allow NaN and infinities as the strings that records write, unless they are refused."""
+        """Allow NaN and infinities as the strings that records write, unless they are forbidden."""
         number = super().float_schema(schema)
         if schema.get("allow_inf_nan") is False:
             return number
@@ -90,13 +90,13 @@ def _text(model: type[BaseModel], title: str, *, has_seal: bool) -> str:
         schema["properties"] |= {seal.KEY: _SEAL}
         schema["required"] = [*schema.get("required", ()), seal.KEY]
     if model is Report:
-        _may_refer(schema)
+        _allow_references(schema)
     schema = {"$schema": _DIALECT, **_tidy(schema), "title": f"samebits: {title}"}
     return json.dumps(_ordered(schema), indent=2, ensure_ascii=False) + "\n"
 
 
 _SHARED = {
-    "description": "Stands for what lies there: a JSON Reference.",
+    "description": "A JSON Reference to a value in ``shared``.",
     "type": "object",
     "properties": {REFERENCE: {"type": "string", "pattern": f"^{WHERE}[0-9]+$"}},
     "required": [REFERENCE],
@@ -104,37 +104,39 @@ _SHARED = {
 }
 
 
-def _may_refer(schema: dict[str, Any]) -> None:
-    """Say that a reference may stand for any object, list or text inside, and where they lead."""
-    for form in (schema, *schema["$defs"].values()):
-        for part in (form.get("properties", {}), form):
+def _allow_references(schema: dict[str, Any]) -> None:
+    """Allow a reference in place of any object, list or text, and add the list of shared values."""
+    for definition in (schema, *schema["$defs"].values()):
+        for part in (definition.get("properties", {}), definition):
             for key, inner in list(part.items()):
-                if part is not form or key in ("items", "additionalProperties"):
-                    part[key] = _or_shared(inner)
+                if part is not definition or key in ("items", "additionalProperties"):
+                    part[key] = _or_reference(inner)
     schema["$defs"]["Shared"] = _SHARED
-    said = "What stands in several places of the file; an entry may refer to those before it."
-    schema["properties"]["shared"] = {"description": said, "type": "array", "default": []}
+    description = (
+        "Values that occur in several places of the file; an entry may refer to entries before it."
+    )
+    schema["properties"]["shared"] = {"description": description, "type": "array", "default": []}
 
 
-def _or_shared(part: Any) -> Any:  # noqa: ANN401  any JSON
-    """Return a schema that a reference fits, too, and so at every depth of it."""
+def _or_reference(part: Any) -> Any:  # noqa: ANN401  any JSON
+    """Return a schema that also allows references, at every depth."""
     if not isinstance(part, dict):
         return part
     part = dict(part)
     for key in ("items", "additionalProperties"):
         if key in part:
-            part[key] = _or_shared(part[key])
+            part[key] = _or_reference(part[key])
     for key in ("prefixItems", "anyOf"):
         if key in part:
-            part[key] = [_or_shared(inner) for inner in part[key]]
+            part[key] = [_or_reference(inner) for inner in part[key]]
     if part.get("type") not in ("object", "array", "string") and "$ref" not in part:
         return part
-    told = {key: part.pop(key) for key in ("description", "default") if key in part}
-    return told | {"anyOf": [part, {"$ref": "#/$defs/Shared"}]}
+    annotations = {key: part.pop(key) for key in ("description", "default") if key in part}
+    return annotations | {"anyOf": [part, {"$ref": "#/$defs/Shared"}]}
 
 
 def _tidy(part: Any) -> Any:  # noqa: ANN401  # any JSON
-    """Drop what an editor would show and nobody needs: titles made of names, null defaults."""
+    """Drop noise that an editor would show: titles made from field names, and null defaults."""
     if isinstance(part, list):
         return [_tidy(item) for item in part]
     if not isinstance(part, dict):
@@ -146,12 +148,22 @@ def _is_noise(key: str, value: object) -> bool:
     return (key == "title" and isinstance(value, str)) or (key == "default" and value is None)
 
 
-_ORDER = ("$schema", "$ref", "title", "description", "type", "const", "enum", "pattern", "anyOf")
-_AT_THE_END = ("properties", "required", "additionalProperties", "examples", "default", "$defs")
+_FIRST_KEYS = (
+    "$schema",
+    "$ref",
+    "title",
+    "description",
+    "type",
+    "const",
+    "enum",
+    "pattern",
+    "anyOf",
+)
+_LAST_KEYS = ("properties", "required", "additionalProperties", "examples", "default", "$defs")
 
 
 def _ordered(part: Any, *, is_schema: bool = True) -> Any:  # noqa: ANN401  # any JSON
-    """Put what a reader looks for first; properties stay in the order of the records."""
+    """Put the most important keys first; properties keep the order of the records."""
     if isinstance(part, list):
         return [_ordered(item) for item in part]
     if not isinstance(part, dict):
@@ -162,9 +174,9 @@ def _ordered(part: Any, *, is_schema: bool = True) -> Any:  # noqa: ANN401  # an
 
 
 def _rank(key: str) -> int:
-    if key in _ORDER:
-        return _ORDER.index(key)
-    return len(_ORDER) + (_AT_THE_END.index(key) + 1 if key in _AT_THE_END else 0)
+    if key in _FIRST_KEYS:
+        return _FIRST_KEYS.index(key)
+    return len(_FIRST_KEYS) + (_LAST_KEYS.index(key) + 1 if key in _LAST_KEYS else 0)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""For which stacks does nox offer a ``probe`` session?
+"""The stacks for which nox offers a ``probe`` session.
 
-nox asks whenever it reads the noxfile, so nothing is imported here unless the answer matters.
+nox reads the noxfile for every command, so samebits is imported only if probe sessions matter.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_CHOOSING = {"-s", "-e", "--session", "--sessions"}
-_PATTERNS = {"-l", "--list", "-k", "--keywords", "-t", "--tags", "--json", "--list-sessions"}
+_NAMING_OPTIONS = {"-s", "-e", "--session", "--sessions"}
+_PATTERN_OPTIONS = {"-l", "--list", "-k", "--keywords", "-t", "--tags", "--json", "--list-sessions"}
 
 
 def stack_ids(arguments: Sequence[str]) -> list[str]:
     """Return the ids of the stacks for which nox offers a ``probe`` session.
 
-    ``arguments`` is nox's own command line, in which ``--matrix`` may stand after ``--``. A
-    command that runs other sessions gets none, and so does a matrix with mistakes, which are
-    told where a probe is asked for: nox itself says only that there is no such session.
+    ``arguments`` is nox's command line, in which ``--matrix`` may follow ``--``. The result is
+    empty for a command that runs other sessions, and for a matrix with mistakes. These are
+    printed if a probe session is requested, because nox only reports that there is no such
+    session.
     """
     dashes = arguments.index("--") if "--" in arguments else len(arguments)
     if not _may_probe(arguments[:dashes]):
         return []
     from samebits.base.errors import SamebitsError  # noqa: PLC0415
-    from samebits.matrix import load  # noqa: PLC0415  half a second that no other session has to wait
+    from samebits.matrix import load  # noqa: PLC0415  takes half a second
     from samebits.text.terminal import Spoken  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
@@ -38,16 +39,16 @@ def stack_ids(arguments: Sequence[str]) -> list[str]:
         options, _ = parser.parse_known_args(list(arguments[dashes + 1 :]))
         return [stack.id for stack in load.load(options.matrix).stacks]
     except (SamebitsError, argparse.ArgumentError) as error:
-        if _asks_for_probes(arguments[:dashes]):
+        if _names_a_probe(arguments[:dashes]):
             Spoken(os.environ).say(str(error), sys.stderr)
         return []
 
 
-def _may_probe(own: Sequence[str]) -> bool:
-    """Return True unless the sessions are named and none of them is a probe."""
-    named = not _CHOOSING.isdisjoint(own) and _PATTERNS.isdisjoint(own)
-    return not named or _asks_for_probes(own)
+def _may_probe(words: Sequence[str]) -> bool:
+    """Return True unless sessions are named and none of them is a probe session."""
+    names_sessions = not _NAMING_OPTIONS.isdisjoint(words) and _PATTERN_OPTIONS.isdisjoint(words)
+    return not names_sessions or _names_a_probe(words)
 
 
-def _asks_for_probes(own: Sequence[str]) -> bool:
-    return any(word.startswith("probe") for word in own)
+def _names_a_probe(words: Sequence[str]) -> bool:
+    return any(word.startswith("probe") for word in words)

@@ -1,4 +1,4 @@
-"""The command line: what is asked for, what is printed, and the exit codes 0, 1, 2 and 3."""
+"""Tests of the command line: options, printed lines, and the exit codes 0, 1, 2 and 3."""
 
 import asyncio
 import gc
@@ -22,14 +22,14 @@ LOCKS = {f"locks/{stack}.txt": "numpy==2\n" for stack in STACKS}
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Stand in an empty folder with a small matrix."""
+    """Change into an empty folder with a small matrix."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "matrix.yaml").write_text(MATRIX, "utf-8")
     return tmp_path
 
 
 class Runner:
-    """Stands for samebits.pipeline.run.run_matrix: remembers the order and returns a report, or raises."""
+    """A fake of run_matrix that stores the order, and returns a report or raises."""
 
     def __init__(self):
         self.report = sample_report()
@@ -142,7 +142,7 @@ def test_an_interrupt_says_that_nothing_is_lost(runner, capsys):
 
 
 def test_an_interrupt_waits_until_the_event_loop_is_whole(runner, capfd, monkeypatch):
-    """Half of one is collected with a traceback: ``no attribute '_ssock'``."""
+    """A half-created loop is collected with a traceback: ``no attribute '_ssock'``."""
     make, made = asyncio.SelectorEventLoop.__init__, []
 
     def interrupted(loop, *arguments):
@@ -151,7 +151,7 @@ def test_an_interrupt_waits_until_the_event_loop_is_whole(runner, capfd, monkeyp
         made.append(loop)
 
     monkeypatch.setattr(asyncio.SelectorEventLoop, "__init__", interrupted)
-    # a shell that starts tests in the background has them ignore it
+    # a shell ignores SIGINT for tests that it starts in the background
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert main("matrix") == 130
@@ -161,13 +161,13 @@ def test_an_interrupt_waits_until_the_event_loop_is_whole(runner, capfd, monkeyp
     assert made
     assert all(loop.is_closed() for loop in made)
     assert runner.order is None
-    told = capfd.readouterr().err
-    assert "Traceback" not in told
-    assert "never awaited" not in told
+    error = capfd.readouterr().err
+    assert "Traceback" not in error
+    assert "never awaited" not in error
 
 
 class Finalised:
-    """Something that is collected just when somebody presses Ctrl-C."""
+    """An object whose finalisation receives a Ctrl-C."""
 
     def __del__(self):
         signal.raise_signal(signal.SIGINT)
@@ -185,7 +185,7 @@ def test_an_interrupt_of_a_finaliser_is_heard_again(runner, capfd, monkeypatch, 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert main("matrix") == (2 if late else 130)
-        time.sleep(2 * cli._AGAIN)  # nothing comes when nobody is there to take it
+        time.sleep(2 * cli._RESEND_DELAY)  # nothing comes when nobody is there to take it
     finally:
         signal.signal(signal.SIGINT, before)
     assert "Traceback" not in capfd.readouterr().err
@@ -225,17 +225,17 @@ def test_2_for_a_mistake_on_the_command_line(runner, arguments, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--bogus", "1"), "nox -s matrix --: error: no such option or argument: --bogus 1\n"),
         (("--jobs", "x"), "argument --jobs: 'x' is no number of 1 or more\n"),
     ],
 )
-def test_a_mistake_is_told_in_the_words_of_the_command(runner, arguments, told, capsys):
+def test_a_mistake_is_told_in_the_words_of_the_command(runner, arguments, message, capsys):
     with pytest.raises(SystemExit):
         main("matrix", *arguments)
     error = capsys.readouterr().err
-    assert error.endswith(told)
+    assert error.endswith(message)
     assert "usage: nox -s matrix -- " in error
 
 
@@ -260,7 +260,7 @@ def test_options_become_an_order(runner, folder):
 
 
 def test_a_home_that_a_shell_left_alone_is_expanded(runner, folder, monkeypatch):
-    """A report says ``~`` for it, in quotes where the path has a space."""
+    """A report writes ``~`` for the home, in quotes if the path has a space."""
     monkeypatch.setenv("HOME", str(folder))
     (folder / "my files").mkdir()
     (folder / "my files" / "matrix.yaml").write_text(MATRIX, "utf-8")

@@ -1,4 +1,4 @@
-"""The published schemas: as generated, and of one mind with the reader."""
+"""Tests that the published schemas are current, and that they accept what the reader accepts."""
 
 import json
 from pathlib import Path
@@ -18,8 +18,8 @@ ONE = "models: {llama: {build: llama}}\n"
 
 
 def test_the_folder_holds_what_is_generated():
-    found = {path.name: path.read_text("utf-8") for path in schemas.FOLDER.glob("*.json")}
-    assert found == RENDERED, "run: python -m samebits.schemas"
+    published = {path.name: path.read_text("utf-8") for path in schemas.FOLDER.glob("*.json")}
+    assert published == RENDERED, "run: python -m samebits.schemas"
 
 
 def test_write(tmp_path):
@@ -96,7 +96,7 @@ MISTAKES = {
 
 
 def data(text):
-    """Read as an editor does, which takes a date for a text."""
+    """Read YAML as an editor does, with dates as texts."""
     return yaml.load(text, Loader=yaml.BaseLoader if "exclude-newer" in text else yaml.SafeLoader)
 
 

@@ -1,4 +1,4 @@
-"""nox asks for the stacks at every start: the answer is right where it matters, and free elsewhere."""
+"""Tests of the probe sessions of nox: correct if needed, and without cost in other commands."""
 
 import subprocess
 import sys
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Stand in an empty folder with a small matrix."""
+    """Change into an empty folder with a small matrix."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "matrix.yaml").write_text(MATRIX, "utf-8")
     return tmp_path
@@ -45,7 +45,7 @@ def test_nox_is_told_those_of_another_matrix(folder, option):
     (folder / "other.yaml").write_text(MATRIX.replace("4.48", "4.57"), "utf-8")
     arguments = ["nox", "-s", "probe(4.57)", "--", "--fresh", *option]
     assert stack_ids(arguments) == ["4.57", "5.x"]
-    # before the dashes it is nox's own option, whatever that may be
+    # before the dashes it is an option of nox
     assert stack_ids(["nox", *option]) == ["4.48", "5.x"]
 
 

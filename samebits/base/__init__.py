@@ -1,1 +1,1 @@
-"""Errors, atomic files, digests, seals, redaction: the ground floor."""
+"""Helpers without knowledge of models: errors, atomic files, digests, seals, redaction."""

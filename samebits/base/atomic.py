@@ -1,4 +1,4 @@
-"""How is a file replaced so that a reader sees the old one or the new one and nothing between?"""
+"""Atomic replacement of a file: a reader sees the old content or the new one, never a part."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from pathlib import Path
 
 
 def write_aside(path: Path, content: str | bytes, *, lasting: bool = True) -> Path:
-    """Write ``content`` to a new file beside ``path`` and return that file; rename it into place.
+    """Write ``content`` to a temporary file in the folder of ``path``; the caller renames it.
 
-    ``lasting`` has it reach the disk first, which costs milliseconds: without, a power cut may
-    leave an empty file under the name, which is enough for what is checked when it is read.
+    With ``lasting`` the content is flushed to the disk, which costs milliseconds. Without it, a
+    power cut may leave an empty file under the final name. That is enough for a file that is
+    verified when it is read.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    aside = Path(name)
+    temporary = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             if lasting:
                 os.fsync(file.fileno())
-        aside.chmod(0o644)  # mkstemp's 0600 would hide a report from its readers
+        temporary.chmod(0o644)  # mkstemp's 0600 would hide a report from its readers
     except BaseException:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
-    return aside
+    return temporary
 
 
 def replace(path: Path, text: str, *, lasting: bool = True) -> None:
-    """Put ``text`` at ``path``, whole or not at all."""
-    aside = write_aside(path, text, lasting=lasting)
+    """Replace ``path`` by ``text`` atomically."""
+    temporary = write_aside(path, text, lasting=lasting)
     try:
-        aside.replace(path)
+        temporary.replace(path)
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""What can go wrong by a user's hand, and the exit code of each.
+"""Errors that a user can cause or fix, each with its exit code, and the wording of messages.
 
 A message says what happened, what it usually means and what to change. The command line
-catches :class:`SamebitsError` alone and prints it without a traceback; anything else that
-escapes is a defect of samebits.
+prints a :class:`SamebitsError` without a traceback. Any other exception that escapes is a
+defect of samebits, except OSError, which becomes a :class:`MachineError`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class SamebitsError(Exception):
-    """Base of every error that a user can cause or mend."""
+    """Base of every error that a user can cause or fix."""
 
     exit_code = 2
 
@@ -33,50 +33,50 @@ class SelectionError(SamebitsError):
 
 
 class StackError(SamebitsError):
-    """A stack could not be resolved or built; the others go on."""
+    """A stack could not be resolved or built. The other stacks continue."""
 
     exit_code = 1
 
 
 class PatchError(SamebitsError):
-    """A patch of a checkpoint cannot be read or does not apply: which file of it, and which hunk."""
+    """A patch cannot be read or does not apply. The message names the file and the hunk."""
 
 
 class CaptureError(SamebitsError):
-    """A file that a probe left is missing, torn or not of this format version."""
+    """A file that a probe wrote is missing, truncated or of another format version."""
 
     exit_code = 1
 
 
 class MachineError(SamebitsError):
-    """The machine refused something: its disk is full, a folder cannot be written."""
+    """The machine failed an operation: the disk is full, or a folder is not writable."""
 
     exit_code = 1
 
     def __init__(self, error: OSError) -> None:
         where = f": {error.filename}" if error.filename else ""
-        said = error.strerror or str(error)
+        reason = error.strerror or str(error)
         super().__init__(
-            f"{said}{where}\nWhen that is mended, the same command goes on where it was."
+            f"{reason}{where}\nWhen that is mended, the same command goes on where it was."
         )
 
 
 def shown(text: str) -> str:
-    """Return text in quotes on one line, with all that a terminal or a page acts on escaped."""
-    cut = text if len(text) <= 60 else f"{text[:59]}…"
-    return '"' + "".join(map(_escaped, cut)) + '"'
+    """Return text in quotes on one line, with control characters and markup escaped."""
+    shortened = text if len(text) <= 60 else f"{text[:59]}…"
+    return '"' + "".join(map(_escaped, shortened)) + '"'
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
-    """Return the end of a message: the name that was likely meant, or the names there are."""
-    known = {name[:80].casefold(): name for name in names}
-    close = difflib.get_close_matches(word[:80].strip("*?").casefold(), known, n=1)
-    if close:
-        return f"did you mean {shown(known[close[0]])}?"
-    if not known:
+    """Return the end of a message: the name that was likely meant, or the possible names."""
+    by_folded = {name[:80].casefold(): name for name in names}
+    matches = difflib.get_close_matches(word[:80].strip("*?").casefold(), by_folded, n=1)
+    if matches:
+        return f"did you mean {shown(by_folded[matches[0]])}?"
+    if not by_folded:
         return "there is none"
-    listed = ", ".join(map(shown, list(known.values())[:12]))
-    return f"choose from {listed}{' …' if len(known) > 12 else ''}"
+    choices = ", ".join(map(shown, list(by_folded.values())[:12]))
+    return f"choose from {choices}{' …' if len(by_folded) > 12 else ''}"
 
 
 def _escaped(character: str) -> str:

@@ -1,7 +1,7 @@
-"""Which files did a run go by, each as it was when the run looked at it?
+"""State of the files that a run depends on: size, mtime, ctime and inode.
 
-The next run compares: a file is the same if size, inode and both times are. The time of the last
-change of the inode is among them because no program can set it, as one can that of its content.
+The next run compares them to find out which files changed. ctime is included because no
+program can set it, while mtime can be set.
 """
 
 from __future__ import annotations
@@ -14,55 +14,56 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Identity = tuple[int, int, int, int]
-"""Size in bytes, times of the content's and the inode's last change in ns, inode."""
+"""Size in bytes, mtime in ns, ctime in ns, inode."""
 
 
 class Ledger:
-    """The files that one run goes by, and why another run may not go by them."""
+    """The files that one run depends on, and why its results may not be reused."""
 
     def __init__(self) -> None:
         self.files: dict[str, Identity | None] = {}
-        """Absolute path -> identity just before it was read last; None: it was not there."""
+        """Absolute path -> identity just before it was last read; None: it did not exist."""
         self.folders: dict[str, dict[str, Identity]] = {}
-        """Absolute path -> relative path of every file below -> identity."""
+        """Absolute path -> relative path of every file below it -> identity."""
         self.unsettled: dict[str, str] = {}
-        """Why the same run again may end otherwise -> the cell that it is about, '' if it is none."""
+        """Why a repeated run may have another result -> the cell concerned, '' if there is none."""
 
     def file(self, path: Path) -> None:
-        """Note a file that is about to be read."""
-        self.files[os.path.abspath(path)] = identity(path)  # noqa: PTH100  Path has no such thing
+        """Record a file that is about to be read."""
+        self.files[os.path.abspath(path)] = identity(path)  # noqa: PTH100  Path.absolute keeps ".."
 
     def folder(self, path: Path) -> None:
-        """Note every file of a folder that is about to be read."""
+        """Record every file of a folder that is about to be read."""
         self.folders[os.path.abspath(path)] = identities(path)  # noqa: PTH100
 
     def unsettle(self, reason: str, cell: str = "") -> None:
-        """Say why the same run again may end otherwise, and for which cell."""
+        """Record why a repeated run may have another result, and for which cell."""
         self.unsettled[reason] = cell
 
 
 def identity(path: str | Path) -> Identity | None:
-    """Return what tells one state of a file from another; None if it is not there."""
+    """Return the state of a file; None if it does not exist."""
     try:
-        found = os.stat(path)  # noqa: PTH116  thousands are asked, and a Path costs more than the call
+        # called for thousands of files, and a Path costs more than the call
+        status = os.stat(path)  # noqa: PTH116
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 def identities(folder: str | Path) -> dict[str, Identity]:
-    """Return the identity of every file below a folder, links followed, by its relative path."""
-    found = {}
+    """Return the identity of every file below a folder by relative path; links are followed."""
+    by_path = {}
     for path in below(os.fspath(folder)):
-        if (known := identity(path)) is not None:
-            found[os.path.relpath(path, folder)] = known
-    return found
+        if (current := identity(path)) is not None:
+            by_path[os.path.relpath(path, folder)] = current
+    return by_path
 
 
 def below(folder: str, above: tuple[str, ...] = ()) -> Iterator[str]:
     """Yield the path of every file below a folder, in order; links to folders are followed.
 
-    A loader follows them, too. One that leads back to a folder that it lies in is left out.
+    Loaders of checkpoints follow such links, too. A link to a folder above itself is skipped.
     """
     real = os.path.realpath(folder)
     if real in above:
@@ -82,8 +83,8 @@ def below(folder: str, above: tuple[str, ...] = ()) -> Iterator[str]:
 def changed(
     files: dict[str, Identity | None], folders: dict[str, dict[str, Identity]]
 ) -> str | None:
-    """Return the path of the first file or folder that is not as it was noted; None: all are."""
-    for path, known in files.items():
-        if identity(path) != known:
+    """Return the path of the first file or folder that changed since it was recorded, or None."""
+    for path, recorded in files.items():
+        if identity(path) != recorded:
             return path
-    return next((path for path, known in folders.items() if identities(path) != known), None)
+    return next((path for path, recorded in folders.items() if identities(path) != recorded), None)

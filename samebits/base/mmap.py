@@ -1,8 +1,9 @@
-"""How is a large file read as an array, and how does a reader stay small while going through it?
+"""Memory-mapped files as arrays, and releasing the pages of them that were read.
 
-A page that was read counts as memory of the process until it is given back, though the kernel could
-take it at any time: two tensors of a gigabyte would make a host of two gigabytes. Whoever goes through
-an array gives back what is behind every now and then; read again, it comes from the page cache.
+A page that was read counts as memory of the process until it is released, though the kernel could
+reclaim it at any time: reading two tensors of a gigabyte would make a process of two gigabytes. So
+a loop over an array calls :func:`give_back` every :data:`STRIDE` bytes. A released page that is
+read again comes from the page cache.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 STRIDE = 32 << 20
-"""Bytes after which to give back."""
+"""Number of bytes after which a loop releases the pages that it has read."""
 
 
 def mapped(path: Path) -> NDArray[np.uint8]:
-    """Return the bytes of a file that is not empty; np.memmap does the same in five times as long."""
+    """Map a non-empty file read-only and return its bytes; np.memmap takes five times as long."""
     with path.open("rb") as file:
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
 
 def give_back(values: NDArray[Any]) -> None:
-    """Give back the memory of an array that is mapped from a file; any other stays as it is."""
+    """Release the pages of an array that is mapped from a file; do nothing for other arrays."""
     base: object = values
     while isinstance(base, np.ndarray):
         base = base.base

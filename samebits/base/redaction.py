@@ -1,6 +1,6 @@
-"""What no report may say: the tokens and passwords of its user, and the folders of their machine.
+"""Redaction of reports: tokens, passwords and the folders of the user's machine are removed.
 
-An exception of a model, a log or a package index can speak of either, and reports are published.
+Exceptions of models, logs and package indexes may contain them, and reports are published.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     M = TypeVar("M", bound=BaseModel)
 
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|API_?KEY|CREDENTIAL", re.IGNORECASE)
-_WORDS = ("/ISSUE.md", "/expected.json")
-"""Names of what a capsule says about itself."""
+_CAPSULE_TEXTS = ("/ISSUE.md", "/expected.json")
+"""Files of a capsule that are redacted; its scripts and checkpoint must stay as they ran."""
 
-_SHORTEST = 8
-"""Characters of a secret; a shorter one would be found in many a harmless word."""
+_MIN_SECRET = 8
+"""Minimal length of a secret; a shorter one would match inside harmless words."""
 
 _PART = r"[^\s/'\":,;()<>|\\\x00-\x1f]"
 _ABSOLUTE = re.compile(
@@ -37,7 +37,7 @@ _ABSOLUTE = re.compile(
     re.VERBOSE,
 )
 _MAYBE_ABSOLUTE = re.compile(
-    # of JSON: what precedes the slash may be an escaped end of line, and a backslash is doubled
+    # in JSON the slash may follow an escaped line feed, and a backslash is doubled
     rf"""(?: (?<![\w.~…/\\]) | (?<=\\[nrtbf"\\]) | (?<=\\u[0-9a-f]{{4}}) | (?<=file://) | (?<=-[IL]) )
     /{_PART}+/
     | ["'] / [^/'"]+ / | [A-Za-z]:\\\\""",
@@ -69,14 +69,14 @@ def _cut(found: re.Match[str]) -> str:
 
 
 class Redaction:
-    """Takes out of texts and records what one environment holds of secrets."""
+    """Redacts the secrets of one environment in texts and records."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self._names = dict(_secrets(environ))
+        self._replacements = dict(_secrets(environ))
         home = environ.get("HOME", "").rstrip("/")
-        parts = [re.escape(text) for text in sorted(self._names, key=len, reverse=True)]
+        parts = [re.escape(text) for text in sorted(self._replacements, key=len, reverse=True)]
         if home.count("/") >= 1 and len(home) > 1:
-            self._names[home] = "~"
+            self._replacements[home] = "~"
             parts.append(rf"(?<![\w.-]){re.escape(home)}(?![\w.-])")
         self._pattern = re.compile("|".join(parts)) if parts else None
 
@@ -84,34 +84,36 @@ class Redaction:
         """Return ``text`` with ``(HF_TOKEN)`` where the token was, and ``~`` for the home."""
         if self._pattern is None:
             return text
-        return self._pattern.sub(lambda found: self._names[found[0]], text)
+        return self._pattern.sub(lambda match: self._replacements[match[0]], text)
 
     def published(self, text: str) -> str:
-        """Return ``text`` as a report may say it: without secrets, and without folders but ``~``."""
+        """Return ``text`` as it may be published: without secrets and folders, except ``~``."""
         return without_folders(self.text(text))
 
     def file(self, path: str, content: str | bytes) -> str | bytes:
-        """Return a file of the report with its text redacted; checkpoints and scripts as they ran."""
+        """Return a file of the report with its text redacted; checkpoints and scripts unchanged."""
         if isinstance(content, str):
             return self.text(content)
-        if not path.endswith(_WORDS):
+        if not path.endswith(_CAPSULE_TEXTS):
             return content
         return self.published(content.decode("utf-8", "surrogateescape")).encode(
             "utf-8", "surrogateescape"
         )
 
     def record(self, record: M) -> M:
-        """Return the record with every text in it redacted, which is itself where none has to be."""
-        # a secret may be escaped in JSON, a text that holds none is the same in both
-        written = record.model_dump_json(ensure_ascii=False)
-        escaped = any(json.dumps(text, ensure_ascii=False)[1:-1] != text for text in self._names)
-        # looking for each is many times as fast as the pattern, and hardly ever finds one
-        secret = escaped or any(text in written for text in self._names)
-        if not secret and _MAYBE_ABSOLUTE.search(written) is None:
+        """Return the record with every text in it redacted; the same object if none has to be."""
+        dumped = record.model_dump_json(ensure_ascii=False)
+        # a secret with characters that JSON escapes cannot be searched for in the dump
+        is_escaped = any(
+            json.dumps(text, ensure_ascii=False)[1:-1] != text for text in self._replacements
+        )
+        # searching for each secret is many times as fast as the pattern, and rarely finds one
+        has_secret = is_escaped or any(text in dumped for text in self._replacements)
+        if not has_secret and _MAYBE_ABSOLUTE.search(dumped) is None:
             return record
-        changed = self._value(record)
-        assert isinstance(changed, type(record))
-        return changed
+        redacted = self._value(record)
+        assert isinstance(redacted, type(record))
+        return redacted
 
     def _value(self, value: object) -> object:
         if type(value) is str:
@@ -127,9 +129,9 @@ class Redaction:
 
 
 def _secrets(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Return each secret with what stands in its place."""
+    """Yield each secret with its replacement."""
     for name, value in environ.items():
-        if _SECRET.search(name) and len(value) >= _SHORTEST and "/" not in value:
+        if _SECRET.search(name) and len(value) >= _MIN_SECRET and "/" not in value:
             yield value, f"({name})"
         if "://" in value and "@" in value:
             yield from ((word, f"({name})") for word in _credentials(value))
@@ -138,23 +140,23 @@ def _secrets(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             token = path.read_text("utf-8").strip()
         except (OSError, ValueError):
             continue
-        if len(token) >= _SHORTEST:
+        if len(token) >= _MIN_SECRET:
             yield token, "(HF_TOKEN)"
 
 
 def _credentials(text: str) -> Iterator[str]:
-    """Return the passwords in the addresses that stand in ``text``, spelled either way."""
+    """Yield the passwords in the URLs in ``text``, both as written and percent-decoded."""
     for word in text.split():
         try:
             password = urlsplit(word).password
         except ValueError:
             continue
-        if password and len(password) >= _SHORTEST:
+        if password and len(password) >= _MIN_SECRET:
             yield from {password, unquote(password)}
 
 
 def _token_files(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Return where huggingface_hub keeps the token of a login."""
+    """Yield the paths where huggingface_hub stores the token of a login."""
     if path := environ.get("HF_TOKEN_PATH"):
         yield Path(path)
     if home := environ.get("HF_HOME"):

@@ -1,8 +1,8 @@
-"""Is a file what was written, to the last bit?
+"""Checksums inside JSON files ("seals"), by which a reader notices any damaged bit.
 
-A file of JSON says so itself: its last key, ``seal``, holds the SHA-256 of every byte before that
-key. It stays JSON that any reader takes, it is checked in one pass over the bytes, and no bit of it
-can be another without being noticed. probes/samebits_probe/process/files.py writes the same.
+The last key of such a file, ``seal``, holds the SHA-256 of every byte before that key. The file is
+still JSON that any parser reads, and it is verified in one pass over its bytes.
+probes/samebits_probe/process/files.py writes the same format.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _COMMENT = "# seal: "
 
 
 class SealError(ValueError):
-    """A file bears no seal, or the seal of something else."""
+    """A file has no seal, or its seal does not match its content."""
 
 
 def sealed(text: str) -> str:
-    """Return an object of JSON with its seal as its last key."""
+    """Return the text of a JSON object with its seal added as the last key."""
     body = text.rstrip()
     if not body.startswith("{") or not body.endswith("}"):
         msg = "only an object can bear a seal"
         raise ValueError(msg)
     body = body[:-1].rstrip()
     body += "" if body == "{" else ","
-    # half a character, as in the name of a file that is no UTF-8, is refused by who writes it
+    # a lone surrogate, as in a file name that is not UTF-8, raises UnicodeEncodeError here
     return f'{body}"{KEY}":"{hashlib.sha256(body.encode()).hexdigest()}"}}'
 
 
@@ -39,44 +39,45 @@ def opened(content: bytes) -> bytes:
     """Return the JSON of a file without its seal.
 
     Raises:
-        SealError: it is not what was written.
+        SealError: the seal is missing or does not match.
 
     """
-    body, seal = memoryview(content)[:-_LENGTH], content[-_LENGTH:]  # traces are large
+    body, seal = memoryview(content)[:-_LENGTH], content[-_LENGTH:]  # no copy: traces are large
     if not seal.startswith(_BEGIN) or not seal.endswith(_END) or not body:
         msg = "it bears no seal"
         raise SealError(msg)
     if hashlib.sha256(body).hexdigest().encode() != seal[len(_BEGIN) : -len(_END)]:
         msg = "its seal is that of other bytes"
         raise SealError(msg)
-    return b"".join((body[:-1] if len(body) > 1 else body, b"}"))  # its comma, or it is empty
+    # without the comma before the seal, which an empty object does not have
+    return b"".join((body[:-1] if len(body) > 1 else body, b"}"))
 
 
 def read(path: Path) -> bytes:
-    """Return the JSON of a file that bears a seal.
+    """Return the JSON of a sealed file, without its seal.
 
     Raises:
-        OSError: it cannot be read.
-        SealError: it is not what was written.
+        OSError: the file cannot be read.
+        SealError: the seal is missing or does not match.
 
     """
     return opened(path.read_bytes())
 
 
 def sealed_lines(text: str) -> str:
-    """Return lines of which ``#`` begins a comment, with their seal as the last one."""
+    """Return lines of text with a seal added as the last one, in a ``#`` comment."""
     return f"{text}{_COMMENT}{hashlib.sha256(text.encode()).hexdigest()}\n"
 
 
 def opened_lines(text: str) -> str:
-    """Return them without it.
+    """Return lines of text without their seal.
 
     Raises:
-        SealError: they are not what was written.
+        SealError: the seal is missing or does not match.
 
     """
-    body, found, _ = text.rpartition(_COMMENT)
-    if not found or sealed_lines(body) != text:
+    body, comment, _ = text.rpartition(_COMMENT)
+    if not comment or sealed_lines(body) != text:
         msg = "its seal is that of other bytes"
         raise SealError(msg)
     return body

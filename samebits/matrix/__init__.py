@@ -1,1 +1,1 @@
-"""matrix.yaml: its form, its checks, and the plan that follows from it."""
+"""matrix.yaml: its form, its checks, and the plan of the cells to run."""

@@ -1,8 +1,8 @@
-"""What may be written in matrix.yaml: the file's form, short forms and all.
+"""The form of matrix.yaml as pydantic models, including its short forms.
 
-samebits/matrix/load.py turns it into the records of samebits/matrix/spec.py, and matrix.schema.json is
-generated from it, so an editor completes and refuses what the reader does. Its own words for a
-mistake are raised as errors of type ``said``; the rest is put into words by config.
+samebits/matrix/load.py converts it to the records of samebits/matrix/spec.py. matrix.schema.json is
+generated from it, so that an editor accepts and rejects the same files. Validators here raise their
+messages as errors of type ``mistake``. samebits/matrix/problems.py words all other errors.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ _DTYPE_NICKNAMES = {
 T = TypeVar("T")
 
 
-def said(text: str) -> PydanticCustomError:
-    """Return an error whose words are meant for the user as they are."""
-    return PydanticCustomError("said", "{said}", {"said": text})
+def _mistake(text: str) -> PydanticCustomError:
+    """Return a validation error with a message that the user sees unchanged."""
+    return PydanticCustomError("mistake", "{text}", {"text": text})
 
 
 def is_name(text: str) -> bool:
@@ -77,7 +77,7 @@ def is_name(text: str) -> bool:
 
 
 def _fits(pattern: str, text: str) -> bool:
-    # "$" alone also fits before a line break at the end, and \d other digits than ours.
+    # "$" also matches before a final line feed, and \d matches digits that are not ASCII
     return re.fullmatch(pattern.strip("^$"), text, re.ASCII) is not None
 
 
@@ -85,26 +85,26 @@ def _name(text: str) -> str:
     if is_name(text):
         return text
     msg = f"{shown(text)} is no name: {NAME_RULE}"
-    raise said(msg)
+    raise _mistake(msg)
 
 
 def _version(text: str) -> str:
     if _fits(_VERSION, text) and len(text) <= 40:
         return text
-    number = re.search(r"\d+(\.\d+)*", text, re.ASCII)
-    such_as = f'"{number.group()}"' if number and len(number.group()) < 20 else '"4.48.0"'
+    match = re.search(r"\d+(\.\d+)*", text, re.ASCII)
+    example = f'"{match.group()}"' if match and len(match.group()) < 20 else '"4.48.0"'
     msg = (
-        f"{shown(text)} is no version: write one release such as {such_as}, "
+        f"{shown(text)} is no version: write one release such as {example}, "
         f'or a family such as "4.48" or "5.x"'
     )
-    raise said(msg)
+    raise _mistake(msg)
 
 
 def _python(text: str) -> str:
     if _fits(r"3\.\d+(\.\d+)?", text):
         return text
     msg = f'{shown(text)} is no Python version: write one such as "3.11"'
-    raise said(msg)
+    raise _mistake(msg)
 
 
 def _dtype(value: object) -> object:
@@ -113,26 +113,26 @@ def _dtype(value: object) -> object:
     text = str(value)
     plain = text.casefold().removeprefix("torch.")
     msg = f"{shown(text)} is no dtype: {nearest(_DTYPE_NICKNAMES.get(plain, plain), DTYPES)}"
-    raise said(msg)
+    raise _mistake(msg)
 
 
 def _attention(text: str) -> str:
     if not _fits(_ATTENTION, text):
         msg = f"{shown(text)} is no attention implementation: {nearest(text, ATTENTION)}"
-        raise said(msg)
+        raise _mistake(msg)
     if _is_typo(text):
         msg = f"{shown(text)} is no known attention implementation: {nearest(text, ATTENTION)}"
-        raise said(msg)
+        raise _mistake(msg)
     return text
 
 
 def _is_typo(text: str) -> bool:
-    """Return True if text is nearly a known name; flash_attention_4 is another one, no typo."""
+    """Return True if text nearly equals a known name; flash_attention_4 is a new name, no typo."""
     if _without_digits(text) in map(_without_digits, ATTENTION):
         return False
-    known = [name for name in ATTENTION if abs(len(name) - len(text)) <= 2]
-    swapped = any(sorted(name) == sorted(text) for name in known)
-    return swapped or bool(difflib.get_close_matches(text.casefold(), known, cutoff=0.8))
+    candidates = [name for name in ATTENTION if abs(len(name) - len(text)) <= 2]
+    is_swapped = any(sorted(name) == sorted(text) for name in candidates)
+    return is_swapped or bool(difflib.get_close_matches(text.casefold(), candidates, cutoff=0.8))
 
 
 def _without_digits(text: str) -> str:
@@ -144,20 +144,20 @@ def _device(text: str) -> str:
         return text
     meant = "cuda" if text.casefold().startswith("gpu") else text
     msg = f'{shown(text)} is no device: {nearest(meant, DEVICES)} (or one by number, "cuda:1")'
-    raise said(msg)
+    raise _mistake(msg)
 
 
 def _hub(text: str) -> str:
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
         msg = f"{shown(text)} looks like a folder: write path: instead of hub:"
-        raise said(msg)
+        raise _mistake(msg)
     if "@" in text:
         name, _, revision = text.partition("@")
         msg = f"{shown(text)}: write hub: {shown(name)} and revision: {shown(revision)}"
-        raise said(msg)
+        raise _mistake(msg)
     if not _fits(_HUB, text):
         msg = f'{shown(text)} is no hub id: write one such as "org/name"'
-        raise said(msg)
+        raise _mistake(msg)
     return text
 
 
@@ -169,45 +169,45 @@ def _moment(text: str) -> str:
     except ValueError:
         pass
     msg = f'{shown(text)} is no date: write "2026-11-20", or "2026-11-20T12:00:00Z"'
-    raise said(msg)
+    raise _mistake(msg)
 
 
 def _line(text: str) -> str:
     if text.strip() and text.isprintable():
         return text
     msg = f"{shown(text)} is not a line of text: write one line with something in it"
-    raise said(msg)
+    raise _mistake(msg)
 
 
-def _words(text: str) -> str:
+def _paragraph(text: str) -> str:
     if text.strip():
         return text.strip()
     msg = "the text is empty: write a sentence"
-    raise said(msg)
+    raise _mistake(msg)
 
 
 def _requirement(text: str) -> str:
     try:
-        asked = Requirement(text)
+        requirement = Requirement(text)
     except InvalidRequirement:
         msg = f'{shown(text)} is no requirement: write one such as "accelerate>=1"'
-        raise said(msg) from None
-    if asked.url is not None:
+        raise _mistake(msg) from None
+    if requirement.url is not None:
         msg = f"{shown(text)}: what lies at an address can change, and no lock says so: write a version"
-        raise said(msg)
-    if (name := asked.name.lower()) in ("transformers", "torch"):
+        raise _mistake(msg)
+    if (name := requirement.name.lower()) in ("transformers", "torch"):
         msg = f"{shown(text)}: the version of {name} has its own key, {name}:"
-        raise said(msg)
+        raise _mistake(msg)
     return text
 
 
-def _fails_a_run(value: object) -> object:
+def _expected_verdict(value: object) -> object:
     if value == "not finished":
         msg = (
             "that a cell does not finish is of the machine and no known difference: remove this entry, "
             "and raise the model's timeout or give it more memory"
         )
-        raise said(msg)
+        raise _mistake(msg)
     if value != "rounding":
         return value
     msg = (
@@ -215,7 +215,7 @@ def _fails_a_run(value: object) -> object:
         "this entry, or write the verdict that makes the run fail: differs, diverged, unstable, failed "
         'or "not observed"'
     )
-    raise said(msg)
+    raise _mistake(msg)
 
 
 def _length(value: object) -> object:
@@ -223,13 +223,13 @@ def _length(value: object) -> object:
     if value == "past-window" or is_number:
         return value
     msg = 'write a number of tokens from 1 to 1000000, or "past-window"'
-    raise said(msg)
+    raise _mistake(msg)
 
 
-def _given(value: object) -> object:
+def _not_null(value: object) -> object:
     if value is None:
         msg = "no value stands here: write one, or remove the key"
-        raise said(msg)
+        raise _mistake(msg)
     return value
 
 
@@ -237,12 +237,12 @@ def _unique(items: list[T]) -> list[T]:
     for index, item in enumerate(items):
         if item in items[:index]:
             msg = f"{shown(str(item))} is listed twice: remove one"
-            raise said(msg)
+            raise _mistake(msg)
     return items
 
 
 class _NotNull:
-    """A key may be left out, but not be left empty; the schema says so too."""
+    """A key may be omitted, but its value may not be null; also in the schema."""
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
@@ -255,13 +255,13 @@ class _NotNull:
 _SCALARS = (str, int, float)
 
 
-class _OneOrMany:
-    """One item stands for a list of one."""
+class _ItemAsList:
+    """A scalar is read as a list of one item."""
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._listed, handler(source))
+        return core_schema.no_info_before_validator_function(self._as_list, handler(source))
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
@@ -270,12 +270,12 @@ class _OneOrMany:
         return {"anyOf": [schema["items"], schema]}
 
     @staticmethod
-    def _listed(value: object) -> object:
+    def _as_list(value: object) -> object:
         return [value] if isinstance(value, _SCALARS) else value
 
 
-class _MayBeEmpty:
-    """A key whose entries are all commented out is a key left out."""
+class _NullAsEmpty:
+    """A null value is read as an empty list or mapping, as where all entries are commented out."""
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
@@ -292,15 +292,15 @@ class _MayBeEmpty:
 
 
 @dataclass(frozen=True)
-class _OrShort:
-    """A scalar stands for a mapping with that one key."""
+class _ScalarAsKey:
+    """A scalar is read as a mapping with the one key ``key``."""
 
     key: str
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._long, handler(source))
+        return core_schema.no_info_before_validator_function(self._as_mapping, handler(source))
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
@@ -310,7 +310,7 @@ class _OrShort:
         short = {key: field[key] for key in ("type", "pattern", "minLength") if key in field}
         return {"anyOf": [short, schema]}
 
-    def _long(self, value: object) -> object:
+    def _as_mapping(self, value: object) -> object:
         return {self.key: value} if isinstance(value, _SCALARS) else value
 
 
@@ -335,7 +335,7 @@ DeviceText = Annotated[str, AfterValidator(_device), Field(json_schema_extra={"p
 HubText = Annotated[str, AfterValidator(_hub), Field(json_schema_extra={"pattern": _HUB})]
 MomentText = Annotated[str, AfterValidator(_moment), Field(json_schema_extra={"pattern": _MOMENT})]
 LineText = Annotated[str, AfterValidator(_line), Field(json_schema_extra={"pattern": r"\S"})]
-WordsText = Annotated[str, AfterValidator(_words), Field(json_schema_extra={"pattern": r"\S"})]
+WordsText = Annotated[str, AfterValidator(_paragraph), Field(json_schema_extra={"pattern": r"\S"})]
 Requirements = Annotated[str, AfterValidator(_requirement)]
 SignalPattern = Annotated[str, Field(json_schema_extra={"examples": ["*", *SIGNALS]})]
 Length = Annotated[
@@ -344,21 +344,21 @@ Length = Annotated[
 
 ExpectedVerdict = Annotated[
     Literal["differs", "diverged", "unstable", "failed", "not observed"],
-    BeforeValidator(_fails_a_run),
+    BeforeValidator(_expected_verdict),
 ]
 
-Given = Annotated[T | None, BeforeValidator(_given), _NotNull()]
-Several = Annotated[list[T], Field(min_length=1), _OneOrMany()]
-Different = Annotated[
+Omittable = Annotated[T | None, BeforeValidator(_not_null), _NotNull()]
+OneOrMore = Annotated[list[T], Field(min_length=1), _ItemAsList()]
+Distinct = Annotated[
     list[T],
     Field(min_length=1, json_schema_extra={"uniqueItems": True}),
     AfterValidator(_unique),
-    _OneOrMany(),
+    _ItemAsList(),
 ]
 
 
 class Form(BaseModel):
-    """A mapping of matrix.yaml: no unknown key, and no guess at what a value means."""
+    """A mapping of matrix.yaml: unknown keys are rejected, and types are not converted."""
 
     model_config = ConfigDict(
         strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True
@@ -366,44 +366,46 @@ class Form(BaseModel):
 
 
 class StackEntry(Form):
-    """One pinned environment; a version alone is short for {transformers: version}."""
+    """One pinned environment; a version is short for {transformers: version}."""
 
     transformers: VersionText
     """A release such as "4.48.0", or a family such as "4.48" or "5.x": its newest release."""
-    id: Given[NameText] = None
-    """The name in cells and reports; the version, if left out."""
-    torch: Given[VersionText] = None
-    """Version of torch; the matrix's, if left out."""
-    python: Given[PythonText] = None
-    """Version of Python; the matrix's, if left out."""
-    packages: Several[Requirements] = Field(default_factory=list)
-    """More requirements for this stack alone, such as "accelerate>=1"."""
+    id: Omittable[NameText] = None
+    """The name in cells and reports; default: the version."""
+    torch: Omittable[VersionText] = None
+    """Version of torch; default: that of the matrix."""
+    python: Omittable[PythonText] = None
+    """Version of Python; default: that of the matrix."""
+    packages: OneOrMore[Requirements] = Field(default_factory=list)
+    """Additional requirements for this stack only, such as "accelerate>=1"."""
 
 
 class InputEntry(Form):
-    """One input: text where the model has a tokenizer, else ids, else length seeded ids."""
+    """One input: text if the model has a tokenizer, else ids, else length seeded random ids."""
 
     model_config = ConfigDict(
         json_schema_extra={"anyOf": [{"required": [key]} for key in ("text", "ids", "length")]}
     )
 
-    text: Given[Annotated[str, Field(min_length=1)]] = None
-    """What a model with a tokenizer reads."""
-    ids: Given[Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]] = None
+    text: Omittable[Annotated[str, Field(min_length=1)]] = None
+    """The text for a model with a tokenizer."""
+    ids: Omittable[Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(min_length=1)]] = (
+        None
+    )
     """Token ids, for a model without a tokenizer."""
-    length: Given[Length] = None
-    """Number of seeded ids; past-window is eight more than the model's sliding window."""
+    length: Omittable[Length] = None
+    """Number of seeded random ids; past-window is the model's sliding window plus eight."""
 
     @model_validator(mode="after")
-    def _holds_something(self) -> Self:
+    def _is_not_empty(self) -> Self:
         if not self.model_fields_set:
             msg = "the prompt holds nothing: write text, ids, length or batch"
-            raise said(msg)
+            raise _mistake(msg)
         return self
 
 
 class PromptEntry(InputEntry):
-    """One input, or a batch of them padded on the left; a text is short for {text: …}."""
+    """One input, or a batch of inputs padded on the left; a text is short for {text: …}."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -412,58 +414,58 @@ class PromptEntry(InputEntry):
         }
     )
 
-    batch: Given[Annotated[list[Annotated[InputEntry, _OrShort("text")]], Field(min_length=1)]] = (
-        None
-    )
+    batch: Omittable[
+        Annotated[list[Annotated[InputEntry, _ScalarAsKey("text")]], Field(min_length=1)]
+    ] = None
     """Several inputs as one batch."""
 
     @model_validator(mode="after")
-    def _is_one_or_many(self) -> Self:
+    def _is_not_mixed(self) -> Self:
         mixed = sorted(self.model_fields_set - {"batch"})
         if self.batch is not None and mixed:
             msg = f"{' and '.join(mixed)} beside batch: write each input inside of the batch"
-            raise said(msg)
+            raise _mistake(msg)
         return self
 
 
 class BuildEntry(Form):
-    """How to make a tiny checkpoint: an architecture, its config and a seed."""
+    """How to build a tiny checkpoint: an architecture, its config and a seed."""
 
     architecture: LineText
-    """transformers' model_type, such as llama."""
+    """The model_type in transformers, such as llama."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the config class."""
     head: Literal["causal-lm", "masked-lm", "seq2seq-lm", "image-classification", "ctc", "base"] = (
         "causal-lm"
     )
-    """Which model class is built on the architecture."""
+    """The kind of model class, such as causal-lm for AutoModelForCausalLM."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the weights."""
-    stack: Given[str] = None
-    """Id of the stack that makes it; the oldest that knows the architecture, if left out."""
+    stack: Omittable[str] = None
+    """Id of the stack that builds it; default: the oldest that knows the architecture."""
     gain: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    """Scale of the matrices, for architectures that flatten or blow up the default."""
+    """Scale of the weight matrices, for architectures whose outputs vanish or explode at 1."""
 
 
 Prompts = Annotated[
-    dict[str, Annotated[PromptEntry, _OrShort("text")]],
+    dict[str, Annotated[PromptEntry, _ScalarAsKey("text")]],
     Field(min_length=1, json_schema_extra={"propertyNames": {"pattern": NAME}}),
 ]
 Greedy = Annotated[int, Field(ge=0, le=10_000)]
 Samples = Annotated[int, Field(ge=0, le=100_000)]
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
-Build = Annotated[BuildEntry, _OrShort("architecture")]
+Build = Annotated[BuildEntry, _ScalarAsKey("architecture")]
 
 
 class DefaultsEntry(Form):
-    """What holds for every model that does not say otherwise."""
+    """Settings of every model whose own entry does not set them."""
 
-    dtypes: Different[DtypeText] = ["float32"]
-    """The dtypes a model is loaded in."""
-    attention: Different[AttentionText] = ["default"]
-    """Attention implementations; default is what transformers chooses."""
-    devices: Different[DeviceText] = ["cpu"]
-    """Where the model runs."""
+    dtypes: Distinct[DtypeText] = ["float32"]
+    """The dtypes that a model is loaded in."""
+    attention: Distinct[AttentionText] = ["default"]
+    """Attention implementations; default lets transformers choose."""
+    devices: Distinct[DeviceText] = ["cpu"]
+    """The devices that the model runs on."""
     prompts: Prompts = Field(
         default_factory=lambda: {
             "short": PromptEntry(text=_SHORT, length=9),
@@ -473,22 +475,23 @@ class DefaultsEntry(Form):
             ),
         }
     )
-    """Inputs by name; short, long and padded, if left out."""
+    """Inputs by name; default: short, long and padded."""
     greedy: Greedy = 12
     """Number of tokens to generate; 0 for none."""
     invariants: bool = True
-    """Whether to try the relations that must hold inside one cell, such as prefill + decode; of a model
-    above 1 GiB they are tried only if its own entry says so."""
+    """Whether to test relations that must hold inside one cell, such as full forward = prefill +
+    decode. For a model above 1 GiB they are tested only if its own entry asks for them."""
     crossings: bool = True
-    """Whether each stack saves the model and every stack loads that."""
+    """Whether each stack saves the model and every stack loads what was saved."""
     usage: bool = True
-    """Whether to try what users do around the model: attention maps, packed rows, generate() …"""
+    """Whether to try common uses of the model: attention maps, packed rows, generate() …"""
     samples: Samples = 0
-    """Prompts over which each layer's cache error is averaged; 0 for none."""
+    """Number of prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: Seconds = 120
-    """Seconds without progress after which a job is ended."""
+    """Seconds without progress after which a job is stopped."""
     budget: Seconds = 600
-    """Seconds of one run of a cell beyond which nothing is begun that makes no verdict."""
+    """Seconds of one run of a cell after which no further optional observation is started, that is,
+    none that does not affect the verdict."""
 
 
 _SHORT = "The capital of France is"
@@ -496,7 +499,7 @@ _LONG = "Once upon a time, there was a cat named Whiskers."
 
 
 class ModelEntry(Form):
-    """One model: exactly one of hub, path and build, and what to run it with."""
+    """One model: exactly one of hub, path and build, and the settings to run it with."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -505,112 +508,114 @@ class ModelEntry(Form):
         }
     )
 
-    hub: Given[HubText] = None
+    hub: Omittable[HubText] = None
     """Id on the Hugging Face hub, such as org/name."""
-    revision: Given[LineText] = None
+    revision: Omittable[LineText] = None
     """Branch, tag or commit on the hub."""
-    path: Given[LineText] = None
+    path: Omittable[LineText] = None
     """A folder with config.json, relative to the matrix file."""
-    patch: Given[Different[LineText]] = None
+    patch: Omittable[Distinct[LineText]] = None
     """Unified diffs, relative to the matrix file, applied in order to a copy of path."""
-    build: Given[Build] = None
-    """A tiny checkpoint made from a config; an architecture alone is short for it."""
+    build: Omittable[Build] = None
+    """A tiny checkpoint built from a config; an architecture is short for {architecture: …}."""
     trust_remote_code: bool = False
-    """Whether Python code that comes with the checkpoint may run."""
-    group: Given[LineText] = None
-    """A heading in the report."""
-    dtypes: Given[Different[DtypeText]] = None
-    """The dtypes it is loaded in; those of defaults, if left out."""
-    attention: Given[Different[AttentionText]] = None
-    """Attention implementations; those of defaults, if left out."""
-    devices: Given[Different[DeviceText]] = None
-    """Where it runs; where defaults say, if left out."""
-    prompts: Given[Prompts] = None
+    """Whether Python code that is part of the checkpoint may run."""
+    group: Omittable[LineText] = None
+    """The heading under which the report lists the model."""
+    dtypes: Omittable[Distinct[DtypeText]] = None
+    """The dtypes that it is loaded in; default: those of defaults."""
+    attention: Omittable[Distinct[AttentionText]] = None
+    """Attention implementations; default: those of defaults."""
+    devices: Omittable[Distinct[DeviceText]] = None
+    """The devices that it runs on; default: those of defaults."""
+    prompts: Omittable[Prompts] = None
     """Inputs by name, instead of those of defaults."""
-    greedy: Given[Greedy] = None
+    greedy: Omittable[Greedy] = None
     """Number of tokens to generate; 0 for none."""
-    invariants: Given[bool] = None
-    """Whether to try the relations that must hold inside one cell, such as prefill + decode."""
-    crossings: Given[bool] = None
-    """Whether each stack saves the model and every stack loads that."""
-    usage: Given[bool] = None
-    """Whether to try what users do around the model: attention maps, packed rows, generate() …"""
-    samples: Given[Samples] = None
-    """Prompts over which each layer's cache error is averaged; 0 for none."""
-    timeout: Given[Seconds] = None
-    """Seconds without progress after which a job is ended."""
-    budget: Given[Seconds] = None
-    """Seconds of one run of a cell beyond which nothing is begun that makes no verdict."""
+    invariants: Omittable[bool] = None
+    """Whether to test relations that must hold inside one cell, such as full forward = prefill +
+    decode."""
+    crossings: Omittable[bool] = None
+    """Whether each stack saves the model and every stack loads what was saved."""
+    usage: Omittable[bool] = None
+    """Whether to try common uses of the model: attention maps, packed rows, generate() …"""
+    samples: Omittable[Samples] = None
+    """Number of prompts over which each layer's cache error is averaged; 0 for none."""
+    timeout: Omittable[Seconds] = None
+    """Seconds without progress after which a job is stopped."""
+    budget: Omittable[Seconds] = None
+    """Seconds of one run of a cell after which no further optional observation is started, that is,
+    none that does not affect the verdict."""
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:
         sources = [key for key in ("hub", "path", "build") if getattr(self, key) is not None]
         if not sources:
             msg = "the model has no source: write one of hub, path and build"
-            raise said(msg)
+            raise _mistake(msg)
         if len(sources) > 1:
             msg = f"the model has {len(sources)} sources, {', '.join(sources)}: keep one"
-            raise said(msg)
+            raise _mistake(msg)
         return self
 
 
 class RuleEntry(Form):
-    """Cells by pattern; a field left out matches everything."""
+    """A pattern of cells; an omitted field matches everything."""
 
-    model: Several[str] = ["*"]
+    model: OneOrMore[str] = ["*"]
     """Names of models, or shell patterns such as "llama*"."""
-    variant: Several[str] = ["*"]
+    variant: OneOrMore[str] = ["*"]
     """Variants, such as "float32-sdpa" or "bfloat16-*"."""
-    stack: Several[str] = ["*"]
+    stack: OneOrMore[str] = ["*"]
     """Ids of stacks, or patterns such as "5.*"."""
-    reason: Given[WordsText] = None
-    """Why."""
+    reason: Omittable[WordsText] = None
+    """Why these cells are included or excluded."""
 
 
 class ExpectedEntry(Form):
-    """A known difference: where it shows, why it is there, and who says so."""
+    """A known difference: where it occurs, its reason, and a reference for it."""
 
-    model: Several[str]
+    model: OneOrMore[str]
     """Names of models, or shell patterns such as "llama*"."""
-    variant: Several[str] = ["*"]
+    variant: OneOrMore[str] = ["*"]
     """Variants, such as "float32-sdpa" or "bfloat16-*"."""
-    stack: Several[str]
+    stack: OneOrMore[str]
     """Ids of stacks, or patterns such as "5.*"."""
-    signal: Several[SignalPattern] = ["*"]
-    """Signals that may differ; a difference in any other one is not covered."""
+    signal: OneOrMore[SignalPattern] = ["*"]
+    """Signals that may differ; a difference in any other signal is not covered."""
     verdict: ExpectedVerdict = "differs"
-    """What is known to happen: something that keeps a run from passing."""
+    """The verdict that is known to occur; one that would make the run fail."""
     reason: WordsText
-    """Why the difference is there."""
-    reference: Given[WordsText] = None
-    """An issue, a pull request, or a file of the release."""
-    title: Given[WordsText] = None
+    """Why the difference occurs."""
+    reference: Omittable[WordsText] = None
+    """An issue, a pull request, or a source file of the release."""
+    title: Omittable[WordsText] = None
     """Heading of the explanation."""
-    explanation: Given[WordsText] = None
-    """What a reader of the report should know of it: a paragraph near its top."""
+    explanation: Omittable[WordsText] = None
+    """A paragraph about it for the top of the report."""
 
 
 class MatrixFile(Form):
-    """Which models run under which releases of transformers, and what is known to differ."""
+    """Models, the releases of transformers to run them under, and known differences."""
 
     model_config = ConfigDict(title="matrix.yaml", json_schema_extra={"required": ["models"]})
 
     version: Literal[1] = 1
     """Version of this form."""
     stacks: Annotated[
-        list[Annotated[StackEntry, _OrShort("transformers")]], Field(min_length=1)
+        list[Annotated[StackEntry, _ScalarAsKey("transformers")]], Field(min_length=1)
     ] = Field(default_factory=lambda: [StackEntry(transformers=version) for version in STACKS])
-    """The environments to compare; "4.48", "4.57", "5.2" and "5.x", if left out."""
+    """The environments to compare; default: "4.48", "4.57", "5.2" and "5.x"."""
     torch: VersionText = "2.13.0"
-    """Version of torch in every stack that does not say otherwise."""
+    """Version of torch in every stack whose entry does not set it."""
     python: PythonText = "3.11"
-    """Version of Python in every stack that does not say otherwise."""
-    reference: Given[str] = None
-    """Id of the stack that the others are compared with; the oldest, if left out."""
-    exclude_newer: Annotated[Given[MomentText], Field(alias="exclude-newer")] = None
-    """Packages uploaded after this date or moment do not exist."""
-    defaults: Annotated[DefaultsEntry, _MayBeEmpty()] = Field(default_factory=DefaultsEntry)
-    """What holds for every model that does not say otherwise."""
+    """Version of Python in every stack whose entry does not set it."""
+    reference: Omittable[str] = None
+    """Id of the stack that the others are compared with; default: the oldest."""
+    exclude_newer: Annotated[Omittable[MomentText], Field(alias="exclude-newer")] = None
+    """Packages uploaded after this date or time are ignored."""
+    defaults: Annotated[DefaultsEntry, _NullAsEmpty()] = Field(default_factory=DefaultsEntry)
+    """Settings of every model whose own entry does not set them."""
     models: Annotated[
         dict[str, ModelEntry],
         Field(
@@ -618,10 +623,10 @@ class MatrixFile(Form):
             json_schema_extra={"propertyNames": {"pattern": NAME, "maxLength": NAME_LENGTH}},
         ),
     ] = Field(default_factory=dict)
-    """The models, by the name that they have in reports."""
-    include: Annotated[list[RuleEntry], _MayBeEmpty()] = Field(default_factory=list)
-    """If there are any rules, only cells that match one are run."""
-    exclude: Annotated[list[RuleEntry], _MayBeEmpty()] = Field(default_factory=list)
+    """The models, by their name in reports."""
+    include: Annotated[list[RuleEntry], _NullAsEmpty()] = Field(default_factory=list)
+    """If there are such rules, only cells that match one of them are run."""
+    exclude: Annotated[list[RuleEntry], _NullAsEmpty()] = Field(default_factory=list)
     """Cells that match one of these rules are not run."""
-    expected: Annotated[list[ExpectedEntry], _MayBeEmpty()] = Field(default_factory=list)
-    """Differences that are known; one that no longer occurs fails the run until it is removed."""
+    expected: Annotated[list[ExpectedEntry], _NullAsEmpty()] = Field(default_factory=list)
+    """Known differences; an entry that no longer occurs fails the run until it is removed."""

@@ -1,7 +1,7 @@
-"""What does matrix.yaml ask for, or what is wrong with it and what to write instead?
+"""Loading of matrix.yaml: a Matrix, or all problems of the file with line and column.
 
-Every problem is found in one go and told with its line and column. samebits/matrix/problems.py checks
-the form; here the file is checked against itself and the disk, and turned into a Matrix.
+samebits/matrix/problems.py checks the form. This module checks the parts of the file against each
+other and against the disk, and converts the file to a Matrix.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _WITHOUT_SIGNALS = frozenset({"failed", "not observed"})
-"""Verdicts of an entry that are of a cell as a whole, whatever signals it names."""
+"""Verdicts on a cell as a whole; an entry with one of them needs no signal that matches."""
 
 
 def load(path: Path) -> Matrix:
@@ -46,22 +46,22 @@ def load(path: Path) -> Matrix:
 
 
 def parse(yaml: Yaml, path: Path) -> Matrix:
-    """Return what a file that was read says. Raises MatrixError as :func:`load` does."""
+    """Return the Matrix of a parsed YAML file. Raises MatrixError as :func:`load` does."""
     if yaml.data is None:
         raise MatrixError(_lines(yaml.problems, path))
     if not isinstance(yaml.data, dict):
         text = "the file is not a mapping: begin with models: and what to compare"
         raise MatrixError(_lines([*yaml.problems, Problem(yaml.place(()), text)], path))
     checked = check(yaml, yaml.data)
-    reading = _Reading(yaml, checked, path.parent)
-    problems = [*yaml.problems, *checked.problems, *reading.problems()]
+    builder = _MatrixBuilder(yaml, checked, path.parent)
+    problems = [*yaml.problems, *checked.problems, *builder.problems()]
     if problems:
         raise MatrixError(_lines(problems, path))
-    return reading.matrix(str(path))
+    return builder.matrix(str(path))
 
 
 def oldest_first(stacks: Iterable[StackSpec]) -> tuple[StackSpec, ...]:
-    """Sort stacks by the release they ask for; a family comes after all of its releases."""
+    """Sort stacks by the release they request; a family comes after all of its releases."""
     return tuple(sorted(stacks, key=_age))
 
 
@@ -81,12 +81,12 @@ def _lines(problems: Iterable[Problem], path: Path) -> list[str]:
 
 def _line(problem: Problem, path: Path) -> str:
     name = str(path) if str(path).isprintable() else shown(str(path))
-    at = "" if problem.place == FILE else f":{problem.place.line}:{problem.place.column}"
-    return f"{name}{at}: {problem.text}"
+    position = "" if problem.place == FILE else f":{problem.place.line}:{problem.place.column}"
+    return f"{name}{position}: {problem.text}"
 
 
-class _Reading:
-    """A file that has the form, on the way to a Matrix."""
+class _MatrixBuilder:
+    """Checks a file that has the right form, and builds a Matrix from it."""
 
     def __init__(self, yaml: Yaml, checked: Checked, folder: Path) -> None:
         file = checked.file
@@ -104,7 +104,7 @@ class _Reading:
         self._names = [str(keys[1]) for keys in yaml.keys if len(keys) == 2 and keys[0] == "models"]
 
     def matrix(self, path: str) -> Matrix:
-        """Return the records, defaults applied; only where problems() has found none."""
+        """Return the Matrix with defaults applied; only valid if problems() is empty."""
         stacks = oldest_first(self._stacks)
         return Matrix(
             path=path,
@@ -121,17 +121,17 @@ class _Reading:
         )
 
     def problems(self) -> Iterator[Problem]:
-        """Find what is wrong between the parts of the file, and between it and the disk."""
+        """Yield contradictions between the parts of the file, and between the file and the disk."""
         yield from self._missing_models()
         yield from self._bad_names()
-        yield from self._twins()
+        yield from self._duplicates()
         yield from self._unknown_stacks()
-        yield from self._ambiguous()
+        yield from self._duplicate_variants()
         for name, entry in self._file.models.items():
             yield from self._bad_source(name, entry)
-        yield from self._useless("include", self._file.include)
-        yield from self._useless("exclude", self._file.exclude)
-        yield from self._useless("expected", self._file.expected)
+        yield from self._unmatched_rules("include", self._file.include)
+        yield from self._unmatched_rules("exclude", self._file.exclude)
+        yield from self._unmatched_rules("expected", self._file.expected)
 
     def _missing_models(self) -> Iterator[Problem]:
         if ("models",) not in self._yaml.values and self._checked.is_whole():
@@ -150,25 +150,27 @@ class _Reading:
             if not is_name(name):
                 yield Problem(place, f"{shown(name)} is no name for a {kind}: {NAME_RULE}")
 
-    def _twins(self) -> Iterator[Problem]:
+    def _duplicates(self) -> Iterator[Problem]:
         numbered = zip(self._checked.numbers["stacks"], self._ids, strict=False)
         stacks: list[tuple[Keys, str]] = [(("stacks", number), id) for number, id in numbered]
         models: list[tuple[Keys, str]] = [(("models", name), name) for name in self._names]
         remedy = "give one of them an id, as in {id: old, transformers: ...}"
-        yield from self._alike(stacks, "stacks", remedy)
-        yield from self._alike(models, "models", "rename one of them")
+        yield from self._same_folder(stacks, "stacks", remedy)
+        yield from self._same_folder(models, "models", "rename one of them")
 
-    def _alike(self, named: list[tuple[Keys, str]], kind: str, remedy: str) -> Iterator[Problem]:
-        """Find names that would share a folder where upper and lower case are the same."""
-        seen: dict[str, str] = {}
+    def _same_folder(
+        self, named: list[tuple[Keys, str]], kind: str, remedy: str
+    ) -> Iterator[Problem]:
+        """Yield names that would share a folder on a case-insensitive file system."""
+        by_folded: dict[str, str] = {}
         for keys, name in named:
-            first = seen.setdefault(name.casefold(), name)
+            first = by_folded.setdefault(name.casefold(), name)
             if first is name:
                 continue
-            said = f"{shown(name)} is the name of two {kind}"
+            fault = f"{shown(name)} is the name of two {kind}"
             if first != name:
-                said = f"{shown(first)} and {shown(name)} are one folder on some machines"
-            yield Problem(self._yaml.place(keys), f"{said}: {remedy}")
+                fault = f"{shown(first)} and {shown(name)} are one folder on some machines"
+            yield Problem(self._yaml.place(keys), f"{fault}: {remedy}")
 
     def _unknown_stacks(self) -> Iterator[Problem]:
         if not self._checked.is_whole("stacks"):
@@ -184,57 +186,62 @@ class _Reading:
                 text = f"{keys[-1]}: {shown(id)} is no stack: {nearest(id, self._ids)}"
                 yield Problem(self._yaml.place(keys), text)
 
-    def _ambiguous(self) -> Iterator[Problem]:
-        """Find attention "eager-cuda" beside attention "eager" on device "cuda"."""
+    def _duplicate_variants(self) -> Iterator[Problem]:
+        """Yield models with two variants of one name.
+
+        An example is attention "eager-cuda" together with attention "eager" on device "cuda".
+        """
         for name, model in self._models.items():
             names = [str(variant) for variant in model.variants]
-            twice = next((known for known in names if names.count(known) > 1), None)
-            if twice:
-                text = f"{name}: two variants have the name {shown(twice)}: remove one of them"
+            duplicate = next(
+                (variant_name for variant_name in names if names.count(variant_name) > 1), None
+            )
+            if duplicate:
+                text = f"{name}: two variants have the name {shown(duplicate)}: remove one of them"
                 yield Problem(self._yaml.place(("models", name)), text)
 
     def _bad_source(self, name: str, entry: ModelEntry) -> Iterator[Problem]:
         if entry.revision is not None and entry.hub is None:
             text = "revision: only a model with hub: has revisions: remove the key"
             yield Problem(self._yaml.place(("models", name, "revision")), text)
-        wrong = _bad_folder(self._folder, entry.path) if entry.path is not None else None
-        if wrong:
-            yield Problem(self._yaml.place(("models", name, "path")), f"path: {wrong}")
+        fault = _bad_folder(self._folder, entry.path) if entry.path is not None else None
+        if fault:
+            yield Problem(self._yaml.place(("models", name, "path")), f"path: {fault}")
         elif entry.patch:
             yield from self._bad_patches(name, entry.path, entry.patch)
 
-    def _bad_patches(self, name: str, path: str | None, written: list[str]) -> Iterator[Problem]:
-        """Find the first patch that does not apply after those before it."""
+    def _bad_patches(self, name: str, path: str | None, patches: list[str]) -> Iterator[Problem]:
+        """Yield a problem for the first patch that does not apply on top of those before it."""
         keys: Keys = ("models", name, "patch")
         if path is None:
             text = "patch: only a folder, path:, can be patched: remove the key"
             yield Problem(self._yaml.place(keys), text)
             return
         folder = self._folder / Path(path).expanduser()
-        for number in range(len(written)):
-            wrong = _bad_patch(self._folder, folder, written[: number + 1])
-            if wrong:
-                yield Problem(self._yaml.place((*keys, number)), f"patch: {wrong}")
+        for number in range(len(patches)):
+            fault = _bad_patch(self._folder, folder, patches[: number + 1])
+            if fault:
+                yield Problem(self._yaml.place((*keys, number)), f"patch: {fault}")
                 return
 
-    def _useless(
+    def _unmatched_rules(
         self, section: str, rules: Iterable[RuleEntry | ExpectedEntry]
     ) -> Iterator[Problem]:
         for number, rule in zip(self._checked.numbers[section], rules, strict=True):
-            yield from self._unmatched((section, number), rule)
+            yield from self._unmatched_rule((section, number), rule)
 
-    def _unmatched(self, keys: Keys, rule: RuleEntry | ExpectedEntry) -> Iterator[Problem]:
-        """Find the patterns that match nothing: such a rule is a typo, or out of date."""
-        yield from self._unmatched_in((*keys, "model"), rule.model, self._names)
+    def _unmatched_rule(self, keys: Keys, rule: RuleEntry | ExpectedEntry) -> Iterator[Problem]:
+        """Yield the patterns that match nothing: such a rule has a typo or is outdated."""
+        yield from self._unmatched_patterns((*keys, "model"), rule.model, self._names)
         if self._checked.is_whole("stacks"):
-            yield from self._unmatched_in((*keys, "stack"), rule.stack, self._ids)
+            yield from self._unmatched_patterns((*keys, "stack"), rule.stack, self._ids)
         if self._checked.is_whole("models", "defaults"):
             variants = self._variants(rule.model)
-            yield from self._unmatched_in((*keys, "variant"), rule.variant, variants)
+            yield from self._unmatched_patterns((*keys, "variant"), rule.variant, variants)
         if isinstance(rule, ExpectedEntry) and rule.verdict not in _WITHOUT_SIGNALS:
-            yield from self._unmatched_in((*keys, "signal"), rule.signal, SIGNALS)
+            yield from self._unmatched_patterns((*keys, "signal"), rule.signal, SIGNALS)
 
-    def _unmatched_in(
+    def _unmatched_patterns(
         self, keys: Keys, patterns: list[str], names: Iterable[str]
     ) -> Iterator[Problem]:
         names = list(names)
@@ -244,49 +251,51 @@ class _Reading:
                 yield Problem(self._yaml.place((*keys, number)), text)
 
     def _variants(self, patterns: list[str]) -> list[str]:
-        meant = [
+        matching = [
             model
             for name, model in self._models.items()
             if any(fnmatchcase(name, pattern) for pattern in patterns)
         ]
-        models = meant or self._models.values()
+        models = matching or self._models.values()
         return list(dict.fromkeys(str(variant) for model in models for variant in model.variants))
 
 
-def _bad_folder(base: Path, written: str) -> str | None:
-    """Return what is wrong with a model's folder, or None."""
+def _bad_folder(base: Path, path: str) -> str | None:
+    """Return the fault of a model's folder in words, or None."""
     try:
-        folder = base / Path(written).expanduser()
+        folder = base / Path(path).expanduser()
         if not folder.exists():
-            return f"{shown(written)} does not exist{_beside(folder)}"
+            return f"{shown(path)} does not exist{_hint(folder)}"
         if not folder.is_dir():
-            return f"{shown(written)} is a file: name the folder that holds config.json"
+            return f"{shown(path)} is a file: name the folder that holds config.json"
         if not (folder / "config.json").is_file():
-            return f"{shown(written)} holds no config.json: is it a checkpoint in HF form?"
+            return f"{shown(path)} holds no config.json: is it a checkpoint in HF form?"
     except (OSError, ValueError, RuntimeError) as error:
-        return f"{shown(written)} cannot be read: {getattr(error, 'strerror', None) or error}"
+        return f"{shown(path)} cannot be read: {getattr(error, 'strerror', None) or error}"
     return None
 
 
-def _bad_patch(base: Path, folder: Path, written: list[str]) -> str | None:
-    """Return what is wrong with the last of the patches, given those before it; or None."""
+def _bad_patch(base: Path, folder: Path, names: list[str]) -> str | None:
+    """Return the fault of the last patch, applied after those before it; or None."""
     try:
-        patches = [base / Path(patch).expanduser() for patch in written]
+        patches = [base / Path(patch).expanduser() for patch in names]
         if not patches[-1].exists():
-            return f"{shown(written[-1])} does not exist{_beside(patches[-1])}"
+            return f"{shown(names[-1])} does not exist{_hint(patches[-1])}"
         patched_files(folder, patches)
     except PatchError as error:
         return str(error)
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
-        return f"{shown(written[-1])} cannot be read: {reason}"
+        return f"{shown(names[-1])} cannot be read: {reason}"
     return None
 
 
-def _beside(folder: Path) -> str:
+def _hint(folder: Path) -> str:
     names = [path.name for path in folder.parent.iterdir()] if folder.parent.is_dir() else []
-    hint = nearest(folder.name, names)
-    return f": {hint}" if hint.startswith("did") else ": it is relative to the matrix file"
+    suggestion = nearest(folder.name, names)
+    return (
+        f": {suggestion}" if suggestion.startswith("did") else ": it is relative to the matrix file"
+    )
 
 
 def _stack(entry: StackEntry, file: MatrixFile) -> StackSpec:
@@ -306,8 +315,8 @@ def _model(name: str, entry: ModelEntry, defaults: DefaultsEntry) -> ModelSpec:
         name=name,
         hub=entry.hub,
         revision=entry.revision,
-        path=_at_home(path) if path else None,
-        patch=tuple(_at_home(patch) for patch in entry.patch or ()),
+        path=_expand_home(path) if path else None,
+        patch=tuple(_expand_home(patch) for patch in entry.patch or ()),
         build=_recipe(entry.build) if entry.build else None,
         trust_remote_code=entry.trust_remote_code,
         group=entry.group,
@@ -326,7 +335,7 @@ def _model(name: str, entry: ModelEntry, defaults: DefaultsEntry) -> ModelSpec:
     )
 
 
-def _at_home(path: str) -> str:
+def _expand_home(path: str) -> str:
     return str(Path(path).expanduser()) if path.startswith("~") else path
 
 

@@ -1,6 +1,6 @@
-"""Which cells does a run consist of, and how is one of them run again?
+"""The plan of a run: its cells, and the command that runs one of them again.
 
-Selecting is pure: a matrix and the filters of the command line give a plan, and nothing is done.
+A plan follows from the matrix and the filters of the command line, without side effects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Selection(Record):
-    """The filters of the command line: names or shell patterns; an empty one selects all."""
+    """The filters of the command line: names or shell patterns; an empty filter selects all."""
 
     models: tuple[str, ...] = ()
     stacks: tuple[str, ...] = ()
@@ -41,32 +41,32 @@ class Selection(Record):
         attention: str = "",
         devices: str = "",
     ) -> Selection:
-        """Read the filters as they are written: separated by commas."""
+        """Parse filters that are lists separated by commas."""
         return cls(
-            models=_split(models),
-            stacks=_split(stacks),
-            dtypes=_split(dtypes),
-            attention=_split(attention),
-            devices=_split(devices),
+            models=_split_list(models),
+            stacks=_split_list(stacks),
+            dtypes=_split_list(dtypes),
+            attention=_split_list(attention),
+            devices=_split_list(devices),
         )
 
 
 class PlannedRow(Record):
-    """One model in one variant, on the stacks that take part, oldest first."""
+    """One model in one variant, with its cells on the selected stacks, oldest first."""
 
     model: str
     variant: Variant
     cells: tuple[CellId, ...]
     reference: str
-    """The matrix's reference stack if it takes part in this row, else the oldest that does."""
+    """The matrix's reference stack if the row has a cell on it, else the row's oldest stack."""
 
 
 class Plan(Record):
-    """The cells of a run, by rows: models, then variants, in the order of the matrix."""
+    """The cells of a run in rows: by model, then by variant, in the order of the matrix."""
 
     rows: tuple[PlannedRow, ...]
     stacks: tuple[str, ...]
-    """Ids of the stacks that take part, oldest first."""
+    """Ids of the stacks that have cells, oldest first."""
 
     @property
     def cells(self) -> tuple[CellId, ...]:
@@ -75,7 +75,7 @@ class Plan(Record):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Return the names of the models that take part, in the order of the matrix."""
+        """Return the names of the models that have cells, in the order of the matrix."""
         return tuple(dict.fromkeys(row.model for row in self.rows))
 
     def cells_of(self, stack: str) -> tuple[CellId, ...]:
@@ -84,11 +84,11 @@ class Plan(Record):
 
 
 def plan(matrix: Matrix, selection: Selection) -> Plan:
-    """Return the cells that the matrix asks for and the selection lets through.
+    """Return the cells of the matrix that the selection includes.
 
-    Raises SelectionError if a filter matches nothing, or nothing is left.
+    Raises SelectionError if a filter matches nothing, or no cell is left.
     """
-    problems = _unmatched(matrix, selection)
+    problems = _unmatched_filters(matrix, selection)
     if problems:
         raise SelectionError("\n".join(problems))
     rows = [
@@ -100,20 +100,21 @@ def plan(matrix: Matrix, selection: Selection) -> Plan:
         if (row := _row(matrix, selection, model, variant))
     ]
     if not rows:
-        raise SelectionError(_nothing(selection))
-    used = {cell.stack for row in rows for cell in row.cells}
-    stacks = tuple(stack.id for stack in matrix.stacks if stack.id in used)
+        raise SelectionError(_no_cell_message(selection))
+    used_stacks = {cell.stack for row in rows for cell in row.cells}
+    stacks = tuple(stack.id for stack in matrix.stacks if stack.id in used_stacks)
     return Plan(rows=tuple(rows), stacks=stacks)
 
 
-REPRODUCED = "reports/reproduce"
-"""Folder beside the matrix for the reports of commands that run one cell again."""
+REPRODUCE_FOLDER = "reports/reproduce"
+"""Folder, relative to that of the matrix, for the reports of commands that rerun one cell."""
 
 
 def reproduce(cell: CellId, reference: str | None, matrix_path: str, default_path: str) -> str:
-    """Return the command that runs one cell, and its reference, again.
+    """Return the command that runs one cell and its reference again.
 
-    Its report goes to a folder of its own, as a pasted line must not replace the report it is from.
+    It writes its report to a separate folder, so that it does not replace the report that it was
+    copied from.
     """
     variant = cell.variant
     stacks = dict.fromkeys(stack for stack in (reference, cell.stack) if stack)
@@ -123,21 +124,22 @@ def reproduce(cell: CellId, reference: str | None, matrix_path: str, default_pat
     words += ["--models", cell.model, "--dtypes", variant.dtype, "--attention", variant.attention]
     if variant.device != "cpu":
         words += ["--devices", variant.device]
-    reports = PurePath(matrix_path).parent / REPRODUCED / f"{cell.model}@{cell.stack}"
+    reports = PurePath(matrix_path).parent / REPRODUCE_FOLDER / f"{cell.model}@{cell.stack}"
     return shlex.join([*words, "--stacks", ",".join(stacks), "--reports", str(reports)])
 
 
 def shown_path(path: Path) -> str:
-    """Return a path as a published report may say it: as it was typed, unless it is this machine's.
+    """Return a path as a published report may contain it: as typed, without a machine's folders.
 
-    What lies below the home is redacted to ``~`` later. Of another folder of this machine the name is
-    left: a command with it finds nothing, and runs no other matrix.
+    A path below the home directory is redacted to ``~`` later. Any other absolute path is reduced
+    to ``…`` and its name: a command with it finds no file, and so never runs another matrix.
     """
-    below_home = path.is_relative_to(os.path.expanduser("~"))  # noqa: PTH111  raises nowhere
+    # Path.expanduser raises where there is no home
+    below_home = path.is_relative_to(os.path.expanduser("~"))  # noqa: PTH111
     return str(path) if below_home or not path.is_absolute() else f"…/{path.name}"
 
 
-def _split(text: str) -> tuple[str, ...]:
+def _split_list(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item.strip() for item in text.split(",") if item.strip()))
 
 
@@ -156,13 +158,13 @@ def _has_variant(selection: Selection, variant: Variant) -> bool:
 def _row(
     matrix: Matrix, selection: Selection, model: ModelSpec, variant: Variant
 ) -> PlannedRow | None:
-    """Return the row, or None if no stack takes part in it."""
+    """Return the row, or None if it has no cell."""
     cells = [
         CellId(model=model.name, variant=variant, stack=stack.id)
         for stack in matrix.stacks
         if _is_selected(stack.id, selection.stacks)
     ]
-    cells = [cell for cell in cells if is_in(matrix, cell)]
+    cells = [cell for cell in cells if is_included(matrix, cell)]
     if not cells:
         return None
     stacks = [cell.stack for cell in cells]
@@ -170,14 +172,14 @@ def _row(
     return PlannedRow(model=model.name, variant=variant, cells=tuple(cells), reference=reference)
 
 
-def is_in(matrix: Matrix, cell: CellId) -> bool:
-    """Return True if the matrix's include and exclude rules leave the cell in."""
+def is_included(matrix: Matrix, cell: CellId) -> bool:
+    """Return True if the matrix's include and exclude rules keep the cell."""
     included = not matrix.include or any(matches(rule, cell) for rule in matrix.include)
     return included and not any(matches(rule, cell) for rule in matrix.exclude)
 
 
 def matches(rule: Rule, cell: CellId) -> bool:
-    """Return True if the rule speaks of the cell."""
+    """Return True if the rule's patterns match the cell."""
     return (
         _is_selected(cell.model, rule.model)
         and _is_selected(str(cell.variant), rule.variant)
@@ -185,10 +187,10 @@ def matches(rule: Rule, cell: CellId) -> bool:
     )
 
 
-def _unmatched(matrix: Matrix, selection: Selection) -> list[str]:
-    """Return a line for each filter that names nothing of the matrix."""
+def _unmatched_filters(matrix: Matrix, selection: Selection) -> list[str]:
+    """Return a line for each filter that matches nothing in the matrix."""
     models = matrix.models
-    known: tuple[tuple[str, tuple[str, ...], Iterable[str]], ...] = (
+    filters: tuple[tuple[str, tuple[str, ...], Iterable[str]], ...] = (
         ("models", selection.models, (model.name for model in models)),
         ("stacks", selection.stacks, (stack.id for stack in matrix.stacks)),
         ("dtypes", selection.dtypes, (dtype for model in models for dtype in model.dtypes)),
@@ -197,12 +199,14 @@ def _unmatched(matrix: Matrix, selection: Selection) -> list[str]:
     )
     return [
         line
-        for option, patterns, names in known
-        for line in _unmatched_of(option, patterns, tuple(dict.fromkeys(names)))
+        for option, patterns, names in filters
+        for line in _unmatched_patterns(option, patterns, tuple(dict.fromkeys(names)))
     ]
 
 
-def _unmatched_of(option: str, patterns: tuple[str, ...], names: tuple[str, ...]) -> list[str]:
+def _unmatched_patterns(
+    option: str, patterns: tuple[str, ...], names: tuple[str, ...]
+) -> list[str]:
     return [
         f"--{option}: {shown(pattern)} matches nothing in the matrix: {nearest(pattern, names)}"
         for pattern in patterns
@@ -210,11 +214,11 @@ def _unmatched_of(option: str, patterns: tuple[str, ...], names: tuple[str, ...]
     ]
 
 
-def _nothing(selection: Selection) -> str:
-    given = [f"--{option} {','.join(patterns)}" for option, patterns in selection if patterns]
-    if not given:
+def _no_cell_message(selection: Selection) -> str:
+    options = [f"--{option} {','.join(patterns)}" for option, patterns in selection if patterns]
+    if not options:
         return "no cell is left: include and exclude of the matrix leave out every one"
     return (
-        f"no cell is left by {' '.join(given)}: each filter matches something, but no cell "
+        f"no cell is left by {' '.join(options)}: each filter matches something, but no cell "
         "matches all of them and the matrix's include and exclude: leave one filter out"
     )

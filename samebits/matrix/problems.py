@@ -1,6 +1,7 @@
-"""Which parts of matrix.yaml have its form, and what is there to say of the others?
+"""Validation of matrix.yaml against its form.
 
-Pydantic finds the mistakes; here they get a place in the file and words that say what to write.
+Pydantic finds the mistakes. This module adds their position in the file and the advice what to
+write instead.
 """
 
 from __future__ import annotations
@@ -36,83 +37,86 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """The part of a file that has the form, and the problems of all that was cut from it."""
+    """The valid part of a file, and the problems of the parts that were cut from it."""
 
     file: MatrixFile
     problems: tuple[Problem, ...]
     cuts: frozenset[Keys]
     numbers: dict[str, list[int]]
-    """Where the entries of each list that are left stand in the file."""
+    """Section -> indices in the file of those entries of its list that were not cut."""
 
     def is_whole(self, *sections: str) -> bool:
-        """Return True if nothing was cut from the sections, and no key may be a typo of them."""
+        """Return True if nothing was cut from the sections, and no top-level key was cut.
+
+        A top-level key that was cut may be a misspelt section.
+        """
         return not any(keys[0] in sections or len(keys) == 1 for keys in self.cuts)
 
 
 def check(yaml: Yaml, data: dict[str, object]) -> Checked:
     """Check data, the mapping of a file, against the form.
 
-    What is wrong is cut out, in ever larger parts, until the rest can be read: so a mistake in
-    one entry does not hide those in the others.
+    Invalid parts are cut out, in ever larger pieces, until the rest is valid. So a mistake in one
+    entry does not hide the mistakes in others.
     """
-    draft = _Draft(data)
-    first: list[ErrorDetails] = []
+    cuttable = _CuttableData(data)
+    first_errors: list[ErrorDetails] = []
     for depth in (3, 2, 1):
-        errors = draft.errors()
-        first = first or errors
+        errors = cuttable.errors()
+        first_errors = first_errors or errors
         for error in errors:
             keys = error["loc"]
-            draft.cut(keys if error["type"] == "extra_forbidden" else keys[:depth])
+            cuttable.cut(keys if error["type"] == "extra_forbidden" else keys[:depth])
     return Checked(
-        file=MatrixFile.model_validate(draft.sound()),
-        problems=tuple(_problem(yaml, error) for error in first),
-        cuts=frozenset(draft.cuts),
-        numbers={section: draft.numbers(section) for section in MatrixFile.model_fields},
+        file=MatrixFile.model_validate(cuttable.remaining()),
+        problems=tuple(_problem(yaml, error) for error in first_errors),
+        cuts=frozenset(cuttable.cuts),
+        numbers={section: cuttable.numbers(section) for section in MatrixFile.model_fields},
     )
 
 
 _CUT = object()
-"""Stands where an entry of a list was taken out, so that the others keep their numbers."""
+"""Replaces an entry that was cut from a list, so that the other entries keep their index."""
 
 
-class _Draft:
-    """The data of a file, from which parts are cut."""
+class _CuttableData:
+    """The data of a file, from which invalid parts can be cut."""
 
     def __init__(self, data: dict[str, object]) -> None:
         self._data: dict[str, Any] = deepcopy(data)
         self.cuts: set[Keys] = set()
 
-    def sound(self) -> dict[str, object]:
-        """Return what was not cut."""
+    def remaining(self) -> dict[str, object]:
+        """Return the data without the parts that were cut."""
         return {
             section: [item for item in part if item is not _CUT] if isinstance(part, list) else part
             for section, part in self._data.items()
         }
 
     def errors(self) -> list[ErrorDetails]:
-        """Return what is wrong with what was not cut, by its keys in the file."""
+        """Return the errors of the remaining data, with their keys in the file."""
         try:
-            MatrixFile.model_validate(self.sound())
+            MatrixFile.model_validate(self.remaining())
         except ValidationError as error:
             return [self._in_file(details) for details in error.errors(include_url=False)]
         return []
 
     def numbers(self, section: str) -> list[int]:
-        """Return where the entries of a list that are left stand in the file."""
+        """Return the indices in the file of those entries of a list that were not cut."""
         items = self._data.get(section)
         if not isinstance(items, list):
             return []
         return [index for index, item in enumerate(items) if item is not _CUT]
 
     def cut(self, keys: Keys) -> None:
-        """Take a part out, if it is there."""
+        """Remove a part if it exists."""
         self.cuts.add(keys)
-        around = self._at(keys[:-1])
-        if isinstance(around, dict):
-            around.pop(keys[-1], None)
-        elif isinstance(around, list) and len(keys) == 2:
-            around[int(keys[1])] = _CUT
-        elif isinstance(around, list):
+        parent = self._at(keys[:-1])
+        if isinstance(parent, dict):
+            parent.pop(keys[-1], None)
+        elif isinstance(parent, list) and len(keys) == 2:
+            parent[int(keys[1])] = _CUT
+        elif isinstance(parent, list):
             self.cut(keys[:-1])
 
     def _in_file(self, details: ErrorDetails) -> ErrorDetails:
@@ -125,8 +129,8 @@ class _Draft:
     def _at(self, keys: Keys) -> object:
         part: Any = self._data
         for key in keys:
-            is_there = isinstance(part, list) or (isinstance(part, dict) and key in part)
-            part = part[key] if is_there else None
+            exists = isinstance(part, list) or (isinstance(part, dict) and key in part)
+            part = part[key] if exists else None
         return part
 
 
@@ -174,21 +178,21 @@ def _name(keys: Keys) -> str:
 def _text(yaml: Yaml, error: ErrorDetails) -> str:
     kind = error["type"]
     context = error.get("ctx", {})
-    if kind == "said":
-        return str(context["said"])
+    if kind == "mistake":
+        return str(context["text"])
     if kind == "missing":
         return f"is missing: {_MISSING[str(error['loc'][-1])]}"
     if kind in _KINDS:
         return _wrong_kind(yaml, error)
     if kind == "literal_error":
-        return _not_among(error)
+        return _unknown_value(error)
     if kind in _BOUNDS:
         bound, words = _BOUNDS[kind]
-        return f"{_found(error['input'])} is out of range: write {words} {context[bound]:g}"
+        return f"{_described(error['input'])} is out of range: write {words} {context[bound]:g}"
     if kind in ("too_short", "string_too_short"):
         remedy = "" if error["loc"] == ("models",) else ", or remove the key"
         return f"is empty: write at least one{remedy}"
-    return f"{_found(error['input'])} is not possible here"
+    return f"{_described(error['input'])} is not possible here"
 
 
 def _wrong_kind(yaml: Yaml, error: ErrorDetails) -> str:
@@ -200,10 +204,10 @@ def _wrong_kind(yaml: Yaml, error: ErrorDetails) -> str:
         return f"no value stands here: write {expected}, or remove the key"
     if error["type"] == "string_type" and isinstance(value, bool | int | float):
         raw = _raw(yaml, error["loc"])
-        return f'unquoted, {raw} is {_found(value)} to YAML: quote it: "{raw}"'
+        return f'unquoted, {raw} is {_described(value)} to YAML: quote it: "{raw}"'
     if error["loc"][:1] == ("models",) and len(error["loc"]) == 2:
-        return f"write a mapping such as {{hub: org/name}} instead of {_found(value)}"
-    return f"write {expected} instead of {_found(value)}"
+        return f"write a mapping such as {{hub: org/name}} instead of {_described(value)}"
+    return f"write {expected} instead of {_described(value)}"
 
 
 def _raw(yaml: Yaml, keys: Keys) -> str:
@@ -212,7 +216,7 @@ def _raw(yaml: Yaml, keys: Keys) -> str:
     return yaml.raw[keys]
 
 
-def _found(value: object) -> str:
+def _described(value: object) -> str:
     match value:
         case bool():
             return "true" if value else "false"
@@ -229,25 +233,25 @@ def _found(value: object) -> str:
             return "nothing"
 
 
-def _not_among(error: ErrorDetails) -> str:
+def _unknown_value(error: ErrorDetails) -> str:
     value = error["input"]
     if error["loc"] == ("version",):
-        return f"{_found(value)} is no version of this file that is known: write version: 1"
-    known = re.findall("'([^']+)'", str(error.get("ctx", {})["expected"]))
+        return f"{_described(value)} is no version of this file that is known: write version: 1"
+    choices = re.findall("'([^']+)'", str(error.get("ctx", {})["expected"]))
     if isinstance(value, str):
-        return f"{shown(value)} is not known: {nearest(value, known)}"
-    return f"{_found(value)} is not known: {nearest('', known)}"
+        return f"{shown(value)} is not known: {nearest(value, choices)}"
+    return f"{_described(value)} is not known: {nearest('', choices)}"
 
 
 def _unknown_key(keys: Keys) -> str:
-    key, around = str(keys[-1]), _name(keys[:-1])
-    where = f"in {around}" if around else "at the top"
+    key, parent = str(keys[-1]), _name(keys[:-1])
+    position = f"in {parent}" if parent else "at the top"
     if key == "batch" and "batch" in keys[:-1]:
         return "a batch inside of a batch: write its inputs into the outer one"
-    known = _known_keys(keys[:-1])
-    if not around and key not in known and key in DefaultsEntry.model_fields:
-        return f"unknown key {shown(key)} {where}: write it under defaults:"
-    return f"unknown key {shown(key)} {where}: {nearest(key, known)}"
+    known_keys = _known_keys(keys[:-1])
+    if not parent and key not in known_keys and key in DefaultsEntry.model_fields:
+        return f"unknown key {shown(key)} {position}: write it under defaults:"
+    return f"unknown key {shown(key)} {position}: {nearest(key, known_keys)}"
 
 
 def _known_keys(keys: Keys) -> list[str]:

@@ -1,7 +1,7 @@
-"""Which releases lie between the oldest and the newest stack, and what if each were a stack?
+"""Additional stacks for the releases between the stacks of a matrix (``--releases``).
 
-Where bits move between two stacks of a matrix, many releases lie in between, and what breaks may be
-right again in the next one. So all of them are run, and none is guessed.
+Where bits change between two stacks of a matrix, there are many releases in between, and a release
+may repair what an earlier one broke. So every release is run instead of a bisection.
 """
 
 from __future__ import annotations
@@ -19,55 +19,58 @@ if TYPE_CHECKING:
 
 
 class Releases(Protocol):
-    """Someone who knows what can be installed."""
+    """An index of the releases that can be installed."""
 
     def version(self, spec: StackSpec) -> str:
         """Return the release of transformers that a stack resolves to."""
 
     def below(self, spec: StackSpec, version: str, oldest: str) -> str:
-        """Return the newest release below ``version``, from ``oldest`` on, that fits a stack."""
+        """Return the newest release from ``oldest`` to below ``version`` that fits a stack."""
 
 
 def widened(matrix: Matrix, releases: Releases) -> Matrix:
-    """Return the matrix with the newest patch of every minor release between its stacks as a stack.
+    """Return the matrix with a stack for every minor release between its stacks.
 
-    What a stack of the matrix stands for is not added again. Those that are have the newest stack's
-    torch and Python, make no checkpoint of a recipe, and are not crossed with each other: a save and
-    a load of each pair grow with the square of the stacks.
+    Each is the newest patch release of its minor release. A minor release that has a stack in the
+    matrix is not added again. The added stacks use the newest stack's torch and Python and never
+    build a checkpoint from a recipe. Crossings are switched off for all models, because the number
+    of saves and loads grows with the square of the number of stacks.
 
     Raises:
         StackError: a stack cannot be resolved.
 
     """
-    known = {spec.id: Version(releases.version(spec)) for spec in matrix.stacks}
-    newest = max(matrix.stacks, key=lambda spec: known[spec.id])
-    between = list(_between(newest, known.values(), releases))
-    added = [_spec(newest, version, known) for version in between]
-    known |= {spec.id: version for spec, version in zip(added, between, strict=True)}
-    stacks = sorted((*matrix.stacks, *added), key=lambda spec: known[spec.id])
+    versions = {spec.id: Version(releases.version(spec)) for spec in matrix.stacks}
+    newest = max(matrix.stacks, key=lambda spec: versions[spec.id])
+    missing = list(_between(newest, versions.values(), releases))
+    added_specs = [_spec(newest, version, versions) for version in missing]
+    versions |= {spec.id: version for spec, version in zip(added_specs, missing, strict=True)}
+    stacks = sorted((*matrix.stacks, *added_specs), key=lambda spec: versions[spec.id])
     models = (model.model_copy(update={"crossings": False}) for model in matrix.models)
     return matrix.model_copy(update={"stacks": tuple(stacks), "models": tuple(models)})
 
 
-def _between(newest: StackSpec, known: Iterable[Version], releases: Releases) -> Iterable[Version]:
-    """Yield the newest patch of every minor release that no stack stands for, newest first."""
-    taken = set(known)
-    minors = {_minor(version) for version in taken}
-    oldest, at = min(taken), max(taken)
-    while _minor(at) != _minor(oldest):
-        at = Version(releases.below(newest, _minor(at), str(oldest)))
-        if _minor(at) not in minors:
-            yield at
+def _between(
+    newest: StackSpec, versions: Iterable[Version], releases: Releases
+) -> Iterable[Version]:
+    """Yield the newest patch of every minor release that has no stack, newest first."""
+    existing = set(versions)
+    minors = {_minor(version) for version in existing}
+    oldest, current = min(existing), max(existing)
+    while _minor(current) != _minor(oldest):
+        current = Version(releases.below(newest, _minor(current), str(oldest)))
+        if _minor(current) not in minors:
+            yield current
 
 
 def _minor(version: Version) -> str:
     return f"{version.major}.{version.minor}"
 
 
-def _spec(like: StackSpec, version: Version, known: Iterable[str]) -> StackSpec:
-    """Return the stack of a release: the minor version, unless a stack of the matrix is named so."""
+def _spec(template: StackSpec, version: Version, ids: Iterable[str]) -> StackSpec:
+    """Return the stack of a release; its id is the minor version unless that id is taken."""
     minor = _minor(version)
-    name = minor if minor not in known else f"transformers-{version}"
+    name = minor if minor not in ids else f"transformers-{version}"
     return StackSpec(
-        id=name, transformers=minor, torch=like.torch, python=like.python, between=True
+        id=name, transformers=minor, torch=template.torch, python=template.python, between=True
     )

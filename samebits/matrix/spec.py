@@ -1,6 +1,6 @@
-"""What matrix.yaml says, as frozen records; samebits/matrix/load.py reads the file into them.
+"""The content of matrix.yaml as frozen records, created by samebits/matrix/load.py.
 
-The form of the file itself, short forms and all, is in samebits/matrix/form.py.
+The form of the file itself, with its short forms, is in samebits/matrix/form.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from samebits.records.ids import Variant
 from samebits.records.record import Record
 
 Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)*(\.x)?$")]
-"""A version or a family of versions: ``4.48.0`` is that one, ``4.48`` and ``5.x`` the newest fit."""
+"""A version such as ``4.48.0``, or a family such as ``4.48`` or ``5.x``: its newest version."""
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
 """A name that is safe in a path, in a table and in a command."""
@@ -28,39 +28,39 @@ class StackSpec(Record):
     """One pinned environment, before it is resolved."""
 
     id: Name
-    """The name in cells and reports; the version asked for, unless given."""
+    """The name in cells and reports; default: the requested version."""
     transformers: Version
     torch: Version
     python: Version
     packages: tuple[str, ...] = ()
-    """More requirements for this stack alone, such as ``accelerate>=1``."""
+    """Additional requirements for this stack only, such as ``accelerate>=1``."""
     between: bool = False
-    """Whether it is a release between two stacks of the file, which samebits/matrix/releases.py added."""
+    """Whether samebits/matrix/releases.py added it as a release between two stacks of the file."""
 
 
 class Prompt(Record):
-    """One input, or a batch of them padded on the left.
+    """One input, or a batch of inputs padded on the left.
 
-    ``text`` is used where the model has a tokenizer, else ``ids``, else ``length`` seeded ids.
-    Models of images or sound get seeded values of the shape that their config asks for.
+    ``text`` is used if the model has a tokenizer, else ``ids``, else ``length`` seeded random ids.
+    Image and audio models get seeded random values of the shape that their config requires.
     """
 
     text: str | None = None
     ids: tuple[Annotated[int, Field(ge=0)], ...] | None = None
     length: Annotated[int, Field(ge=1)] | Literal["past-window"] | None = None
-    """Number of tokens; ``past-window`` is eight more than the model's sliding window."""
+    """Number of tokens; ``past-window`` is the model's sliding window plus eight."""
     batch: tuple[Prompt, ...] | None = None
 
 
 class Recipe(Record):
-    """How to make a tiny checkpoint: an architecture, its config, and a seed.
+    """How to build a tiny checkpoint: an architecture, its config, and a seed.
 
-    Made once by ``stack``, or by the oldest stack that knows the architecture; then every
+    It is built once, by ``stack`` or by the oldest stack that knows the architecture. Then every
     stack loads the same files.
     """
 
     architecture: str
-    """transformers' model_type, such as ``llama``."""
+    """The model_type in transformers, such as ``llama``."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the config class."""
     head: Literal["causal-lm", "masked-lm", "seq2seq-lm", "image-classification", "ctc", "base"] = (
@@ -69,11 +69,11 @@ class Recipe(Record):
     seed: int = 0
     stack: str | None = None
     gain: float = 1.0
-    """Scale of the matrices, for architectures that flatten or blow up the default."""
+    """Scale of the weight matrices, for architectures whose outputs vanish or explode at 1."""
 
 
 class ModelSpec(Record):
-    """One model of matrix.yaml: exactly one of hub, path and build, and what to run it with."""
+    """One model of matrix.yaml: exactly one of hub, path and build, and its settings."""
 
     name: Name
     hub: str | None = None
@@ -81,11 +81,11 @@ class ModelSpec(Record):
     path: str | None = None
     """A folder with config.json, relative to matrix.yaml."""
     patch: tuple[str, ...] = ()
-    """Unified diffs, relative to matrix.yaml, that a copy of the folder is loaded with, in order."""
+    """Unified diffs, relative to matrix.yaml, applied in order to a copy of the folder."""
     build: Recipe | None = None
     trust_remote_code: bool = False
     group: str | None = None
-    """A heading in the report."""
+    """The heading under which the report lists the model."""
     dtypes: tuple[Dtype, ...]
     attention: tuple[str, ...]
     devices: tuple[str, ...]
@@ -93,23 +93,23 @@ class ModelSpec(Record):
     greedy: int
     """Number of tokens to generate; 0 for none."""
     invariants: bool = True
-    """Whether to try the relations that must hold inside one cell."""
+    """Whether to test the relations that must hold inside one cell."""
     insists: bool = False
-    """True if the model's own entry asks for them, however large it is."""
+    """True if the model's own entry asks for these relations: they are tested at any model size."""
     crossings: bool = True
-    """Whether to save it in each stack and load that in every stack."""
+    """Whether each stack saves the model and every stack loads what was saved."""
     usage: bool = True
-    """Whether to try what users do around it: attention maps, packed rows, generate(), a save."""
+    """Whether to try common uses: attention maps, packed rows, generate(), save_pretrained()."""
     samples: int = 0
-    """Prompts over which each layer's cache error is averaged; 0 for none."""
+    """Number of prompts over which each layer's cache error is averaged; 0 for none."""
     timeout: float
-    """Seconds without progress after which a job is ended."""
+    """Seconds without progress after which a job is stopped."""
     budget: float = 600.0
-    """Seconds of a run of a cell beyond which nothing is begun that makes no verdict."""
+    """Seconds of one run of a cell after which only observations that affect the verdict start."""
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """Every dtype with every attention implementation on every device."""
+        """All combinations of dtype, attention implementation and device."""
         return tuple(
             Variant(dtype=dtype, attention=attention, device=device)
             for device in self.devices
@@ -119,7 +119,7 @@ class ModelSpec(Record):
 
 
 class Rule(Record):
-    """Cells by pattern; a field left out matches everything."""
+    """A pattern of cells; an omitted field matches everything."""
 
     model: tuple[Pattern, ...] = ("*",)
     variant: tuple[Pattern, ...] = ("*",)
@@ -128,26 +128,26 @@ class Rule(Record):
 
 
 class Expected(Record):
-    """A known difference: where it shows, why it is there, and who says so."""
+    """A known difference: where it occurs, its reason, and a reference for it."""
 
     model: tuple[Pattern, ...]
     variant: tuple[Pattern, ...] = ("*",)
     stack: tuple[Pattern, ...]
     signal: tuple[Pattern, ...] = ("*",)
-    """Signals that may differ; a difference in any other one is not covered."""
+    """Signals that may differ; a difference in any other signal is not covered."""
     verdict: Literal["differs", "diverged", "unstable", "failed", "not observed"] = "differs"
     reason: str
     reference: str = ""
-    """An issue, a pull request, or a file of the release."""
+    """An issue, a pull request, or a source file of the release."""
     title: str = ""
     explanation: str = ""
-    """A paragraph for the top of the report, under that title."""
+    """A paragraph for the top of the report, under the title above."""
     line: int = 0
     """Line in matrix.yaml."""
 
 
 class Matrix(Record):
-    """The whole of matrix.yaml, defaults applied."""
+    """The content of matrix.yaml with defaults applied."""
 
     path: str
     stacks: tuple[StackSpec, ...]
@@ -155,7 +155,7 @@ class Matrix(Record):
     reference: str
     """Id of the stack that the others are compared with."""
     exclude_newer: str | None = None
-    """Packages uploaded after this moment do not exist (RFC 3339 or a date)."""
+    """Packages uploaded after this time are ignored (RFC 3339 or a date)."""
     models: tuple[ModelSpec, ...]
     include: tuple[Rule, ...] = ()
     exclude: tuple[Rule, ...] = ()

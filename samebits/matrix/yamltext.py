@@ -1,7 +1,7 @@
-"""What does a YAML file say, and on which line and column does it say so?
+"""A YAML parser that returns the line, column and raw text of every value.
 
-YAML reads an unquoted ``4.50`` as the number 4.5 and keeps the last of two equal keys in
-silence. Both are seen here: every value comes with its place and its text as written.
+Plain YAML reads an unquoted ``4.50`` as the number 4.5, and of two equal keys it silently keeps
+the last. The positions and raw texts make it possible to report both mistakes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ MAX_DEPTH = 60
 MAX_VALUES = 50_000
 
 Keys = tuple[str | int, ...]
-"""The way to a value: keys of mappings and indices of lists."""
+"""The path to a value: keys of mappings and indices of lists."""
 
 
 class Place(NamedTuple):
-    """Line and column, both from 1; (0, 0) is the file as such."""
+    """Line and column, both counted from 1; (0, 0) is the file as a whole."""
 
     line: int
     column: int
@@ -40,7 +40,7 @@ FILE = Place(0, 0)
 
 
 class Problem(NamedTuple):
-    """What is wrong at a place, and what to write instead."""
+    """A mistake at a place, and what to write instead."""
 
     place: Place
     text: str
@@ -48,22 +48,22 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Yaml:
-    """Plain data, and where each part of it stands."""
+    """Plain data, and the position of each part of it."""
 
     data: object = None
     """dict, list, str, int, float, bool or None; None at the top only if there are problems."""
     keys: dict[Keys, Place]
-    """Where the key of a value stands."""
+    """The position of a value's key."""
     values: dict[Keys, Place]
-    """Where a value begins."""
+    """The position where a value begins."""
     raw: dict[Keys, str]
     """The text of each scalar as written, without quotes."""
     problems: tuple[Problem, ...] = ()
 
     def place(self, keys: Keys) -> Place:
-        """Return where a value stands, by its key if it is a list or a mapping.
+        """Return the position of a value; that of its key if it is a list or a mapping.
 
-        What is not in the file stands where the nearest thing around it does.
+        A value that is not in the file has the position of the nearest part that contains it.
         """
         while keys and keys not in self.values:
             keys = keys[:-1]
@@ -72,12 +72,14 @@ class Yaml:
 
 
 def read(path: Path) -> Yaml:
-    """Read a file; one that cannot be read has a problem and no data."""
+    """Read a file; if it cannot be read, the result has a problem and no data."""
     try:
         with path.open("rb") as file:
             return parse(file.read(MAX_BYTES + 1))
     except FileNotFoundError:
-        return _unreadable(FILE, f"there is no such file{_looked_in(path)}{_similar(path)}")
+        return _unreadable(
+            FILE, f"there is no such file{_search_folder(path)}{_similar_names(path)}"
+        )
     except IsADirectoryError:
         return _unreadable(FILE, "this is a folder: name the file in it")
     except (OSError, ValueError) as error:
@@ -86,42 +88,42 @@ def read(path: Path) -> Yaml:
 
 
 def parse(content: bytes) -> Yaml:
-    """Read bytes; those that are no YAML have a problem and no data."""
+    """Parse bytes; if they are not YAML, the result has a problem and no data."""
     if len(content) > MAX_BYTES:
         return _unreadable(FILE, f"is larger than {MAX_BYTES:,} bytes: this is no matrix file")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        place = _place_of(content[: error.start].decode("utf-8", "replace"))
+        place = _place_after(content[: error.start].decode("utf-8", "replace"))
         byte = content[error.start]
         return _unreadable(place, f"the byte 0x{byte:02x} is not UTF-8: save the file as UTF-8")
-    control = Reader.NON_PRINTABLE.search(text)
-    if control:
-        place = _place_of(text[: control.start()])
-        return _unreadable(place, f"the character {shown(control.group())} may not stand in YAML")
+    match = Reader.NON_PRINTABLE.search(text)
+    if match:
+        place = _place_after(text[: match.start()])
+        return _unreadable(place, f"the character {shown(match.group())} may not stand in YAML")
     return _parse_text(text)
 
 
 def _parse_text(text: str) -> Yaml:
     loader = _Loader(text)
-    walk = _Walk(loader)
+    converter = _NodeConverter(loader)
     try:
         node = loader.get_single_node()
-        data = None if node is None else walk.value(node, ())
+        data = None if node is None else converter.value(node, ())
     except MarkedYAMLError as error:
         return _unreadable(_place(error.problem_mark or error.context_mark), _syntax(error))
     except (yaml.YAMLError, ValueError, ArithmeticError, LookupError):
-        # Escapes such as "\UFFFFFFFF" and directives such as %YAML 1.<5000 digits> end in a
-        # plain ValueError of PyYAML.
+        # PyYAML raises a plain ValueError for escapes such as "\UFFFFFFFF" and directives such as
+        # %YAML 1.<5000 digits>
         return _unreadable(_place(loader.get_mark()), "is not valid YAML here")
     if data is None:
         return _unreadable(Place(1, 1), "the file says nothing")
     return Yaml(
         data=data,
-        keys=walk.keys,
-        values=walk.values,
-        raw=walk.raw,
-        problems=tuple(sorted(set(walk.problems))),
+        keys=converter.keys,
+        values=converter.values,
+        raw=converter.raw,
+        problems=tuple(sorted(set(converter.problems))),
     )
 
 
@@ -129,12 +131,12 @@ def _unreadable(place: Place, text: str) -> Yaml:
     return Yaml(keys={}, values={}, raw={}, problems=(Problem(place, text),))
 
 
-def _looked_in(path: Path) -> str:
-    """Return where a relative path was looked for: nox runs in the noxfile's folder."""
+def _search_folder(path: Path) -> str:
+    """Return the folder in which a relative path was searched: nox runs in the noxfile's folder."""
     return "" if path.is_absolute() else f" (seen from {Path.cwd()})"
 
 
-def _similar(path: Path) -> str:
+def _similar_names(path: Path) -> str:
     try:
         names = [file.name for file in path.parent.iterdir() if file.suffix in (".yaml", ".yml")]
     except (OSError, ValueError):
@@ -142,7 +144,7 @@ def _similar(path: Path) -> str:
     return f": {nearest(path.name, names)}" if names else ""
 
 
-def _place_of(before: str) -> Place:
+def _place_after(before: str) -> Place:
     line = before.count("\n") + 1
     return Place(line, len(before) - (before.rfind("\n") + 1) + 1)
 
@@ -154,25 +156,25 @@ def _place(mark: Mark | None) -> Place:
 def _syntax(error: MarkedYAMLError) -> str:
     if isinstance(error, _RefusedError):
         return str(error.problem)
-    said = str(error.problem)
-    if "'\\t'" in said:
+    problem = str(error.problem)
+    if "'\\t'" in problem:
         return "a tab stands here: indent with spaces"
     if "expected a single document" in str(error.context):
         return "a second document begins here: remove the line ---"
     context = f" {error.context}" if error.context else ""
-    text = f"is not valid YAML:{context} {said}".replace("\n", " ")
+    text = f"is not valid YAML:{context} {problem}".replace("\n", " ")
     return re.sub(r"'?<(stream|block) end>'?", r"the end of the \1", text)
 
 
 class _RefusedError(MarkedYAMLError):
-    """Valid YAML that no file of ours needs."""
+    """Valid YAML with a feature that a matrix file does not need."""
 
     def __init__(self, text: str, mark: Mark | None) -> None:
         super().__init__(None, None, text, mark)
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that ends at a depth, before Python's own stack does."""
+    """A safe loader with a maximal depth below Python's recursion limit."""
 
     _depth = 0
 
@@ -187,7 +189,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-# PyYAML follows YAML 1.1, where 1e-5 is a text; a config with rms_norm_eps: 1e-5 means a number.
+# PyYAML follows YAML 1.1, where 1e-5 is a text; in rms_norm_eps: 1e-5 a number is meant.
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"^[-+]?\d+(\.\d*)?[eE][-+]?\d+$"),
@@ -196,14 +198,14 @@ _Loader.add_implicit_resolver(
 
 _TAG = "tag:yaml.org,2002:"
 _TEXTS = frozenset({f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value"})
-"""A date stays as written: it is somebody's text, not a moment."""
-_OTHERS = {f"{_TAG}{kind}": kind for kind in ("null", "bool", "int", "float")}
+"""Tags of values that stay text; a date is one of them."""
+_SCALAR_KINDS = {f"{_TAG}{kind}": kind for kind in ("null", "bool", "int", "float")}
 
-Pairs = dict[str, tuple[Node, Node]]
+_Pairs = dict[str, tuple[Node, Node]]
 
 
-class _Walk:
-    """Turns nodes into data and keeps what plain data forgets."""
+class _NodeConverter:
+    """Converts YAML nodes to plain data, and records positions, raw texts and problems."""
 
     def __init__(self, loader: SafeConstructor) -> None:
         self.keys: dict[Keys, Place] = {}
@@ -211,11 +213,11 @@ class _Walk:
         self.raw: dict[Keys, str] = {}
         self.problems: list[Problem] = []
         self._loader = loader
-        self._around: list[Node] = []
+        self._open_nodes: list[Node] = []
         self._visited = 0
 
     def value(self, node: Node, keys: Keys) -> object:
-        """Return the data of a node; an alias is followed as often as it occurs."""
+        """Return the data of a node; an alias is resolved each time that it occurs."""
         self._enter(node)
         self.values[keys] = _place(node.start_mark)
         self.raw.pop(keys, None)
@@ -226,7 +228,7 @@ class _Walk:
             data = self._list(node, keys)
         else:
             data = self._dict(node, keys)
-        self._around.pop()
+        self._open_nodes.pop()
         return data
 
     def _enter(self, node: Node) -> None:
@@ -234,13 +236,13 @@ class _Walk:
         if self._visited > MAX_VALUES:
             text = f"more than {MAX_VALUES:,} values, counting each use of an alias"
             raise _RefusedError(text, node.start_mark)
-        if any(outer is node for outer in self._around):
+        if any(outer is node for outer in self._open_nodes):
             text = "an alias is used inside of what it names"
             raise _RefusedError(text, node.start_mark)
-        if len(self._around) > MAX_DEPTH:
+        if len(self._open_nodes) > MAX_DEPTH:
             text = f"aliases are nested deeper than {MAX_DEPTH}"
             raise _RefusedError(text, node.start_mark)
-        self._around.append(node)
+        self._open_nodes.append(node)
 
     def _list(self, node: SequenceNode, keys: Keys) -> list[object]:
         self._check_tag(node, "seq")
@@ -249,86 +251,86 @@ class _Walk:
     def _dict(self, node: Node, keys: Keys) -> dict[str, object]:
         self._check_tag(node, "map")
         data = {}
-        for name, (key, value) in (self._inherited(node) | self._own(node)).items():
+        for name, (key, value) in (self._inherited_pairs(node) | self._own_pairs(node)).items():
             self.keys[*keys, name] = _place(key.start_mark)
             data[name] = self.value(value, (*keys, name))
         return data
 
-    def _own(self, node: Node) -> Pairs:
-        """Return the pairs of a mapping itself; the last of equal keys, as YAML does."""
-        own: Pairs = {}
+    def _own_pairs(self, node: Node) -> _Pairs:
+        """Return the pairs written in a mapping; of equal keys the last wins, as in YAML."""
+        pairs: _Pairs = {}
         for key, value in node.value:
             if _is_merge(key):
                 continue
             name = self._key(key)
-            if name in own:
-                line = own[name][0].start_mark.line + 1
+            if name in pairs:
+                line = pairs[name][0].start_mark.line + 1
                 text = f"the key {shown(name)} is given twice, first on line {line}: remove one"
-                self._say(key, text)
-            own[name] = key, value
-        return own
+                self._report(key, text)
+            pairs[name] = key, value
+        return pairs
 
-    def _inherited(self, node: Node) -> Pairs:
-        """Return the pairs that merge keys bring; the first of several sources wins."""
-        found: Pairs = {}
+    def _inherited_pairs(self, node: Node) -> _Pairs:
+        """Return the pairs added by merge keys (<<); the first of several sources wins."""
+        pairs: _Pairs = {}
         merges = [value for key, value in node.value if _is_merge(key)]
         for merge in merges:
             sources = merge.value if isinstance(merge, SequenceNode) else [merge]
             for source in reversed(sources):
-                found |= self._merge(source)
-        return found
+                pairs |= self._merge(source)
+        return pairs
 
-    def _merge(self, source: Node) -> Pairs:
+    def _merge(self, source: Node) -> _Pairs:
         if not isinstance(source, MappingNode):
-            self._say(source, "<< takes a mapping, or a list of mappings")
+            self._report(source, "<< takes a mapping, or a list of mappings")
             return {}
         self._enter(source)
-        pairs = self._inherited(source) | self._own(source)
-        self._around.pop()
+        pairs = self._inherited_pairs(source) | self._own_pairs(source)
+        self._open_nodes.pop()
         return pairs
 
     def _key(self, key: Node) -> str:
         if not isinstance(key, ScalarNode):
-            self._say(key, "a list or a mapping cannot be a key: write a text")
+            self._report(key, "a list or a mapping cannot be a key: write a text")
             return ""
         if key.tag == f"{_TAG}null":
-            self._say(key, "a key is missing before the colon")
-        elif key.tag in _OTHERS:
-            said = "a switch (true or false)" if key.tag == f"{_TAG}bool" else "a number"
-            self._say(key, f'the key {key.value} is {said} to YAML: quote it: "{key.value}"')
+            self._report(key, "a key is missing before the colon")
+        elif key.tag in _SCALAR_KINDS:
+            kind = "a switch (true or false)" if key.tag == f"{_TAG}bool" else "a number"
+            self._report(key, f'the key {key.value} is {kind} to YAML: quote it: "{key.value}"')
         elif key.tag not in _TEXTS:
-            self._say_tag(key)
+            self._report_tag(key)
         return self._text(key)
 
     def _scalar(self, node: ScalarNode) -> object:
         if node.tag in _TEXTS:
             return self._text(node)
-        if node.tag not in _OTHERS:
-            self._say_tag(node)
+        if node.tag not in _SCALAR_KINDS:
+            self._report_tag(node)
             return self._text(node)
         try:
             data = self._loader.construct_object(node)
-            str(data)  # 0xff… of any length is read, and can then be written nowhere
+            str(data)  # raises for a hexadecimal number with too many digits to print
             return data
         except (ValueError, ArithmeticError, LookupError):
-            kind = _OTHERS[node.tag]
-            self._say(node, f"{shown(node.value)} cannot be read as {kind}: quote it")
+            kind = _SCALAR_KINDS[node.tag]
+            self._report(node, f"{shown(node.value)} cannot be read as {kind}: quote it")
             return node.value
 
     def _text(self, node: ScalarNode) -> str:
         text = str(node.value)
         if any("\ud800" <= character <= "\udfff" for character in text):
-            self._say(node, f"{shown(text)} holds half of a character (a surrogate): remove it")
+            self._report(node, f"{shown(text)} holds half of a character (a surrogate): remove it")
         return text.encode("utf-8", "replace").decode("utf-8")
 
     def _check_tag(self, node: Node, kind: str) -> None:
         if node.tag != f"{_TAG}{kind}":
-            self._say_tag(node)
+            self._report_tag(node)
 
-    def _say_tag(self, node: Node) -> None:
-        self._say(node, f"the tag {shown(node.tag)} is not known here: remove it")
+    def _report_tag(self, node: Node) -> None:
+        self._report(node, f"the tag {shown(node.tag)} is not known here: remove it")
 
-    def _say(self, node: Node, text: str) -> None:
+    def _report(self, node: Node, text: str) -> None:
         self.problems.append(Problem(_place(node.start_mark), text))
 
 

@@ -1,1 +1,1 @@
-"""Records that go to disk or into the report, without logic."""
+"""Records that are written to disk or into the report; they contain no logic."""

@@ -1,4 +1,7 @@
-"""Neighbouring stacks that do the same with a model: bits are not right or wrong once and for all."""
+"""Bands: neighbouring stacks that compute the same bits of a model.
+
+A release can repair what an earlier one broke, so the bits of a model can change several times.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from samebits.records.record import Record
 
 
 class Band(Record):
-    """One or more stacks, neighbours in a row, in which a cell is the same."""
+    """One or more neighbouring stacks of a row whose cells have the same bits."""
 
     stacks: tuple[str, ...]
     """Their ids, oldest first."""
     does: str
-    """A letter for each set of bits, ``A`` for the reference's; else the verdict on the cell alone."""
+    """A letter for each set of bits, ``A`` for the reference's; the verdict if there are none."""
     moved: tuple[Signal, ...] = ()
-    """What differs from the band before, where both have bits."""
+    """Signals that differ from the previous band, if both bands have bits."""

@@ -1,4 +1,4 @@
-"""A capsule: one difference as a folder that runs by itself, one script for each stack."""
+"""Capsules: one difference as a self-contained folder with one script per stack."""
 
 from __future__ import annotations
 
@@ -16,84 +16,87 @@ FORMAT_VERSION: Literal[1] = 1
 
 
 class Fed(Record):
-    """One tensor that a script feeds: rows of integers, or seeded numbers of a shape."""
+    """One input tensor of a script: rows of integers, or seeded random numbers."""
 
     rows: tuple[tuple[int, ...], ...] = ()
     seed: str | None = None
-    """What the numbers are hashes of, as in probes/samebits_probe/model/inputs.py; None: :attr:`rows` are fed."""
+    """The text that the numbers are hashes of, as in probes/samebits_probe/model/inputs.py; None:
+    :attr:`rows` are used."""
     shape: tuple[int, ...] = ()
 
 
 Feed = dict[str, Fed]
-"""Keyword argument of forward -> what is fed."""
+"""Keyword argument of forward -> input tensor."""
 
 
 class Question(Record):
-    """What the scripts of a capsule compute; the same for both."""
+    """The computation of a capsule; the same in both scripts."""
 
     kind: Literal["forward", "generate", "parameter", "buffer"]
-    """forward: the logits of one call. generate: those of every greedy step through the cache.
-    parameter, buffer: a tensor as the load left it."""
+    """forward: the logits of one call. generate: the logits of every greedy step with the KV cache.
+    parameter, buffer: a tensor right after the load."""
     prompt: str = ""
     feed: Feed = Field(default_factory=dict)
     before: tuple[Feed, ...] = ()
-    """Forwards that the same model runs first: an earlier prompt can leave state behind."""
+    """Inputs of forwards that the same model runs first: an earlier prompt can change its state."""
     real: tuple[tuple[int, int], ...] | None = None
-    """Forward: per batch row the half-open range of positions that are no padding."""
+    """For ``forward``: per batch row, the half-open range of positions that are not padding."""
     row: int = 0
-    """generate: the row of the batch."""
+    """For ``generate``: index of the batch row."""
     steps: int = 0
-    """generate: tokens."""
+    """For ``generate``: number of tokens."""
     tensor: str = ""
+    """For ``parameter`` and ``buffer``: name of the tensor."""
 
     @property
     def what(self) -> str:
-        """Name of the result: ``logits``, or the tensor's own."""
+        """Name of the result: ``logits``, or the name of the tensor."""
         return self.tensor or "logits"
 
 
 Contrast = Literal["differs", "fails", "unstable"]
-"""How the candidate stands to the reference: other bytes, an exception, or other bytes by run."""
+"""How the candidate deviates: it has other bytes, raises, or has other bytes in each run."""
 
 
 class Seen(Record):
-    """What a script sees: a tensor, an exception, or other bytes for each content of the heap."""
+    """The result of a script: a tensor, an exception, or an unstable tensor."""
 
     ref: TensorRef | None = None
     error: str = ""
     """Name of the exception's class."""
     message: str = ""
-    """Its first line, or '' where that depends on the machine."""
+    """First line of its message, or '' if that depends on the machine."""
     unstable: bool = False
+    """True if the bytes depend on the content of uninitialised heap memory."""
 
 
 class Side(Record):
-    """One script, what it installs, and what it is expected to see."""
+    """One script, the packages that it installs, and its expected result."""
 
     stack: str
     script: str
     """Name of the file."""
     transformers: str
     torch: str
-    """As it was measured, with the build: ``2.13.0+cpu``."""
+    """Version with the build, as in the run: ``2.13.0+cpu``."""
     python: str
     packages: dict[str, str]
     sees: Seen
 
 
 class CapsuleFile(Record):
-    """expected.json of a capsule."""
+    """The file expected.json of a capsule."""
 
     format: Literal["samebits-capsule"] = "samebits-capsule"
     format_version: Literal[1] = FORMAT_VERSION
     cell: CellId
-    """The cell it was made for; its reference is that of :attr:`reference`."""
+    """The candidate cell; :attr:`reference` has the stack of its reference cell."""
     contrast: Contrast
     question: Question
     checkpoint: str
-    """``checkpoint`` (the folder beside the scripts), or a hub id with its revision."""
+    """``checkpoint`` (a folder next to the scripts), or a hub id with its revision."""
     shrunk: tuple[str, ...] = ()
-    """What was left out of the model and the prompt, each seen to keep the difference."""
+    """Reductions of the model and the prompt; with each of them the difference was still there."""
     reference: Side
     candidate: Side
     platform: str
@@ -101,16 +104,16 @@ class CapsuleFile(Record):
 
 
 class Capsule(Record):
-    """What a report says of the capsule of a cell."""
+    """The capsule of a cell as the report shows it."""
 
     path: str = ""
-    """Its folder, relative to the report; '' if there is none."""
+    """Its folder, relative to the report; '' if there is no capsule."""
     command: str = ""
-    """Runs both scripts, inside the folder."""
+    """The command that runs both scripts, for use inside the folder."""
     reason: str = ""
-    """Why there is none."""
+    """Why there is no capsule."""
 
 
 def script_name(stack: str) -> str:
-    """Return the name of a stack's script: never one that ``import`` could find."""
+    """Return the name of a stack's script; it is never an importable module name."""
     return f"stack-{stack}.py" if stack.isidentifier() else f"{stack}.py"

@@ -1,7 +1,7 @@
-"""What a probe left on disk about one run of one cell: facts, and tensors by hash.
+"""Captures: the file that a probe writes for one run of one cell, with facts and tensor hashes.
 
-The probes write this JSON by hand (they import nothing of samebits); this module is its
-schema and the only place where the host reads it. Lists are in the order observed.
+The probes write this JSON without these classes, because they cannot import samebits. This module
+is its schema, and the host reads captures only through it. Lists are in the order of observation.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ FORMAT_VERSION: Literal[3] = 3
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
-# 3: failures of phases behind the load, what an unfinished run was at, and why something was skipped.
+# 3: failures of phases after the load, progress of an unfinished run, and kinds of skips.
 
 Origin = Literal["loaded", "derived", "reinitialised", "unwritten", "unexplained"]
 """Where the bytes of a tensor come from.
 
-loaded: the checkpoint, perhaps through a known layout change. derived: equal to the same
-tensor of a model made fresh from the config. reinitialised: another load with another seed
-gives other bytes. unwritten: holds the pattern that the heap was filled with before the load.
+loaded: from the checkpoint, possibly with a known layout change. derived: equal to the same tensor
+of a new model made from the config. reinitialised: a load with another seed gives different bytes.
+unwritten: the memory still holds the pattern that the heap was filled with before the load.
 unexplained: none of these.
 """
 
@@ -44,50 +44,50 @@ class Frame(Record):
     function: str
     code: str = ""
     own: bool = False
-    """True if it is the model's own remote code."""
+    """True if it is the model's remote code."""
 
 
 class Failure(Record):
-    """An exception inside a stack, as data."""
+    """An exception raised inside a stack."""
 
     phase: str
-    """What was being done: ``config``, ``load``, ``tokenize``, ``forward short``, ``greedy`` …"""
+    """The phase that raised it: ``config``, ``load``, ``tokenize``, ``forward short`` …"""
     type: str
     message: str
     traceback: str
     frames: tuple[Frame, ...] = ()
     symbols: tuple[Symbol, ...] = ()
-    """Names that the exception speaks of, looked up in the stack it was raised in."""
+    """Names that the exception mentions, looked up in the stack that raised it."""
 
     @property
     def in_short(self) -> str:
-        """The first line of the message, and what follows a line that only announces it."""
-        said: list[str] = []
+        """The first line of the message; a line that ends with a colon is joined with the next."""
+        lines: list[str] = []
         for line in self.message.strip().splitlines():
-            said.append(line.strip())
+            lines.append(line.strip())
             if not line.rstrip().endswith(":"):
                 break
-        return " ".join(said)
+        return " ".join(lines)
 
     @property
     def may_be_the_machine(self) -> bool:
-        """True if running the same again may end otherwise: no result, memory, files."""
+        """True if another run may succeed: the process died, or memory or a file was missing."""
         if self.phase in {"process", "probe", "memory"} or "allocate" in self.message:
             return True
         return self.type.endswith(("MemoryError", "OSError", "OutOfMemoryError"))
 
 
 Why = Literal["plain", "inputs", "cost", "instrument", "unfinished"]
-"""What kind of reason a skip has.
+"""The kind of reason of a skip.
 
-plain: the question has no meaning for this model. inputs: the model cannot be fed, or its forward
-refuses what it is fed. cost: it was left out for its price in time or memory. instrument: the probe
-itself failed. unfinished: the run ended before.
+plain: the observation has no meaning for this model. inputs: no inputs can be made for the model,
+or its forward rejects them. cost: it would take too much time or memory. instrument: the probe
+itself failed. unfinished: the run ended before it.
 """
 
 
 class Skip(Record):
-    """Something that was not observed, and why."""
+    """An observation that was not made, and the reason."""
 
     what: str
     reason: str
@@ -95,25 +95,25 @@ class Skip(Record):
 
 
 class Unfinished(Record):
-    """How far a run came that ended before it had observed all that it was to observe."""
+    """How far a run came that ended before all observations were made."""
 
     phase: str
     """The phase that was running, such as ``greedy long`` or ``invariants``."""
     reason: str
-    """One line: no progress for so many seconds, killed by a signal, out of memory."""
+    """One line, such as no progress for some seconds, killed by a signal, or out of memory."""
     step: str = ""
-    """How far the phase had come, such as ``forward 31 of 350``; '' if it reports no steps."""
+    """Progress of that phase, such as ``forward 31 of 350``; '' if it does not count steps."""
 
 
 class LoadFacts(Record):
-    """What loading said and did."""
+    """Outcome and messages of loading the model."""
 
     model_class: str
     missing_keys: tuple[str, ...] = ()
     unexpected_keys: tuple[str, ...] = ()
     mismatched_keys: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
-    """Warnings and log records of level WARNING and above, paths removed."""
+    """Warnings and log records of level WARNING and above, with paths removed."""
     requested_dtype: str
     parameter_dtypes: dict[str, int] = Field(default_factory=dict)
     """dtype -> number of parameter tensors."""
@@ -123,12 +123,12 @@ class LoadFacts(Record):
 
 
 class Piece(Record):
-    """The part of one checkpoint tensor that a tensor in memory carries."""
+    """The part of one checkpoint tensor that a tensor in memory contains."""
 
     tensor: str
     """Name in the checkpoint."""
     part: str = ""
-    """'' for all of it, else the slice, such as ``[0:64]`` or ``[:, 3]``."""
+    """'' for the whole tensor, else the slice, such as ``[0:64]`` or ``[:, 3]``."""
     transposed: bool = False
 
 
@@ -139,20 +139,21 @@ class WeightFacts(Record):
     kind: Literal["parameter", "buffer"]
     origin: Origin
     layout: str = ""
-    """How the pieces make the tensor: '' (as it is), ``transpose``, ``concat dim 0``, ``stack`` …"""
+    """How the pieces form the tensor: '' (unchanged), ``transpose``, ``concat dim 0``, ``stack``
+    …"""
     pieces: tuple[Piece, ...] = ()
     aliases: tuple[str, ...] = ()
-    """Other names of the same memory: a tied pair is one tensor."""
+    """Other names of the same memory: a pair of tied weights is one tensor."""
 
 
 class WeightsSignal(Record):
-    """Every parameter and persistent buffer by content."""
+    """All parameters and persistent buffers."""
 
     tensors: dict[str, WeightFacts]
     checkpoint_tensors: int
     """Number of tensors in the checkpoint files."""
     unused: tuple[str, ...] = ()
-    """Tensors of the checkpoint that no tensor in memory carries."""
+    """Tensors of the checkpoint that no tensor in memory contains."""
 
 
 class BufferFacts(Record):
@@ -161,24 +162,24 @@ class BufferFacts(Record):
     ref: TensorRef
     persistent: bool
     fresh: Literal["equal", "differs", "absent", "not compared"]
-    """Against the same buffer of a model made fresh from the config."""
+    """Comparison with the same buffer of a new model made from the config."""
     unwritten: bool = False
     """True if it holds the pattern that the heap was filled with before the load."""
 
 
 class FormulaFacts(Record):
-    """An inv_freq against the closed formula of its rope type."""
+    """Comparison of an inv_freq with the closed formula of its rope type."""
 
     rope_type: str
     max_ulp: float | None
-    """Largest distance from the float64 formula, in float32 units in the last place."""
+    """Largest distance from the formula in float64, in float32 ULP."""
     bound_ulp: float | None
-    """How far a float32 evaluation of that formula can honestly be off."""
+    """Largest distance in ULP that a correct float32 evaluation of the formula can have."""
     note: str = ""
 
 
 class InvFreqFacts(Record):
-    """One rotary embedding's frequencies and scaling."""
+    """Frequencies and scaling of one rotary embedding."""
 
     ref: TensorRef
     module: str
@@ -194,7 +195,7 @@ class SdpaCall(Record):
     enable_gqa: bool
     is_causal: bool
     mask: str | None
-    """dtype and shape, such as ``bool[2, 1, 37, 37]``, or None."""
+    """dtype and shape, such as ``bool[2, 1, 37, 37]``; None without a mask."""
     scale: float | None
     dropout_p: float = 0.0
     query: str
@@ -211,14 +212,14 @@ class AttentionCall(Record):
     function: str
     """Qualified name of the Python function that computed it."""
     source: str
-    """File inside the package, and line."""
+    """File inside the package, and line, of that function."""
     sdpa: SdpaCall | None = None
     aten: tuple[str, ...] = ()
-    """The ATen kernels that ran for it, read from dispatch."""
+    """The ATen kernels that ran for it, recorded at dispatch."""
 
 
 class AttentionSignal(Record):
-    """Which attention was asked for, resolved, and ran, per prompt and layer."""
+    """The attention implementation that was requested, resolved, and run, per prompt and layer."""
 
     requested: str
     resolved: str | None
@@ -227,12 +228,12 @@ class AttentionSignal(Record):
 
 
 class TokenFacts(Record):
-    """How one token was decoded through the cache."""
+    """How one token was decoded with the KV cache."""
 
     attention: tuple[AttentionCall, ...]
-    """In order of execution; empty where generate() chose one token only."""
+    """In order of execution; empty if generate() chose only one token."""
     functions: tuple[str, ...]
-    """``module:qualified name`` of functions that ran for it and not for the prompt before it."""
+    """``module:qualified name`` of functions that ran for this token and not in the prefill."""
 
 
 class Layer(Record):
@@ -241,65 +242,65 @@ class Layer(Record):
     name: str
     ref: TensorRef
     padded: bool = True
-    """False if dimension 1 is not the axis that the prompt's padding lies on."""
+    """False if dimension 1 is not the axis of the prompt's padding."""
 
 
 class ForwardFacts(Record):
     """One forward over one prompt."""
 
     inputs: dict[str, TensorRef]
-    """What was fed: input_ids, attention_mask, pixel_values …"""
+    """The arguments of forward: input_ids, attention_mask, pixel_values …"""
     text: str | None = None
     real_rows: tuple[tuple[int, int], ...] | None = None
-    """Per batch row the half-open range of positions that are no padding; None: no padding."""
+    """Per batch row, the half-open range of positions that are not padding; None: no padding."""
     logits: TensorRef | None = None
     logits_padded: bool = True
-    """False if dimension 1 of the logits is not the axis that the prompt's padding lies on."""
+    """False if dimension 1 of the logits is not the axis of the prompt's padding."""
     hidden_states: tuple[Layer, ...] = ()
     tokens: dict[str, str] = Field(default_factory=dict)
-    """token id -> text, for ids worth naming, where the model has a tokenizer."""
+    """token id -> text, for ids that a report may show, if the model has a tokenizer."""
 
 
 class GreedyFacts(Record):
     """Greedy decoding of one prompt."""
 
     ids: tuple[int, ...]
-    """The generated ids alone."""
+    """The generated ids without those of the prompt."""
     top2: tuple[tuple[tuple[int, float], tuple[int, float]], ...] = ()
-    """Per step the two largest logits with their ids."""
+    """Per step, the ids and values of the two largest logits."""
     text: str | None = None
     logits: TensorRef | None = None
-    """The logits of every step, [steps, vocabulary]: what prefill and decode through the cache
-    compute. They carry the signal decode."""
+    """The logits of every step, [steps, vocabulary], from prefill and decode with the KV cache.
+    The signal decode compares them."""
 
 
 class Signals(Record):
-    """Everything observed; None where nothing was, with a reason in :attr:`Capture.skips`."""
+    """All observations; None if one was not made, with the reason in :attr:`Capture.skips`."""
 
     load: LoadFacts | None = None
     config: dict[str, Any] | None = None
     """The effective config, normalised across versions."""
     tokenizer: TokenizerSignal | None = None
-    """Observed in run a only; None for a model without one."""
+    """Observed in run a only; None for a model without a tokenizer."""
     weights: WeightsSignal | None = None
     buffers: dict[str, BufferFacts] | None = None
     inv_freq: dict[str, InvFreqFacts] | None = None
     attention: AttentionSignal | None = None
     forward: dict[str, ForwardFacts] | None = None
-    """prompt -> facts; carries the signals inputs, hidden_states and logits."""
+    """prompt -> facts for the signals inputs, hidden_states and logits."""
     greedy: dict[str, GreedyFacts] | None = None
     invariants: InvariantsSignal | None = None
     """Relations inside this cell; observed in run a only."""
     integrity: IntegritySignal | None = None
-    """Whether loading did what it says; observed in run a only."""
+    """Whether the load worked as it reported; observed in run a only."""
     usage: UsageSignal | None = None
-    """What users do around the model; observed in run a of a model's first variant on the CPU."""
+    """Common uses of the model; observed in run a of a model's first variant on the CPU only."""
     code: CodeSignal | None = None
-    """The code that it is made of and ran; observed in run a only."""
+    """The model's code and the functions that ran; observed in run a only."""
     first_token: dict[str, TokenFacts] | None = None
-    """prompt -> how generate() computed the first token behind the cache; run a only."""
+    """prompt -> how generate() computed the first token that uses the KV cache; run a only."""
     evidence: EvidenceSignal | None = None
-    """What explains a difference; observed in run a only."""
+    """Observations that explain a difference; made in run a only."""
 
 
 class Capture(Record):
@@ -311,19 +312,20 @@ class Capture(Record):
     run: Literal["a", "b"]
     """The two runs differ only in the pattern that fills unwritten memory."""
     status: Literal["complete", "failed", "absent", "unfinished"]
-    """complete: every phase behind the load was tried. failed: the model did not load, so nothing
-    was observed. unfinished: the run ended early, and what it had observed by then is here."""
+    """complete: every phase after the load was tried. failed: the model did not load, so there are
+    no observations. absent: the release does not know the model. unfinished: the run ended early;
+    the capture has the observations made until then."""
     failure: Failure | None = None
-    """What kept the model from being loaded."""
+    """The exception of the load."""
     failures: tuple[Failure, ...] = ()
-    """Exceptions of phases behind the load, such as ``greedy short``; the other phases went on."""
+    """Exceptions of phases after the load, such as ``greedy short``; other phases still ran."""
     unfinished: Unfinished | None = None
     absent: str | None = None
     """Why this stack does not know the model."""
     heap: str = ""
-    """How unwritten memory was filled, and whether that was seen to work."""
+    """How uninitialised memory was filled, and whether a check found the pattern there."""
     probe_effect: Literal["none", "changed the bits", "not checked"] = "not checked"
-    """Whether watching the forward changed its logits."""
+    """Whether the instrumentation of the forward changed its logits."""
     forks: dict[str, str] = Field(default_factory=dict)
     """Version fork -> branch taken."""
     skips: tuple[Skip, ...] = ()
@@ -331,11 +333,11 @@ class Capture(Record):
     seconds: dict[str, float] = Field(default_factory=dict)
     """Phase -> seconds."""
     counts: dict[str, int] = Field(default_factory=dict)
-    """Phase -> forwards of a model, those inside ``generate()`` included."""
+    """Phase -> number of forwards of the model, including those inside ``generate()``."""
     slots: int = 1
-    """Jobs that could run at a time, each with its part of the memory."""
+    """Number of jobs that could run in parallel; each had an equal share of the memory."""
 
     @property
     def raised(self) -> Failure | None:
-        """The exception of the load, or else the first of a phase behind it."""
+        """The exception of the load, else the first exception of a later phase."""
         return self.failure or next(iter(self.failures), None)

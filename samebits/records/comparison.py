@@ -1,4 +1,4 @@
-"""What was found when one cell was compared with its reference: records without logic."""
+"""Results of comparing one cell with its reference cell."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Outcome = Literal["identical", "differs", "only here", "only in reference", "not
 
 
 class Extreme(Record):
-    """One element where two tensors are far apart."""
+    """One element with a large difference between two tensors."""
 
     index: tuple[int, ...]
     reference: float
     candidate: float
     token: str | None = None
-    """The token id, and its text where known, if the last axis is the vocabulary."""
+    """The token id, and its text if known, where the last axis is the vocabulary."""
 
 
 class Metrics(Record):
-    """How two tensors of equal shape differ, over the rows that count.
+    """How two tensors of equal shape differ, over the rows that are not padding.
 
-    Distances are over the elements that are finite on both sides; NaN and infinities are
-    counted apart and never averaged.
+    Distances are computed over the elements that are finite on both sides. NaN and infinities are
+    counted separately and never averaged.
     """
 
     n: int
@@ -42,63 +42,66 @@ class Metrics(Record):
     """Elements whose bytes differ."""
     max_abs: float
     mean_abs: float
-    """Over all finite elements, equal ones included."""
+    """Mean over all finite elements, equal ones included."""
     max_rel: float
     """Largest |difference| / |reference|, where the reference is not zero."""
     max_ulp: int | None
-    """Largest distance in units in the last place of the coarser dtype; None for no float."""
+    """Largest distance in ULP of the coarser dtype; None if a dtype is not floating point."""
     cosine: float | None
-    """None where one side is all zero or not finite."""
+    """Cosine similarity; None where one side is all zero or not finite."""
     n_nan: tuple[int, int] = (0, 0)
-    """NaNs in reference, in candidate."""
+    """Number of NaNs in reference and in candidate."""
     n_inf: tuple[int, int] = (0, 0)
+    """Number of infinities in reference and in candidate."""
     first_index: tuple[int, ...] | None = None
     """Index of the first element whose bytes differ, in row-major order."""
     top: tuple[Extreme, ...] = ()
     """The five largest absolute differences, largest first."""
     n_argmax: int | None = None
-    """Logits only: positions whose argmax changed."""
+    """Logits only: number of positions whose argmax changed."""
     n_positions: int | None = None
-    """Logits only: positions compared."""
+    """Logits only: number of positions compared."""
     kl_max: float | None = None
     """Logits only: largest KL(reference || candidate) over positions, in nats."""
     kl_mean: float | None = None
+    """Logits only: mean of that divergence over positions, in nats."""
 
 
 class ItemComparison(Record):
-    """One named tensor (or fact) of a signal on both sides."""
+    """One named tensor or fact of a signal, in reference and candidate."""
 
     name: str
     outcome: Outcome
     reference: TensorRef | None = None
     candidate: TensorRef | None = None
     metrics: Metrics | None = None
-    """None where bytes are equal, or values could not be had (then :attr:`note` says why)."""
+    """None if the bytes are equal, or if the values are not available, with the reason in
+    :attr:`note`."""
     pad_rows: Literal["none", "identical", "differ"] = "none"
-    """Padding rows, which count for no verdict."""
+    """Comparison of the padding rows, which do not affect the verdict."""
     pad_metrics: Metrics | None = None
     note: str = ""
     excused: bool = False
-    """True if it counts for no verdict; :attr:`note` says why."""
+    """True if it does not affect the verdict, with the reason in :attr:`note`."""
 
 
 class SignalComparison(Record):
-    """One signal on both sides."""
+    """One signal in reference and candidate."""
 
     signal: Signal
     outcome: Outcome
     n_items: int
-    """How many tensors or facts were compared."""
+    """Number of tensors or facts that were compared."""
     n_differ: int
     items: tuple[ItemComparison, ...] = ()
-    """Those that are worth showing: all that differ, all layers of hidden_states."""
+    """The items to show: all that differ, and all layers of hidden_states."""
     note: str = ""
     excused: bool = False
-    """True if it is not compared for a reason that was recorded; without one the cell fails."""
+    """True if it is not compared for a recorded reason; without a reason the cell fails."""
 
 
 class FactChange(Record):
-    """A fact that is not the same on both sides, such as a config value or a kernel argument."""
+    """A fact that differs between the sides, such as a config value or a kernel argument."""
 
     what: str
     reference: Any
@@ -106,7 +109,7 @@ class FactChange(Record):
 
 
 class FirstDifference(Record):
-    """Where, in the order of data flow, two cells first part."""
+    """The first difference between two cells in the order of data flow."""
 
     signal: Signal
     item: str
@@ -120,62 +123,64 @@ class TokenSplit(Record):
     prompt: str
     step: int
     reference: tuple[tuple[int, float], tuple[int, float]] | None
-    """The two largest logits with their ids; None if they were not recorded."""
+    """The ids and values of the two largest logits; None if they were not recorded."""
     candidate: tuple[tuple[int, float], tuple[int, float]] | None
 
 
 class CellResult(Record):
-    """One cell with its verdict."""
+    """The result of one cell."""
 
     cell: CellId
     reference: CellId | None
-    """The cell it was compared with; None if there was none."""
+    """The cell that it was compared with; None if there was none."""
     verdict: Verdict
     judged: Verdict
     """The verdict before matrix.yaml's ``expected`` was applied."""
     rest: Verdict | None = None
-    """The verdict on what was compared, where a phase failed, the run did not finish, or no forward
-    was observed; None where there is no such part."""
+    """The verdict on the part that was compared, if a phase failed, the run did not finish, or no
+    forward was observed; None in other cells."""
     unfinished: Unfinished | None = None
-    """How far the run came, where it did not finish."""
+    """How far the run came, if it did not finish."""
     figure: str
-    """The one number of the summary table, such as ``logits 7.9e-07``; '' if none."""
+    """The one number for the summary table, such as ``logits 7.9e-07``; '' if there is none."""
     headline: str
     """One line in plain words."""
     signals: tuple[SignalComparison, ...] = ()
     changes: dict[str, tuple[FactChange, ...]] = Field(default_factory=dict)
-    """Explanatory facts that changed: ``config``, ``load``, ``tokenizer``,
+    """Kind -> explanatory facts that changed; the kinds are ``config``, ``load``, ``tokenizer``,
     ``attention.kernel``, ``weights layout``."""
     first: FirstDifference | None = None
     splits: tuple[TokenSplit, ...] = ()
     ladder: Ladder | None = None
-    """What the precision ladder says of a cell that differs; None: it was not asked."""
+    """Result of the precision ladder for a cell that differs; None: the ladder was not run."""
     cause: Cause | None = None
-    """Where it parts from its reference, as a trace of both shows it; None: none was found."""
+    """The first difference from the reference in the traces of both cells; None: none was found."""
     graft: Graft | None = None
-    """Which pieces of the reference give it the reference's bytes; None: nothing was swapped."""
+    """The parts of the reference that restore its bytes in this cell; None: nothing was swapped."""
     failure: Failure | None = None
     shared_failures: tuple[Failure, ...] = ()
-    """Exceptions of phases that the reference raises as well, so that they make no verdict of this
-    cell; of the reference itself, those that every release raises with this model."""
+    """Exceptions of phases that the reference raises as well, so that they do not affect the
+    verdict. In the reference cell: those that every release raises with this model."""
     absent: str | None = None
+    """Why this stack does not know the model; None: it does."""
     unstable: tuple[str, ...] = ()
-    """Names of what differed between the cell's own two runs."""
+    """Names of the items that differed between the two runs of the cell."""
     expected: tuple[str, ...] = ()
-    """Reasons from matrix.yaml that apply."""
+    """Reasons of the entries of matrix.yaml's ``expected`` that apply."""
     skips: tuple[Skip, ...] = ()
     notes: tuple[str, ...] = ()
-    """What is worth knowing though it makes no verdict, such as pad rows that differ."""
+    """Observations that do not affect the verdict, such as padding rows that differ."""
     findings: tuple[Finding, ...] = ()
-    """Defects that a rule knows by name."""
+    """Known defects that rules recognised."""
     steps: tuple[Step, ...] = ()
-    """The hunt: what is ruled in and what is ruled out as the cause."""
+    """The suspects that were checked as the cause, and the result of each check."""
     reproduce: str = ""
-    """The command that runs just this cell and its reference."""
+    """The command that runs only this cell and its reference."""
     capsule: Capsule | None = None
-    """A folder that shows it without samebits, or why there is none; None: it was not asked for."""
+    """A folder that shows the difference without samebits, or why there is none; None: not
+    requested."""
 
     @property
     def compared(self) -> Verdict:
-        """The verdict on what was compared: the rest where there is one, else the judged one."""
+        """The verdict on the part that was compared: ``rest`` if there is one, else ``judged``."""
         return self.judged if self.rest is None else self.rest

@@ -1,7 +1,7 @@
-"""What becomes of a model that one stack saves and another one loads.
+"""Crossings: a model that one stack saves and another stack loads.
 
-probes/samebits_probe/jobs/crossing.py writes :class:`SavedModel` and :class:`CrossingsFile` by hand; this module
-is their schema.
+probes/samebits_probe/jobs/crossing.py writes :class:`SavedModel` and :class:`CrossingsFile` without
+these classes; this module is their schema.
 """
 
 from __future__ import annotations
@@ -28,46 +28,46 @@ CrossingOutcome = Literal[
     "absent",
     "not tried",
 ]
-"""same bits: tensors, config and logits came back. differs: one of them did not. forward failed:
-what was saved loads, and its forward raises where that of the original does not. absent: saver or
-loader does not know the original or cannot load it, which says nothing of the saving. not tried:
-the reason says why."""
+"""same bits: tensors, config and logits are unchanged. differs: one of them changed. forward
+failed: the saved model loads, but its forward raises, and that of the original does not. absent:
+saver or loader does not know the original or cannot load it, so nothing follows about saving. not
+tried: see the reason."""
 
 
 class Crossing(Record):
-    """One cell of the saver by loader table: against what the loader makes of the original."""
+    """One saver and one loader: the saved model, compared with the original in the loader."""
 
     saver: str
     """Stack that loaded the original checkpoint and saved it."""
     loader: str
     outcome: CrossingOutcome
     tensors: tuple[str, ...] = ()
-    """Parameters and buffers with other bytes than from the original checkpoint, or not there."""
+    """Parameters and buffers that are missing or have other bytes than from the original."""
     unsteady: tuple[str, ...] = ()
-    """Tensors with other bytes that two loads of the original do not agree on either, so that
-    nothing is said of them."""
+    """Tensors with other bytes for which two loads of the original differ as well; they are not
+    counted as differences."""
     bare: tuple[str, ...] = ()
     """Tensors without plain bytes on both sides (sparse, quantized), which are not compared."""
     config: tuple[str, ...] = ()
-    """``field: value from the original → value from the saved`` in the loader's own config."""
+    """``field: value from the original → value from the saved`` in the loader's config."""
     ignored: tuple[str, ...] = ()
     """Fields of the saved config that the loader's config class does not have for the original."""
     keys: tuple[str, ...] = ()
-    """``missing x``, ``unexpected x``, ``mismatched x``: what loading said of the saved alone."""
+    """``missing x``, ``unexpected x``, ``mismatched x``: keys reported only for the saved model."""
     logits: Literal["same bits", "differs", "not compared"] = "not compared"
     logits_max_abs: float | None = None
-    """Largest absolute difference of the logits of one seeded prompt; 0 with other bytes is
-    possible (a sign of zero); None: not compared, or of another shape."""
+    """Largest absolute difference of the logits of one seeded prompt; it can be 0 for different
+    bytes (the sign of a zero). None: not compared, or of another shape."""
     restored: tuple[str, ...] = ()
-    """What of the model's own code ``save_pretrained`` left out, and was put back for the loaders:
-    files, and ``auto_map`` of config.json."""
+    """Parts of the remote code that ``save_pretrained`` left out and that were put back for the
+    loaders: files, and ``auto_map`` of config.json."""
     failure: Failure | None = None
-    """Of the saved; absent: what the loader raised on the original."""
+    """The exception for the saved model; if absent, the loader's exception for the original."""
     reason: str = ""
 
     @property
     def is_same(self) -> bool:
-        """True if there is nothing to tell of it."""
+        """True if saving and loading kept all bits."""
         return self.outcome == "same bits"
 
     @property
@@ -82,11 +82,11 @@ class CrossingsReport(Record):
     model: str
     variant: str
     crossings: tuple[Crossing, ...]
-    """Saver by saver, loaders inside, both oldest first."""
+    """By saver, then by loader, both oldest first."""
 
 
 class SavedModel(Record):
-    """What a stack left of its ``save_pretrained``; lies in the folder as ``saved.json``."""
+    """The outcome of ``save_pretrained`` in one stack: ``saved.json`` in the model's folder."""
 
     format: Literal["samebits-saved"] = "samebits-saved"
     format_version: Literal[3] = FORMAT_VERSION
@@ -95,18 +95,18 @@ class SavedModel(Record):
     stack: str
     """Id of the saver."""
     outcome: Literal["saved", "failed", "not loaded", "absent", "skipped"]
-    """failed: saving raised. not loaded: loading the original did, so it is no matter of saving.
-    absent: the release does not know the model. skipped: it is too large."""
+    """failed: saving raised. not loaded: loading the original raised. absent: the release does not
+    know the model. skipped: the model is too large."""
     reason: str = ""
     failure: Failure | None = None
     files: dict[str, str] = Field(default_factory=dict)
-    """name -> SHA-256 of every file in the folder."""
+    """File name -> SHA-256, for every file in the folder."""
     restored: tuple[str, ...] = ()
     """As in :attr:`Crossing.restored`."""
 
 
 class CrossingsFile(Record):
-    """What one stack makes of one model as each stack saved it."""
+    """One stack's results for every checkpoint that the stacks saved of a model."""
 
     format: Literal["samebits-crossings"] = "samebits-crossings"
     format_version: Literal[3] = FORMAT_VERSION

@@ -1,4 +1,4 @@
-"""What a person would look at next, taken along: cos and sin, query and key, eager logits."""
+"""Further observations that explain differences: cos and sin, query and key, eager logits."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from samebits.records.tensor import TensorRef
 
 
 class RotaryTable(Record):
-    """cos or sin as a rotary module returned it; the same table of another layer is left out."""
+    """cos or sin as a rotary module returned it; equal tables of other layers are omitted."""
 
     module: str
     part: str
-    """``cos`` or ``sin``; ``0``, ``1`` … for what returns something else."""
+    """``cos`` or ``sin``; ``0``, ``1`` … if the module returns something else."""
     ref: TensorRef
     position_axis: int
     """The axis of the token positions."""
 
 
 class AttentionTensors(Record):
-    """What entered one attention computation and what left it."""
+    """Inputs and output of one attention computation."""
 
     module: str
     tensors: dict[str, TensorRef]
-    """``query``, ``key``, ``value`` and ``output``, positions on the last axis but one; under
-    scaled_dot_product_attention also ``mask``. What was not seen is left out."""
+    """``query``, ``key``, ``value`` and ``output``, with positions on the second-to-last axis; for
+    scaled_dot_product_attention also ``mask``. Tensors that were not observed are omitted."""
 
 
 class PromptEvidence(Record):
-    """What the forward of one prompt showed."""
+    """The evidence from the forward of one prompt."""
 
     rotary: tuple[RotaryTable, ...] = ()
     attention: tuple[AttentionTensors, ...] = ()
@@ -39,14 +39,14 @@ class PromptEvidence(Record):
 
 
 class EvidenceSignal(Record):
-    """Observations that explain a difference and make no verdict."""
+    """Observations that explain a difference and do not affect the verdict."""
 
     prompts: dict[str, PromptEvidence] = Field(default_factory=dict)
     skips: dict[str, str] = Field(default_factory=dict)
-    """What was not observed -> why: ``rotary``, ``attention``, ``eager``."""
+    """``rotary``, ``attention`` or ``eager`` -> why it was not observed."""
 
     @property
     def eager_logits(self) -> TensorRef | None:
-        """Those of the first prompt."""
+        """The eager logits of the first prompt."""
         first = next(iter(self.prompts.values()), None)
         return first.eager_logits if first is not None else None

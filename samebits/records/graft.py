@@ -1,4 +1,7 @@
-"""Pieces of one release put into another: what the donor leaves, what was tried, what it shows."""
+"""Grafts: parts of the reference release put into another release, to find which restore its bits.
+
+The donor is the reference cell, the patient is the cell that differs.
+"""
 
 from __future__ import annotations
 
@@ -32,27 +35,28 @@ SuspectKind = Literal[
     "head",
     "memory",
 ]
-"""What is put in, in the order in which data flows.
+"""The kind of part that is put in, in the order of data flow.
 
-config: a field, and the model is loaded with it. weight, buffer: stored numbers. attribute: a plain
-value that a module keeps. positions, rope, mask, scale: what passes each time that it is used.
-implementation: of attention or of experts, as loading lets one choose it. call: the same numbers,
-repeated, packed and laid out for the attention kernel as the reference does it. cache: its contents
-before each step, or its kind. head: how many positions the head computes. memory: how far parameters lie behind a 64-byte boundary.
+config: a field with which the model is loaded. weight, buffer: stored numbers. attribute: a plain
+value stored in a module. positions, rope, mask, scale: the value at each use in the forward.
+implementation: of attention or of experts, as chosen at the load. call: the same numbers, repeated,
+packed and laid out for the attention kernel as in the reference. cache: the contents of the KV
+cache before each step, or its class. head: the number of positions that the head computes. memory:
+the distance of parameters from a 64-byte boundary.
 """
 
 
 class DonorOutput(Record):
-    """A layer's output, the logits, or the logits of one step, in its real rows."""
+    """A layer's output, the logits, or the logits of one step, without padding rows."""
 
     name: str
     rows: str
-    """Hash of the real rows."""
+    """Hash of the rows that are not padding."""
     ref: TensorRef
 
 
 class DonorFile(Record):
-    """What the reference leaves for others to be given."""
+    """What the reference cell provides for grafts."""
 
     format: Literal["samebits-donor"] = "samebits-donor"
     format_version: Literal[3] = FORMAT_VERSION
@@ -61,50 +65,50 @@ class DonorFile(Record):
     what: Literal["forward", "decode"]
     failure: Failure | None = None
     mismatch: str = ""
-    """Where it did not compute what the cell's own run did; '' if it did."""
+    """Where its results differ from those of the cell's earlier run; '' if they do not."""
     outputs: tuple[DonorOutput, ...] = ()
     seen: dict[str, tuple[dict[str, Any], ...]] = Field(default_factory=dict)
-    """Place in the forward -> what passed there, in order: tensors by reference, and numbers."""
+    """Place in the forward -> values that passed there, in order: tensor references and numbers."""
     state: dict[str, Any] = Field(default_factory=dict)
-    """Weights, buffers, attributes and places in memory right before the forward."""
+    """Weights, buffers, attributes and memory alignment right before the forward."""
     seconds: float = 0.0
 
 
 class GraftSuspect(Record):
-    """Something that differs and can be put in."""
+    """A part that differs and can be put in."""
 
     kind: SuspectKind
     name: str
     what: str
-    """One line: what it is, or both values."""
+    """One line: a description, or both values."""
 
 
 class Untried(Record):
-    """Something that is a suspect, too, and could not be put in."""
+    """A suspect that could not be put in."""
 
     what: str
     reason: str
 
 
 class Try(Record):
-    """What came out with one set of suspects put in."""
+    """The result of a run with one set of suspects put in."""
 
     suspects: tuple[str, ...]
     """Empty: nothing was put in."""
     same: int
-    """Outputs with the reference's bytes."""
+    """Number of outputs with the reference's bytes."""
     of: int
-    """Outputs that were compared."""
+    """Number of outputs that were compared."""
     first: str = ""
-    """The first of them that still differs."""
+    """The first output that still differs."""
     max_abs: float | None = None
-    """Largest distance in the logits; None if it is not to be had."""
+    """Largest absolute difference of the logits; None if it is not available."""
     idle: tuple[str, ...] = ()
-    """Suspects of the set that were put in nowhere: the forward did not pass there."""
+    """Suspects of the set that were never put in, because the forward did not reach their place."""
     error: str = ""
-    """Why the set could not be run to its end."""
+    """Why the run with this set did not finish."""
     lost: bool = False
-    """True if it took too long or died: whether the set restores is not known."""
+    """True if the run took too long or died: it is unknown whether the set restores the bits."""
 
     @property
     def restores(self) -> bool:
@@ -113,7 +117,7 @@ class Try(Record):
 
 
 class GraftFile(Record):
-    """What a patient leaves: the sets that were tried."""
+    """The results of one patient: the sets of suspects that were tried."""
 
     format: Literal["samebits-graft"] = "samebits-graft"
     format_version: Literal[3] = FORMAT_VERSION
@@ -122,28 +126,29 @@ class GraftFile(Record):
     what: Literal["forward", "decode"]
     failure: Failure | None = None
     mismatch: str = ""
-    """Why nothing was tried: where it did not compute what the cell's own run did."""
+    """Why nothing was tried: where its results differ from those of the cell's earlier run."""
     suspects: tuple[GraftSuspect, ...] = ()
-    """Those at the root of a difference first."""
+    """Suspects at the root of a difference come first."""
     untried: tuple[Untried, ...] = ()
     tried: tuple[Try, ...] = ()
-    """In order; the first is the plain run."""
+    """In order; the first is the run with nothing put in."""
     spent: bool = False
-    """True if runs or time ran out before the search had ended."""
+    """True if the limit of runs or time was reached before the search ended."""
     forks: dict[str, str] = Field(default_factory=dict)
     seconds: float = 0.0
 
 
 Proof = Literal["alone", "smallest", "irreducible", "none"]
-"""What the runs show of the set that restores equal bits.
+"""What the runs prove about the set that restores the reference's bits.
 
-alone: one suspect does. smallest: every smaller set was run and does not. irreducible: without any
-one of its suspects it does not; not all smaller sets were run. none: no set that was run restores.
+alone: one suspect is enough. smallest: every smaller set was run, and none restores them.
+irreducible: without any one of its suspects the set does not restore them, but not all smaller sets
+were run. none: no set that was run restores them.
 """
 
 
 class Graft(Record):
-    """The smallest set of suspects that gives a cell the reference's bytes, as far as runs show it."""
+    """The smallest known set of suspects that restores the reference's bytes in a cell."""
 
     prompt: str
     what: Literal["forward", "decode"]
@@ -152,15 +157,15 @@ class Graft(Record):
     proof: Proof
     smallest: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
-    """Further suspects that restore alone: what one hands on, another one may carry, too."""
+    """Other suspects that are enough on their own: one may pass its value on to another."""
     suspects: tuple[GraftSuspect, ...] = ()
     untried: tuple[Untried, ...] = ()
     tried: tuple[Try, ...] = ()
     spent: bool = False
     more: tuple[Graft, ...] = ()
-    """The same of the cell's other prompts and of decoding, where those differ, too; each begins
-    with the set that restored here."""
+    """Grafts for other prompts of the cell and for decoding, if those differ; each search starts
+    with the set found here."""
     unasked: tuple[str, ...] = ()
-    """Why other prompts that differ could not be asked."""
+    """Why there are no grafts for other prompts that differ."""
     seconds: tuple[float, float] = (0.0, 0.0)
-    """Of the donor's and the patient's job."""
+    """Duration of the donor's and the patient's job."""

@@ -1,4 +1,4 @@
-"""The words of docs/design.md as types: variant, cell, signal, verdict."""
+"""Basic terms of docs/design.md as types: variant, cell, signal, verdict."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 from samebits.records.record import Record
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
-"""The dtypes a model can be loaded in."""
+"""The dtypes that a model can be loaded in."""
 
 
 class Variant(Record):
@@ -19,7 +19,7 @@ class Variant(Record):
     device: str = "cpu"
 
     def __str__(self) -> str:
-        """Return the name used everywhere, such as ``float32-sdpa`` or ``float16-eager-cuda``."""
+        """Return the variant's name, such as ``float32-sdpa`` or ``float16-eager-cuda``."""
         name = f"{self.dtype}-{self.attention}"
         return name if self.device == "cpu" else f"{name}-{self.device.replace(':', '')}"
 
@@ -49,7 +49,7 @@ Signal = Literal[
     "decode",
     "greedy",
 ]
-"""The things a probe observes, in the order in which data flows through a model."""
+"""The groups of observations of a probe, in the order in which data flows through a model."""
 
 SIGNALS: tuple[Signal, ...] = (
     "load",
@@ -66,15 +66,15 @@ SIGNALS: tuple[Signal, ...] = (
 )
 
 EXPLANATORY: frozenset[Signal] = frozenset({"load", "config", "attention.kernel"})
-"""Signals that explain a verdict and never make one.
+"""Signals that explain a verdict and never affect it.
 
-A kernel called with other arguments, or a config with another key, is no difference while
-every tensor is the same; when a tensor differs, it is the first place to look.
+A kernel called with other arguments, or a config with another key, is not a difference if every
+tensor is the same. If a tensor differs, they are the first candidates for the cause.
 """
 
 
 class Verdict(StrEnum):
-    """What is said of one cell against its reference cell; see docs/design.md."""
+    """The result of comparing one cell with its reference cell; see docs/design.md."""
 
     REFERENCE = "reference"
     IDENTICAL = "identical"
@@ -84,16 +84,16 @@ class Verdict(StrEnum):
     UNSTABLE = "unstable"
     FAILED = "failed"
     NOT_FINISHED = "not finished"
-    """A run ended before it had observed all that it was to observe; its time or memory was short."""
+    """A run ended before all observations were made, because of its time or memory limit."""
     NOT_OBSERVED = "not observed"
-    """No forward could be fed, or no stack's forward takes what samebits makes for it."""
+    """No inputs could be made for a forward, or the forward of every stack rejects them."""
     ABSENT = "absent"
     EXPECTED = "expected"
     FIXED = "fixed"
 
     @property
     def passes(self) -> bool:
-        """True if a run that holds only such verdicts exits with 0."""
+        """True if a run with only such verdicts exits with 0."""
         return self in _PASSING
 
 

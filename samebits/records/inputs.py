@@ -1,7 +1,7 @@
-"""What the cells of a model are fed: chosen once from its signature and config, and made once.
+"""The inputs of a model's cells: chosen once from its signature and config, and created once.
 
-The probes write this JSON by hand (probes/samebits_probe/jobs/inputs.py) and read it in every job of the model
-(probes/samebits_probe/model/feed.py); this module is its schema.
+The probes write this JSON without these classes (probes/samebits_probe/jobs/inputs.py) and read it
+in every job of the model (probes/samebits_probe/model/feed.py). This module is its schema.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ FORMAT_VERSION: Literal[1] = 1
 
 
 class TokenRow(Record):
-    """One row of a prompt of which a tokenizer makes a part: a text, or token ids."""
+    """One batch row of a prompt with texts: a text for the tokenizer, or token ids."""
 
     text: str = ""
-    """Each stack's own tokenizer makes ids of it."""
+    """The text, which each stack encodes with its own tokenizer."""
     at_least: int | None = None
-    """Number of ids up to which those of the text are repeated."""
+    """Minimal number of ids; the ids of the text are repeated up to it."""
     ids: tuple[int, ...] = ()
 
 
@@ -37,38 +37,38 @@ class PromptInputs(Record):
     """The arguments of forward for one prompt, or why there are none."""
 
     tensors: dict[str, TensorRef] = Field(default_factory=dict)
-    """Argument of forward -> what is fed; numbers that are not whole are fed in the cell's dtype."""
+    """Argument of forward -> tensor; floating-point tensors are converted to the cell's dtype."""
     real_rows: tuple[tuple[int, int], ...] | None = None
     """As in samebits.records.capture.ForwardFacts."""
     rows: tuple[TokenRow, ...] = ()
-    """Of a prompt with texts: the rows of token ids, which each stack makes and pads."""
+    """For a prompt with texts: its batch rows, which each stack encodes and pads."""
     pad: int = 0
-    """Token id that fills up those rows on the left."""
+    """Token id for padding these rows on the left."""
     masked: bool = False
-    """True if one row alone has a mask, too: forward does not go without it."""
+    """True if a prompt of one row has an attention mask, too, because forward requires it."""
     text: str | None = None
     reason: str = ""
-    """Why nothing is fed."""
+    """Why there are no inputs."""
     why: Literal["plain", "inputs"] = "plain"
-    """plain: the prompt has no meaning for the model. inputs: the model cannot be fed."""
+    """plain: the prompt has no meaning for the model. inputs: no inputs can be made."""
 
 
 class InputsFile(Record):
-    """What one stack chose for a model."""
+    """The inputs that one stack chose for a model."""
 
     format: Literal["samebits-inputs"] = "samebits-inputs"
     format_version: Literal[1] = FORMAT_VERSION
     model: str
     stack: str
-    """The stack that read signature and config; what it chose is fed in every stack."""
+    """The stack that read signature and config; every stack uses the inputs that it chose."""
     model_class: str = ""
     prompts: dict[str, PromptInputs] = Field(default_factory=dict)
     crossing: PromptInputs = PromptInputs()
-    """For the logits that a crossing compares."""
+    """The inputs for the logits that a crossing compares."""
     absent: str = ""
     """Why this stack does not know the model."""
     failure: Failure | None = None
-    """What kept it from reading config or class."""
+    """The exception of reading the config or the class."""
 
     @property
     def is_chosen(self) -> bool:
@@ -77,30 +77,30 @@ class InputsFile(Record):
 
     @property
     def reason(self) -> str:
-        """Why this stack chose nothing, in one line; '' if it did."""
+        """Why this stack could not choose inputs, in one line; '' if it could."""
         if self.failure is not None:
             return f"{self.failure.type}: {self.failure.in_short}"
         return self.absent
 
     @property
     def digest(self) -> str:
-        """Digest of what is fed, whichever stack chose it."""
-        fed = self.model_dump(mode="json", include={"prompts", "crossing"})
-        return digest_of(fed)
+        """Digest of the inputs, independent of the stack that chose them."""
+        inputs = self.model_dump(mode="json", include={"prompts", "crossing"})
+        return digest_of(inputs)
 
     def tensors(self) -> Iterator[TensorRef]:
-        """Yield every tensor that is fed."""
+        """Yield every input tensor."""
         for prompt in (*self.prompts.values(), self.crossing):
             yield from prompt.tensors.values()
 
 
 class Inputs(Record):
-    """Where the jobs of a model find what they feed, or why there is nothing."""
+    """Where the jobs of a model find their inputs, or why there are none."""
 
     record: str = ""
-    """Path of the :class:`InputsFile`; '' if no stack could choose."""
+    """Path of the :class:`InputsFile`; '' if no stack could choose inputs."""
     root: str = ""
-    """Folder whose ``tensors/`` holds the bytes."""
+    """Folder whose ``tensors/`` contains the bytes."""
     digest: str = ""
-    """Of what is fed: answers that follow from other inputs never meet."""
+    """Digest of the inputs: results of different inputs are never mixed."""
     reason: str = ""

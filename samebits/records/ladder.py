@@ -1,4 +1,4 @@
-"""The precision ladder: what a cell leaves on every rung, and what is said of a pair of cells."""
+"""The precision ladder: the results of one cell on every rung, and the judgement of two cells."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ FORMAT_VERSION: Literal[3] = 3
 # 3: what aligned tensors give.
 
 RungName = Literal["own", "float32", "noise", "float64"]
-"""own: the variant's dtype. float32 and float64: every smaller float promoted to it. noise: the
-float32 rung with each row fed twice and the terms of every product of matrices in another order:
-the same maths."""
+"""own: the variant's dtype. float32 and float64: every smaller float is promoted to that dtype.
+noise: the float32 rung with each batch row doubled and the terms of every matrix product summed in
+another order, which is mathematically the same."""
 
 Side = Literal["reference", "candidate"]
 
@@ -36,7 +36,7 @@ Rule = Literal[
     "tokens",
     "nothing",
 ]
-"""What decided. ``nothing``: the ladder cannot tell, and its reason says why."""
+"""The rule that decided. ``nothing``: the ladder is undecided; see its reason."""
 
 
 class RungLayer(Record):
@@ -51,11 +51,11 @@ class Choice(Record):
 
     op: Literal["topk", "argmax"]
     scores: TensorRef
-    """What it chose from; the last axis holds the candidates."""
+    """The scores of the candidates, on the last axis."""
     chosen: TensorRef
-    """int64, the last axis holds what was taken."""
+    """int64: indices of the chosen candidates, on the last axis."""
     margin: TensorRef
-    """float64, by row: between the last score taken and the first that was not."""
+    """float64, by row: difference of the lowest chosen and the highest rejected score."""
 
 
 class RungForward(Record):
@@ -67,35 +67,35 @@ class RungForward(Record):
 
 
 class Rung(Record):
-    """What one cell computes on one rung."""
+    """The results of one cell on one rung."""
 
     forward: dict[str, RungForward] = Field(default_factory=dict)
     decode: dict[str, TensorRef] = Field(default_factory=dict)
-    """Row -> the logits [steps, vocabulary] of generate() with the reference's tokens forced."""
+    """Row -> logits [steps, vocabulary] of generate() with the reference's tokens forced."""
     refused: dict[str, str] = Field(default_factory=dict)
-    """``forward long``, ``decode padded`` or ``model`` -> why there is nothing of it."""
+    """``forward long``, ``decode padded`` or ``model`` -> why it has no result."""
     leaks: tuple[str, ...] = ()
-    """Operations that gave a smaller float than the rung's."""
+    """Operations that returned a smaller float than that of the rung."""
     seconds: float = 0.0
 
 
 class Aligned(Record):
-    """What one cell gives with every parameter and buffer aligned in memory, in its own dtype."""
+    """The results of one cell, in its own dtype, with all parameters and buffers aligned."""
 
     what: str
     """``forward short`` or ``decode short``."""
     off: int
-    """Tensors that did not begin at a boundary of 64 bytes, and were copied to where they do."""
+    """Number of tensors that did not begin at a 64-byte boundary and were copied to one."""
     repeats: bool | None = None
-    """True if the prompt gives the same bits once more before anything is copied; None: refused."""
+    """True if a repetition before the copies gives the same bits; None: it raised."""
     refs: dict[str, TensorRef] = Field(default_factory=dict)
-    """Prompt, or row that is decoded -> logits."""
+    """Prompt or decoded row -> logits."""
     refused: str = ""
-    """The exception, if there was one."""
+    """The exception, or ''."""
 
 
 class LadderFile(Record):
-    """What one cell leaves when it climbs the ladder."""
+    """The results of one cell on all rungs."""
 
     format: Literal["samebits-ladder"] = "samebits-ladder"
     format_version: Literal[3] = FORMAT_VERSION
@@ -103,7 +103,7 @@ class LadderFile(Record):
     failure: Failure | None = None
     rungs: dict[RungName, Rung] = Field(default_factory=dict)
     aligned: Aligned | None = None
-    """None where it was not asked."""
+    """None if it was not requested."""
     forks: dict[str, str] = Field(default_factory=dict)
     seconds: float = 0.0
 
@@ -112,18 +112,18 @@ Kind = Literal["same", "rounding", "diverged", "undecided"]
 
 
 class Errors(Record):
-    """Root mean squares of what the variant's dtype does to each side, where the sides differ."""
+    """RMS error of each side in the variant's dtype against its float64, where the sides differ."""
 
     n: int
-    """Elements that differ between the two sides."""
+    """Number of elements that differ between the two sides."""
     reference: float
     candidate: float
 
 
 class LadderStep(Record):
-    """One tensor on every rung: how far the two sides are apart, largest absolute difference.
+    """One tensor on every rung: the largest absolute difference between the two sides.
 
-    A distance is None where that rung gave nothing on one side.
+    A distance is None if the rung has no result on one side.
     """
 
     prompt: str
@@ -133,46 +133,49 @@ class LadderStep(Record):
     float32: float | None
     float64: float | None
     noise: float | None = None
-    """Of the float32 rung: both sides' distances from themselves, summed in another order."""
+    """On the float32 rung: the distances of both sides from their own result on the noise rung."""
     errors: Errors | None = None
-    """How far reference and candidate, in the variant's dtype, are from themselves in float64."""
+    """Errors of reference and candidate in the variant's dtype against their own float64."""
     kind: Kind
     note: str = ""
 
     @property
     def ratio(self) -> float | None:
-        """float64 over float32: 2e-9 is what the unit roundoffs give; 1 is no rounding at all."""
+        """The float64 distance over the float32 distance.
+
+        For rounding it is about 2e-9, the ratio of the unit roundoffs. 1 means no rounding.
+        """
         if self.float32 is None or self.float64 is None or not self.float32:
             return None
         return self.float64 / self.float32
 
 
 class Constant(Record):
-    """A tensor that both sides hold before anything is computed, in other bytes."""
+    """A stored tensor with different bytes on the two sides before any computation."""
 
     signal: Signal
     name: str
     kind: Literal["changed", "cast", "not known"]
-    """cast: one side is exactly the other, rounded to a smaller dtype."""
+    """cast: one side is exactly the other side rounded to a smaller dtype."""
     coarser: Side | None = None
-    """Of a cast, the side that holds the smaller dtype."""
+    """For a cast: the side with the smaller dtype."""
     note: str = ""
 
 
 class Flip(Record):
-    """A discrete choice that came out differently on both sides, in the variant's dtype."""
+    """A discrete choice that differs between the two sides, in the variant's dtype."""
 
     prompt: str
     choice: str
     """Such as ``topk 2``: the third top-k of the forward."""
     rows: int
-    """Positions where another one was taken."""
+    """Number of positions with another choice."""
     margin: float
-    """The largest margin among them, on either side: between taken and not taken."""
+    """The largest margin at these positions on either side: between chosen and rejected scores."""
     in_float64: bool
-    """True if float64 chooses differently, too."""
+    """True if the choice differs in float64, too."""
     other_scores: bool = False
-    """True if the scores themselves are apart in float64: the choice is made by another rule."""
+    """True if the scores themselves differ in float64: they are computed by another formula."""
 
 
 class SplitJudgement(Record):
@@ -181,16 +184,16 @@ class SplitJudgement(Record):
     prompt: str
     step: int
     margin: float | None
-    """Between the two best scores of the reference at that step."""
+    """Difference of the reference's two largest logits at that step."""
     drift: float | None
-    """How far a logit of that step moves: between the sides, or by rounding if that is less."""
+    """Change of a logit at that step: between the sides, or by rounding if that is less."""
     near_tie: bool | None
-    """True if margin <= 2 drift; None where one of them was not recorded."""
+    """True if margin <= 2 drift; None if one of them was not recorded."""
     note: str = ""
 
 
 class AtRisk(Record):
-    """Greedy steps of one prompt whose margin is no more than twice the drift."""
+    """Greedy steps of one prompt whose margin is at most twice the drift."""
 
     prompt: str
     steps: tuple[int, ...]
@@ -198,38 +201,38 @@ class AtRisk(Record):
 
 
 class Alignment(Record):
-    """Whether two sides differ by where their weights begin in memory alone."""
+    """Whether two sides differ only because of the memory alignment of their weights."""
 
     what: str
-    """``forward short`` or ``decode short``: of what it was tried."""
+    """``forward short`` or ``decode short``: the computation that was tried."""
     off: tuple[int, int]
-    """Tensors of the reference and the candidate that do not begin at a boundary of 64 bytes."""
+    """Number of tensors of reference and candidate that do not begin at a 64-byte boundary."""
     same: bool | None
-    """True if both sides give the same bytes once these are copied to where they do; None where
-    that cannot be known."""
+    """True if both sides give the same bytes after these tensors are copied to such a boundary;
+    None if that cannot be known."""
     note: str = ""
-    """Why it cannot."""
+    """Why it cannot be known."""
 
 
 class Ladder(Record):
-    """What the ladder says of a cell beside its reference."""
+    """The result of the precision ladder for a cell and its reference."""
 
     kind: Kind
     rule: Rule
     reason: str
     """One line in plain words."""
     worse: Side | None = None
-    """The side whose own dtype is clearly farther from its own float64."""
+    """The side whose result in the variant's dtype is clearly farther from its own float64."""
     worse_ratio: float | None = None
-    """How many times farther."""
+    """The ratio of the two distances."""
     steps: tuple[LadderStep, ...] = ()
     constants: tuple[Constant, ...] = ()
     flips: tuple[Flip, ...] = ()
     splits: tuple[SplitJudgement, ...] = ()
     at_risk: tuple[AtRisk, ...] = ()
     alignment: Alignment | None = None
-    """None where neither side has a tensor that is not aligned, or it was not tried."""
+    """None if all tensors are aligned on both sides, or it was not tried."""
     notes: tuple[str, ...] = ()
-    """What a reader has to know: refusals, leaks, a run that did not come out as before."""
+    """Restrictions of the result: missing results, leaks, a run that did not repeat."""
     seconds: tuple[float, float] = (0.0, 0.0)
-    """Of the reference's and the candidate's ladder cell."""
+    """Duration of the reference's and the candidate's ladder job."""

@@ -1,4 +1,4 @@
-"""What every record that goes to disk has in common: frozen, strict, and with a schema."""
+"""The base class of all records, which are frozen and strict and have a JSON schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Record(BaseModel):
-    """A frozen value with named fields; unknown fields are refused, so a typo cannot hide."""
+    """A frozen value with named fields; unknown fields are rejected, which reveals typos."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -27,9 +27,9 @@ R = TypeVar("R", bound=Record)
 
 
 def read_record(path: Path, kind: type[R]) -> R | None:
-    """Return the record that a file holds; None if it is missing, not whole or of another format."""
+    """Return the record in a file; None if it is missing, damaged or of another format."""
     try:
-        if not path.is_file():  # a pipe would never end
+        if not path.is_file():  # reading a pipe would block
             return None
         return kind.model_validate_json(seal.read(path))
     except (OSError, seal.SealError, ValidationError):

@@ -1,4 +1,4 @@
-"""What a probe found of a relation that must hold inside one cell: two ways, the same rows."""
+"""Relations that must hold inside one cell: two ways to compute the same rows."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ RelationName = Literal[
     "row order",
     "causality",
 ]
-"""The relations, as they are called everywhere."""
+"""The names of the relations."""
 
 
 class Distance(Record):
-    """How far two ways to compute the same rows are apart."""
+    """The distance between the results of two ways to compute the same rows."""
 
     n: int
-    """Elements compared."""
+    """Number of elements compared."""
     n_differ: int
-    """Elements whose bytes differ."""
+    """Number of elements whose bytes differ."""
     max_abs: float
     mean_abs: float
     argmax_changes: int | None = None
-    """Logits only: positions whose argmax differs."""
+    """Logits only: number of positions whose argmax differs."""
 
 
 class LayerDistance(Record):
-    """One layer's share."""
+    """The distance of one layer's output."""
 
     name: str
     distance: Distance
     promoted: Distance | None = None
-    """The same in float64."""
+    """The distance in float64."""
 
 
 class TopDifference(Record):
@@ -57,7 +57,7 @@ class TopDifference(Record):
 
 
 class CacheTensor(Record):
-    """One tensor of a cache after one pass and after two."""
+    """One tensor of a KV cache, filled in one pass and in two passes."""
 
     name: str
     """Such as ``layer 1 keys`` or ``layer 0 conv_state``."""
@@ -66,12 +66,12 @@ class CacheTensor(Record):
 
 
 class GreedySplit(Record):
-    """Where two ways to decode greedily part."""
+    """The first step at which two ways of greedy decoding choose different tokens."""
 
     step: int | None
-    """None: never."""
+    """None: they choose the same tokens."""
     margin: float | None = None
-    """Between the two largest logits there, on the first way."""
+    """Difference of the two largest logits at that step, computed the first way."""
     one: tuple[int, ...]
     other: tuple[int, ...]
 
@@ -81,15 +81,16 @@ class Relation(Record):
 
     relation: RelationName
     case: str
-    """The shape it was tried at, such as ``40 tokens, split at 39``."""
+    """The shape that was tried, such as ``40 tokens, split at 39``."""
     holds: bool
-    """True if every byte that must agree agrees, in every layer, too; for relations of tokens, if
-    the tokens do and the logits that chose them do not compute another function."""
+    """True if all bytes that must agree do, also in every layer. For relations of tokens: if the
+    tokens agree and the logits that chose them differ by no more than rounding."""
     distance: Distance | None = None
-    """Of the logits, over all rows that must agree; of the whole cache for ``cache contents``; for
-    relations of tokens of the logits that chose them, up to where the tokens part."""
+    """Distance of the logits over all rows that must agree. For ``cache contents``: of the whole
+    KV cache. For relations of tokens: of the logits that chose them, up to the first different
+    token."""
     promoted: Distance | None = None
-    """The same relation in float64, with every float32 that the code asks for promoted, too."""
+    """The same in float64, with every float32 that the code requests promoted, too."""
     layers: tuple[LayerDistance, ...] = ()
     positions: tuple[float, ...] = ()
     """Largest absolute difference of the logits at each position compared."""
@@ -97,48 +98,48 @@ class Relation(Record):
     cache: tuple[CacheTensor, ...] = ()
     split: GreedySplit | None = None
     tried: int = 1
-    """Shapes tried; the case shown is the worst, or the smallest that fails."""
+    """Number of shapes tried; :attr:`case` is the worst of them, or the smallest that fails."""
     note: str = ""
-    """Why the two ways are not expected to agree at this shape, if the model means them not to."""
+    """Why the two ways differ at this shape by the model's design; '' if they should agree."""
 
 
 class Inapplicable(Record):
-    """A relation that has no meaning for this model or release, and why."""
+    """A relation that has no meaning for this model or release, and the reason."""
 
     relation: RelationName
     reason: str
 
 
 class Precision(Record):
-    """What the bits of a group of tensors can hold, beside what their dtype promises."""
+    """The precision that a group of tensors really has, compared with that of its dtype."""
 
     what: Literal["parameters", "activations", "logits"]
     dtype: str
     mantissa_bits: int
     """Explicit mantissa bits of the dtype: 23 for float32, 7 for bfloat16."""
     used_bits: int
-    """Explicit mantissa bits that are not zero in every value: 7 in a float32 tensor means that
-    it was computed in bfloat16."""
+    """Explicit mantissa bits that some value uses: 7 in a float32 tensor means that it was computed
+    in bfloat16."""
 
 
 class SampleAverages(Record):
-    """Means over many prompts of the largest difference of each layer, as in issue 25420."""
+    """Mean over many prompts of each layer's largest difference, as in issue 25420."""
 
     samples: int
     dtype: str
     layers: dict[str, float]
-    """Layer, and ``logits`` last -> mean of the maxima."""
+    """Layer, with ``logits`` as the last -> mean of the largest differences."""
 
 
 class InvariantsSignal(Record):
-    """Every relation tried in one cell."""
+    """All relations tried in one cell."""
 
     relations: tuple[Relation, ...] = ()
     inapplicable: tuple[Inapplicable, ...] = ()
     precision: tuple[Precision, ...] = ()
     no_precision: str | None = None
-    """Why the precision of activations and logits is not known; None if it is."""
+    """Why the precision of activations and logits is unknown; None if it is known."""
     averages: SampleAverages | None = None
     no_float64: str | None = None
-    """Why there are no figures in float64; None if there are."""
+    """Why there are no distances in float64; None if there are."""
     seconds: float = 0.0

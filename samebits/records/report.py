@@ -1,4 +1,4 @@
-"""The whole result of a run, as one record: report.json is this, report.md is written from it."""
+"""The complete result of a run as one record; report.json and report.md are written from it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ SCHEMA_VERSION: Literal[3] = 3
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
 #    have no extremes, and identical ones no hashes.
-# 3: what stands in many places is in ``shared``, and is referred to; the files that were written.
+# 3: repeated values are in ``shared`` and are referred to; the list of written files.
 
 
 class StackReport(Record):
-    """One stack as it was resolved and built, or why it was not."""
+    """One stack as it was resolved and built, or why that failed."""
 
     id: str
     transformers: str | None = None
-    """The release it resolved to."""
+    """The release that it resolved to."""
     torch: str | None = None
     python: str | None = None
     packages: dict[str, str] = Field(default_factory=dict)
@@ -40,45 +40,46 @@ class StackReport(Record):
     """Path of the lock file, relative to the report."""
     lock_digest: str | None = None
     between: bool = False
-    """Whether ``--releases`` added it to those of the matrix."""
+    """Whether ``--releases`` added it to the stacks of the matrix."""
     failure: str | None = None
     """Why it could not be resolved or built."""
     findings: tuple[StackFinding, ...] = ()
-    """What users of any model meet in this release."""
+    """Findings in this release that do not depend on the model."""
 
 
 class CheckpointReport(Record):
-    """What the cells of one model loaded."""
+    """The checkpoint that the cells of one model loaded."""
 
     model: str
     source: str
     """``build llama seed 0 by 4.48``, ``hub org/name@revision``, ``path …``."""
     digest: str | None = None
-    """Of config and weights together; equal for every stack."""
+    """Digest of config and weights; the same for every stack."""
     parameters: int | None = None
+    """Number of parameters."""
 
 
 class AttentionReport(Record):
-    """Which attention was asked for, resolved, and ran in one cell."""
+    """The attention implementation that was requested, resolved, and run in one cell."""
 
     requested: str
     resolved: str | None
     calls: dict[str, tuple[tuple[str, int], ...]] = Field(default_factory=dict)
-    """prompt -> module and the place of its call in the row's ``calls``, in order of execution."""
+    """prompt -> module and the index of its call in the row's ``calls``, in order of execution."""
 
 
 class LoadReport(IntegritySignal):
-    """Whether loading did what it says; of its ``tensors`` only those that are not plain.
+    """Whether the load worked as it reported; its ``tensors`` are only those that are not plain.
 
-    Plain is what is loaded, tied or derived, and known to be written.
+    A tensor is plain if it is loaded, tied or derived, and known to be written.
     """
 
     counts: dict[Source, int] = Field(default_factory=dict)
-    """source -> number of tensors, plain ones included."""
+    """source -> number of tensors, including plain ones."""
 
 
 class Row(Record):
-    """One model in one variant: a line of the summary table."""
+    """One model in one variant: a row of the summary table."""
 
     model: str
     variant: str
@@ -88,78 +89,80 @@ class Row(Record):
     cells: tuple[CellResult, ...]
     """In the order of the stacks."""
     bands: tuple[Band, ...] = ()
-    """The same cells, neighbours of the same bits together."""
+    """The cells grouped into runs of neighbouring stacks with the same bits."""
     attention: dict[str, AttentionReport] = Field(default_factory=dict)
-    """stack -> what attention was resolved to and ran."""
+    """stack -> the attention implementation that was resolved and run."""
     calls: tuple[AttentionCall, ...] = ()
-    """Every attention call of the row once, without the name of its module."""
+    """Every distinct attention call of the row once, without the name of its module."""
     invariants: dict[str, InvariantsSignal] = Field(default_factory=dict)
     """stack -> the relations that must hold inside its cell."""
     integrity: dict[str, LoadReport] = Field(default_factory=dict)
-    """stack -> whether loading did what it says."""
+    """stack -> whether the load worked as it reported."""
     tokenizers: dict[str, TokenizerSignal] = Field(default_factory=dict)
-    """stack -> what it makes of the model's tokenizer."""
+    """stack -> the behaviour of the model's tokenizer."""
     usage: dict[str, UsageSignal] = Field(default_factory=dict)
-    """stack -> what users do around the model, and what came of it."""
+    """stack -> results of common uses of the model."""
 
     def ran(self, stack: str) -> AttentionSignal:
-        """Return what attention ran in the cell of one stack, call by call."""
-        told = self.attention[stack]
+        """Return the attention calls of the cell of one stack."""
+        report = self.attention[stack]
         calls = {
-            prompt: tuple(self.calls[i].model_copy(update={"module": name}) for name, i in several)
-            for prompt, several in told.calls.items()
+            prompt: tuple(self.calls[i].model_copy(update={"module": name}) for name, i in indices)
+            for prompt, indices in report.calls.items()
         }
-        return AttentionSignal(requested=told.requested, resolved=told.resolved, calls=calls)
+        return AttentionSignal(requested=report.requested, resolved=report.resolved, calls=calls)
 
 
 class ExpectedReport(Record):
-    """One entry of matrix.yaml's ``expected`` and whether it still occurs."""
+    """One entry of matrix.yaml's ``expected``, and whether the difference still occurs."""
 
     line: int
     text: str
-    """model, variant, stack and signal patterns in one line."""
+    """The patterns of model, variant, stack and signal in one line."""
     reason: str
     reference: str = ""
     title: str = ""
     explanation: str = ""
-    """A paragraph of the matrix file on it; '' if it has none."""
+    """A paragraph about it from the matrix file; '' if there is none."""
     cells: tuple[str, ...] = ()
-    """Cells it covered in this run."""
+    """Cells that it covered in this run."""
     fixed: tuple[str, ...] = ()
-    """Its names or patterns that no longer occur; not empty: the run fails until they are removed."""
+    """Its names or patterns that no longer occur; if there are any, the run fails until they are
+    removed."""
     untold: tuple[str, ...] = ()
-    """Cells of which it says nothing, as this run's filters left out what they are compared with."""
+    """Cells that it cannot be applied to, because this run's filters excluded their reference."""
     evaluated: bool = True
-    """False if this run's filters left out every cell that it speaks of."""
+    """False if this run's filters excluded every cell that it matches."""
 
 
 class MachineReport(Record):
-    """Where the cells ran."""
+    """The machine on which the cells ran."""
 
     platform: str
     cpu: str
     cpu_capability: str
-    """torch.backends.cpu.get_cpu_capability(): which kernels ATen chose."""
+    """torch.backends.cpu.get_cpu_capability(), which determines the kernels that ATen chooses."""
     cores: int
     threads: int
     """Threads per cell."""
     flags: dict[str, str] = Field(default_factory=dict)
     environment: dict[str, str] = Field(default_factory=dict)
-    """Variables that the probes saw, secrets left out."""
+    """Environment variables of the probes, without secrets."""
 
 
 class Spent(Record):
-    """What the jobs of one kind took in this run; what was kept took nothing."""
+    """Cost of the jobs of one kind in this run; cached results cost nothing."""
 
     kind: str
-    """``cell a``, ``build``, ``load``, ``ladder`` …; ``imports`` of the stacks' own processes."""
+    """``cell a``, ``build``, ``load``, ``ladder`` …; ``imports`` is the start of the stacks'
+    processes."""
     jobs: int
     cpu: float
-    """CPU seconds, of all processes of each job."""
+    """CPU seconds of all processes of these jobs."""
 
 
 class Report(Record):
-    """Everything that a run found."""
+    """The complete result of a run."""
 
     schema_version: Literal[3] = SCHEMA_VERSION
     samebits: str
@@ -171,7 +174,7 @@ class Report(Record):
     """UTC, RFC 3339."""
     seconds: float
     spent: tuple[Spent, ...] = ()
-    """The jobs that this run had to do, by kind, the dearest first."""
+    """The jobs of this run by kind, the most expensive first."""
     command: str
     reference: str
     stacks: tuple[StackReport, ...]
@@ -180,13 +183,13 @@ class Report(Record):
     crossings: tuple[CrossingsReport, ...] = ()
     """Checkpoints saved by one stack and loaded by another."""
     rules: tuple[RuleText, ...] = ()
-    """The rules that spoke of any cell."""
+    """The rules that have findings."""
     expected: tuple[ExpectedReport, ...] = ()
     machine: MachineReport | None = None
     counts: dict[Verdict, int] = Field(default_factory=dict)
-    """Cells by verdict, reference cells left out."""
+    """Verdict -> number of cells, without reference cells."""
     exit_code: int
     reasons: tuple[str, ...] = ()
     """Why the exit code is not 0, one line each."""
     files: dict[str, str] = Field(default_factory=dict)
-    """Every file that was written with report.md and report.json: path beside them -> SHA-256."""
+    """Every other file of the report: path relative to report.json -> SHA-256."""

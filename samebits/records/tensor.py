@@ -1,6 +1,7 @@
-"""What identifies a tensor: a hash of its dtype, its shape and its bytes.
+"""The identity of a tensor: a hash of its dtype, its shape and its bytes.
 
-probes/samebits_probe/model/tensor.py computes the same hash inside the stacks; tests keep both equal.
+probes/samebits_probe/model/tensor.py computes the same hash inside the stacks; a test compares
+both.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 HASH_HEADER = b"samebits-tensor-1"
-"""Names the hashed layout; another layout gets another number."""
+"""Names the format of the hashed bytes; another format gets another number."""
 
 NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     "float64": np.dtype(np.float64),
@@ -40,17 +41,17 @@ NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     "uint8": np.dtype(np.uint8),
     "bool": np.dtype(np.bool_),
 }
-"""torch's dtype names, without ``torch.``, and what reads their bytes here."""
+"""Name of the torch dtype, without ``torch.`` -> numpy dtype that reads its bytes."""
 
 
 class TensorRef(Record):
-    """A tensor as a capture knows it: identity and size, not values."""
+    """A reference to a tensor: identity and size without values."""
 
     hash: str = Field(pattern=r"^[0-9a-f]{64}$")
     dtype: str
     shape: tuple[int, ...]
     stored: bool = False
-    """True if the bytes lie in the store under this hash."""
+    """True if the bytes are in the store under this hash."""
 
     @property
     def numel(self) -> int:
@@ -64,9 +65,9 @@ class TensorRef(Record):
 
 
 def hasher(dtype: str, shape: tuple[int, ...]) -> hashlib._Hash:
-    """Return the SHA-256 that identifies a tensor, to be fed its contiguous little-endian bytes.
+    """Return the SHA-256 of a tensor's header; the caller adds its contiguous little-endian bytes.
 
-    The header keeps tensors of equal bytes but other dtype or shape apart.
+    The header distinguishes tensors of equal bytes but different dtype or shape.
     """
     dims = ",".join(str(n) for n in shape)
     return hashlib.sha256(b"\0".join((HASH_HEADER, dtype.encode(), dims.encode(), b"")))
@@ -80,5 +81,5 @@ def tensor_hash(dtype: str, shape: tuple[int, ...], data: bytes | memoryview) ->
 
 
 def as_array(ref: TensorRef, data: bytes | memoryview) -> NDArray[Any]:
-    """Return the values of ``ref`` over ``data`` without a copy."""
+    """Return ``data`` as an array with the dtype and shape of ``ref``, without a copy."""
     return np.frombuffer(data, dtype=NUMPY_DTYPES[ref.dtype]).reshape(ref.shape)

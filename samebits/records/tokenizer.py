@@ -1,4 +1,4 @@
-"""What a stack makes of a model's tokenizer: its class, what it adds, and what its calls return."""
+"""A model's tokenizer in one stack: its class, the tokens that it adds, and its return types."""
 
 from __future__ import annotations
 
@@ -8,56 +8,56 @@ from samebits.records.record import Record
 
 
 class Encoded(Record):
-    """One text as ids."""
+    """One text and its token ids."""
 
     text: str
     ids: tuple[int, ...]
-    """As the tokenizer gives them when it is called with the text alone."""
+    """The ids from a call of the tokenizer with the text and no other argument."""
     bare: tuple[int, ...]
-    """Without special tokens."""
+    """The ids without special tokens."""
 
 
 class Answer(Record):
-    """What one call did."""
+    """The outcome of one call."""
 
     type: str | None = None
-    """Name of the type that it returned; None if it raised."""
+    """Name of the type of the return value; None if it raised."""
     raised: str = ""
     """``TypeError: …``, first line."""
 
     @property
     def said(self) -> str:
-        """The type, or the exception's."""
+        """Name of the type of the return value, or of the exception."""
         return self.type or self.raised.partition(":")[0]
 
 
 class TokenizerSignal(Record):
-    """A model's tokenizer, loaded by AutoTokenizer; explains a difference and makes no verdict."""
+    """A model's tokenizer, loaded by AutoTokenizer; it does not affect the verdict."""
 
     class_name: str
     padding_side: str
     declared_padding_side: str | None = None
-    """What tokenizer_config.json says; None: nothing."""
+    """The value in tokenizer_config.json; None: not set there."""
     special: dict[str, int] = Field(default_factory=dict)
-    """``bos``, ``eos``, ``pad``, ``unk`` -> id, those that there are."""
+    """``bos``, ``eos``, ``pad``, ``unk`` -> id, for those that exist."""
     texts: dict[str, Encoded] = Field(default_factory=dict)
-    """``fixed``, and the prompts that are texts."""
+    """Name -> encoded text: ``fixed``, and the prompts that are texts."""
     gives: tuple[str, ...] = ()
-    """Keys of what calling it returns."""
+    """Keys of the object that a call returns."""
     chat: Answer | None = None
-    """apply_chat_template of one message, no keyword given; None without a template."""
+    """apply_chat_template of one message without keyword arguments; None without a template."""
     batch: Answer
     """decode of a list of lists."""
     methods: dict[str, bool] = Field(default_factory=dict)
-    """Methods that some release of 4.48 to 5.23 lacks -> whether it is there."""
+    """Method that some release from 4.48 to 5.23 lacks -> whether it exists."""
     saved_class: str | None = None
-    """tokenizer_class in what save_pretrained writes; None if that failed or wrote none."""
+    """tokenizer_class that save_pretrained writes; None if it failed or wrote none."""
     knows_backend: bool
     """True if the release has the class TokenizersBackend, which 5.x writes."""
 
     @property
     def adds(self) -> str:
-        """What it adds to the fixed text, such as ``bos first``; ``nothing``."""
+        """The tokens that it adds to the fixed text, such as ``bos first``; or ``nothing``."""
         fixed = self.texts.get("fixed")
         if fixed is None:
             return "not observed"
@@ -68,8 +68,8 @@ class TokenizerSignal(Record):
         if start is None:
             return "other ids"
         before, after = fixed.ids[:start], fixed.ids[start + size :]
-        told = ((before, "first"), (after, "last"))
-        return ", ".join(f"{self._names(ids)} {where}" for ids, where in told if ids)
+        added = ((before, "first"), (after, "last"))
+        return ", ".join(f"{self._names(ids)} {position}" for ids, position in added if ids)
 
     def _names(self, ids: tuple[int, ...]) -> str:
         names = {token: name for name, token in self.special.items()}

@@ -1,4 +1,4 @@
-"""Every operation of one forward, as a trace probe writes it, and the cause that two traces give."""
+"""Traces of all operations of a forward, and the cause of a difference that two traces show."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ FORMAT_VERSION: Literal[2] = 2
 
 
 class Value(Record):
-    """One content: a dtype and the bytes of the logically contiguous tensor, shape apart."""
+    """The content of a tensor: its dtype and its bytes in contiguous order, without its shape."""
 
     hash: str
-    """80 bits of SHA-256 in hex; rows of padding count as zeros."""
+    """80 bits of SHA-256 in hex; padding rows count as zeros."""
     dtype: str
     shape: tuple[int, ...]
-    """Of the tensor that it was met in first."""
+    """Shape of the first tensor with this content."""
     structural: bool = False
-    """True if it follows from integers and constants alone: masks, positions, indices."""
+    """True if it depends only on integers and constants: masks, positions, indices."""
     bag: str = ""
-    """Identifies the elements in any order; '' where it was not computed."""
+    """Hash of the elements independent of their order; '' if it was not computed."""
     rows: str = ""
-    """Identifies every row of the last axis: int64 per row, base64."""
+    """Hash of every row of the last axis: int64 per row, base64."""
     literal: tuple[str, ...] | None = None
-    """The numbers, of a value with few."""
+    """The numbers, if there are few."""
 
 
 class Op(NamedTuple):
-    """One operation: numbers of words, of values, and of what ran it."""
+    """One operation, as indices into the lists of its :class:`Trace`."""
 
     name: int
     arguments: int
@@ -48,7 +48,7 @@ class Op(NamedTuple):
 
 
 class Function(Record):
-    """A function of transformers or of the model's own code that an operation was called from."""
+    """A function of transformers or of the remote code that was running during an operation."""
 
     module: str
     name: str
@@ -56,40 +56,40 @@ class Function(Record):
     line: int
     own: bool = False
     digest: str = ""
-    """Of its normalised source; two functions with the same digest compute the same."""
+    """Digest of its normalised source; two functions with the same digest compute the same."""
 
 
 class Visibility(Record):
-    """Which keys each query of one attention may see."""
+    """The attention mask of one attention: which keys each query may attend to."""
 
     op: int
     shape: tuple[int, ...]
-    """[batch, heads, queries, keys]; one head if all agree."""
+    """[batch, heads, queries, keys]; one head if the mask is the same for all heads."""
     allowed: str
     """Bits in row-major order, zlib, base64; '' if there are too many."""
 
 
 class Seen(TensorRef):
-    """A tensor that entered an operation, with its place in memory."""
+    """An input tensor of an operation, with its memory layout."""
 
     strides: tuple[int, ...] = ()
     aligned: int = 0
-    """Bytes behind a 64-byte boundary."""
+    """Distance in bytes from the preceding 64-byte boundary."""
     whole: str = ""
-    """Its content as a trace identifies it, rows of padding included."""
+    """Hash of its content as in :class:`Value`, but including padding rows."""
 
 
 class Look(Record):
-    """What one operation took and gave, by its bytes, and what it gives when it runs again."""
+    """Inputs and outputs of one operation, and its outputs when it is repeated on copies."""
 
     inputs: tuple[Seen, ...]
     chain: tuple[int, ...] = ()
-    """Numbers of the functions around it, innermost first."""
+    """Indices of the functions that were running, innermost first."""
     outputs: tuple[TensorRef, ...] = ()
     fresh: tuple[Value, ...] | None = None
-    """What it gives for contiguous copies in fresh memory; None if it refuses them."""
+    """Outputs for contiguous copies of the inputs in new memory; None if it rejects them."""
     same_layout: tuple[Value, ...] | None = None
-    """What it gives for copies with the same strides."""
+    """Outputs for copies with the same strides."""
 
 
 class Trace(Record):
@@ -101,31 +101,33 @@ class Trace(Record):
     prompt: str
     what: Literal["forward", "decode"]
     rung: Literal["own", "float64"] = "own"
-    """float64: computed in promoted float64, and values are identified so coarsely (to 2^-20 of
-    the largest number) that rounding does not show."""
+    """float64: computed in promoted float64; values are compared so coarsely (to 2^-20 of the
+    largest number) that rounding makes no difference."""
     failure: Failure | None = None
     effect: Literal["none", "changed the bits", "not checked"] = "not checked"
     """Whether tracing changed the logits."""
     real_rows: tuple[tuple[int, int], ...] | None = None
-    """Per batch row the half-open range of positions that are no padding; None: no padding."""
+    """Per batch row, the half-open range of positions that are not padding; None: no padding."""
     seconds: dict[str, float] = Field(default_factory=dict)
     values: tuple[Value, ...] = ()
     sources: dict[int, str] = Field(default_factory=dict)
-    """Values that no operation made -> name of the parameter, buffer or input, or ``constant``."""
+    """Value that is not the output of an operation -> name of the parameter, buffer or input, or
+    ``constant``."""
     ops: tuple[Op, ...] = ()
     names: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
-    """An operation's arguments as written, with % for each tensor."""
+    """Arguments of operations as text, with % for each tensor."""
     modules: tuple[str, ...] = ()
     chains: tuple[str, ...] = ()
-    """Numbers of the running functions, innermost first."""
+    """Indices of the running functions, innermost first."""
     functions: tuple[Function, ...] = ()
     marks: tuple[tuple[str, int], ...] = ()
-    """Layer outputs and logits, in order of execution, by value."""
+    """Layer outputs and logits with the index of their value, in order of execution."""
     attentions: tuple[Visibility, ...] = ()
     looks: dict[int, Look] = Field(default_factory=dict)
+    """Operation -> its inputs and outputs, for the operations that were examined."""
     texts: dict[int, str] = Field(default_factory=dict)
-    """Source of functions around the operations that were looked at."""
+    """Function -> its source, for the functions around these operations."""
 
 
 CauseKind = Literal[
@@ -146,15 +148,16 @@ CauseKind = Literal[
     "wiring",
     "operation",
 ]
-"""What it is that differs first.
+"""The kind of the first difference.
 
-input: another tensor is fed. weight, buffer, constant: a stored number that does not exist on the other side. mask: which keys a
-query sees. padding: what stands in rows of padding reaches the others. keys: the rows of keys that a fused attention is
-given. positions: indices or positions. argument: the same operation with another scalar.
-kernel: another implementation of attention. precision: another dtype. memory: the same operation on
-the same numbers, laid out otherwise in memory. layout: the elements of the same tensors in other
-places. shape: the same tensors cut or turned otherwise. wiring: the same operation takes another tensor,
-which the reference has, too. operation: another operation.
+input: another input tensor. weight, buffer, constant: a stored number that the other side does not
+have. mask: which keys a query attends to. padding: values in padding rows affect other rows. keys:
+the rows of keys that a fused attention gets. positions: indices or positions. argument: the same
+operation with another scalar. kernel: another implementation of attention. precision: another
+dtype. memory: the same operation on the same numbers with another memory layout. layout: the same
+elements of a tensor at other indices. shape: the same tensors sliced or transposed differently.
+wiring: the same operation takes another tensor, which the reference has, too. operation: another
+operation.
 """
 
 
@@ -163,57 +166,58 @@ class Side(Record):
 
     stack: str
     op: str = ""
-    """Such as ``aten.mm.default``; '' for a tensor that nothing computes."""
+    """Such as ``aten.mm.default``; '' for a tensor that is not the output of an operation."""
     arguments: str = ""
     module: str = ""
     function: str = ""
     source: str = ""
     """File and line."""
     tensor: str = ""
-    """Name of the parameter, buffer or constant, or what the output is."""
+    """Name of the parameter, buffer or constant, or a description of the output."""
     inputs: tuple[str, ...] = ()
-    """dtype and shape of each input, and where it is from."""
+    """dtype, shape and origin of each input."""
     outputs: tuple[str, ...] = ()
     attention: str = ""
-    """Of an attention by hand, the operations from scores to weights; of a kernel, its call."""
+    """For an attention without a fused kernel: the operations from scores to weights; for a kernel:
+    its call."""
 
 
 class SourceDiff(Record):
-    """One function that ran on the way to the cause and is not the same on both sides."""
+    """One function that ran before the cause and has different source on the two sides."""
 
     function: str
     reference: str
-    """File and line; '' if the function is not there."""
+    """File and line; '' if the function does not exist."""
     candidate: str
     diff: str
-    """Unified, of limited length."""
+    """Unified diff of limited length."""
     cut: int = 0
-    """Lines that were left out."""
+    """Number of lines that were left out."""
 
 
 class Cause(Record):
-    """The first place where two cells part, and how that is known."""
+    """The first difference between two cells, with the evidence for it."""
 
     kind: CauseKind
     headline: str
     """One line in plain words."""
     prompt: str
-    """'' if no prompt was run to find it."""
+    """'' if it was found without a prompt."""
     what: Literal["forward", "decode", "load"]
-    """load: seen by comparing what is stored; no trace was needed, or none tells more."""
+    """load: found by comparing stored tensors; a trace was not needed, or shows no more."""
     sink: str
-    """The first layer output or logits that differ, with the cause on the way to it; of a load the
-    signal."""
+    """The first layer output or logits that differ by this cause; for ``load``, the signal."""
     candidate: Side
     reference: Side | None = None
     evidence: tuple[str, ...] = ()
     replay: str = ""
-    """What the operation gives when it is fed the reference's inputs by itself."""
+    """Result of the candidate's operation on the reference's inputs."""
     also: tuple[str, ...] = ()
-    """Other places on the way to the same layer that part by themselves."""
+    """Other independent differences before the same layer output."""
     diffs: tuple[SourceDiff, ...] = ()
     beyond: Cause | None = None
-    """Where the two part by more than rounding, if that is another place: the first difference that
-    promoted float64 leaves."""
+    """The first difference larger than rounding, if it is at another place: the first one that
+    remains in promoted float64."""
     float64: str = ""
-    """What promoted float64 says: that nothing is left, that it is the same place, or why not."""
+    """Result in promoted float64: no difference remains, it is at the same place, or it was not
+    computed, with the reason."""

@@ -1,4 +1,4 @@
-"""What a user does around a model, and what one release answers: facts, no judgement of them."""
+"""Common uses of a model and their results in one release; facts without a judgement."""
 
 from __future__ import annotations
 
@@ -12,47 +12,48 @@ _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfl
 
 
 class Attentions(Record):
-    """What ``output_attentions=True`` gives."""
+    """The result of ``output_attentions=True``."""
 
     implementation: str
-    """The attention that the model runs with; '' if its config does not say."""
+    """The attention implementation of the model; '' if its config does not contain it."""
     given: str
     """``tensors``, ``None``, ``None for each layer``, ``an empty tuple``, ``tensors and None``, or
     the exception."""
     logits_changed: bool | None = None
-    """Whether asking changed the logits' bits; None where no tensors were given."""
+    """Whether the argument changed the bits of the logits; None if no tensors were returned."""
     set_in_config: str = ""
     """The exception of ``config.output_attentions = True``; '' if there is none."""
     eager: str | None = None
-    """As ``given``, of the same model forced to eager; None: not tried, as tensors were given or it
-    is eager anyway."""
+    """The same as ``given`` for the model forced to eager; None: not tried, because tensors were
+    returned or the model is eager already."""
 
 
 class PackedWay(Record):
-    """Two sequences in one row, with position_ids that start again, fed in one way."""
+    """Two sequences packed into one row, with position_ids that restart, with some arguments."""
 
     way: str
-    """``no mask, no cache`` …"""
+    """The arguments: ``no mask, no cache`` …"""
     by_the_first: float | None = None
-    """Largest change of the second sequence's logits when the first is replaced by another."""
+    """Largest change of the second sequence's logits when the first sequence is replaced."""
     from_alone: float | None = None
-    """Largest distance of the second sequence's logits from those of a run of its own."""
+    """Largest distance of the second sequence's logits from those of a separate run."""
     refused: str = ""
     """The exception."""
 
 
 class Packed(Record):
-    """Whether the second of two packed sequences sees the first."""
+    """Whether the second of two packed sequences attends to the first."""
 
     ordinary: float
-    """As ``by_the_first``, under ordinary positions, where it is one sequence."""
+    """The same as ``by_the_first`` with ordinary positions, where the row is one sequence."""
     ways: tuple[PackedWay, ...]
 
     def sees(self, way: PackedWay, dtype: str) -> bool | None:
-        """Return whether the second sequence sees the first; None where nobody can tell.
+        """Return whether the second sequence attends to the first; None if that is unknown.
 
-        What an expert's matrix product rounds may change with the tokens beside, so a change is
-        rounding up to half way, on a logarithmic scale, between ``dtype``'s unit roundoff and all.
+        The rounding in an expert's matrix product may depend on the other tokens of the row. So a
+        change counts as rounding up to the middle, on a logarithmic scale, between ``ordinary``
+        times the unit roundoff of ``dtype`` and ``ordinary``.
         """
         if way.by_the_first is None or not self.ordinary:
             return None
@@ -60,24 +61,25 @@ class Packed(Record):
 
 
 class CacheLayers(Record):
-    """Layers of a cache that hold alike."""
+    """Layers of a KV cache with the same class and number of positions."""
 
     kind: str
-    """The class of the layer; that of the whole cache where it has no layers."""
+    """Class of the layers; class of the whole cache if it has no layers."""
     keys: int
-    """Positions that the key tensors hold."""
+    """Number of positions in the key tensors."""
     n: int
     """Number of layers."""
 
 
 class CacheHeld(Record):
-    """A cache after one forward past the sliding window."""
+    """A KV cache after one forward of more tokens than the sliding window."""
 
     fed: int
-    """Tokens."""
+    """Number of tokens of the forward."""
     kind: str
+    """Class of the cache."""
     seq_length: int | None
-    """What ``get_seq_length()`` says; None for a cache that has no such method."""
+    """Result of ``get_seq_length()``; None if the cache has no such method."""
     layers: tuple[CacheLayers, ...] = ()
 
 
@@ -87,36 +89,38 @@ class CachePosition(Record):
     named: bool
     """Whether forward's signature has it."""
     wrong: str
-    """What positions three too late give: ``the same logits``, ``other logits``, or the exception."""
+    """Result of positions that are too large by three: ``the same logits``, ``other logits``, or
+    the exception."""
 
 
 class PositionIds(Record):
-    """``generate(position_ids=…)`` with the positions that it counts by itself."""
+    """``generate(position_ids=…)`` with the positions that it would compute itself."""
 
     prompt: int = 0
-    """Tokens of the prompt."""
+    """Number of tokens of the prompt."""
     fed: tuple[int | None, ...] = ()
-    """The last position that forward was fed, step by step; None: it was fed none."""
+    """For each step, the last position that forward received; None: it received no positions."""
     same_logits: bool | None = None
-    """Whether every step's logits are those of generate() without the argument; None: refused."""
+    """Whether the logits of every step equal those of generate() without the argument; None: it
+    raised."""
     refused: str = ""
     """The exception."""
 
 
 class Assisted(Record):
-    """Assisted generation; exceptions, '' where there is none."""
+    """Exceptions of assisted generation; '' if there is none."""
 
     min_new_tokens: str
-    """Of ``generate(assistant_model=…, min_new_tokens=2)``."""
+    """Exception of ``generate(assistant_model=…, min_new_tokens=2)``."""
     plain: str = ""
-    """Of the same without ``min_new_tokens``, tried where that failed."""
+    """Exception of the same call without ``min_new_tokens``, tried if the first failed."""
 
 
 class Checkpointing(Record):
     """``gradient_checkpointing_enable()`` without arguments."""
 
     use_reentrant: bool | None = None
-    """What it hands to torch.utils.checkpoint; None: nothing of the kind."""
+    """The value passed to torch.utils.checkpoint; None: it is not passed."""
     refused: str = ""
     """The exception."""
 
@@ -128,13 +132,13 @@ class SavedFiles(Record):
     """The default of that argument."""
     files: tuple[str, ...] = ()
     dtype_keys: tuple[str, ...] = ()
-    """Under which names config.json says the dtype."""
+    """The keys of config.json that contain the dtype."""
     refused: str = ""
     """The exception."""
 
 
 class UsageSignal(Record):
-    """Everything tried around one model; None where it was not, with the reason in ``skips``."""
+    """Results of all uses tried with one model; None if not tried, with the reason in ``skips``."""
 
     attentions: Attentions | None = None
     packed: Packed | None = None
@@ -143,8 +147,8 @@ class UsageSignal(Record):
     position_ids: PositionIds | None = None
     assisted: Assisted | None = None
     strategies: dict[str, str] | None = None
-    """Argument of generate() -> its exception, '' if there is none: strategies that some releases
-    have left to code from the hub."""
+    """Argument of generate() -> its exception, '' if there is none. These are strategies that some
+    releases have moved to code on the hub."""
     checkpointing: Checkpointing | None = None
     saved: SavedFiles | None = None
     skips: dict[str, str] = Field(default_factory=dict)

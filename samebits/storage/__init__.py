@@ -1,1 +1,1 @@
-"""What is kept between runs under .samebits."""
+"""Files kept between runs in the folder .samebits: captures, tensors, rows, receipts."""

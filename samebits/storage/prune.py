@@ -1,8 +1,8 @@
-"""What lies in the folder of work that no run has used for a week?
+"""Removal of files in the work folder that no run has used for a week.
 
-Traces, ladders and grafts are asked for while their pair differs and never again; a copy with patches is
-another one when a patch changes. Captures, checkpoints that are made and tensors stay: they are what
-a later comparison goes by.
+Traces, ladders and grafts are needed only while their pair of cells differs. A patched copy of a
+checkpoint is replaced by another one when a patch changes. Captures, tensors and built checkpoints
+are kept, because later comparisons use them.
 """
 
 from __future__ import annotations
@@ -19,52 +19,52 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 UNUSED = 7 * 86_400
-"""Seconds after which what no run has used is removed."""
+"""Seconds after which an unused file is removed."""
 
-_FILES = ("traces", "ladders", "grafts", "rows", "kept-capsules", "receipts")
-_PATCHED = re.compile(r".+-[0-9a-f]{12}")
+_FOLDERS = ("traces", "ladders", "grafts", "rows", "kept-capsules", "receipts")
+_PATCHED_NAME = re.compile(r".+-[0-9a-f]{12}")
 
 
 def prune(root: Path, used: Collection[str], now: float) -> list[Path]:
-    """Remove what is old and no run of the last week went by; return what went.
+    """Remove old files that no run of the last week used; return their paths.
 
-    ``used`` are absolute paths that the present run goes by. What earlier ones went by stands in
-    their receipts, which are touched whenever they are served; the files themselves never are, as
-    that would make them look changed.
+    ``used`` are absolute paths of files that the present run uses. Receipts list the files that
+    earlier runs used. A receipt is touched whenever it is served. The listed files are not
+    touched, because that would make them look changed.
     """
     oldest = now - UNUSED
-    kept = {*used, *_named_by_receipts(root / "receipts", oldest)}
-    found = [p for p in _old_files(root, oldest) if str(p.absolute()) not in kept]
-    # the log of a ladder or trace goes when its file does
-    found = [p for p in found if str(p.with_suffix(".json").absolute()) not in kept]
-    found += [p for p in _patched_copies(root) if p.stat().st_mtime < oldest]
-    for path in found:
+    in_use = {*used, *_files_in_receipts(root / "receipts", oldest)}
+    unused = [p for p in _old_files(root, oldest) if str(p.absolute()) not in in_use]
+    # the log of a ladder or trace is removed only together with its JSON file
+    unused = [p for p in unused if str(p.with_suffix(".json").absolute()) not in in_use]
+    unused += [p for p in _patched_copies(root) if p.stat().st_mtime < oldest]
+    for path in unused:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
-    return found
+    return unused
 
 
 def _old_files(root: Path, oldest: float) -> Iterator[Path]:
-    for kind in _FILES:
-        for path in (root / kind).rglob("*"):
+    for folder in _FOLDERS:
+        for path in (root / folder).rglob("*"):
             try:
                 if path.is_file() and path.stat().st_mtime < oldest:
                     yield path
             except FileNotFoundError:
-                continue  # another run prunes, too
+                continue  # another run has pruned it
 
 
 def _patched_copies(root: Path) -> Iterator[Path]:
-    """Yield the copies with patches: a checkpoint that was made says so in checkpoint.json."""
+    """Yield the patched copies of checkpoints; a built checkpoint has a checkpoint.json."""
     for path in (root / "checkpoints").glob("*"):
-        is_copy = _PATCHED.fullmatch(path.name) and not (path / "checkpoint.json").exists()
+        is_copy = _PATCHED_NAME.fullmatch(path.name) and not (path / "checkpoint.json").exists()
         if is_copy and path.is_dir():
             yield path
 
 
-def _named_by_receipts(folder: Path, oldest: float) -> Iterator[str]:
+def _files_in_receipts(folder: Path, oldest: float) -> Iterator[str]:
     for path in folder.glob("*.json"):
         try:
             if path.stat().st_mtime >= oldest:

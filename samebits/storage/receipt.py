@@ -1,8 +1,8 @@
-"""Has anything changed since a run: what it was asked, what it went by, what it wrote?
+"""Receipts of runs: what a run was asked, which files it used, what it wrote and printed.
 
-A run leaves a receipt. If the same is asked again and nothing has changed, the report is already
-there and what the run printed is printed again. That takes a look at every file and no more: this
-module imports nothing but the standard library, so that it costs no import either.
+If the same command is given again and nothing has changed, the report exists already, and the
+lines of the earlier run are printed again. That costs one look at every file. This module and the
+modules that it imports need only the standard library, so that no slow import is added.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ FORMAT_VERSION = 2
 # 2: it bears a seal.
 
 FOLDER = Path(".samebits") / "receipts"
-"""Beside matrix.yaml."""
+"""Folder of the receipts, relative to the folder of matrix.yaml."""
 
 OPTIONS = frozenset(
     {"command", "matrix", "models", "stacks", "dtypes", "attention", "devices", "sweep", "causes"}
     | {"fresh", "upgrade", "jobs", "reports", "repro", "releases"}
 )
-"""Options of which a receipt is known to say all: they choose, and what they have written lies in
-the report's folder. A run with any other option leaves none."""
+"""Options whose effect a receipt covers: they select cells, or what is written in the report's
+folder. A run with any other option leaves no receipt."""
 
 _ROOT = Path(__file__).parent
 _SECRETS = {"HF_TOKEN"}
-_RESOLVING = ("UV_", "PIP_")
-"""Variables that decide which packages are found."""
+_RESOLVER_PREFIXES = ("UV_", "PIP_")
+"""Prefixes of variables that influence which packages are resolved."""
 
 
 class Answer(NamedTuple):
@@ -56,29 +56,29 @@ class Answer(NamedTuple):
 
 @cache
 def source_digest() -> str:
-    """Return the digest of what computes a report: samebits, its probes, Python, its packages.
+    """Return the digest of the code that makes a report: samebits, its probes, Python, packages.
 
-    Of the time when it is asked first, which is when the process begins: a file that is edited
-    while a run goes on belongs to the next one.
+    It is computed at the first call, when the process starts, and cached: an edit during a run
+    counts for the next run.
     """
     files = [*_ROOT.rglob("*"), *(_ROOT.parent / "probes").rglob("*")]
-    named = {str(p.relative_to(_ROOT.parent)): p for p in files if p.is_file()}
-    kept = {n: digest_of_file(p) for n, p in named.items() if "__pycache__" not in n}
-    return digest_of([kept, sys.version, _packages()])
+    by_name = {str(p.relative_to(_ROOT.parent)): p for p in files if p.is_file()}
+    digests = {n: digest_of_file(p) for n, p in by_name.items() if "__pycache__" not in n}
+    return digest_of([digests, sys.version, _packages()])
 
 
 def answer(arguments: Sequence[str], environ: Mapping[str, str]) -> Answer | None:
-    """Return what the same command printed when nothing has changed since; None: it is to run."""
+    """Return what the same command printed if nothing has changed since; None: it has to run."""
     if not arguments or arguments[0] != "matrix":
         return None
-    path = _path(_matrix(arguments), _asked(arguments, environ))
+    path = _path(_matrix_path(arguments), _command_digest(arguments, environ))
     try:
-        found = _valid(json.loads(seal.read(path)))
-        if found is not None:
-            os.utime(path)  # what it names is in use
-        return found
+        valid = _valid_answer(json.loads(seal.read(path)))
+        if valid is not None:
+            os.utime(path)  # marks the files that it lists as in use
+        return valid
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None  # none was left, or it is not whole
+        return None  # there is no receipt, or it is damaged
 
 
 def remember(
@@ -89,16 +89,16 @@ def remember(
     ledger: Ledger,
     written: Mapping[Path, str],
     started: str,
-    said: Answer,
+    printed: Answer,
 ) -> None:
-    """Leave the receipt of a run; one that may end otherwise the next time says why, and only that.
+    """Write the receipt of a run; :func:`answer` rejects one that lists reasons in ``unsettled``.
 
-    ``matrix`` is the file and the digest of what was read; ``written`` are the report's files
-    with the digests of what was written.
+    ``matrix`` is the matrix file with the digest of the content that was read. ``written`` are
+    the report's files with the digests of their content.
     """
     if not OPTIONS.issuperset(options):
         return
-    left = {
+    receipt = {
         "format": "samebits-receipt",
         "format_version": FORMAT_VERSION,
         "matrix": [str(matrix[0].absolute()), matrix[1]],
@@ -107,30 +107,30 @@ def remember(
         "written": {str(path.absolute()): digest for path, digest in written.items()},
         "unsettled": list(ledger.unsettled),
         "started": started,
-        "code": said.code,
-        "lines": said.lines,
+        "code": printed.code,
+        "lines": printed.lines,
     }
-    path = _path(matrix[0], _asked(arguments, environ))
-    replace(path, seal.sealed(json.dumps(left, separators=(",", ":"))), lasting=False)
+    path = _path(matrix[0], _command_digest(arguments, environ))
+    replace(path, seal.sealed(json.dumps(receipt, separators=(",", ":"))), lasting=False)
 
 
-def _valid(left: dict[str, Any]) -> Answer | None:
-    """Return what a receipt says if it still holds."""
-    if left["format"] != "samebits-receipt" or left["format_version"] != FORMAT_VERSION:
+def _valid_answer(receipt: dict[str, Any]) -> Answer | None:
+    """Return what the run of a receipt printed, if nothing that the receipt lists has changed."""
+    if receipt["format"] != "samebits-receipt" or receipt["format_version"] != FORMAT_VERSION:
         return None
-    if left["unsettled"]:
+    if receipt["unsettled"]:
         return None
-    matrix, digest = left["matrix"]
-    if digest_of_file(Path(matrix)) != digest or not _is_there(left["written"]):
+    matrix, digest = receipt["matrix"]
+    if digest_of_file(Path(matrix)) != digest or not _are_unchanged(receipt["written"]):
         return None
-    files: dict[str, Identity | None] = {k: v and _identity(v) for k, v in left["files"].items()}
+    files: dict[str, Identity | None] = {k: v and _identity(v) for k, v in receipt["files"].items()}
     folders = {
-        folder: {name: _identity(known) for name, known in inside.items()}
-        for folder, inside in left["folders"].items()
+        folder: {name: _identity(recorded) for name, recorded in entries.items()}
+        for folder, entries in receipt["folders"].items()
     }
     if changed(files, folders) is not None:
         return None
-    return Answer(left["code"], [_unchanged(left["started"]), *left["lines"]])
+    return Answer(receipt["code"], [_notice(receipt["started"]), *receipt["lines"]])
 
 
 def _identity(values: Sequence[int]) -> Identity:
@@ -138,17 +138,17 @@ def _identity(values: Sequence[int]) -> Identity:
     return size, content, inode_change, inode
 
 
-def _unchanged(started: str) -> str:
+def _notice(started: str) -> str:
     return f"nothing changed since {started}: this is what that run found (--fresh runs anew)"
 
 
-def _is_there(written: Mapping[str, str]) -> bool:
-    """Return True if the report is as it was written, whatever its user keeps beside it."""
+def _are_unchanged(written: Mapping[str, str]) -> bool:
+    """Return True if the report's files are as they were written; other files do not matter."""
     return all(digest_of_file(Path(path)) == digest for path, digest in written.items())
 
 
-def _matrix(arguments: Sequence[str]) -> Path:
-    """Return the matrix that the command line names; a wrong guess finds no receipt."""
+def _matrix_path(arguments: Sequence[str]) -> Path:
+    """Return the matrix file that the command line names; a wrong guess finds no receipt."""
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False, allow_abbrev=False)
     parser.add_argument("--matrix", default="matrix.yaml")
     try:
@@ -157,19 +157,19 @@ def _matrix(arguments: Sequence[str]) -> Path:
         return Path("matrix.yaml")
 
 
-def _path(matrix: Path, asked: str) -> Path:
-    return matrix.resolve().parent / FOLDER / f"{asked[:16]}.json"
+def _path(matrix: Path, digest: str) -> Path:
+    return matrix.resolve().parent / FOLDER / f"{digest[:16]}.json"
 
 
-def _asked(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Return the digest of a question: the command, where it is typed, and what answers it."""
-    names = {*PASSED_ON} - _SECRETS | {n for n in environ if n.startswith(_RESOLVING)}
-    seen = {name: environ[name] for name in names if name in environ}
-    where = str(Path.cwd())
-    return digest_of([list(arguments), where, seen, source_digest(), machine_fingerprint()])
+def _command_digest(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Return the digest of a command, its folder and environment, the source and the machine."""
+    names = {*PASSED_ON} - _SECRETS | {n for n in environ if n.startswith(_RESOLVER_PREFIXES)}
+    variables = {name: environ[name] for name in names if name in environ}
+    folder = str(Path.cwd())
+    return digest_of([list(arguments), folder, variables, source_digest(), machine_fingerprint()])
 
 
 def _packages() -> list[str]:
-    """Return the names of what is installed beside samebits, versions included."""
+    """Return the names and versions of the packages installed along with samebits."""
     folders = (Path(entry) for entry in sys.path if entry.endswith("site-packages"))
     return sorted(path.name for folder in folders for path in folder.glob("*.dist-info"))

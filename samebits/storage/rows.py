@@ -1,8 +1,8 @@
-"""What did an earlier run find of a row, and does that still hold?
+"""Cache of compared rows.
 
-Comparing is pure: the same captures, ladders and traces, read by the same source, give the same
-results. So a row is kept under the digest of source and captures' names, with the identity of every
-file that it was made of, and a run compares only the rows of which one of these is another.
+A comparison is a pure function of captures, ladders, traces and samebits' own source. A row is
+stored under a digest of the source and the paths of its captures, with the identity of every file
+that it was computed from. A run compares a row again only if one of these has changed.
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ FORMAT_VERSION: Literal[3] = 3
 # 3: bands.
 
 CaptureFiles = dict["CellId", tuple["Path", "Path"]]
-"""Where both runs of each cell of a row leave their captures."""
+"""Cell -> paths of the captures of its first and second run."""
 
-_KINDS = {"captures", "ladders", "traces", "grafts"}
-"""Folders of work whose files lie below model and variant, so that they name the row they are of."""
+_FOLDERS = {"captures", "ladders", "traces", "grafts"}
+"""Work folders whose files are stored below model and variant, so that a path names its row."""
 
 
 class KeptRow(Record):
-    """Everything that the files of one row say, and nothing that depends on another row."""
+    """The results of one row that follow from its own files, independent of other rows."""
 
     format: Literal["samebits-row"] = "samebits-row"
     format_version: Literal[3] = FORMAT_VERSION
     files: dict[str, Identity | None] = Field(default_factory=dict)
-    """What it was made of, as the files were."""
+    """The files that it was computed from, with their states at that time."""
     reference: str | None
     """Stack that the others are compared with."""
     results: tuple[CellResult, ...]
     """After the ladder, before causes, findings and matrix.yaml's ``expected``."""
     bands: tuple[Band, ...] = ()
-    """Which neighbouring stacks are the same."""
+    """Groups of neighbouring stacks with the same bits."""
     outcomes: dict[str, tuple[str, str]]
-    """stack -> status of its first run, and the first line of why it failed."""
+    """stack -> status of its first run, and the first line of its failure."""
     attention: dict[str, AttentionReport]
     calls: tuple[AttentionCall, ...]
     invariants: dict[str, InvariantsSignal]
@@ -74,79 +74,83 @@ class KeptRow(Record):
     tokenizers: dict[str, TokenizerSignal]
     usage: dict[str, UsageSignal]
     causes: dict[str, Cause | str] = Field(default_factory=dict)
-    """stack -> where it starts, or why no trace says it; of the cells that were traced."""
+    """stack -> where the difference starts, or why a trace does not show it; traced cells only."""
     grafts: dict[str, Graft | str] = Field(default_factory=dict)
-    """stack -> which pieces of the reference restore it, or why none was tried; of the cells asked."""
+    """stack -> which parts of the reference restore its bits, or why none was tried."""
     findings: dict[str, tuple[Finding, ...]] = Field(default_factory=dict)
-    """stack -> what the rules say, given what crossed into its cell."""
+    """stack -> findings of the rules, which also depend on the crossings loaded by that stack."""
     crossings: str = ""
-    """Digest of that."""
+    """Digest of these crossings."""
 
 
 class KeptRows:
-    """The rows that earlier runs left under one folder."""
+    """The cached rows in one work folder."""
 
     def __init__(self, root: Path, ledger: Ledger, shown: str) -> None:
-        """Take the folder of work; ``shown`` is the matrix's name as results tell it."""
+        """Use the work folder ``root``; ``shown`` is the matrix's name as results contain it."""
         self._root = root
         self._ledger = ledger
         self._shown = shown
         self._paths: dict[tuple[str, str], Path] = {}
-        self._known: dict[tuple[str, str], KeptRow] = {}
+        self._found: dict[tuple[str, str], KeptRow] = {}
 
     def find(self, row: PlannedRow, captures: CaptureFiles) -> KeptRow | None:
-        """Return what is kept of a row, if every file that it was made of is as it was."""
+        """Return the cached row if every file that it was computed from is unchanged."""
         path = self._path(row, captures)
-        self._paths[_name(row)] = path
-        kept = _read(path)
-        if kept is None or changed(kept.files, {}) is not None:
+        self._paths[_key(row)] = path
+        cached = _read_row(path)
+        if cached is None or changed(cached.files, {}) is not None:
             return None
         with contextlib.suppress(OSError):  # another run may have just removed it
             os.utime(path)
-        self._ledger.files.update(kept.files)
-        self._known[_name(row)] = kept
-        return kept
+        self._ledger.files.update(cached.files)
+        self._found[_key(row)] = cached
+        return cached
 
     def known(self, row: PlannedRow) -> KeptRow | None:
-        """Return what :meth:`find` found of a row, or :meth:`keep` kept."""
-        return self._known.get(_name(row))
+        """Return the row that :meth:`find` returned."""
+        return self._found.get(_key(row))
 
-    def keep(self, row: PlannedRow, found: KeptRow) -> KeptRow:
-        """Return what the next run will read of a row, and keep it if it would find the same.
+    def keep(self, row: PlannedRow, result: KeptRow) -> KeptRow:
+        """Cache a row unless the same run could have another result; return it as it is read back.
 
-        What is returned went through the form that it has on disk, so that no report can tell a
-        kept row from a new one.
+        The returned row has been converted to JSON and back, so that a report is the same for a
+        cached row and a new one.
         """
         files = self._files(row)
-        text = json.dumps(found.model_copy(update={"files": files}).model_dump())
-        kept = KeptRow.model_validate(json.loads(text))
-        path = self._paths.get(_name(row))
+        text = json.dumps(result.model_copy(update={"files": files}).model_dump())
+        restored = KeptRow.model_validate(json.loads(text))
+        path = self._paths.get(_key(row))
         if path is not None and not self._is_unsettled(row):
             replace(path, seal.sealed(text), lasting=False)
-        return kept
+        return restored
 
     def _is_unsettled(self, row: PlannedRow) -> bool:
         return any(str(cell) in self._ledger.unsettled.values() for cell in row.cells)
 
     def _files(self, row: PlannedRow) -> Mapping[str, Identity | None]:
         folders = tuple(
-            f"{os.path.abspath(self._root)}/{kind}/{row.model}/{row.variant}/"  # noqa: PTH100
-            for kind in _KINDS
+            f"{os.path.abspath(self._root)}/{folder}/{row.model}/{row.variant}/"  # noqa: PTH100
+            for folder in _FOLDERS
         )
-        return {p: known for p, known in self._ledger.files.items() if p.startswith(folders)}
+        return {
+            path: state for path, state in self._ledger.files.items() if path.startswith(folders)
+        }
 
     def _path(self, row: PlannedRow, captures: CaptureFiles) -> Path:
-        files = {str(cell): [str(path) for path in both] for cell, both in captures.items()}
-        key = digest_of([source_digest(), self._shown, row.reference, files])
+        captures_by_cell = {
+            str(cell): [str(path) for path in paths] for cell, paths in captures.items()
+        }
+        key = digest_of([source_digest(), self._shown, row.reference, captures_by_cell])
         return self._root / "rows" / row.model / str(row.variant) / f"{key[:16]}.json"
 
 
-def _name(row: PlannedRow) -> tuple[str, str]:
+def _key(row: PlannedRow) -> tuple[str, str]:
     return row.model, str(row.variant)
 
 
-def _read(path: Path) -> KeptRow | None:
-    """Return a kept row; None if it is missing, not whole or of another format."""
+def _read_row(path: Path) -> KeptRow | None:
+    """Return a cached row; None if it is missing, damaged or of another format."""
     try:
         return KeptRow.model_validate(json.loads(seal.read(path)))
     except (OSError, ValueError, RecursionError, ValidationError):

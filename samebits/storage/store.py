@@ -1,7 +1,7 @@
-"""Where are the tensors and captures that the probes left, and are they whole?
+"""Tensors and captures that the probes wrote, verified when they are read.
 
-Layout below one root folder: tensors at ``tensors/<first 2 hex>/<sha256 hex>.bin``, raw
-contiguous little-endian bytes; captures at ``captures/<...>/capture.json``.
+Layout below one root folder: tensors are in ``tensors/<first 2 hex>/<sha256 hex>.bin`` as raw
+contiguous little-endian bytes; captures are in ``captures/<...>/a.json`` and ``b.json``.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-CAPTURE_FORMAT = "samebits-capture"
-SMALL = 1 << 16
-"""Bytes up to which a tensor stays mapped: opening one costs more than to read it."""
-MOST_MAPPED = 256
-AGAIN = "Run the cell again to write it anew."
-LARGEST = 1 << 30
-"""Bytes up to which a capture is read; it holds facts alone."""
+_CAPTURE_FORMAT = "samebits-capture"
+_MAX_KEPT_OPEN = 1 << 16
+"""Size in bytes up to which a tensor stays mapped: opening one costs more than reading it."""
+_MAX_MAPPED = 256
+_REMEDY = "Run the cell again to write it anew."
+_MAX_CAPTURE = 1 << 30
+"""Size in bytes up to which a capture is read; it holds facts, not values."""
 
 
 class Store:
-    """The files below one root folder; reading verifies, writing is atomic."""
+    """The files below one root folder; reads verify their content, writes are atomic."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -47,23 +47,23 @@ class Store:
         self._open: OrderedDict[str, NDArray[np.uint8]] = OrderedDict()
 
     def tensor_path(self, ref: TensorRef) -> Path:
-        """Return where the bytes of ``ref`` lie, or would lie."""
+        """Return the path for the bytes of ``ref``, whether or not they are stored."""
         return self.root / "tensors" / ref.hash[:2] / f"{ref.hash}.bin"
 
     def lies(self, ref: TensorRef) -> bool:
-        """Return True if there is a file of the length of ``ref``, whose dtype is known.
+        """Return True if there is a file of the right size and the dtype of ``ref`` is known.
 
-        A tensor is not flushed when it is written, so that a power cut can leave a short one.
+        A tensor is not flushed when it is written, so a power cut can leave a truncated file.
         """
         if ref.dtype not in NUMPY_DTYPES:
             return False
-        found = identity(self.tensor_path(ref))
-        return found is not None and found[0] == ref.nbytes
+        state = identity(self.tensor_path(ref))
+        return state is not None and state[0] == ref.nbytes
 
     def has(self, ref: TensorRef) -> bool:
-        """Return True if the values can be read: their file is there, whole, and its dtype known.
+        """Return True if the values can be read: the file is undamaged and its dtype known.
 
-        A damaged file is removed, so that the next probe that has these bytes writes them anew.
+        A damaged file is removed, so that the next probe with these bytes writes them again.
         """
         if ref.dtype not in NUMPY_DTYPES:
             return False
@@ -78,9 +78,9 @@ class Store:
         return False
 
     def keeps(self, refs: Iterable[TensorRef]) -> bool:
-        """Return True unless values that were stored are gone or damaged; these are removed.
+        """Return True unless a stored tensor is missing or damaged; damaged files are removed.
 
-        What another samebits can read is none of them.
+        Tensors whose dtype only another version of samebits can read are not checked.
         """
         stored = (ref for ref in refs if ref.stored and ref.dtype in NUMPY_DTYPES)
         lost = [ref for ref in stored if not self.has(ref)]
@@ -89,33 +89,33 @@ class Store:
     def tensor(self, ref: TensorRef) -> NDArray[Any]:
         """Return the values of ``ref``, mapped and read-only.
 
-        The bytes are hashed at the first reading in this process. Raises CaptureError, with
-        the file's path, if they are missing, of the wrong length or not those of the hash.
+        The bytes are hashed when this process reads them first. Raises CaptureError, with the
+        file's path, if they are missing, have the wrong length or do not match the hash.
         """
         data = self._bytes(ref)
         return data.view(NUMPY_DTYPES[ref.dtype]).reshape(ref.shape)
 
     def _bytes(self, ref: TensorRef) -> NDArray[np.uint8]:
-        """Return the bytes of ``ref``; a small tensor that was read lately is still mapped."""
+        """Return the bytes of ``ref``; recently read small tensors stay mapped."""
         path, data = self.tensor_path(ref), self._open.get(ref.hash)
         if data is None or data.nbytes != _expected_bytes(ref, path):
-            data = _mapped(path, _expected_bytes(ref, path))
+            data = _map_file(path, _expected_bytes(ref, path))
         elif ref in self._verified:
             self._open.move_to_end(ref.hash)
             return data
         if ref not in self._verified:
             _verify(ref, path, data)
             self._verified.add(ref)
-        if data.nbytes <= SMALL:
+        if data.nbytes <= _MAX_KEPT_OPEN:
             self._open[ref.hash] = data
-            if len(self._open) > MOST_MAPPED:
+            if len(self._open) > _MAX_MAPPED:
                 self._open.popitem(last=False)
         return data
 
     def read_capture(self, path: Path) -> Capture:
         """Return the capture at ``path``, which is absolute or relative to the root.
 
-        Raises CaptureError if it is missing, torn or not of this format version.
+        Raises CaptureError if it is missing, truncated or of another format version.
         """
         full = self.root / path
         data = _json_object(full)
@@ -123,11 +123,11 @@ class Store:
         try:
             return Capture.model_validate(data)
         except ValidationError as error:
-            msg = f"{full} is no valid capture: {_first_problems(error)}. {AGAIN}"
+            msg = f"{full} is no valid capture: {_first_problems(error)}. {_REMEDY}"
             raise CaptureError(msg) from None
 
     def write_json(self, path: Path, text: str) -> None:
-        """Write ``text``, an object, to ``path`` so that a reader sees all of it or nothing."""
+        """Write ``text``, a JSON object, to ``path`` atomically and with a seal."""
         replace(self.root / path, seal.sealed(text))
 
 
@@ -138,15 +138,15 @@ def _expected_bytes(ref: TensorRef, path: Path) -> int:
     return ref.nbytes
 
 
-def _mapped(path: Path, expected: int) -> NDArray[np.uint8]:
+def _map_file(path: Path, expected: int) -> NDArray[np.uint8]:
     try:
         size = path.stat().st_size
         if size == expected:
             return mapped(path) if size else np.empty(0, np.uint8)  # an empty file cannot be mapped
     except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror or error}. {AGAIN}"
+        msg = f"{path} cannot be read: {error.strerror or error}. {_REMEDY}"
         raise CaptureError(msg) from None
-    msg = f"{path} has {size:,} bytes and should have {expected:,}: it is torn. {AGAIN}"
+    msg = f"{path} has {size:,} bytes and should have {expected:,}: it is torn. {_REMEDY}"
     raise CaptureError(msg)
 
 
@@ -169,37 +169,40 @@ def _json_object(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(seal.opened(_content(path))))
     except FileNotFoundError:
-        msg = f"{path} is not there: the probe ended before it wrote it. {AGAIN}"
+        msg = f"{path} is not there: the probe ended before it wrote it. {_REMEDY}"
         raise CaptureError(msg) from None
     except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror or error}. {AGAIN}"
+        msg = f"{path} cannot be read: {error.strerror or error}. {_REMEDY}"
         raise CaptureError(msg) from None
     except seal.SealError as error:
-        msg = f"{path} is not what was written ({error}): it is torn or damaged. {AGAIN}"
+        msg = f"{path} is not what was written ({error}): it is torn or damaged. {_REMEDY}"
         raise CaptureError(msg) from None
     except (ValueError, RecursionError) as error:
-        msg = f"{path} is no JSON ({type(error).__name__}: {error}): it is torn. {AGAIN}"
+        msg = f"{path} is no JSON ({type(error).__name__}: {error}): it is torn. {_REMEDY}"
         raise CaptureError(msg) from None
 
 
 def _content(path: Path) -> bytes:
-    """Return what a file holds; a model's code may have left a pipe or a device in its place."""
+    """Return a file's content; a model's code may have put a pipe or a device in its place."""
     status = path.stat()
-    if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-        raise OSError(None, f"it is no file of at most {LARGEST:,} bytes")
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_CAPTURE:
+        raise OSError(None, f"it is no file of at most {_MAX_CAPTURE:,} bytes")
     return path.read_bytes()
 
 
 def _check_format(path: Path, data: dict[str, Any]) -> None:
-    found, version = data.get("format"), data.get("format_version")
-    if found != CAPTURE_FORMAT:
-        msg = f"{path} is no capture: its format is {found!r}, not {CAPTURE_FORMAT!r}. {AGAIN}"
+    format_name, version = data.get("format"), data.get("format_version")
+    if format_name != _CAPTURE_FORMAT:
+        msg = (
+            f"{path} is no capture: its format is {format_name!r}, "
+            f"not {_CAPTURE_FORMAT!r}. {_REMEDY}"
+        )
         raise CaptureError(msg)
-    # True == 1 in Python, and 1.0 too; neither is a version that a probe writes.
+    # True and 1.0 equal 1 in Python, but a probe writes neither as a version
     if type(version) is not int or version != FORMAT_VERSION:
         msg = (
             f"{path} has format version {version!r} and this samebits reads {FORMAT_VERSION}: "
-            f"it was left by another samebits. {AGAIN}"
+            f"it was left by another samebits. {_REMEDY}"
         )
         raise CaptureError(msg)
 

@@ -1,1 +1,1 @@
-"""Markdown, numbers and terminal text: how facts are written."""
+"""Formatting of facts as text: markdown, numbers, names, and lines for a terminal."""

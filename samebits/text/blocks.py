@@ -1,7 +1,7 @@
-"""The building blocks of report.md: headings, links, lists, tables, fences, folded parts.
+"""Building blocks of report.md: headings, links, lists, tables, fences, folded parts.
 
-A block is :class:`~samebits.text.markdown.Markdown` without blank lines around it;
-:func:`page` puts blank lines between them.
+A block is :class:`~samebits.text.markdown.Markdown` without blank lines around it.
+:func:`page` joins blocks with blank lines.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from samebits.text.numbers import count
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-LONGEST_FENCE = 120
-"""Lines after which a fenced text is shortened in its middle."""
+MAX_FENCE_LINES = 120
+"""Number of lines above which a fenced text is shortened in its middle."""
 
-WIDEST = 160
-"""Characters of a row up to which the columns of a long table are padded."""
-MANY = 20
-"""Rows up to which the columns of every table are."""
+MAX_PADDED_WIDTH = 160
+"""Maximal width of a row in characters for which the columns of a long table are padded."""
+MAX_SHORT_ROWS = 20
+"""Number of rows above which a table is long; the columns of other tables are always padded."""
 
 _SAFE_URL = re.compile(r"https?://[A-Za-z0-9./_?=%:+~#&;,@-]+")
 _PADDING_AT_END = re.compile(r" +\|$", re.MULTILINE)
@@ -44,7 +44,7 @@ _NOT_IN_SLUG = re.compile(r"[^\w\- ]")
 
 
 def page(blocks: Iterable[Markdown]) -> Markdown:
-    """Return the blocks that hold something, one under the other."""
+    """Return the non-empty blocks, separated by blank lines."""
     return Markdown("\n\n".join(block for block in blocks if block))
 
 
@@ -80,36 +80,36 @@ def bullets(items: Iterable[str]) -> Markdown:
 def table(
     headers: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[str] = ()
 ) -> Markdown:
-    """Return a table without the columns that would be empty; ``right`` names number columns.
+    """Return a table without its empty columns; ``right`` names the right-aligned ones.
 
-    A last column of words is not padded, so one long cell there does not widen all the others. A
-    long table that no screen shows without a break has no padding at all: in a large report that would be
-    a quarter of the file.
+    A left-aligned last column is not padded, so one long cell there does not widen all rows. A long
+    table that is too wide for a screen is not padded at all: in a large report, padding would be a
+    quarter of the file.
     """
     cells = [[_cell(cell) for cell in row] for row in rows]
-    kept = [i for i in range(len(headers)) if any(row[i] for row in cells)]
-    if not kept:
+    columns = [i for i in range(len(headers)) if any(row[i] for row in cells)]
+    if not columns:
         return EMPTY
-    widths = [max(len(row[i]) for row in cells) for i in kept]
-    if len(cells) > MANY and sum(widths) > WIDEST:
+    widths = [max(len(row[i]) for row in cells) for i in columns]
+    if len(cells) > MAX_SHORT_ROWS and sum(widths) > MAX_PADDED_WIDTH:
         return _unpadded(
-            [_cell(headers[i]) for i in kept],
-            [[r[i] for i in kept] for r in cells],
-            [headers[i] in right for i in kept],
+            [_cell(headers[i]) for i in columns],
+            [[r[i] for i in columns] for r in cells],
+            [headers[i] in right for i in columns],
         )
-    drawn = tabulate(
-        [[row[i] for i in kept] for row in cells],
-        headers=[_cell(headers[i]) for i in kept],
+    text = tabulate(
+        [[row[i] for i in columns] for row in cells],
+        headers=[_cell(headers[i]) for i in columns],
         tablefmt="pipe",
-        colalign=["right" if headers[i] in right else "left" for i in kept],
+        colalign=["right" if headers[i] in right else "left" for i in columns],
         disable_numparse=True,
     )
-    return Markdown(drawn if headers[kept[-1]] in right else _PADDING_AT_END.sub(" |", drawn))
+    return Markdown(text if headers[columns[-1]] in right else _PADDING_AT_END.sub(" |", text))
 
 
 def _unpadded(headers: list[str], rows: list[list[str]], is_right: list[bool]) -> Markdown:
-    rule = ["---:" if right else ":---" for right in is_right]
-    return Markdown("\n".join(f"| {' | '.join(row)} |" for row in (headers, rule, *rows)))
+    separator = ["---:" if right else ":---" for right in is_right]
+    return Markdown("\n".join(f"| {' | '.join(row)} |" for row in (headers, separator, *rows)))
 
 
 def _cell(content: str) -> str:
@@ -129,21 +129,21 @@ def _visible_line(line: str) -> str:
 
 
 def _middle_left_out(lines: list[str]) -> list[str]:
-    if len(lines) <= LONGEST_FENCE:
+    if len(lines) <= MAX_FENCE_LINES:
         return lines
-    half = LONGEST_FENCE // 2
+    half = MAX_FENCE_LINES // 2
     return [*lines[:half], f"… {count(len(lines) - 2 * half)} lines …", *lines[-half:]]
 
 
 def details(summary: str, *blocks: Markdown) -> Markdown:
-    """Return a part that is folded until the reader opens it."""
+    """Return blocks that are folded until the reader opens them."""
     return Markdown(
         f"<details>\n<summary>{html_text(summary)}</summary>\n\n{page(blocks)}\n\n</details>"
     )
 
 
 def folded(summary: str, block: Markdown, longest: int = 14) -> Markdown:
-    """Return ``block``, folded if it has more lines than one sees at a glance."""
+    """Return ``block`` under a title, folded if it has more than ``longest`` lines."""
     return (
         details(summary, block) if block.count("\n") >= longest else page([titled(summary), block])
     )
@@ -155,8 +155,8 @@ def titled(text: str) -> Markdown:
 
 
 def codes(names: Iterable[str], limit: int = 12) -> Markdown:
-    """Return the names as code, the first few of them and how many more there are."""
+    """Return the first names as code spans, and the number of those left out."""
     names = list(names)
     shown = join(map(code, names[:limit]))
-    rest = len(names) - limit
-    return fill("{} and {} more", shown, count(rest)) if rest > 0 else shown
+    n_more = len(names) - limit
+    return fill("{} and {} more", shown, count(n_more)) if n_more > 0 else shown

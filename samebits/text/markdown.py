@@ -1,7 +1,7 @@
-"""Text that stays text: names, messages and tokens that can never become markup.
+"""Escaping for markdown: names, messages and tokens can never become markup.
 
-Everything in a report that samebits did not write itself passes through :func:`prose`,
-:func:`code` or :func:`html_text`; the type :class:`Markdown` says that it did.
+All text in a report that does not come from samebits passes through :func:`prose`, :func:`code`
+or :func:`html_text`. The type :class:`Markdown` marks text that is escaped.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, LiteralString
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-WIDEST = 100
-"""Characters after which a text inside a line is shortened in its middle."""
+MAX_INLINE = 100
+"""Number of characters above which a text inside a line is shortened in its middle."""
 
 
-REMEMBERED = 1 << 14
-"""Texts whose markdown is kept: a report says the same names and figures thousands of times."""
+CACHE_SIZE = 1 << 14
+"""Size of the caches: a report contains the same names and numbers thousands of times."""
 
 
 class Markdown(str):
-    """Text that is safe to stand in a report as it is; a plain ``str`` is not."""
+    """Text that is safe to put into a report unchanged; a plain ``str`` is not."""
 
     __slots__ = ()
 
@@ -49,29 +49,30 @@ _BACKTICKS = re.compile("`+")
 
 
 def visible(text: str) -> str:
-    r"""Return ``text`` with what cannot be seen written out: ``\x1b``, ``\u202e``, ``\n``.
+    r"""Return ``text`` with invisible characters as escapes: ``\x1b``, ``\u202e``, ``\n``.
 
-    This covers control characters, ANSI codes, direction overrides, unusual spaces and lone
-    surrogates. A combining mark in front has nothing of its own text to sit on, so it too.
+    These are control characters, ANSI codes, direction overrides, unusual spaces and lone
+    surrogates. A combining mark at the start is escaped, too: it would combine with the character
+    before the text.
     """
     shown = text if text.isprintable() else "".join(map(_visible_character, text))
     if shown and unicodedata.category(shown[0]).startswith("M"):
-        return _written_out(shown[0]) + shown[1:]
+        return _escape(shown[0]) + shown[1:]
     return shown
 
 
 def _visible_character(character: str) -> str:
-    return character if character.isprintable() else _written_out(character)
+    return character if character.isprintable() else _escape(character)
 
 
-def _written_out(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def shorten(text: str, limit: int = WIDEST) -> str:
-    """Return ``text``, or its two ends around the number of characters left out.
+def shorten(text: str, limit: int = MAX_INLINE) -> str:
+    """Return ``text``, or its start and end around the number of characters left out.
 
-    What is a little over the limit stays whole: the remark would take as much room.
+    A text slightly over the limit is not shortened: the remark would be as long as the cut.
     """
     if len(text) <= limit + 25:
         return text
@@ -86,38 +87,38 @@ def clip(text: str, limit: int) -> str:
 
 
 def brief(text: str, limit: int) -> str:
-    """Return ``text`` on one line, cut where it hurts least: its figures, at the end, stay."""
+    """Return ``text`` on one line, shortened before its last colon: the numbers after it stay."""
     text = " ".join(text.split())
-    said, colon, figures = text.rpartition(": ")
+    statement, colon, figures = text.rpartition(": ")
     if len(text) <= limit or not colon or len(figures) > limit * 2 // 3:
         return clip(text, limit)
-    return f"{clip(said, limit - len(figures) - 2)}: {figures}"
+    return f"{clip(statement, limit - len(figures) - 2)}: {figures}"
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(CACHE_SIZE)
 def prose(text: str, limit: int = 1000) -> Markdown:
-    """Return ``text`` as running text on one line, wherever in the line it will stand.
+    """Return ``text`` as running text on one line, escaped for every position in a line.
 
-    A pipe is left alone, because only a table minds it, and :func:`samebits.text.blocks.table`
-    escapes it there.
+    A pipe is not escaped, because it matters only in a table, where
+    :func:`samebits.text.blocks.table` escapes it.
     """
-    shown = shorten(visible(" ".join(text.split())), limit)
-    shown = _ALWAYS_SPECIAL.sub(r"\\\g<0>", shown)
-    shown = _UNDERSCORES.sub(lambda run: run[0].replace("_", r"\_"), shown)
-    shown = _SPECIAL_AT_START.sub(r"\\\g<0>", shown)
-    shown = _NUMBERED_AT_START.sub(r"\1\\", shown)
-    return Markdown(_HASH_AT_END.sub(r"\#", shown))
+    escaped = shorten(visible(" ".join(text.split())), limit)
+    escaped = _ALWAYS_SPECIAL.sub(r"\\\g<0>", escaped)
+    escaped = _UNDERSCORES.sub(lambda run: run[0].replace("_", r"\_"), escaped)
+    escaped = _SPECIAL_AT_START.sub(r"\\\g<0>", escaped)
+    escaped = _NUMBERED_AT_START.sub(r"\1\\", escaped)
+    return Markdown(_HASH_AT_END.sub(r"\#", escaped))
 
 
-@lru_cache(REMEMBERED)
-def code(text: str, limit: int = WIDEST) -> Markdown:
-    """Return ``text`` as a code span that it cannot leave."""
-    shown = shorten(visible(text), limit)
-    if not shown or shown != shown.strip():
-        shown = f"'{shown}'"
-    fence = "`" * (longest_backticks(shown) + 1)
-    pad = " " if shown.startswith("`") or shown.endswith("`") else ""
-    return Markdown(f"{fence}{pad}{shown}{pad}{fence}")
+@lru_cache(CACHE_SIZE)
+def code(text: str, limit: int = MAX_INLINE) -> Markdown:
+    """Return ``text`` as a code span, fenced so that no backtick in it ends the span."""
+    content = shorten(visible(text), limit)
+    if not content or content != content.strip():
+        content = f"'{content}'"
+    fence = "`" * (longest_backticks(content) + 1)
+    pad = " " if content.startswith("`") or content.endswith("`") else ""
+    return Markdown(f"{fence}{pad}{content}{pad}{fence}")
 
 
 def longest_backticks(text: str) -> int:
@@ -126,20 +127,20 @@ def longest_backticks(text: str) -> int:
 
 
 def html_text(text: str) -> str:
-    """Return ``text`` as it may stand inside an HTML tag; it wraps there, so it may be longer."""
-    return html.escape(shorten(visible(text), 2 * WIDEST))
+    """Return ``text`` escaped for HTML; it wraps inside a tag, so its limit is twice as long."""
+    return html.escape(shorten(visible(text), 2 * MAX_INLINE))
 
 
 def fill(template: LiteralString, *values: object) -> Markdown:
-    """Return ``template``, which is trusted, with values in its ``{}``, which are not."""
+    """Return the trusted ``template`` with escaped values in its ``{}``."""
     return Markdown(template.format(*map(markdown, values)))
 
 
 def markdown(value: object) -> Markdown:
-    """Return ``value`` as it is if it is markdown, else as running text."""
+    """Return ``value`` unchanged if it is markdown, else as running text."""
     return value if isinstance(value, Markdown) else prose(str(value))
 
 
 def join(parts: Iterable[str], separator: LiteralString = ", ") -> Markdown:
-    """Return the parts side by side; those that are not markdown become running text."""
+    """Join the parts; those that are not markdown become running text."""
     return Markdown(separator.join(map(markdown, parts)))

@@ -1,4 +1,4 @@
-"""Names of layers and tensors, with those joined that differ in one number alone."""
+"""Short lists of layer and tensor names, and the paths of the report's pages and capsules."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PAGES = "models"
-"""Folder of the models' pages, beside report.md."""
+"""Folder of the models' pages, in the folder of report.md."""
 
 CAPSULES = "repro"
-"""Folder of the capsules, beside report.md."""
+"""Folder of the capsules, in the folder of report.md."""
 
 _FIRST_INDEX = re.compile(r"(?<![^.])\d+(?![^.])")
 
 
 def numbered(names: Iterable[str]) -> list[str]:
-    """Return the names with runs of numbers joined: ``model.layers.0-3.self_attn``."""
+    """Join names that differ only in their first number: ``model.layers.0-3.self_attn``."""
     groups: dict[tuple[str, str], list[int]] = {}
     for name in names:
-        found = _FIRST_INDEX.search(name)
-        key = (name[: found.start()], name[found.end() :]) if found else (name, "")
-        groups.setdefault(key, []).extend([int(found[0])] if found else [])
+        match = _FIRST_INDEX.search(name)
+        key = (name[: match.start()], name[match.end() :]) if match else (name, "")
+        groups.setdefault(key, []).extend([int(match[0])] if match else [])
     return [f"{before}{_ranges(numbers)}{after}" for (before, after), numbers in groups.items()]
 
 
 def page_path(model: str) -> str:
-    """Return where the page of a model lies, relative to report.md."""
+    """Return the path of a model's page, relative to report.md."""
     return f"{PAGES}/{quote(model, safe='', errors='backslashreplace')}.md"
 
 
 def capsule_path(model: str, stack: str) -> str:
-    """Return where the capsule of a model on a stack lies, relative to report.md.
+    """Return the path of the capsule of a model on a stack, relative to report.md.
 
-    The ``@`` in its middle keeps the name from being ``..``.
+    Because of the ``@`` the name can never be ``..``.
     """
     return f"{CAPSULES}/{quote(f'{model}@{stack}', safe='@', errors='backslashreplace')}"
 

@@ -1,4 +1,4 @@
-"""Numbers as the whole report writes them, and never rounded into a claim."""
+"""Formatting of numbers in the report; rounding never makes a claim, such as 0 or 100 %."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ _LONG_ULP = re.compile(r"\b(\d{1,3}(?:,\d{3}){2,}) ULP")
 
 
 def number(value: float, digits: int = 2) -> str:
-    """Return a distance with that many digits, such as ``7.9e-07``; ``0`` is truly zero."""
+    """Return a distance with that many digits, such as ``7.9e-07``; ``0`` means exactly zero."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}".replace("-0", "0")
     return f"{value:.{digits - 1}e}"
 
 
 def exact(value: float) -> str:
-    """Return a distance in full, such as ``1.953125e-03``, so that powers of two show."""
+    """Return a distance with seven digits, such as ``1.953125e-03``, which shows powers of two."""
     return number(value, digits=7)
 
 
 def pair(left: float, right: float) -> tuple[str, str]:
-    """Return two values with as many digits as it takes to tell them apart."""
+    """Return two values with enough digits to tell them apart."""
     short = f"{left:.9g}", f"{right:.9g}"
     return short if short[0] != short[1] else (repr(left), repr(right))
 
@@ -32,20 +32,20 @@ def count(n: int) -> str:
 
 
 def ulp(n: int) -> str:
-    """Return a distance in ULP; from a million on its size alone says something.
+    """Return a distance in ULP; from a million on only its magnitude.
 
-    Two values of different sign are as many ULP apart as there are numbers between them.
+    The distance of two values of different sign is the count of numbers between them.
     """
     return count(n) if n < 1_000_000 else f"{n:.1e}"
 
 
 def rounded_ulp(text: str) -> str:
     """Return a sentence with the distances in it written as :func:`ulp` writes them."""
-    return _LONG_ULP.sub(lambda found: f"{ulp(int(found[1].replace(',', '')))} ULP", text)
+    return _LONG_ULP.sub(lambda match: f"{ulp(int(match[1].replace(',', '')))} ULP", text)
 
 
 def share(n: int, total: int) -> str:
-    """Return a percentage that is 0 % or 100 % only if truly none or all."""
+    """Return a percentage that is 0 % or 100 % only for exactly none or all."""
     if total == 0:
         return "none compared"
     if n in (0, total):

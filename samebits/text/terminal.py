@@ -1,7 +1,7 @@
-"""What may a terminal be told: no secret of its user, and nothing that sets it.
+"""Text for a terminal, with secrets redacted and control characters escaped.
 
 Every line that samebits prints goes through here: progress, errors, the summary, and the traceback
-of a defect. What a receipt prints again went through here when it was left.
+of an internal error. Lines that a receipt prints again went through here when it was written.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 
 class Spoken:
-    """Takes what one environment holds of secrets, and control characters, out of lines."""
+    """Redacts the secrets of one environment and escapes control characters."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._redaction = Redaction(environ)
 
     def text(self, text: str) -> str:
-        """Return one line as it may be shown."""
+        """Return one line, redacted and escaped."""
         return visible(self._redaction.text(text))
 
     def lines(self, text: str) -> str:
-        """Return several, redacted before they are parted: a secret may go over a line's end."""
+        """Return several lines; they are redacted first, as a secret may contain a line feed."""
         return "\n".join(map(visible, self._redaction.text(text).split("\n")))
 
     def say(self, text: str, stream: TextIO) -> None:
-        """Write a line, or several, in what characters the stream has."""
+        """Write one or more lines, with characters replaced that the stream cannot encode."""
         encoding = stream.encoding or "ascii"
         stream.write(self.lines(text).encode(encoding, "replace").decode(encoding) + "\n")
 
 
 NOBODY = Spoken({})
-"""For lines in which nobody's secrets can be."""
+"""For lines that cannot contain secrets."""

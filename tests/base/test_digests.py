@@ -1,4 +1,4 @@
-"""Digests follow from content alone, and a file is read once."""
+"""Tests of digests: they depend on content only, and every file is read once."""
 
 import hashlib
 import json
@@ -27,15 +27,15 @@ def cache(tmp_path):
 
 @pytest.fixture
 def reads(monkeypatch):
-    """The files that were read to be hashed."""
-    seen = []
+    """Return the list of the files that are read to be hashed."""
+    names = []
 
     def read(path):
-        seen.append(path.name)
+        names.append(path.name)
         return digest_of_file(path)
 
     monkeypatch.setattr(base_digests, "digest_of_file", read)
-    return seen
+    return names
 
 
 def test_a_value_is_its_json_whatever_the_order_of_keys():
@@ -109,7 +109,7 @@ def test_a_torn_cache_is_as_good_as_none(folder, cache, text):
 
 
 def test_folders_can_be_hashed_side_by_side(tmp_path, cache):
-    """Several models name a folder, and each is hashed in a thread of its own."""
+    """Several models may use one folder; each model's folder is hashed in a separate thread."""
     folders = [tmp_path / f"m{i}" for i in range(24)]
     for i, folder in enumerate(folders):
         folder.mkdir()
@@ -124,12 +124,12 @@ def test_a_machine_is_known_by_its_processor(monkeypatch):
     before = machine_fingerprint()
     assert machine_fingerprint() == before
     monkeypatch.setattr(base_digests, "_cpu_lines", lambda: ["flags\t: sse2"])
-    other = machine_fingerprint()
-    assert other != before
+    sse2 = machine_fingerprint()
+    assert sse2 != before
     monkeypatch.setattr(base_digests, "_cpu_lines", lambda: ["flags\t: sse2 avx512f"])
-    assert machine_fingerprint() != other
+    assert machine_fingerprint() != sse2
     monkeypatch.setattr(base_digests.platform, "libc_ver", lambda: ("glibc", "9.99"))
-    assert machine_fingerprint() != other
+    assert machine_fingerprint() != sse2
 
 
 def test_a_machine_with_the_kernels_of_another_one_is_another_machine():
@@ -142,11 +142,11 @@ def test_what_changes_from_boot_to_boot_is_no_part_of_the_machine(monkeypatch, t
     text = "processor\t: 0\nmodel name\t: X\ncpu MHz\t\t: {}\nflags\t\t: avx2\nbogomips\t: {}\n"
     path = tmp_path / "cpuinfo"
     monkeypatch.setattr(base_digests, "Path", lambda _: path)
-    found = []
+    lines_by_boot = []
     for clock in (2000, 3100):
         path.write_text(text.format(clock, clock) * 2, "utf-8")
-        found.append(base_digests._cpu_lines())
-    assert found[0] == found[1] == ["flags\t\t: avx2", "model name\t: X"]
+        lines_by_boot.append(base_digests._cpu_lines())
+    assert lines_by_boot[0] == lines_by_boot[1] == ["flags\t\t: avx2", "model name\t: X"]
 
 
 def test_without_proc_the_platform_names_the_processor(monkeypatch, tmp_path):

@@ -1,4 +1,4 @@
-"""What a run went by is told apart from anything that changed since, be it as alike as can be."""
+"""Tests of file states: every change of a file that a run used is noticed."""
 
 import os
 
@@ -30,7 +30,7 @@ def test_nothing_changed(ledger):
 
 
 def rewrite(path):
-    """Write other bytes of the same length in place, and set the time back."""
+    """Overwrite a file with other bytes of the same length, and restore its mtime."""
     before = path.stat()
     path.write_text("".join(reversed(path.read_text())))
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -59,7 +59,7 @@ def test_every_change_is_seen(ledger, tmp_path, change):
 
 
 def linked(tmp_path):
-    """Return a folder that is a link to one of two, of which one holds a link to a third."""
+    """Return a link to one of two folders, one of which contains a link to a third folder."""
     for name, text in (("one", "1"), ("other", "1"), ("third", "3")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(text)
@@ -88,7 +88,7 @@ def test_a_folder_behind_a_link_is_looked_into_and_a_circle_ends(tmp_path):
 
 
 def test_the_last_look_counts(ledger, tmp_path):
-    """A second look writes a capture anew: the run goes by that one."""
+    """The file may be rewritten between two looks; the run uses the later one."""
     (tmp_path / "b.txt").write_text("three")
     ledger.file(tmp_path / "b.txt")
     assert is_changed(ledger) is None

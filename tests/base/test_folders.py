@@ -1,4 +1,4 @@
-"""Wherever a log or a message of a process enters a record, this machine's folders stay outside."""
+"""Tests that no record made from a log or message of a process contains this machine's folders."""
 
 import asyncio
 from pathlib import Path
@@ -28,7 +28,7 @@ def is_clean(text):
 
 
 def texts(runs):
-    """Return everything that captures say."""
+    """Return the JSON of all captures as one text."""
     return "".join(run.model_dump_json() for both in runs.values() for run in both)
 
 
@@ -60,7 +60,7 @@ def test_a_stack_that_could_not_be_built(tmp_path):
 
 
 class Dying(FakeProcess):
-    """A stack's process whose log names folders."""
+    """A stack process whose log contains folders."""
 
     def log_tail(self):
         return PLANTED
@@ -114,7 +114,7 @@ def test_an_exception_that_ended_a_job(tmp_path):
 
 
 def leaves_a_log(job):
-    """Leave nothing but a log."""
+    """Write a log and no result."""
     Path(job["log"]).parent.mkdir(parents=True, exist_ok=True)
     Path(job["log"]).write_text(PLANTED)
     return ended(job, exit=1)

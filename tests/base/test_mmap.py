@@ -1,4 +1,4 @@
-"""Going through a large stored tensor takes little memory, and what was given back is read again."""
+"""Tests that reading a large tensor takes little memory, and that released pages are read again."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ def test_an_array_that_is_not_mapped_stays(values):
 @pytest.mark.processes
 @pytest.mark.skipif(sys.platform != "linux", reason="counts resident pages as Linux does")
 def test_two_large_tensors_that_differ_are_compared_in_a_small_process(tmp_path):
-    """By bench/host_rates.py, which verifies and measures them: 256 MB of values, each read twice."""
+    """bench/host_rates.py verifies and measures them: 256 MB of values, each read twice."""
     command = [sys.executable, "-m", "bench.host_rates", "128", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["grown_mb"] < 110

@@ -1,4 +1,4 @@
-"""A patch applies as a whole or not at all, to a copy, and what is wrong with it is said."""
+"""Tests of patches: they apply atomically, to a copy, and errors say what is wrong."""
 
 import difflib
 
@@ -223,8 +223,8 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_refused(folder, patch, case):
     (folder / "raw").write_bytes(b"\xff\xfe")
-    text, said = REFUSED[case]
-    assert said in refused(folder, patch(text))
+    text, message = REFUSED[case]
+    assert message in refused(folder, patch(text))
 
 
 def test_a_patch_that_is_not_there(folder, tmp_path):

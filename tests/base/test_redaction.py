@@ -1,4 +1,4 @@
-"""No token, no password and no home of the user stands in what is published."""
+"""Tests that published files contain no token, no password and no home folder of the user."""
 
 import inspect
 import sys
@@ -34,7 +34,7 @@ ENVIRON = {
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (f"401 for {TOKEN}!", "401 for (HF_TOKEN)!"),
         ("x" + TOKEN + "x", "x(HF_TOKEN)x"),
@@ -51,8 +51,8 @@ ENVIRON = {
         ("a /usr/bin and /etc/some/token", "a /usr/bin and /etc/some/token"),
     ],
 )
-def test_a_text(text, told):
-    assert Redaction(ENVIRON).text(text) == told
+def test_a_text(text, expected):
+    assert Redaction(ENVIRON).text(text) == expected
 
 
 @pytest.mark.parametrize("home", ["", "/", "//"])
@@ -150,7 +150,7 @@ PIECES = ["/home/jo", "/a", "file://", "'", '"', "\\", "C:\\x", "\n", " -I", "ht
     | st.lists(st.sampled_from([*PIECES, ":", "/lib/python3.11/", "b c"]), max_size=6).map("".join)
 )
 def test_a_record_with_an_absolute_path_is_never_taken_for_one_without(text):
-    """The record is searched as JSON, where a line's end is two characters and a backslash, too."""
+    """The record is searched as JSON, where a line feed and a backslash are two characters each."""
     failure = Failure(phase="load", type="x", message=text, traceback="")
     assert Redaction({}).record(failure).message == without_folders(text)
 
@@ -158,26 +158,26 @@ def test_a_record_with_an_absolute_path_is_never_taken_for_one_without(text):
 def test_both_sides_cut_alike():
     for text, _ in FOLDERS:
         assert folders.without_folders(text) == without_folders(text)
-    mine, theirs = (
+    host_source, probe_source = (
         inspect.getsource(module).partition("_PART = ")[2] for module in (redaction, folders)
     )
-    start = mine.index("_MAYBE_ABSOLUTE = ")
-    end = mine.index("_HOMES = ")
-    shared = (mine[:start] + mine[end:]).partition("\n\nclass Redaction")[0]
-    assert shared.strip() == theirs.strip()
+    start = host_source.index("_MAYBE_ABSOLUTE = ")
+    end = host_source.index("_HOMES = ")
+    shared = (host_source[:start] + host_source[end:]).partition("\n\nclass Redaction")[0]
+    assert shared.strip() == probe_source.strip()
 
 
 SECRETS = ("/home/x/secret/project/code.py", "/tmp/tmpx1/secret/w.bin", "/opt/secret/lib.so")
 
 
 def planted():
-    """The sample report with absolute paths wherever a message of a process can stand."""
+    """Return the sample report with absolute paths in every field for a message of a process."""
     report = sample_report()
     text = "\n".join(f"said {path!r} and {path}:3" for path in SECRETS)
     failure = Failure(phase="process", type="no result", message=text, traceback=text)
 
-    def cell(found):
-        return found.model_copy(
+    def cell(result):
+        return result.model_copy(
             update={
                 "failure": failure,
                 "headline": f"failed in phase process: no result: {text}",
@@ -197,8 +197,8 @@ def planted():
         for loader, outcome in (("4.48", "load failed"), ("5.x", "not tried"))
     )
     crossings = CrossingsReport(model="llama", variant="float32-sdpa", crossings=crossed)
-    told = {"rows": rows, "stacks": stacks, "crossings": (crossings,), "reasons": (text,)}
-    return report.model_copy(update=told)
+    update = {"rows": rows, "stacks": stacks, "crossings": (crossings,), "reasons": (text,)}
+    return report.model_copy(update=update)
 
 
 def test_no_file_of_a_report_says_where_anything_lies_on_this_machine(tmp_path):

@@ -1,4 +1,4 @@
-"""No bit of a file that samebits keeps can be another without being noticed."""
+"""Tests that every changed bit of a stored file is noticed."""
 
 import hashlib
 import json
@@ -45,9 +45,9 @@ def flip(content, bit):
 def test_what_is_sealed_opens_and_is_json_with_one_more_key(text):
     content = seal.sealed(text).encode()
     assert json.loads(seal.opened(content)) == json.loads(text)
-    told = json.loads(content)
-    assert list(told)[-1] == "seal"
-    assert {key: told[key] for key in told if key != "seal"} == json.loads(text)
+    data = json.loads(content)
+    assert list(data)[-1] == "seal"
+    assert {key: data[key] for key in data if key != "seal"} == json.loads(text)
 
 
 @pytest.mark.parametrize("text", ["{}", '{"a":1,"b":[1.5,"x"]}'])
@@ -81,11 +81,11 @@ values = st.dictionaries(
 def test_probes_write_the_same(tmp_path_factory, value):
     path = tmp_path_factory.mktemp("probe") / "a.json"
     process_files.write_sealed(path, value)
-    # half a character, which no JSON in UTF-8 can hold, became a question mark
-    told = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-    assert json.loads(seal.read(path)) == told
-    assert process_files.read_sealed(path) == told
-    text = json.dumps(told, separators=(",", ":"), ensure_ascii=False)
+    # a lone surrogate, which JSON in UTF-8 cannot contain, is written as a question mark
+    expected = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    assert json.loads(seal.read(path)) == expected
+    assert process_files.read_sealed(path) == expected
+    text = json.dumps(expected, separators=(",", ":"), ensure_ascii=False)
     assert path.read_bytes() == seal.sealed(text).encode()
 
 
@@ -113,7 +113,7 @@ def test_lines_with_a_comment(text, bit):
 
 
 def test_a_gigabyte_takes_about_a_second():
-    """Against SHA-256 alone, as this machine may be at something else."""
+    """Measured relative to SHA-256, because the machine may be busy."""
     content = seal.sealed(json.dumps({"a": "x" * (64 << 20)})).encode()
 
     def fastest(function):
@@ -177,7 +177,7 @@ LOCK = seal.sealed_lines("torch==2.8.0\ntransformers==4.48.3\n").encode()
 CACHE = seal.sealed(json.dumps({"/a|1|2|3|4": "b" * 64}, indent=0)).encode()
 READERS = {
     "checkpoint.json": (FACTS, lambda path: checkpoints.read_facts(path.parent)),
-    "row.json": (seal.sealed(ROW.model_dump_json()).encode(), rows._read),
+    "row.json": (seal.sealed(ROW.model_dump_json()).encode(), rows._read_row),
     "lock.txt": (LOCK, build._kept_lock),
     "hashes.json": (CACHE, lambda path: digests._read_cache(path) or None),
 }
@@ -198,11 +198,11 @@ def test_a_receipt_with_another_bit_is_not_served(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "matrix.yaml").write_text("models: {}\n")
     matrix = Path("matrix.yaml"), digest_of_file(Path("matrix.yaml"))
-    said = receipt.Answer(1, ["12 cells differ"])
-    receipt.remember(["matrix"], {}, (), matrix, Ledger(), {}, "then", said)
+    printed = receipt.Answer(1, ["12 cells differ"])
+    receipt.remember(["matrix"], {}, (), matrix, Ledger(), {}, "then", printed)
     (path,) = (tmp_path / receipt.FOLDER).iterdir()
     content = path.read_bytes()
-    assert receipt.answer(["matrix"], {}).lines[1:] == said.lines
+    assert receipt.answer(["matrix"], {}).lines[1:] == printed.lines
     for bit in range(0, 8 * len(content), 11):
         path.write_bytes(flip(content, bit))
         assert receipt.answer(["matrix"], {}) is None

@@ -1,4 +1,4 @@
-"""matrix.yaml: what is read, and one test for each kind of mistake, with its place."""
+"""Tests of loading matrix.yaml, with one test for each kind of mistake and its position."""
 
 from pathlib import Path
 
@@ -123,7 +123,7 @@ expected:
 
 
 @pytest.mark.parametrize(
-    ("given", "sorted_ids"),
+    ("ids", "sorted_ids"),
     [
         (["5.x", "5.23.0", "5.2", "4.57", "4.48"], ["4.48", "4.57", "5.2", "5.23.0", "5.x"]),
         (["4.100", "4.48"], ["4.48", "4.100"]),
@@ -132,8 +132,8 @@ expected:
     ],
     ids=str,
 )
-def test_stacks_are_oldest_first(given, sorted_ids):
-    assert [spec.id for spec in load.oldest_first(map(stack, given))] == sorted_ids
+def test_stacks_are_oldest_first(ids, sorted_ids):
+    assert [spec.id for spec in load.oldest_first(map(stack, ids))] == sorted_ids
 
 
 def test_stacks_of_one_release_are_sorted_by_torch():
@@ -293,7 +293,7 @@ def test_bad_model_names_are_shown_escaped(written, shown):
 
 
 def test_all_problems_at_once_in_the_order_of_the_file():
-    found = problems(
+    lines = problems(
         """\
 stacks: ["4.48", 4.50]
 models:
@@ -307,7 +307,7 @@ expected:
 torhc: "2.13.0"
 """
     )
-    places = [line.split(": ")[0].removeprefix("matrix.yaml:") for line in found]
+    places = [line.split(": ")[0].removeprefix("matrix.yaml:") for line in lines]
     assert places == ["1:18", "3:3", "4:38", "5:16", "5:30", "7:13", "8:5", "9:41", "10:1"]
 
 
@@ -364,14 +364,14 @@ def outcome(content):
     try:
         return load.parse(yamltext.parse(content), PATH)
     except MatrixError as error:
-        found = error.problems
-    assert found
-    for line in found:
+        problems_found = error.problems
+    assert problems_found
+    for line in problems_found:
         assert line.isprintable()
         assert line.startswith("matrix.yaml:")
         assert "pydantic" not in line
         assert "http" not in line
-    return found
+    return problems_found
 
 
 @settings(max_examples=200, deadline=None)
@@ -444,7 +444,7 @@ def test_what_is_sound_is_read(stacks, dtypes):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with a model in it, a patch of it, and one of another model."""
+    """Return a folder with a model, a patch for it, and a patch for another model."""
     (tmp_path / "ckpt").mkdir()
     (tmp_path / "ckpt" / "config.json").write_text("{}\n", encoding="utf-8")
     diff = "--- a/config.json\n+++ b/config.json\n@@ -1 +1 @@\n-{}\n+[]\n"
@@ -468,7 +468,7 @@ def test_a_patch_or_several(folder):
 
 
 @pytest.mark.parametrize(
-    ("patch", "said"),
+    ("patch", "message"),
     [
         ("bad.diff", '2:26: patch: "bad.diff" does not apply: hunk 1 of "config.json" (line 1): '),
         ("[good.diff, bad.diff]", '2:38: patch: "bad.diff" does not apply: hunk 1'),
@@ -479,8 +479,8 @@ def test_a_patch_or_several(folder):
         ("3", '2:26: patch: unquoted, 3 is the number 3 to YAML: quote it: "3"'),
     ],
 )  # fmt: skip
-def test_a_patch_that_does_not_apply_is_a_mistake_in_the_file(folder, patch, said):
+def test_a_patch_that_does_not_apply_is_a_mistake_in_the_file(folder, patch, message):
     with pytest.raises(MatrixError) as caught:
         model_with(folder, patch)
     (problem,) = caught.value.problems
-    assert f"matrix.yaml:{said}" in problem
+    assert f"matrix.yaml:{message}" in problem

@@ -1,4 +1,4 @@
-"""Which cells a run has: the matrix's rules and the filters of the command line."""
+"""Tests of the plan: the matrix's rules and the filters of the command line select the cells."""
 
 from fnmatch import fnmatchcase
 

@@ -1,4 +1,4 @@
-"""Every release between the stacks of a matrix becomes a stack; uv's resolver is a fake here."""
+"""Tests of the stacks added for releases between those of a matrix, with a fake resolver."""
 
 import re
 
@@ -21,11 +21,11 @@ RELEASED = (
 
 
 class Index:
-    """Answers as uv's resolver does, from a list of releases."""
+    """A fake of uv's resolver that uses a list of releases."""
 
     def __init__(self, released=RELEASED):
         self.released = sorted(released, key=Version)
-        self.asked = []
+        self.requests = []
 
     def version(self, spec):
         pattern = release_pattern(spec.transformers).replace(".", r"\.").replace("*", ".*")
@@ -36,7 +36,7 @@ class Index:
         return fitting[-1]
 
     def below(self, spec, version, oldest):
-        self.asked.append((spec.id, version))
+        self.requests.append((spec.id, version))
         low, high = Version(oldest), Version(version)
         return [v for v in self.released if low <= Version(v) < high][-1]
 
@@ -62,7 +62,7 @@ def test_the_newest_patch_of_every_minor_release_comes_in_between():
     added = [spec for spec in wide.stacks if spec.between]
     assert [spec.id for spec in added] == ["4.49", "4.51", "5.0", "5.1", "5.3"]
     assert {spec.transformers: index.version(spec) for spec in added}["4.51"] == "4.51.3"
-    assert {id for id, _ in index.asked} == {"5.x"}  # whose torch and Python the others get
+    assert {id for id, _ in index.requests} == {"5.x"}  # whose torch and Python the others get
 
 
 def test_two_neighbours_have_nothing_between_them():
@@ -114,11 +114,11 @@ def test_no_minor_release_is_left_out_and_none_stands_twice(released, data):
     index = Index(released)
     stacks = tuple(stack_spec(f"s{n}", version) for n, version in enumerate(ends))
     wide = widened(matrix(*stacks), index)
-    found = [Version(index.version(spec)) for spec in wide.stacks]
+    stack_versions = [Version(index.version(spec)) for spec in wide.stacks]
     low, high = Version(ends[0]), Version(ends[-1])
     inside = {v.release[:2] for v in map(Version, released) if low <= v <= high}
-    assert {v.release[:2] for v in found} == inside
-    assert found == sorted(found)
-    added = [v.release[:2] for v, s in zip(found, wide.stacks, strict=True) if s.between]
+    assert {v.release[:2] for v in stack_versions} == inside
+    assert stack_versions == sorted(stack_versions)
+    added = [v.release[:2] for v, s in zip(stack_versions, wide.stacks, strict=True) if s.between]
     assert len(added) == len(set(added))
     assert not set(added) & {Version(end).release[:2] for end in ends}

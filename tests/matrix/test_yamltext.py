@@ -1,4 +1,4 @@
-"""What YAML says and where, and that no bytes at all end in a traceback."""
+"""Tests of parsing YAML with positions; no input ends in a traceback."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from samebits.matrix.yamltext import FILE, MAX_DEPTH, Place
 
 def problems(text):
     content = text if isinstance(text, bytes) else text.encode()
-    return [(tuple(place), said) for place, said in yamltext.parse(content).problems]
+    return [(tuple(place), message) for place, message in yamltext.parse(content).problems]
 
 
 def test_data_keys_values_and_raw_text():
@@ -115,29 +115,29 @@ def test_an_alias_is_followed_as_often_as_it_occurs():
     ids=range(31),
 )
 def test_problems(text, place, words):
-    (found,) = problems(text)
-    assert found[0] == place
-    assert words.replace('\\"', '"') in found[1]
-    assert found[1].isprintable()
+    (reported,) = problems(text)
+    assert reported[0] == place
+    assert words.replace('\\"', '"') in reported[1]
+    assert reported[1].isprintable()
 
 
 @pytest.mark.parametrize("form", ["[{}]", "{{<<: [{}]}}"], ids=["lists", "merges"])
 def test_an_alias_bomb_is_refused(form):
     lines = ["a0: &a0 {x: 1}"]
     lines += [f"a{n}: &a{n} {form.format(f'*a{n - 1}, ' * 9)}" for n in range(1, 9)]
-    (found,) = problems("\n".join(lines))
-    assert "more than 50,000 values" in found[1]
+    (reported,) = problems("\n".join(lines))
+    assert "more than 50,000 values" in reported[1]
 
 
 def test_aliases_that_nest_deeply_are_refused():
     lines = ["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 2000))]
-    (found,) = problems("\n".join(lines))
-    assert "nested deeper than" in found[1]
+    (reported,) = problems("\n".join(lines))
+    assert "nested deeper than" in reported[1]
 
 
 def test_several_problems_at_once_and_each_once():
-    found = problems("a: &a {4.5: x}\nb: *a\nc: 1\nc: 2\n")
-    assert [place for place, _ in found] == [(1, 8), (4, 1)]
+    reported = problems("a: &a {4.5: x}\nb: *a\nc: 1\nc: 2\n")
+    assert [place for place, _ in reported] == [(1, 8), (4, 1)]
 
 
 def test_a_bom_is_no_problem():

@@ -1,4 +1,4 @@
-"""What nobody used for a week goes, and nothing that a run may still read."""
+"""Tests that files unused for a week are removed, and files that a run may read are kept."""
 
 import json
 import os
@@ -62,8 +62,8 @@ def test_what_this_run_goes_by_stays_with_its_log(root):
 
 @pytest.mark.parametrize(("when", "stays"), [(YOUNG, True), (OLD, False)], ids=["young", "old"])
 def test_what_a_receipt_of_the_week_names_stays(root, when, stays):
-    told = {"files": {str(root / "traces/m/v/s/a.json"): [0, 0, 0, 0]}}
-    put(root, "receipts/r.json", when, sealed(json.dumps(told)))
+    content = {"files": {str(root / "traces/m/v/s/a.json"): [0, 0, 0, 0]}}
+    put(root, "receipts/r.json", when, sealed(json.dumps(content)))
     assert ("traces/m/v/s/a.json" not in gone(root)) == stays
 
 

@@ -1,4 +1,4 @@
-"""A receipt is served only where the same run would say the same; each way to be stale is planted."""
+"""Tests that a receipt is served only if a run would print the same; each change is tried."""
 
 import json
 import os
@@ -22,7 +22,7 @@ LOCKS = {f"locks/{stack}.txt": "numpy==2\n" for stack in STACKS}
 
 
 class Run:
-    """Stands for run_matrix: goes by one capture, one checkpoint and one trace that is not there."""
+    """A fake of run_matrix that uses a capture, a checkpoint and a trace that does not exist."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -63,27 +63,27 @@ def matrix(*options):
 
 def test_the_same_again_says_the_same(run):
     code, lines = matrix()
-    found = answer(["matrix"], ENVIRON)
-    assert (found.code, found.lines[1:]) == (code, lines)
-    assert found.lines[0].startswith(f"nothing changed since {sample_report().started}")
+    repeated = answer(["matrix"], ENVIRON)
+    assert (repeated.code, repeated.lines[1:]) == (code, lines)
+    assert repeated.lines[0].startswith(f"nothing changed since {sample_report().started}")
 
 
 def test_a_receipt_that_is_served_is_in_use(run, folder):
     matrix()
-    (left,) = (folder / receipt.FOLDER).iterdir()
-    os.utime(left, (0, 0))
+    (path,) = (folder / receipt.FOLDER).iterdir()
+    os.utime(path, (0, 0))
     assert answer(["matrix"], ENVIRON) is not None
-    assert left.stat().st_mtime > 0
+    assert path.stat().st_mtime > 0
 
 
 def test_a_receipt_holds_no_token(run, folder):
     matrix()
-    (left,) = (folder / receipt.FOLDER).iterdir()
-    assert "secret" not in left.read_text()
+    (path,) = (folder / receipt.FOLDER).iterdir()
+    assert "secret" not in path.read_text()
 
 
 def rewrite(path):
-    """Change bytes and set the time back, as a tool that keeps times does."""
+    """Change bytes and restore the mtime, as a tool that keeps times does."""
     before = path.stat()
     path.write_text(path.read_text()[::-1])
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -151,20 +151,20 @@ def test_another_source_or_machine_is_not_answered(run, monkeypatch, what):
 
 def test_another_folder_is_not_answered(run, folder, monkeypatch):
     matrix("--matrix", str(folder / "matrix.yaml"))
-    asked = ["matrix", "--matrix", str(folder / "matrix.yaml")]
-    assert answer(asked, ENVIRON) is not None
+    arguments = ["matrix", "--matrix", str(folder / "matrix.yaml")]
+    assert answer(arguments, ENVIRON) is not None
     (folder / "other").mkdir()
     monkeypatch.chdir(folder / "other")
-    assert answer(asked, ENVIRON) is None
+    assert answer(arguments, ENVIRON) is None
 
 
 def test_another_run_into_the_same_folder_ends_it(run, monkeypatch):
     matrix()
 
-    async def other(order, environ, progress, ledger):
+    async def another_run(order, environ, progress, ledger):
         return sample_report().model_copy(update={"command": "other"}), LOCKS
 
-    monkeypatch.setattr(cli, "run_matrix", other)
+    monkeypatch.setattr(cli, "run_matrix", another_run)
     matrix("--models", "llama")
     assert answer(["matrix"], ENVIRON) is None
 
@@ -180,8 +180,8 @@ def test_a_run_that_may_end_otherwise_is_never_served(run, folder):
     run.unsettled = ["hub org/name may be another model tomorrow"]
     matrix()
     assert answer(["matrix"], ENVIRON) is None
-    (left,) = (folder / receipt.FOLDER).iterdir()
-    assert json.loads(left.read_text())["unsettled"] == run.unsettled
+    (path,) = (folder / receipt.FOLDER).iterdir()
+    assert json.loads(path.read_text())["unsettled"] == run.unsettled
 
 
 def test_an_option_that_receipts_do_not_know_leaves_none(run, folder, monkeypatch):
@@ -199,43 +199,43 @@ def test_a_page_of_the_user_beside_it_changes_nothing(run, folder):
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"format": "x"}'])
 def test_a_torn_receipt_is_none(run, folder, text):
     matrix()
-    (left,) = (folder / receipt.FOLDER).iterdir()
+    (path,) = (folder / receipt.FOLDER).iterdir()
     for content in (text, *([sealed(text)] if text.endswith("}") else [])):
-        left.write_text(content)
+        path.write_text(content)
         assert answer(["matrix"], ENVIRON) is None
 
 
 def test_a_receipt_of_another_format_is_none(run, folder):
     matrix()
-    (left,) = (folder / receipt.FOLDER).iterdir()
-    told = json.loads(opened(left.read_bytes()))
+    (path,) = (folder / receipt.FOLDER).iterdir()
+    data = json.loads(opened(path.read_bytes()))
     assert answer(["matrix"], ENVIRON) is not None
-    left.write_text(sealed(json.dumps(told | {"format_version": receipt.FORMAT_VERSION + 1})))
+    path.write_text(sealed(json.dumps(data | {"format_version": receipt.FORMAT_VERSION + 1})))
     assert answer(["matrix"], ENVIRON) is None
 
 
 def test_the_source_is_all_that_computes(tmp_path, monkeypatch):
-    """Every module and every probe counts, by content."""
+    """The content of every module and every probe is part of the digest."""
     for name in ("samebits/a.py", "samebits/findings/b.py", "probes/probe_c.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x = 1\n")
     monkeypatch.setattr(receipt, "_ROOT", tmp_path / "samebits")
     digest = receipt.source_digest.__wrapped__
-    found = {digest()}
+    digests = {digest()}
     for name in ("samebits/a.py", "samebits/findings/b.py", "probes/probe_c.py"):
         (tmp_path / name).write_text("x = 2\n")
-        found.add(digest())
+        digests.add(digest())
     (tmp_path / "samebits" / "__pycache__").mkdir()
     (tmp_path / "samebits" / "__pycache__" / "a.pyc").write_text("")
-    found.add(digest())
-    assert len(found) == 4
+    digests.add(digest())
+    assert len(digests) == 4
     monkeypatch.setattr(receipt, "_packages", lambda: ["numpy-99.dist-info"])
-    assert digest() not in found
+    assert digest() not in digests
 
 
 @pytest.mark.processes
 def test_the_command_prints_it_without_importing_what_a_run_needs(run, folder):
-    """The whole way through ``python -m samebits``, in a process of its own."""
+    """Run ``python -m samebits`` in a separate process."""
     code = (
         "import sys, atexit; sys.argv = ['samebits', 'matrix']\n"
         "heavy = {'pydantic', 'numpy', 'yaml', 'rich', 'asyncio'}\n"
@@ -248,15 +248,15 @@ def test_the_command_prints_it_without_importing_what_a_run_needs(run, folder):
         command = [sys.executable, "-c", code]
         return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
-    found, lines = cli.run(["matrix"], environ)
-    left = (folder / receipt.FOLDER).iterdir()
-    # another process has other folders on its path, so that its question has another digest
-    asks = "import sys, os; from samebits.storage import receipt as r; print(r._asked(['matrix'], os.environ))"
-    asked = subprocess.run(
-        [sys.executable, "-c", asks], env=environ, capture_output=True, text=True, check=True
+    exit_code, lines = cli.run(["matrix"], environ)
+    receipts = (folder / receipt.FOLDER).iterdir()
+    # another process has other folders on its path, so its command has another digest
+    script = "import sys, os; from samebits.storage import receipt as r; print(r._command_digest(['matrix'], os.environ))"
+    printed = subprocess.run(
+        [sys.executable, "-c", script], env=environ, capture_output=True, text=True, check=True
     )
-    next(left).rename(folder / receipt.FOLDER / f"{asked.stdout.strip()[:16]}.json")
+    next(receipts).rename(folder / receipt.FOLDER / f"{printed.stdout.strip()[:16]}.json")
     done = samebits()
-    assert done.returncode == found, done.stderr
+    assert done.returncode == exit_code, done.stderr
     assert done.stdout.splitlines()[1:-1] == lines
     assert done.stdout.splitlines()[-1] == "[]"

@@ -1,4 +1,4 @@
-"""A run compares only the rows whose files are others, and says what a run of everything would."""
+"""Tests that a run compares only rows whose files changed, with the results of a complete run."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ class Stream:
 
 
 class Place:
-    """A folder with a matrix, whose stacks and probes are fakes; counts what a run does."""
+    """A folder with a matrix and fake stacks and probes, which counts the work of a run."""
 
     def __init__(self, folder, monkeypatch):
         self.folder = folder
@@ -102,18 +102,18 @@ class Place:
 
     def observe(self, job):
         cell = CellId.model_validate(job["cell"])
-        left = capture(cell.stack, run=job["run"], model=cell.model)
-        told = {"short": forward(Memory(), logits=self.logits)}
-        left = left.model_copy(update={"cell": cell, "signals": Signals(forward=told)})
+        record = capture(cell.stack, run=job["run"], model=cell.model)
+        update = {"short": forward(Memory(), logits=self.logits)}
+        record = record.model_copy(update={"cell": cell, "signals": Signals(forward=update)})
         if f"{cell.model}@{cell.stack}" in self.failing:
-            told = {"status": "failed", "failure": failure("forward"), "signals": Signals()}
-            left = left.model_copy(update=told)
+            update = {"status": "failed", "failure": failure("forward"), "signals": Signals()}
+            record = record.model_copy(update=update)
         if self._is_late(job):
             at = Unfinished(phase="greedy short", reason="no progress for 120 s")
-            left = left.model_copy(update={"status": "unfinished", "unfinished": at})
+            record = record.model_copy(update={"status": "unfinished", "unfinished": at})
         path = Path(job["capture"])
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(sealed(left.model_dump_json()))
+        path.write_text(sealed(record.model_dump_json()))
 
     def run(self, **options):
         for counted in (self.compared, self.read, self.jobs):
@@ -128,7 +128,7 @@ class Place:
 
     @property
     def rows(self):
-        """The rows that were compared."""
+        """Return the rows that were compared."""
         return sorted({f"{cell.model}/{cell.variant}" for cell in self.compared})
 
     def captures(self, *of):
@@ -253,7 +253,7 @@ def test_a_kept_row_that_cannot_be_used_is_compared(place, monkeypatch, what):
 
 
 def test_another_crossing_finds_anew_and_compares_nothing(place):
-    """What the rules say of a cell depends on what crossed into it, and no comparison does."""
+    """Findings of a cell depend on the crossings loaded by its stack; comparisons do not."""
     place.run()
     for path in (place.folder / ".samebits" / "crossings").rglob("*.json"):
         path.unlink()
@@ -273,7 +273,7 @@ def test_fresh_keeps_nothing_and_the_next_run_compares(place):
 
 
 class Resolver:
-    """Stands for the builder that knows which releases there are."""
+    """A fake builder that knows which releases exist."""
 
     def __init__(self, *_, **__):
         self.ended = False
@@ -289,16 +289,16 @@ class Resolver:
 
 
 def soundly(place):
-    """Have the probes leave captures that can be compared signal by signal."""
+    """Return a fake probe that writes captures that can be compared signal by signal."""
 
     def observe(job):
         cell = CellId.model_validate(job["cell"])
-        left = sound(Memory(), cell.stack, run=job["run"], model=cell.model)
+        record = sound(Memory(), cell.stack, run=job["run"], model=cell.model)
         if f"{cell.model}@{cell.stack}" in place.failing:
-            left = capture(cell.stack, run=job["run"], status="failed", model=cell.model)
+            record = capture(cell.stack, run=job["run"], status="failed", model=cell.model)
         path = Path(job["capture"])
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(sealed(left.model_copy(update={"cell": cell}).model_dump_json()))
+        path.write_text(sealed(record.model_copy(update={"cell": cell}).model_dump_json()))
 
     return observe
 
@@ -324,7 +324,7 @@ def test_every_release_between_the_stacks_is_run_and_kept(place, monkeypatch):
 
 @pytest.mark.parametrize("more", [{}, {"releases": True}])
 def test_with_every_release_only_where_a_row_changes_is_traced(place, monkeypatch, more):
-    """Cells behind the first of a band are the same; without, each is asked."""
+    """Later cells of a band are the same as its first; without bands, each cell is traced."""
     monkeypatch.setattr(run, "StackBuilder", Resolver)
     asked = []
 

@@ -188,7 +188,7 @@ def test_what_was_stored_is_kept_unless_one_is_gone_or_damaged(store):
     foreign = TensorRef(hash="f" * 64, dtype="float4", shape=(2,), stored=True)
     hashed = TensorRef(hash="e" * 64, dtype="int64", shape=(2,))
     assert store.keeps([*refs, foreign, hashed])
-    again = Store(store.root)  # which has not read them yet
+    again = Store(store.root)  # has not read them yet
     for ref in refs[:2]:
         path = again.tensor_path(ref)
         path.write_bytes(path.read_bytes()[:-1] + b"\x7f")

@@ -23,7 +23,7 @@ texts = st.one_of(
 
 
 def structure(markdown):
-    """Every token of the document without its text."""
+    """Return every token of the document without its text."""
     return [
         (token.type, [child.type for child in token.children or [] if child.type != "text"])
         for token in GFM.parse(markdown)
@@ -31,7 +31,7 @@ def structure(markdown):
 
 
 def words(markdown):
-    """The text that a reader sees, of one inline run."""
+    """Return the visible text of one inline token."""
     inline = next(token for token in GFM.parse(markdown) if token.type == "inline")
     return "".join(child.content for child in inline.children)
 
@@ -223,7 +223,7 @@ def test_long_blocks_are_folded():
 
 
 @pytest.mark.parametrize(
-    ("n", "total", "said"),
+    ("n", "total", "expected"),
     [
         (0, 10, "0 %"),
         (10, 10, "100 %"),
@@ -235,23 +235,23 @@ def test_long_blocks_are_folded():
         (999, 1000, "99.9 %"),
     ],
 )
-def test_shares_never_round_into_none_or_all(n, total, said):
-    assert numbers.share(n, total) == said
+def test_shares_never_round_into_none_or_all(n, total, expected):
+    assert numbers.share(n, total) == expected
 
 
 @given(st.integers(1, 10**12), st.integers(0, 10**12))
 def test_a_share_of_some_is_neither_none_nor_all(n, more):
-    said = numbers.share(n, n + more)
-    assert (said == "100 %") == (more == 0)
-    assert said not in ("0 %", "0.0 %", "100.0 %")
+    share = numbers.share(n, n + more)
+    assert (share == "100 %") == (more == 0)
+    assert share not in ("0 %", "0.0 %", "100.0 %")
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [(7.9e-07, "7.9e-07"), (0.0, "0"), (-0.0, "0"), (float("nan"), "nan"), (float("inf"), "inf")],
 )
-def test_numbers_are_written_one_way(value, said):
-    assert numbers.number(value) == said
+def test_numbers_are_written_one_way(value, expected):
+    assert numbers.number(value) == expected
 
 
 def test_exact_shows_powers_of_two():
@@ -264,7 +264,7 @@ def test_a_pair_of_other_values_never_looks_equal():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "expected"),
     [
         (0.44, "0.4 s"),
         (9.96, "10 s"),
@@ -274,15 +274,15 @@ def test_a_pair_of_other_values_never_looks_equal():
         (-1, "0.0 s"),
     ],
 )
-def test_durations(seconds, said):
-    assert numbers.duration(seconds) == said
+def test_durations(seconds, expected):
+    assert numbers.duration(seconds) == expected
 
 
 def test_huge_distances_are_sizes():
     assert numbers.ulp(999_999) == "999,999"
     assert numbers.ulp(2_092_982_002) == "2.1e+09"
-    said = numbers.rounded_ulp("1 of 2,092,982,002 elements (18,432 ULP) (2,092,982,002 ULP)")
-    assert said == "1 of 2,092,982,002 elements (18,432 ULP) (2.1e+09 ULP)"
+    text = numbers.rounded_ulp("1 of 2,092,982,002 elements (18,432 ULP) (2,092,982,002 ULP)")
+    assert text == "1 of 2,092,982,002 elements (18,432 ULP) (2.1e+09 ULP)"
 
 
 def test_counts_and_plurals():

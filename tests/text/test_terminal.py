@@ -1,4 +1,4 @@
-"""No line on a terminal holds a secret of its user, whoever it comes from."""
+"""Tests that no line on a terminal contains a secret of its user, wherever the line comes from."""
 
 import io
 import subprocess
@@ -36,7 +36,7 @@ def plain(stream):
 
 
 def terminal(stream):
-    # narrow, so that a token that is redacted too late is parted by the end of a line
+    # narrow, so that a token would be split by a line feed if it were redacted too late
     console = Console(file=stream, force_terminal=True, width=24, color_system=None)
     return Terminal(console, 2, lambda: 0.0, Spoken(ENVIRON))
 
@@ -116,16 +116,16 @@ def test_a_word_on_the_command_line(folder, capsys):
 def test_the_summary_and_what_a_receipt_prints_again(folder, monkeypatch, capsys):
     report = sample_report().model_copy(update={"reasons": (TOLD,)})
     running(monkeypatch, report=report)
-    left = []
-    monkeypatch.setattr(cli, "remember", lambda *told: left.append(told[-1]))
-    where = folder / "home/jo"  # the report's own path is told, too
-    environ = ENVIRON | {"HOME": str(where)}
-    assert cli.program(["matrix", "--reports", str(where / "report")], environ) == 1
+    answers = []
+    monkeypatch.setattr(cli, "remember", lambda *arguments: answers.append(arguments[-1]))
+    home = folder / "home/jo"  # the report's path is printed, too
+    environ = ENVIRON | {"HOME": str(home)}
+    assert cli.program(["matrix", "--reports", str(home / "report")], environ) == 1
     out = capsys.readouterr().out
     assert "Report: ~/report/report.md" in out
     assert "(HF_TOKEN)" in out
     assert TOKEN not in out
-    assert "".join(f"{line}\n" for line in left[0].lines) == out
+    assert "".join(f"{line}\n" for line in answers[0].lines) == out
 
 
 @pytest.mark.processes
