@@ -20,6 +20,7 @@ from samebits.base.atomic import replace
 from samebits.base.digests import digest_of, digest_of_file, machine_fingerprint
 from samebits.base.filestate import changed
 from samebits.stacks.environment import PASSED_ON
+from samebits.stacks.probes import PROBES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +42,8 @@ OPTIONS = frozenset(
 """Options whose effect a receipt covers: they select cells, or what is written in the report's
 folder. A run with any other option leaves no receipt."""
 
-_ROOT = Path(__file__).parent
+_SOURCES = (Path(__file__).parents[1], PROBES)
+"""Folders of all code that an answer depends on; a wheel holds the second inside the first."""
 _SECRETS = {"HF_TOKEN"}
 _RESOLVER_PREFIXES = ("UV_", "PIP_")
 """Prefixes of variables that influence which packages are resolved."""
@@ -61,8 +63,12 @@ def source_digest() -> str:
     It is computed at the first call, when the process starts, and cached: an edit during a run
     counts for the next run.
     """
-    files = [*_ROOT.rglob("*"), *(_ROOT.parent / "probes").rglob("*")]
-    by_name = {str(p.relative_to(_ROOT.parent)): p for p in files if p.is_file()}
+    by_name = {
+        f"{number}/{path.relative_to(folder).as_posix()}": path
+        for number, folder in enumerate(_SOURCES)
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
     digests = {n: digest_of_file(p) for n, p in by_name.items() if "__pycache__" not in n}
     return digest_of([digests, sys.version, _packages()])
 

@@ -219,7 +219,8 @@ def test_the_source_is_all_that_computes(tmp_path, monkeypatch):
     for name in ("samebits/a.py", "samebits/findings/b.py", "probes/probe_c.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x = 1\n")
-    monkeypatch.setattr(receipt, "_ROOT", tmp_path / "samebits")
+    folders = (tmp_path / "samebits", tmp_path / "probes")
+    monkeypatch.setattr(receipt, "_SOURCES", folders)
     digest = receipt.source_digest.__wrapped__
     digests = {digest()}
     for name in ("samebits/a.py", "samebits/findings/b.py", "probes/probe_c.py"):
@@ -231,6 +232,12 @@ def test_the_source_is_all_that_computes(tmp_path, monkeypatch):
     assert len(digests) == 4
     monkeypatch.setattr(receipt, "_packages", lambda: ["numpy-99.dist-info"])
     assert digest() not in digests
+
+
+def test_sources_are_the_whole_package_and_the_probes():
+    package, probes = receipt._SOURCES
+    assert (package / "cli.py").samefile(ROOT / "samebits" / "cli.py")
+    assert (probes / "stack.py").samefile(ROOT / "probes" / "stack.py")
 
 
 @pytest.mark.processes
