@@ -127,7 +127,7 @@ def test_what_is_written_to_a_disk_is_progress_while_something_is_loaded():
     folder = tempfile.mkdtemp(dir=Path(__file__).parent)
     try:
         assert not progress_of(moves=False)
-        if progress._moved(os.getpid()):
+        if progress._bytes_moved(os.getpid()):
             assert progress_of(moves=True)
     finally:
         (Path(folder) / "file").unlink()

@@ -1,4 +1,4 @@
-"""What went wrong inside a stack, as data: type, message, phase, traceback and frames."""
+"""Failures inside a stack as data: type, message, phase, traceback and frames."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["PhaseFailed", "Unknown", "describe", "phase", "without_folders"]
 
 
 class PhaseFailed(Exception):  # noqa: N818  carries a failure out of the phase it happened in
-    """A phase of a cell raised; :attr:`failure` is what the capture says of it."""
+    """A phase of a cell raised; :attr:`failure` is its entry in the capture."""
 
     def __init__(self, failure: dict[str, Any]) -> None:
         super().__init__(failure["message"])
@@ -26,7 +26,7 @@ class PhaseFailed(Exception):  # noqa: N818  carries a failure out of the phase 
 
 
 class Unknown(Exception):  # noqa: N818  a release that does not know a model is a result
-    """Raised where a transformers release does not know a model or a feature; says why."""
+    """The transformers release does not know a model or a feature; the message is the reason."""
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def phase(name: str) -> Iterator[None]:
 
 
 def describe(name: str, error: BaseException) -> dict[str, Any]:
-    """Return an exception as a capture spells it, without this machine's folders."""
+    """Return an exception in the form of a capture, without this machine's folders."""
     frames = [
         {
             "file": package_path(frame.filename.replace("\\", "/")),
@@ -60,15 +60,15 @@ def describe(name: str, error: BaseException) -> dict[str, Any]:
         "message": without_folders(str(error)),
         "traceback": _traceback(frames, kind.__name__, without_folders(str(error))),
         "frames": frames,
-        "symbols": _symbols(error),
+        "symbols": _looked_up_symbols(error),
     }
 
 
-def _symbols(error: BaseException) -> list[dict[str, Any]]:
-    """Return the names that an exception speaks of, looked up; none if that itself goes wrong."""
+def _looked_up_symbols(error: BaseException) -> list[dict[str, Any]]:
+    """Look up the names in an exception's message; [] if the lookup itself raises."""
     try:
         return symbols.symbols(error)
-    except Exception:  # noqa: BLE001  looking up must not hide what is looked up
+    except Exception:  # noqa: BLE001  a failed lookup must not hide the original exception
         return []
 
 
