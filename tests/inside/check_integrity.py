@@ -98,15 +98,15 @@ def cell(folder, **changes):
     made.loaded = load.load(made.source)
     made.signals["load"] = made.loaded.facts
     with torch.no_grad():
-        made._weights()
-        made._buffers()
+        made._observe_weights()
+        made._observe_buffers()
     return made
 
 
 def look(looked_at):
     """Ask about the load, as a cell does once its prompts have run."""
-    looked_at._set_aside()
-    looked_at._integrity()
+    looked_at._fork_untouched_model()
+    looked_at._observe_integrity()
 
 
 def integrity(defect, **config):

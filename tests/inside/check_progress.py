@@ -314,11 +314,11 @@ def test_what_makes_no_verdict_is_in_the_budget_or_named_with_its_price():
 
 def test_a_phase_that_raises_is_told_and_the_next_one_goes_on():
     made = cell()
-    with made._going_on("greedy short"):
+    with made._recorded_failures("greedy short"):
         raise PhaseFailed({"phase": "greedy short", "type": "ValueError", "message": "no\nmore"})
-    with made._going_on("greedy long"):
+    with made._recorded_failures("greedy long"):
         pass
-    with made._going_on("buffers", "inv_freq"):
+    with made._recorded_failures("buffers", "inv_freq"):
         {}["x"]
     assert [f["phase"] for f in made.failures] == ["greedy short", "probe"]
     reason = "failed in phase probe: KeyError: 'x'"

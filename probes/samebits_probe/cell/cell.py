@@ -25,15 +25,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
-from samebits_probe.cell import code as cell_code
-from samebits_probe.cell import evidence as cell_evidence
+from samebits_probe.cell import code as remote_code
 from samebits_probe.cell import integrity, rope, weights
-from samebits_probe.cell import tokenizer as cell_tokenizer
-from samebits_probe.model import attention, decode, feed, forks, fresh, layers, load
-from samebits_probe.model import executed as model_executed
-from samebits_probe.model import heap as model_heap
+from samebits_probe.cell import tokenizer as tokenizer_facts
+from samebits_probe.cell.evidence import Evidence
+from samebits_probe.model import attention, decode, feed, forks, fresh, heap, layers, load
 from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
 from samebits_probe.model.choice import DoesNotApply, NotFed
+from samebits_probe.model.executed import Executed
 from samebits_probe.model.refusal import refusals
 from samebits_probe.model.state import hashes
 from samebits_probe.model.tensor import Keeper, NotHashable, dtype_name, tensor_hash
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
 
 FORMAT_VERSION = 3
-_TWIN_LIMIT = 4 << 30
+_MAX_FRESH_MODEL_BYTES = 4 << 30
 """Bytes of parameters above which no second model is made beside the first."""
 OTHER_UNWATCHED = (
     "a forward without hooks on the layers gives other logits than one with them: "
@@ -75,9 +74,9 @@ def run(job: dict[str, Any]) -> None:
 
 def _run(job: dict[str, Any]) -> None:
     torch.set_num_threads(int(job["threads"]))
-    heap = model_heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
+    heap_fill = heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
     draw_otherwise(job["run"])
-    cell = Cell(job, heap)
+    cell = Cell(job, heap_fill)
     write_capture(Path(job["capture"]), job, cell.observe())
 
 
@@ -107,16 +106,16 @@ def write_capture(
     files.write_sealed(path, capture, lasting=lasting)
 
 
-class Aside(NamedTuple):
+class ModelInFork(NamedTuple):
     """A child that holds the model as it was loaded, and a folder for what it saves."""
 
     child: fork.Apart
     folder: TemporaryDirectory[str]
 
-    def answer(self, said: str) -> Any:
+    def answer(self, argument: str) -> Any:
         """Return what the child observes."""
         with self.folder:
-            return self.child.answer(said)
+            return self.child.answer(argument)
 
     def forget(self) -> None:
         """End the child; nothing is asked of it."""
@@ -127,7 +126,7 @@ class Aside(NamedTuple):
 class Cell:
     """One model on one stack, loaded once and observed signal by signal."""
 
-    def __init__(self, job: dict[str, Any], heap: str = "") -> None:
+    def __init__(self, job: dict[str, Any], heap_fill: str = "") -> None:
         self.job = job
         variant = job["cell"]["variant"]
         self.source = load.Source.of(job["model"], variant)
@@ -140,68 +139,68 @@ class Cell:
         self.counts: dict[str, int] = {}
         self.effect = "not checked"
         self.slots = int(job.get("slots", 1))
-        self._heap = heap
+        self._heap_fill = heap_fill
         self._started = time.perf_counter()
-        self._aside: dict[str, Aside] = {}
+        self._model_forks: dict[str, ModelInFork] = {}
 
     def observe(self) -> dict[str, Any]:
         """Return what the capture says, whether the model worked or not."""
         progress.begin("load")
         try:
-            self._load()
+            self._load_model()
         except Unknown as reason:
             return self._outcome("absent", absent=str(reason))
         except PhaseFailed as failed:
             return self._outcome("failed", failure=failed.failure)
-        for name, do in self._phases().items():
-            with self._timed(name):
-                do()
+        for phase_name, observe_phase in self._phases().items():
+            with self._timed(phase_name):
+                observe_phase()
         return self._outcome("complete")
 
     def _phases(self) -> dict[str, Callable[[], None]]:
         """Return what is done behind the load, in the order of its worth."""
         return {
-            "weights": torch.no_grad()(self._state),
-            "forward": torch.no_grad()(self._forwards),
-            "greedy": torch.no_grad()(self._greedy),
-            "tokenizer": self._tokenizer,
-            "integrity": self._integrity,
-            "evidence": torch.no_grad()(self._eager),
-            "first token": torch.no_grad()(self._first_token),
-            "usage": self._usage,
-            "invariants": torch.no_grad()(self._invariants),
+            "weights": torch.no_grad()(self._observe_state),
+            "forward": torch.no_grad()(self._observe_forwards),
+            "greedy": torch.no_grad()(self._observe_greedy),
+            "tokenizer": self._observe_tokenizer,
+            "integrity": self._observe_integrity,
+            "evidence": torch.no_grad()(self._observe_eager),
+            "first token": torch.no_grad()(self._observe_first_token),
+            "usage": self._observe_usage,
+            "invariants": torch.no_grad()(self._observe_invariants),
         }
 
-    def _begin(self, phase: str) -> None:
+    def _begin_phase(self, phase: str) -> None:
         """Say that a phase begins, and leave what was observed before it: it may be the last."""
         progress.begin(phase)
-        unfinished = {"phase": phase, "reason": "the run was still going on"}
-        outcome = self._outcome("unfinished", unfinished=unfinished)
+        interruption = {"phase": phase, "reason": "the run was still going on"}
+        outcome = self._outcome("unfinished", unfinished=interruption)
         with suppress(OSError):  # the whole capture will say so
             write_capture(Path(self.job["capture"]), self.job, outcome, lasting=False)
 
-    def _load(self) -> None:
+    def _load_model(self) -> None:
         try:
             with self._timed("load"):
                 self.loaded = load.load(self.source)
         finally:
-            self._own_code()
+            self._observe_remote_code()
         self.signals["load"] = self.loaded.facts
         self.signals["config"] = load.effective_config(self.loaded.model.config)
 
-    def _state(self) -> None:
+    def _observe_state(self) -> None:
         """Observe what the load left, before any prompt may have changed it."""
-        self._begin("weights")
-        with self._going_on("weights"):
-            self._weights()
-        with self._going_on("buffers", "inv_freq"):
-            self._buffers()
-        with self._going_on():
-            self._settle_twin()
-        self._set_aside()
+        self._begin_phase("weights")
+        with self._recorded_failures("weights"):
+            self._observe_weights()
+        with self._recorded_failures("buffers", "inv_freq"):
+            self._observe_buffers()
+        with self._recorded_failures():
+            self._reduce_twin_to_hashes()
+        self._fork_untouched_model()
 
     @contextmanager
-    def _going_on(self, *signals: str) -> Iterator[None]:
+    def _recorded_failures(self, *signals: str) -> Iterator[None]:
         """Keep what is raised from all that follows: it is told, and so is what is missing for it."""
         try:
             yield
@@ -215,14 +214,14 @@ class Cell:
         self.failures.append(failure)
         first = failure["message"].strip().partition("\n")[0]
         reason = f"failed in phase {failure['phase']}: {failure['type']}: {first}"
-        for what in signals:
-            self._skip(what, reason)
+        for signal in signals:
+            self._skip(signal, reason)
 
     def _outcome(self, status: str, **more: Any) -> dict[str, Any]:
         return {
             "status": status,
             "failures": self.failures,
-            "heap": self._heap,
+            "heap": self._heap_fill,
             "probe_effect": self.effect,
             "forks": forks.TAKEN,
             "skips": self.skips,
@@ -233,29 +232,29 @@ class Cell:
             **more,
         }
 
-    def _own_code(self) -> None:
+    def _observe_remote_code(self) -> None:
         """Read the model's own files; after the load, which may fetch them, even if it failed."""
         if self.job["run"] != "a":
             return
         try:
             with self._timed("code"):
-                self.signals["code"] = cell_code.of_source(self.source)
+                self.signals["code"] = remote_code.of_source(self.source)
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._broken("code", error)
+            self._skip_broken_instrument("code", error)
 
-    def _tokenizer(self) -> None:
+    def _observe_tokenizer(self) -> None:
         """Look at the tokenizer, if there is one; run b would say the same."""
         if self.job["run"] != "a" or self.loaded.tokenizer is None:
             return
-        self._begin("tokenizer")
+        self._begin_phase("tokenizer")
         try:
-            found = cell_tokenizer.facts(self.source, self.job["model"]["prompts"])
+            facts = tokenizer_facts.facts(self.source, self.job["model"]["prompts"])
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._broken("tokenizer", error)
+            self._skip_broken_instrument("tokenizer", error)
         else:
-            self.signals["tokenizer"] = found
+            self.signals["tokenizer"] = facts
 
-    def _weights(self) -> None:
+    def _observe_weights(self) -> None:
         with phase("trace weights"):
             try:
                 checkpoint = Checkpoint.find(self.source.where, self.source.revision)
@@ -272,11 +271,11 @@ class Cell:
                 lambda name, reason: self._skip(f"tensor weights {name}", reason),
             )
 
-    def _buffers(self) -> None:
+    def _observe_buffers(self) -> None:
         model = self.loaded.model
         persistent = set(model.state_dict(keep_vars=True))
         with phase("buffers"):
-            found: dict[str, Any] = {}
+            buffers: dict[str, Any] = {}
             for name, buffer in model.named_buffers():
                 if buffer.is_meta:
                     continue
@@ -285,13 +284,13 @@ class Cell:
                 except NotHashable as reason:
                     self._skip(f"tensor buffers {name}", str(reason))
                     continue
-                found[name] = {
+                buffers[name] = {
                     "ref": ref,
                     "persistent": name in persistent,
                     "fresh": fresh.against(self.twin, name, ref["hash"]),
-                    "unwritten": model_heap.holds_pattern(buffer, self.job["run"]),
+                    "unwritten": heap.holds_pattern(buffer, self.job["run"]),
                 }
-            self.signals["buffers"] = found
+            self.signals["buffers"] = buffers
             self.signals["inv_freq"] = rope.inv_freq(model, self.keeper, self.twin)
             if not self.signals["inv_freq"]:
                 self._skip("inv_freq", "no buffer of the model holds rotary frequencies")
@@ -309,19 +308,23 @@ class Cell:
             self._skip("fresh model", f"{type(error).__name__}: {error}")
             return None
 
-    def _settle_twin(self) -> None:
+    def _reduce_twin_to_hashes(self) -> None:
         """Let the fresh model go, but for what is asked about later on."""
         if self.twin is None:
             return
-        asked = self.job["run"] == "a" and {"weights", "buffers"} <= self.signals.keys()
-        names = integrity.asked(self.loaded.model, self.signals) if asked else ()
-        self.twin.settle(names)
-        load.give_back(self.loaded.model)
+        is_compared = self.job["run"] == "a" and {"weights", "buffers"} <= self.signals.keys()
+        names = (
+            integrity.tensors_compared_with_fresh(self.loaded.model, self.signals)
+            if is_compared
+            else ()
+        )
+        self.twin.keep_hashes_only(names)
+        load.trim_heap(self.loaded.model)
 
     def _too_large(self) -> str:
         """Return why no second model is made beside the first; '' if one is."""
         size = load.n_bytes(self.loaded.model)
-        too_large = size > _TWIN_LIMIT
+        too_large = size > _MAX_FRESH_MODEL_BYTES
         return f"it would need another {size / 2**30:.1f} GiB" if too_large else ""
 
     def _no_room(self, times: float) -> str:
@@ -333,12 +336,12 @@ class Cell:
     def _no_time(self, n_forwards: float, more: float = 0.0) -> str:
         """Return why so many forwards, and ``more`` seconds, are not in the budget; '' if they are."""
         budget = float(self.job.get("budget", float("inf")))
-        used, one = time.perf_counter() - self._started, progress.board().longest
-        needs = n_forwards * one + more
+        used, forward_seconds = time.perf_counter() - self._started, progress.board().longest
+        needs = n_forwards * forward_seconds + more
         if used + needs <= budget:
             return ""
         return (
-            f"it takes about {needs:.0f} s (forwards of up to {one:.2g} s each), and {used:.0f} s of "
+            f"it takes about {needs:.0f} s (forwards of up to {forward_seconds:.2g} s each), and {used:.0f} s of "
             f"the budget of {budget:.0f} s are used: raise budget: in matrix.yaml to have it"
         )
 
@@ -353,34 +356,38 @@ class Cell:
         )
         return hashes(model)
 
-    def _set_aside(self) -> None:
+    def _fork_untouched_model(self) -> None:
         """Keep the model as no prompt has touched it, for those that ask about the load.
 
         Where no child can be made it is looked into now, by what leaves no mark on it.
         """
         if self.job["run"] != "a":
             return
-        asked: dict[str, Callable[[Path, str], Any]] = {}
-        known = self._known()
-        if known is not None:
-            asked["integrity"] = lambda saved, said: integrity.integrity(known, saved, said)
-        if self._tries_usage():
-            asked["usage"] = lambda saved, said: usage.usage(self.loaded, saved, float(said))
+        functions: dict[str, Callable[[Path, str], Any]] = {}
+        load_facts = self._load_facts()
+        if load_facts is not None:
+            functions["integrity"] = lambda saved, argument: integrity.integrity(
+                load_facts, saved, argument
+            )
+        if self._wants_usage():
+            functions["usage"] = lambda saved, argument: usage.usage(
+                self.loaded, saved, float(argument)
+            )
         if reason := fork.refusal(self.source.device):
-            if known is not None:
-                with self._our_own("integrity"):
-                    self.signals["integrity"] = integrity.integrity(known, Path(), reason)
-            if "usage" in asked:
+            if load_facts is not None:
+                with self._instrument("integrity"):
+                    self.signals["integrity"] = integrity.integrity(load_facts, Path(), reason)
+            if "usage" in functions:
                 self._skip("usage", reason)
             return
         folder = Path(self.job["capture"]).parent
         folder.mkdir(parents=True, exist_ok=True)
-        for name, function in asked.items():
-            with self._our_own(name):
+        for name, function in functions.items():
+            with self._instrument(name):
                 saved = TemporaryDirectory(prefix=f".{name}-", dir=folder)
-                self._aside[name] = Aside(_waiting(function, Path(saved.name)), saved)
+                self._model_forks[name] = ModelInFork(_forked(function, Path(saved.name)), saved)
 
-    def _tries_usage(self) -> bool:
+    def _wants_usage(self) -> bool:
         """Return True if what users do is asked for, and the model is not too large for it."""
         size = load.n_bytes(self.loaded.model)
         if self.job["model"].get("usage") and size > usage.MOST_BYTES:
@@ -389,11 +396,11 @@ class Cell:
             return False
         return bool(self.job["model"].get("usage"))
 
-    def _known(self) -> integrity.Known | None:
+    def _load_facts(self) -> integrity.LoadFacts | None:
         if not {"weights", "buffers"} <= self.signals.keys():
             self._skip("integrity", "weights and buffers were not observed")
             return None
-        return integrity.Known(
+        return integrity.LoadFacts(
             self.loaded,
             self.source,
             self.job["run"],
@@ -403,44 +410,46 @@ class Cell:
             self._first_inputs,
         )
 
-    def _integrity(self) -> None:
+    def _observe_integrity(self) -> None:
         """Look into the load once, in a process of its own; run b would say the same."""
-        if "integrity" not in self._aside:
+        if "integrity" not in self._model_forks:
             return
-        self._begin("integrity")
-        no_second = self._too_large() or self._no_room(2.5)
-        if no_second:
-            self._skip("integrity: second load", no_second, "cost")
-        self._ask("integrity", no_second)
+        self._begin_phase("integrity")
+        no_second_load = self._too_large() or self._no_room(2.5)
+        if no_second_load:
+            self._skip("integrity: second load", no_second_load, "cost")
+        self._run_in_fork("integrity", no_second_load)
 
-    def _usage(self) -> None:
+    def _observe_usage(self) -> None:
         """Do once what users do around the model, as no prompt has touched it."""
-        if "usage" not in self._aside:
+        if "usage" not in self._model_forks:
             return
         if reason := self._no_room(1) or self._no_time(_USAGE_FORWARDS):
             self._skip("usage", reason, "cost")
-            self._aside.pop("usage").forget()
+            self._model_forks.pop("usage").forget()
             return
-        self._begin("usage")
-        left = float(self.job.get("budget", float("inf"))) - time.perf_counter() + self._started
-        self._ask("usage", str(left))
+        self._begin_phase("usage")
+        seconds_left = (
+            float(self.job.get("budget", float("inf"))) - time.perf_counter() + self._started
+        )
+        self._run_in_fork("usage", str(seconds_left))
 
-    def _ask(self, name: str, said: str) -> None:
-        with self._our_own(name):
-            self.signals[name] = self._aside.pop(name).answer(said)
+    def _run_in_fork(self, name: str, argument: str) -> None:
+        with self._instrument(name):
+            self.signals[name] = self._model_forks.pop(name).answer(argument)
 
     def _first_inputs(self) -> Inputs | None:
         """Return the first prompt that applies."""
         return next(iter(self._prompts().values()), None)
 
-    def _forwards(self) -> None:
+    def _observe_forwards(self) -> None:
         facts = self.signals["forward"] = {}
         draw_otherwise(self.job["run"])
         dtypes: dict[str, int] = self.signals["load"]["activation_dtypes"]
         for name in self.job["model"]["prompts"]:
-            what = f"forward {name}"
-            self._begin(what)
-            with self._going_on(what), phase(what):
+            phase_name = f"forward {name}"
+            self._begin_phase(phase_name)
+            with self._recorded_failures(phase_name), phase(phase_name):
                 try:
                     inputs = self._inputs(name)
                     facts[name] = self._forward(name, inputs, dtypes)
@@ -451,7 +460,7 @@ class Cell:
                     self._skip(f"prompt {name}", str(reason))
                     continue
                 if self.job["run"] == "a":
-                    self._attention(name, inputs, facts[name])
+                    self._observe_attention(name, inputs, facts[name])
 
     @cached_property
     def _feed(self) -> feed.Feed:
@@ -476,10 +485,10 @@ class Cell:
         with progress.forward(inputs.kwargs, "plain", plain=True):
             result = self.loaded.model(**inputs.kwargs)
         logits = layers.logits_of(result)
-        for other in _others(result, logits):
-            if all(skip["what"] != f"output {other}" for skip in self.skips):
-                self._skip(f"output {other}", ONE_OUTPUT)
-        if not _alike(watched, logits):
+        for unobserved in _other_tensors(result, logits):
+            if all(skip["what"] != f"output {unobserved}" for skip in self.skips):
+                self._skip(f"output {unobserved}", ONE_OUTPUT)
+        if not _equal_bytes(watched, logits):
             self._skip(f"hidden_states {name}", OTHER_UNWATCHED)
             outputs = []
         for _, tensor in outputs:
@@ -490,14 +499,18 @@ class Cell:
             "text": inputs.text,
             "real_rows": inputs.real_rows,
             "logits": None if logits is None else self.keeper.ref(logits),
-            "logits_padded": logits is not None and _on_axis(logits, width),
+            "logits_padded": logits is not None and _has_padded_axis(logits, width),
             "hidden_states": [
-                {"name": name, "ref": self.keeper.ref(tensor), "padded": _on_axis(tensor, width)}
+                {
+                    "name": name,
+                    "ref": self.keeper.ref(tensor),
+                    "padded": _has_padded_axis(tensor, width),
+                }
                 for name, tensor in outputs
             ],
         }
 
-    def _attention(self, name: str, inputs: Inputs, facts: dict[str, Any]) -> None:
+    def _observe_attention(self, name: str, inputs: Inputs, facts: dict[str, Any]) -> None:
         """Watch the same forward once more; say whether watching changed its bits."""
         model = self.loaded.model
         signal = self.signals.setdefault("attention", self._attention_facts())
@@ -505,12 +518,12 @@ class Cell:
             with (
                 self._evidence.of(name),
                 attention.Watch(model, self._evidence.keep) as watch,
-                self._code_that_runs(),
+                self._recorded_functions(),
                 progress.forward(inputs.kwargs, "attention watched", times=10),
             ):
                 result = model(**inputs.kwargs)
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._broken(f"attention.kernel {name}", error)
+            self._skip_broken_instrument(f"attention.kernel {name}", error)
             return
         signal["calls"][name] = watch.calls
         logits = layers.logits_of(result)
@@ -520,30 +533,30 @@ class Cell:
         self.effect = "none" if same and self.effect != "changed the bits" else "changed the bits"
 
     @cached_property
-    def _evidence(self) -> cell_evidence.Evidence:
-        evidence = cell_evidence.Evidence(self.loaded.model, self.keeper)
+    def _evidence(self) -> Evidence:
+        evidence = Evidence(self.loaded.model, self.keeper)
         self.signals["evidence"] = evidence.signal
         return evidence
 
     @contextmanager
-    def _code_that_runs(self) -> Iterator[None]:
+    def _recorded_functions(self) -> Iterator[None]:
         """Note the functions that the first prompt's forward executes."""
-        code = self.signals.get("code")
-        if code is None or "executed" in code:
+        signal = self.signals.get("code")
+        if signal is None or "executed" in signal:
             yield
             return
-        with model_executed.Executed() as executed:
+        with Executed() as executed:
             yield
         try:
-            code["executed"] = executed.functions()
+            signal["executed"] = executed.functions()
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._broken("code: executed", error)
+            self._skip_broken_instrument("code: executed", error)
 
-    def _eager(self) -> None:
+    def _observe_eager(self) -> None:
         """Run the prompts with attention forced to eager; last, as it loads another model."""
         if "evidence" not in self.signals:
             return
-        self._begin("evidence")
+        self._begin_phase("evidence")
         evidence = self._evidence
         prompts = {n: i for n, i in self._prompts().items() if n in self.signals["forward"]}
         resolved = getattr(self.loaded.model.config, "_attn_implementation", None)
@@ -562,7 +575,7 @@ class Cell:
             "calls": {},
         }
 
-    def _greedy(self) -> None:
+    def _observe_greedy(self) -> None:
         steps, model = int(self.job["model"]["greedy"]), self.loaded.model
         if steps <= 0:
             return self._skip("greedy", "no tokens were asked for")
@@ -570,9 +583,9 @@ class Cell:
             return self._skip("greedy", f"{type(model).__name__} does not generate")
         facts = self.signals["greedy"] = {}
         for name in self.job["model"]["prompts"]:
-            what = f"greedy {name}"
-            self._begin(what)
-            with self._going_on(what), phase(what):
+            phase_name = f"greedy {name}"
+            self._begin_phase(phase_name)
+            with self._recorded_failures(phase_name), phase(phase_name):
                 try:
                     inputs = self._inputs(name)
                     facts.update(self._generate(name, inputs, steps))
@@ -582,22 +595,22 @@ class Cell:
                     continue  # the forward has said why
         return None
 
-    def _first_token(self) -> None:
+    def _observe_first_token(self) -> None:
         """Watch how one token of each prompt is decoded; last, as generate() may leave a state."""
         if self.job["run"] != "a" or not self.signals.get("greedy"):
             return
         if reason := self._no_time(_FIRST_TOKEN_FORWARDS * len(self.signals["greedy"])):
             self._skip("first token", reason, "cost")
             return
-        self._begin("first token")
+        self._begin_phase("first token")
         decoded = self.signals["greedy"].keys()
         prompts = {n: i for n, i in self._prompts().items() if {n, f"{n}[0]"} & decoded}
         try:
-            seen = decode.first_token(self.loaded.model, prompts)
+            first_tokens = decode.first_token(self.loaded.model, prompts)
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._broken("first token", error)
+            self._skip_broken_instrument("first token", error)
         else:
-            self.signals["first_token"] = seen
+            self.signals["first_token"] = first_tokens
 
     def _prompts(self) -> dict[str, Inputs]:
         """Return what is fed for every prompt that applies."""
@@ -608,8 +621,8 @@ class Cell:
 
         4.48 says of masked language models, too, that they can generate.
         """
-        can = getattr(self.loaded.model, "can_generate", lambda: False)
-        return self.loaded.head in {"causal-lm", "seq2seq-lm"} and bool(can())
+        can_generate = getattr(self.loaded.model, "can_generate", lambda: False)
+        return self.loaded.head in {"causal-lm", "seq2seq-lm"} and bool(can_generate())
 
     def _generate(self, name: str, inputs: Inputs, steps: int) -> dict[str, Any]:
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
@@ -622,17 +635,17 @@ class Cell:
             )
         count = len(output.scores)
         rows = output.sequences.shape[0]
-        found = {}
+        rows_by_name = {}
         for row in range(rows):
             ids = self._until_end(output.sequences[row, -count:].tolist())
-            kept = range(len(ids))
-            found[name if rows == 1 else f"{name}[{row}]"] = {
+            steps_kept = range(len(ids))
+            rows_by_name[name if rows == 1 else f"{name}[{row}]"] = {
                 "ids": ids,
-                "top2": [_top2(output.scores[step][row]) for step in kept],
+                "top2": [_top2(output.scores[step][row]) for step in steps_kept],
                 "text": self._text(ids),
-                "logits": self.keeper.ref(torch.stack([output.logits[s][row] for s in kept])),
+                "logits": self.keeper.ref(torch.stack([output.logits[s][row] for s in steps_kept])),
             }
-        return found
+        return rows_by_name
 
     def _until_end(self, ids: list[int]) -> list[int]:
         """Return the ids up to the first that ends the text: a batch pads what follows it."""
@@ -645,7 +658,7 @@ class Cell:
         tokenizer = self.loaded.tokenizer
         return None if tokenizer is None else str(tokenizer.decode(ids))
 
-    def _invariants(self) -> None:
+    def _observe_invariants(self) -> None:
         """Try the relations that must hold inside the cell; once, as run b would say the same."""
         options = self.job["model"].get("invariants")
         if options is None or self.job["run"] != "a":
@@ -657,16 +670,16 @@ class Cell:
         if reason:
             self._skip("invariants", reason, "cost")
             return
-        self._begin("invariants")
+        self._begin_phase("invariants")
         try:
-            model = self._as_loaded()
+            model = self._untouched_model()
             self.signals["invariants"] = relations.invariants(
                 model, self.loaded.head, model.config, options
             )
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._broken("invariants", error)
+            self._skip_broken_instrument("invariants", error)
 
-    def _as_loaded(self) -> Any:
+    def _untouched_model(self) -> Any:
         """Return the model as no prompt has seen it: a rope may still be scaled by an earlier one."""
         if reason := self._too_large():
             self._skip("invariants: model loaded anew", reason, "cost")
@@ -675,20 +688,20 @@ class Cell:
         return model
 
     @contextmanager
-    def _our_own(self, what: str) -> Iterator[None]:
+    def _instrument(self, what: str) -> Iterator[None]:
         """Keep what an instrument of ours raises from the model."""
         try:
             yield
         except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-            self._broken(what, error)
+            self._skip_broken_instrument(what, error)
 
-    def _broken(self, what: str, error: Exception) -> None:
+    def _skip_broken_instrument(self, what: str, error: Exception) -> None:
         """Say that the probe itself failed."""
         self._skip(what, without_folders(f"{type(error).__name__}: {error}"), "instrument")
 
     def _skip(self, what: str, reason: str, why: str = "plain") -> None:
-        told = {"what": what, "reason": reason}
-        self.skips.append(told if why == "plain" else told | {"why": why})
+        entry = {"what": what, "reason": reason}
+        self.skips.append(entry if why == "plain" else entry | {"why": why})
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
@@ -701,33 +714,33 @@ class Cell:
                 self.counts[name] = n
 
 
-def _waiting(function: Callable[[Path, str], Any], saved: Path) -> fork.Apart:
-    return fork.Apart(lambda said: function(saved, said))
+def _forked(function: Callable[[Path, str], Any], saved: Path) -> fork.Apart:
+    return fork.Apart(lambda argument: function(saved, argument))
 
 
-def _others(result: Any, logits: torch.Tensor | None) -> list[str]:
+def _other_tensors(result: Any, logits: torch.Tensor | None) -> list[str]:
     """Return the names of the tensors that a forward gives beside the one that is compared.
 
     The last state of an encoder is among the layers.
     """
-    named = result.items() if hasattr(result, "items") else ()
+    outputs = result.items() if hasattr(result, "items") else ()
     return [
         name
-        for name, value in named
+        for name, value in outputs
         if isinstance(value, torch.Tensor)
         and value is not logits
         and name not in {"loss", "encoder_last_hidden_state"}
     ]
 
 
-def _alike(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+def _equal_bytes(watched: torch.Tensor | None, plain: torch.Tensor | None) -> bool:
     """Return True if two forwards gave the same bytes, or neither gave a tensor."""
-    if one is None or other is None:
-        return one is other
-    return tensor_hash(one) == tensor_hash(other)
+    if watched is None or plain is None:
+        return watched is plain
+    return tensor_hash(watched) == tensor_hash(plain)
 
 
-def _on_axis(tensor: torch.Tensor, width: int | None) -> bool:
+def _has_padded_axis(tensor: torch.Tensor, width: int | None) -> bool:
     """Return True if dimension 1 is the padded token axis of ``width`` positions."""
     return width is not None and tensor.ndim >= 2 and tensor.shape[1] == width
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
     from samebits_probe.model.tensor import Keeper
 
-LARGEST = 256 << 20
+MAX_PROMPT_BYTES = 256 << 20
 """Bytes of one prompt's tensors above which the rest is not hashed."""
-RELOAD_LIMIT = 1 << 30
+MAX_RELOAD_BYTES = 1 << 30
 """Bytes of parameters above which no second model is loaded with eager attention."""
 
 
@@ -69,14 +69,14 @@ class Evidence:
             self.skip("attention", f"{type(error).__name__}: {error}")
 
     def _keep(self, module: str, tensors: dict[str, Any]) -> None:
-        first = not self._facts["attention"]
+        is_first = not self._facts["attention"]
         refs = {
-            part: self._ref(tensor, keep=first and part != "mask")
+            part: self._ref(tensor, keep=is_first and part != "mask")
             for part, tensor in tensors.items()
             if isinstance(tensor, torch.Tensor)
         }
-        held = {part: ref for part, ref in refs.items() if ref is not None}
-        self._facts["attention"].append({"module": module, "tensors": held})
+        stored_refs = {part: ref for part, ref in refs.items() if ref is not None}
+        self._facts["attention"].append({"module": module, "tensors": stored_refs})
 
     def skip(self, what: str, reason: str) -> None:
         """Note why something is not observed."""
@@ -89,14 +89,14 @@ class Evidence:
         size = sum(p.numel() * p.element_size() for p in model.parameters())
         if resolved == "eager":
             return self.skip("eager", "attention is eager anyway")
-        if size > RELOAD_LIMIT:
+        if size > MAX_RELOAD_BYTES:
             return self.skip("eager", f"another {size / 2**30:.1f} GiB would have to be loaded")
         try:
             forced = source._replace(attention="eager")
-            other, _ = load.from_pretrained(type(model), forced, 0, "load with eager")
+            eager_model, _ = load.from_pretrained(type(model), forced, 0, "load with eager")
             for name, inputs in prompts.items():
                 with progress.forward(inputs.kwargs, f"forward {name}", times=4):
-                    logits = getattr(other(**inputs.kwargs), "logits", None)
+                    logits = getattr(eager_model(**inputs.kwargs), "logits", None)
                 if logits is not None and name in self.signal["prompts"]:
                     ref = self._keeper.ref(logits, keep=False)
                     self.signal["prompts"][name]["eager_logits"] = ref
@@ -106,22 +106,22 @@ class Evidence:
 
     def _hook(self, name: str) -> Any:
         def hook(_module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> None:
-            given = [v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor)]
+            tensors = [v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor)]
             try:
-                self._rotary(name, given, output)
+                self._rotary(name, tensors, output)
             except Exception as error:  # noqa: BLE001  our instrument failed, not the model
                 self.skip("rotary", f"{type(error).__name__}: {error}")
 
         return hook
 
-    def _rotary(self, name: str, given: list[torch.Tensor], output: Any) -> None:
+    def _rotary(self, name: str, inputs: list[torch.Tensor], output: Any) -> None:
         tables = list(output) if isinstance(output, (tuple, list)) else [output]
         if not all(isinstance(table, torch.Tensor) for table in tables):
             return
-        for part, table in zip(_parts(tables, given), tables, strict=True):
+        for part, table in zip(_parts(tables, inputs), tables, strict=True):
             ref = self._ref(table, keep=True)
-            known = [(t["part"], t["ref"]["hash"]) for t in self._facts["rotary"]]
-            if ref is not None and (part, ref["hash"]) not in known and table.ndim >= 2:
+            known_parts = [(t["part"], t["ref"]["hash"]) for t in self._facts["rotary"]]
+            if ref is not None and (part, ref["hash"]) not in known_parts and table.ndim >= 2:
                 axis = table.ndim - 2
                 self._facts["rotary"].append(
                     {"module": name, "part": part, "ref": ref, "position_axis": axis}
@@ -129,8 +129,10 @@ class Evidence:
 
     def _ref(self, tensor: torch.Tensor, *, keep: bool) -> dict[str, Any] | None:
         self._bytes += tensor.numel() * tensor.element_size()
-        if self._bytes > LARGEST:
-            self.skip("attention", f"more than {LARGEST >> 20} MiB: the rest is not hashed")
+        if self._bytes > MAX_PROMPT_BYTES:
+            self.skip(
+                "attention", f"more than {MAX_PROMPT_BYTES >> 20} MiB: the rest is not hashed"
+            )
             return None
         try:
             return self._keeper.ref(tensor, keep=keep)
@@ -138,10 +140,10 @@ class Evidence:
             return None
 
 
-def _parts(tables: list[torch.Tensor], given: list[torch.Tensor]) -> list[str]:
+def _parts(tables: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[str]:
     """Return ``cos`` and ``sin`` for a pair, unless it is two of the inputs, turned."""
-    shapes = Counter(tuple(tensor.shape) for tensor in given)
-    turned = not Counter(tuple(table.shape) for table in tables) - shapes
-    if len(tables) == 2 and not turned:
+    shapes = Counter(tuple(tensor.shape) for tensor in inputs)
+    are_inputs = not Counter(tuple(table.shape) for table in tables) - shapes
+    if len(tables) == 2 and not are_inputs:
         return ["cos", "sin"]
     return [str(index) for index in range(len(tables))]

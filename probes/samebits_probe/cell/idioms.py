@@ -28,17 +28,17 @@ class Idiom(NamedTuple):
 def idioms(tree: ast.AST) -> Iterator[Idiom]:
     """Yield what is found, in the order of the lines within each kind."""
     for node in ast.walk(tree):
-        for name in _of(node):
+        for name in _idiom_names(node):
             assert isinstance(node, (ast.expr, ast.stmt))
-            yield Idiom(name, node.lineno, ast.unparse(_shown(node)).partition("\n")[0][:200])
+            yield Idiom(name, node.lineno, ast.unparse(_shown_part(node)).partition("\n")[0][:200])
 
 
-def _of(node: ast.AST) -> Iterator[str]:
+def _idiom_names(node: ast.AST) -> Iterator[str]:
     if isinstance(node, (ast.If, ast.IfExp, ast.While)):
-        tested = list(_truths(node.test))
-        if any(isinstance(t, ast.Name) and t.id in _CACHES for t in tested):
+        tests = list(_tested_expressions(node.test))
+        if any(isinstance(t, ast.Name) and t.id in _CACHES for t in tests):
             yield "truth of a cache"
-        if any(_asks_values(t) for t in tested):
+        if any(_tests_values(t) for t in tests):
             yield "truth of a buffer's values"
     elif isinstance(node, ast.Subscript):
         if _is_zero(node.slice) and isinstance(node.value, ast.Call) and _is_layer(node.value.func):
@@ -53,18 +53,18 @@ def _of(node: ast.AST) -> Iterator[str]:
             yield "default for a rope field"
 
 
-def _truths(test: ast.expr) -> Iterator[ast.expr]:
+def _tested_expressions(test: ast.expr) -> Iterator[ast.expr]:
     """Yield the expressions whose truth value decides, through ``and``, ``or`` and ``not``."""
     if isinstance(test, ast.BoolOp):
         for value in test.values:
-            yield from _truths(value)
+            yield from _tested_expressions(value)
     elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _truths(test.operand)
+        yield from _tested_expressions(test.operand)
     else:
         yield test
 
 
-def _asks_values(test: ast.expr) -> bool:
+def _tests_values(test: ast.expr) -> bool:
     """Return True for ``self.x.any()`` and ``self.x.all()``, whatever they are compared with."""
     call = test.left if isinstance(test, ast.Compare) else test
     return (
@@ -92,6 +92,6 @@ def _is_getattr_with_default(call: ast.Call) -> bool:
     return isinstance(name, ast.Constant) and name.value in _ROPE_FIELDS
 
 
-def _shown(node: ast.expr | ast.stmt) -> ast.AST:
+def _shown_part(node: ast.expr | ast.stmt) -> ast.AST:
     """Return what of a node is worth showing: of a branch only its test."""
     return node.test if isinstance(node, (ast.If, ast.IfExp, ast.While)) else node

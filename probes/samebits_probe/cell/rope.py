@@ -27,7 +27,7 @@ Settings = dict[str, Any]
 
 def inv_freq(model: torch.nn.Module, keeper: Keeper, fresh: Fresh | None) -> dict[str, Any]:
     """Return the inv_freq signal: every rotary frequency buffer, its scaling and its formula."""
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     modules = dict(model.named_modules())
     for name, buffer in model.named_buffers():
         module_name, _, leaf = name.rpartition(".")
@@ -38,7 +38,7 @@ def inv_freq(model: torch.nn.Module, keeper: Keeper, fresh: Fresh | None) -> dic
         settings = forks.rope_settings(_config_of(module, model), layer_type)
         kind = forks.rope_type(module, layer_type) or str(settings.get("rope_type") or "default")
         ref = keeper.ref(buffer)
-        found[name] = {
+        facts[name] = {
             "ref": ref,
             "module": module_name,
             "rope_type": kind,
@@ -46,7 +46,7 @@ def inv_freq(model: torch.nn.Module, keeper: Keeper, fresh: Fresh | None) -> dic
             "fresh": against(fresh, name, ref["hash"]),
             "formula": formula_facts(kind, buffer, settings, _config_of(module, model)),
         }
-    return found
+    return facts
 
 
 def _config_of(module: torch.nn.Module, model: torch.nn.Module) -> Any:
@@ -105,11 +105,11 @@ def rotary_dims(n: int, settings: Settings, config: Any) -> list[int]:
     if size is None and isinstance(heads, int) and isinstance(hidden, int):
         size = hidden // heads
     share = settings.get("partial_rotary_factor") or getattr(config, "partial_rotary_factor", None)
-    said = [getattr(config, k, None) for k in ("qk_rope_head_dim", "rotary_dim")]
+    config_dims = [getattr(config, k, None) for k in ("qk_rope_head_dim", "rotary_dim")]
     if isinstance(size, int):
-        said += [size, int(size * share) if isinstance(share, float) else size]
+        config_dims += [size, int(size * share) if isinstance(share, float) else size]
     possible = [2 * n, 2 * n - 1]
-    return [dim for dim in possible if dim in said] or possible
+    return [dim for dim in possible if dim in config_dims] or possible
 
 
 def _ulp_distance(buffer: torch.Tensor, exact: np.ndarray) -> float | None:

@@ -12,7 +12,7 @@ import torch
 
 from samebits_probe.model import forks, layers, places, steady
 from samebits_probe.model import load as model_load
-from samebits_probe.model.state import everything, hashes, let_go
+from samebits_probe.model.state import drop_tensors, everything, hashes
 from samebits_probe.model.tensor import dtype_name, tensor_hash
 from samebits_probe.process import progress
 from samebits_probe.process.failure import without_folders
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
 
 Facts = dict[str, Any]
-_LONGEST = 400
+_MAX_MESSAGE = 400
 SEED = 30
 """Of the load of what was saved: another than any before, so that chance shows."""
 
@@ -36,7 +36,7 @@ def round_trip(
     inputs: Callable[[], Inputs | None],
     chance: set[str],
     unwritten: list[str],
-    load: Callable[[], Any],
+    load_original: Callable[[], Any],
 ) -> Facts:
     """Return what is lost when ``model`` is saved to ``folder`` and loaded from there.
 
@@ -45,27 +45,31 @@ def round_trip(
     holds is gone afterwards, so that it and what was saved need not be held at once. ``load`` loads
     the original once more as ``model`` was: what differs there, too, saving has not lost.
     """
-    before = Before(model)
+    before = StateBeforeSave(model)
     size = model_load.n_bytes(model)
     progress.tick("save", allowance=progress.moving(size), moves=True)
     try:
         model.save_pretrained(folder)
     except Exception as error:  # noqa: BLE001  a model that cannot be saved is a fact
-        return {"outcome": "save failed", "reason": _said(error)}
-    fed, reason = _fed(inputs, unwritten)
-    one = _computed(model, fed)
-    let_go(model)
-    model_load.give_back(model)
+        return {"outcome": "save failed", "reason": _error_text(error)}
+    prompt, reason = _prompt(inputs, unwritten)
+    original = _forward_result(model, prompt)
+    drop_tensors(model)
+    model_load.trim_heap(model)
     try:
         saved = source._replace(where=str(folder), revision=None)
-        again, info = model_load.from_pretrained(type(model), saved, SEED, "load what was saved")
+        restored, info = model_load.from_pretrained(type(model), saved, SEED, "load what was saved")
     except Exception as error:  # noqa: BLE001  a model that cannot be loaded again is one, too
-        return {"outcome": "load failed", "reason": _said(error)}
-    tensors = before.lost(again, info, chance)
-    fields = before.changed(model_load.effective_config(again.config))
-    logits, reason = _logits(one, _computed(again, fed)) if fed else ("not compared", reason)
-    if logits == "differs" and fed:
-        logits, reason = _logits_again(one, load, fed)
+        return {"outcome": "load failed", "reason": _error_text(error)}
+    tensors = before.lost(restored, info, chance)
+    fields = before.changed(model_load.effective_config(restored.config))
+    logits, reason = (
+        _compare_logits(original, _forward_result(restored, prompt))
+        if prompt
+        else ("not compared", reason)
+    )
+    if logits == "differs" and prompt:
+        logits, reason = _confirm_difference(original, load_original, prompt)
     same = not tensors and not fields and logits != "differs"
     return {
         "outcome": "same bits" if same else "differs",
@@ -76,7 +80,7 @@ def round_trip(
     }
 
 
-class Before:
+class StateBeforeSave:
     """What a model holds before it is saved, which changes its config."""
 
     def __init__(self, model: Any) -> None:
@@ -86,9 +90,9 @@ class Before:
         self.saved = set(model.state_dict(keep_vars=True))
         self.tied = {name for name, state in everything(model).items() if state.tied}
 
-    def lost(self, again: torch.nn.Module, info: Facts, chance: set[str]) -> list[str]:
+    def lost(self, restored: torch.nn.Module, info: Facts, chance: set[str]) -> list[str]:
         """Return the tensors that did not come back with the same bytes, or not from the file."""
-        after = hashes(again)
+        after = hashes(restored)
         missing = set(forks.loading_info(info)["missing_keys"]) - self.tied - chance
         return [
             name
@@ -104,58 +108,60 @@ class Before:
             # what is saved says what it holds, whatever was said of the file before it
             before["dtype"] = self.dtype
         return [
-            f"{name}: {_shown(before, name)} → {_shown(after, name)}"
+            f"{name}: {_shown_value(before, name)} → {_shown_value(after, name)}"
             for name in sorted({*before, *after})
             if (name in before) != (name in after) or before.get(name) != after.get(name)
         ]
 
 
-def _shown(values: Facts, name: str) -> str:
+def _shown_value(values: Facts, name: str) -> str:
     return without_folders(repr(values[name])) if name in values else "absent"
 
 
-def _fed(inputs: Callable[[], Inputs | None], unwritten: list[str]) -> tuple[Inputs | None, str]:
+def _prompt(inputs: Callable[[], Inputs | None], unwritten: list[str]) -> tuple[Inputs | None, str]:
     """Return what both models are fed, or why nothing is."""
     if unwritten:
         return None, f"{unwritten[0]} was never written, and is poison here"
-    fed = inputs()
-    return fed, "" if fed else "no prompt applies"
+    prompt = inputs()
+    return prompt, "" if prompt else "no prompt applies"
 
 
-class Computed(NamedTuple):
+class ForwardResult(NamedTuple):
     """The hash of what a model computed; without one, why."""
 
     digest: str
     reason: str
 
 
-def _computed(model: Any, fed: Inputs | None) -> Computed:
-    if fed is None:
-        return Computed("", "")
+def _forward_result(model: Any, prompt: Inputs | None) -> ForwardResult:
+    if prompt is None:
+        return ForwardResult("", "")
     try:
         places.align(model)  # a file places its tensors as its header is long
-        output = _output(model, fed.kwargs)
+        output = _output(model, prompt.kwargs)
         if output is None:
-            return Computed("", "the model returns no tensor")
-        return Computed(tensor_hash(output), "")
+            return ForwardResult("", "the model returns no tensor")
+        return ForwardResult(tensor_hash(output), "")
     except Exception as error:  # noqa: BLE001  the cell's own forward says so, too
-        return Computed("", f"the forward raised {_said(error)}")
+        return ForwardResult("", f"the forward raised {_error_text(error)}")
 
 
-def _logits(one: Computed, other: Computed) -> tuple[str, str]:
+def _compare_logits(original: ForwardResult, restored: ForwardResult) -> tuple[str, str]:
     """Return whether both compute the same, or why that was not looked at."""
-    if reason := one.reason or other.reason:
+    if reason := original.reason or restored.reason:
         return "not compared", reason
-    return "same bits" if one.digest == other.digest else "differs", ""
+    return "same bits" if original.digest == restored.digest else "differs", ""
 
 
-def _logits_again(one: Computed, load: Callable[[], Any], fed: Inputs) -> tuple[str, str]:
+def _confirm_difference(
+    original: ForwardResult, load_original: Callable[[], Any], prompt: Inputs
+) -> tuple[str, str]:
     """Return what a difference is worth: the original may not repeat itself, or its load."""
-    original = load()
-    found = [_computed(original, fed) for _ in range(2)]
-    if found[0] != found[1]:
+    reloaded = load_original()
+    results = [_forward_result(reloaded, prompt) for _ in range(2)]
+    if results[0] != results[1]:
         return "not compared", steady.NOT_REPEATED
-    if found[0] != one:
+    if results[0] != original:
         return "not compared", "the original, loaded once more, gives other logits, too"
     return "differs", ""
 
@@ -167,7 +173,7 @@ def _output(model: Any, kwargs: Facts) -> torch.Tensor | None:
     return layers.logits_of(result)
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Return an exception in short: some list every tensor of the model."""
     text = without_folders(f"{type(error).__name__}: {error}")
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"

@@ -34,7 +34,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
-from samebits_probe.process import files as process_files
+from samebits_probe.process import files as sealed_files
 from samebits_probe.process import progress
 
 FORMAT_VERSION = 3
@@ -132,7 +132,7 @@ def build(job: dict[str, Any], out_dir: str) -> dict[str, Any]:
     """Make the checkpoint of ``job["recipe"]`` in ``out_dir`` and return its summary."""
     progress.begin("build")
     recipe, out = job["recipe"], Path(out_dir)
-    model = _construct(recipe)
+    model = _constructed_model(recipe)
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
@@ -143,21 +143,25 @@ def build(job: dict[str, Any], out_dir: str) -> dict[str, Any]:
     return summary
 
 
-def _construct(recipe: dict[str, Any]) -> torch.nn.Module:
+def _constructed_model(recipe: dict[str, Any]) -> torch.nn.Module:
     """Return the head's model with the values that the stack gives it."""
     architecture, auto = recipe["architecture"], getattr(transformers, HEADS[recipe["head"]])
     if architecture not in transformers.CONFIG_MAPPING:
-        raise UnknownArchitectureError(_unknown(f"does not know the architecture {architecture}"))
+        raise UnknownArchitectureError(
+            _unknown_message(f"does not know the architecture {architecture}")
+        )
     # The config classes edit nested dicts, such as rope_scaling, in place.
     config = transformers.AutoConfig.for_model(architecture, **copy.deepcopy(recipe["config"]))
     if type(config) not in auto._model_mapping:
-        raise UnknownArchitectureError(_unknown(f"has no {auto.__name__} for {architecture}"))
+        raise UnknownArchitectureError(
+            _unknown_message(f"has no {auto.__name__} for {architecture}")
+        )
     # A constant that an architecture draws (a random projection) is kept, so it has to repeat.
     torch.manual_seed(recipe["seed"])
     return auto.from_config(config, torch_dtype=torch.float32).eval()
 
 
-def _unknown(what: str) -> str:
+def _unknown_message(what: str) -> str:
     return f"transformers {transformers.__version__} {what}"
 
 
@@ -167,20 +171,22 @@ def _write(model: torch.nn.Module, recipe: dict[str, Any], folder: Path) -> dict
     _save_skeleton(model, folder)
     file = folder / "model.safetensors"
     skeleton = load_file(file)
-    kept = _constants(model, skeleton)
-    transposed = _transposed(model)
+    constants = _constant_names(model, skeleton)
+    transposed = _transposed_names(model)
     tensors = {}
-    for i, (name, old) in enumerate(skeleton.items(), 1):
-        if name not in kept:
-            progress.tick(name, i, len(skeleton), allowance=progress.moving(10 * old.nbytes))
-            fan_in = _fan_in(old.shape, name in transposed)
-            tensors[name] = _values(recipe, name, old, fan_in=fan_in)
-    size = sum(old.nbytes for old in skeleton.values())
+    for i, (name, skeleton_tensor) in enumerate(skeleton.items(), 1):
+        if name not in constants:
+            progress.tick(
+                name, i, len(skeleton), allowance=progress.moving(10 * skeleton_tensor.nbytes)
+            )
+            fan_in = _fan_in(skeleton_tensor.shape, name in transposed)
+            tensors[name] = _values(recipe, name, skeleton_tensor, fan_in=fan_in)
+    size = sum(skeleton_tensor.nbytes for skeleton_tensor in skeleton.values())
     progress.tick("save and check", allowance=progress.moving(3 * size), moves=True)
-    _save_aligned(tensors | {name: skeleton[name] for name in kept}, file)
+    _save_aligned(tensors | {name: skeleton[name] for name in constants}, file)
     files = {path.name: _hash(path) for path in sorted(folder.iterdir())}
-    summary = _summary(recipe, tensors, kept) | {"files": files} | _check(recipe, folder)
-    process_files.write_sealed(folder / "checkpoint.json", dict(sorted(summary.items())))
+    summary = _summary(recipe, tensors, constants) | {"files": files} | _check(recipe, folder)
+    sealed_files.write_sealed(folder / "checkpoint.json", dict(sorted(summary.items())))
     return summary
 
 
@@ -193,24 +199,24 @@ def _save_aligned(tensors: dict[str, np.ndarray], path: Path) -> None:
     still aligned. They are in order of the size of an element, which torch wants to divide its
     offset, and matrices come before vectors, which no product begins with.
     """
-    order = sorted(tensors, key=lambda name: _place(name, tensors[name]))
+    order = sorted(tensors, key=lambda name: _sort_key(name, tensors[name]))
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name in order:
         array = tensors[name]
-        told = {"dtype": _dtype_name(array.dtype), "shape": list(array.shape)}
-        header[name] = told | {"data_offsets": [end, end + array.nbytes]}
+        entry = {"dtype": _dtype_name(array.dtype), "shape": list(array.shape)}
+        header[name] = entry | {"data_offsets": [end, end + array.nbytes]}
         end += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % ALIGNMENT)
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
-            little = tensors[name].dtype.newbyteorder("<")
-            file.write(np.ascontiguousarray(tensors[name], little).tobytes())
+            dtype = tensors[name].dtype.newbyteorder("<")
+            file.write(np.ascontiguousarray(tensors[name], dtype).tobytes())
 
 
-def _place(name: str, array: np.ndarray) -> tuple[bool, int, int, int, str]:
+def _sort_key(name: str, array: np.ndarray) -> tuple[bool, int, int, int, str]:
     """Return by what tensors are sorted in a file."""
     return array.nbytes % ALIGNMENT > 0, -array.itemsize, -array.ndim, -array.nbytes, name
 
@@ -256,7 +262,7 @@ def _move_into_place(folder: Path, out: Path) -> None:
             raise
 
 
-def _constants(model: torch.nn.Module, skeleton: dict[str, np.ndarray]) -> list[str]:
+def _constant_names(model: torch.nn.Module, skeleton: dict[str, np.ndarray]) -> list[str]:
     """Return the names of what no training changes: it stays as constructed."""
     frozen = {name for name, tensor in model.named_parameters() if not tensor.requires_grad}
     fixed = frozen | {name for name, _ in model.named_buffers()}
@@ -267,7 +273,7 @@ def _constants(model: torch.nn.Module, skeleton: dict[str, np.ndarray]) -> list[
     )
 
 
-def _transposed(model: torch.nn.Module) -> set[str]:
+def _transposed_names(model: torch.nn.Module) -> set[str]:
     """Return the names of matrices stored as (in, out): gpt2's Conv1D."""
     modules = model.named_modules()
     return {f"{name}.weight" for name, module in modules if type(module).__name__ == "Conv1D"}
@@ -290,31 +296,33 @@ def _rule(name: str, rules: tuple[Rule, ...]) -> Rule | None:
     return next((rule for rule in rules if re.search(rule.pattern, name)), None)
 
 
-def _values(recipe: dict[str, Any], name: str, old: np.ndarray, fan_in: int) -> np.ndarray:
+def _values(
+    recipe: dict[str, Any], name: str, skeleton_tensor: np.ndarray, fan_in: int
+) -> np.ndarray:
     """Return new values in the shape and dtype of ``old``."""
     rule = _rule(name, RULES)
-    raw = _raw(recipe["seed"], name, old.size)
-    if rule is None and old.ndim > 1:
+    random_words = _raw(recipe["seed"], name, skeleton_tensor.size)
+    if rule is None and skeleton_tensor.ndim > 1:
         rule = Rule("", "matrix", PLAIN_MATRIX, 0.0, "")
     if rule is None or rule.form == "centred":
-        values = _centred(raw, old)
+        values = _centred(random_words, skeleton_tensor)
     elif rule.form == "range":
-        values = rule.low + (rule.high - rule.low) * _uniform(raw)
+        values = rule.low + (rule.high - rule.low) * _uniform(random_words)
     elif rule.form == "spread":
-        values = rule.low * _bell(raw)
+        values = rule.low * _bell_shaped(random_words)
     else:
-        values = rule.low * recipe["gain"] / math.sqrt(fan_in) * _bell(raw)
-    return values.astype(old.dtype).reshape(old.shape)
+        values = rule.low * recipe["gain"] / math.sqrt(fan_in) * _bell_shaped(random_words)
+    return values.astype(skeleton_tensor.dtype).reshape(skeleton_tensor.shape)
 
 
-def _centred(raw: np.ndarray, old: np.ndarray) -> np.ndarray:
+def _centred(random_words: np.ndarray, skeleton_tensor: np.ndarray) -> np.ndarray:
     """Return values on both sides of one, or of zero where the stack adds the one itself.
 
     Only zeros that the stack constructed say that (gemma's ``1 + weight``); a bias-like
     vector of another name is covered by that too.
     """
-    centre = 1.0 if old.any() else 0.0
-    return centre - 0.4 + 0.8 * _uniform(raw)
+    centre = 1.0 if skeleton_tensor.any() else 0.0
+    return centre - 0.4 + 0.8 * _uniform(random_words)
 
 
 def _raw(seed: int, name: str, size: int) -> np.ndarray:
@@ -328,7 +336,7 @@ def _uniform(raw: np.ndarray) -> np.ndarray:
     return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _bell(raw: np.ndarray) -> np.ndarray:
+def _bell_shaped(raw: np.ndarray) -> np.ndarray:
     """Return doubles of mean zero and std one, within 3.5: sums of four 16-bit integers.
 
     A normal distribution needs log and cos, whose last bit is the math library's.
@@ -341,7 +349,7 @@ def _bell(raw: np.ndarray) -> np.ndarray:
 
 
 def _summary(
-    recipe: dict[str, Any], tensors: dict[str, np.ndarray], kept: list[str]
+    recipe: dict[str, Any], tensors: dict[str, np.ndarray], constants: list[str]
 ) -> dict[str, Any]:
     return {
         "format": "samebits-checkpoint",
@@ -349,7 +357,7 @@ def _summary(
         "recipe": recipe,
         "transformers": transformers.__version__,
         "n_parameters": sum(tensor.size for tensor in tensors.values()),
-        "kept_as_constructed": kept,
+        "kept_as_constructed": constants,
     }
 
 
@@ -391,7 +399,7 @@ def _inputs(model: torch.nn.Module, seed: int) -> dict[str, Any]:
         shape = (1, 4000)
     else:
         return _with_decoder(config, {"input_ids": _ids(model, seed)})
-    values = _bell(_raw(seed, name, math.prod(shape))).astype(np.float32)
+    values = _bell_shaped(_raw(seed, name, math.prod(shape))).astype(np.float32)
     return {name: torch.from_numpy(values.reshape(shape))}
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-Why = Literal["plain", "inputs"]
+SkipKind = Literal["plain", "inputs"]
 
 TOKENS = "input_ids"
 MASK = "attention_mask"
@@ -21,9 +21,9 @@ DECODER = "decoder_input_ids"
 PIXELS = "pixel_values"
 VALUES = (PIXELS, "input_features", "input_values")
 """Arguments that take seeded numbers: an image, the features of a sound, or a sound."""
-MADE = (TOKENS, *VALUES)
+MAIN_INPUTS = (TOKENS, *VALUES)
 """What samebits can make as the main input, in the order in which one is looked for."""
-MAKES = "samebits makes token ids, pixel values and audio"
+SUPPORTED_INPUTS = "samebits makes token ids, pixel values and audio"
 
 NO_DATA = frozenset(
     {
@@ -55,20 +55,20 @@ NO_DATA = frozenset(
 _PLACEHOLDER = re.compile(r"(image|img|video|vision|audio|speech)\w*_token\w*_(id|index)")
 _QUERIES = "num_query_tokens"
 """Number of image tokens that a config with a query transformer puts among the token ids."""
-_MOST_NAMES = 6
+_MAX_LISTED_NAMES = 6
 
 
 class DoesNotApply(Exception):  # noqa: N818  "this model takes no such prompt" is a result
     """The prompt has no meaning for this model; the message is the reason."""
 
-    why: Why = "plain"
+    why: SkipKind = "plain"
     """As samebits/records/capture.py's Skip has it."""
 
 
 class NotFed(DoesNotApply):
     """The model cannot be fed, or its forward refuses what it is fed; the message is the reason."""
 
-    why: Why = "inputs"
+    why: SkipKind = "inputs"
 
 
 class Parameter(NamedTuple):
@@ -123,7 +123,7 @@ class Traits(NamedTuple):
 
 def signature_of(forward: Callable[..., Any]) -> Signature:
     """Return what a forward takes; of a function of a class, without ``self``."""
-    found, takes_any = [], False
+    listed, takes_any = [], False
     parameters = list(inspect.signature(forward).parameters.values())
     if parameters and parameters[0].name == "self":
         parameters = parameters[1:]
@@ -132,8 +132,8 @@ def signature_of(forward: Callable[..., Any]) -> Signature:
             takes_any = True
         elif parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
             required = parameter.default is parameter.empty
-            found.append(Parameter(parameter.name, required, _annotation(parameter)))
-    return Signature(tuple(found), takes_any)
+            listed.append(Parameter(parameter.name, required, _annotation(parameter)))
+    return Signature(tuple(listed), takes_any)
 
 
 def _annotation(parameter: inspect.Parameter) -> str:
@@ -174,64 +174,66 @@ def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
         NotFed: forward takes something that samebits cannot make.
 
     """
-    fed = [_main(signature, traits)]
-    fed += [name for name in _second_part(signature, traits, fed[0]) if name not in fed]
+    chosen = [_main_argument(signature, traits)]
+    chosen += [
+        name for name in _two_part_arguments(signature, traits, chosen[0]) if name not in chosen
+    ]
     takes_decoder = DECODER in signature.names or signature.hides_all
     if traits.encoder_decoder and takes_decoder:
-        fed.append(DECODER)
+        chosen.append(DECODER)
     missing = []
     for parameter in signature.parameters:
-        if not parameter.required or parameter.name in fed:
+        if not parameter.required or parameter.name in chosen:
             continue
-        if _is_made_beside(parameter.name, fed):
-            fed.append(parameter.name)
+        if _can_be_added(parameter.name, chosen):
+            chosen.append(parameter.name)
         else:
             missing.append(parameter)
     if missing:
-        raise NotFed(_requires(missing))
-    if traits.placeholders and TOKENS in fed and set(fed) & set(VALUES):
-        value = next(name for name in fed if name in VALUES)
+        raise NotFed(_required_reason(missing))
+    if traits.placeholders and TOKENS in chosen and set(chosen) & set(VALUES):
+        value = next(name for name in chosen if name in VALUES)
         msg = (
             f"forward takes {value} (required) with tokens among {TOKENS} that stand for it "
             f"({traits.placeholders[0]}), and samebits cannot tell how many"
         )
         raise NotFed(msg)
-    return tuple(sorted(fed, key=lambda name: name != TOKENS))
+    return tuple(sorted(chosen, key=lambda name: name != TOKENS))
 
 
-def _main(signature: Signature, traits: Traits) -> str:
+def _main_argument(signature: Signature, traits: Traits) -> str:
     """Return the main input: the class's own if forward lists it, else the first that it lists."""
     main = TOKENS if traits.main == "inputs_embeds" else traits.main
-    listed = [name for name in MADE if name in signature.names]
+    listed = [name for name in MAIN_INPUTS if name in signature.names]
     if main in listed:
         without_ids = main == TOKENS and not traits.vocabulary
         values = [name for name in listed if name in VALUES]
         return values[0] if without_ids and values else main
     if listed:
         return listed[0]
-    if signature.takes_any and main in MADE and (main != TOKENS or traits.vocabulary):
+    if signature.takes_any and main in MAIN_INPUTS and (main != TOKENS or traits.vocabulary):
         return main
-    raise NotFed(_takes(signature))
+    raise NotFed(_unsupported_reason(signature))
 
 
-def _takes(signature: Signature) -> str:
+def _unsupported_reason(signature: Signature) -> str:
     """Return the reason why nothing of a signature can be fed."""
     data = [p for p in signature.parameters if p.required or p.name not in NO_DATA]
     required = [p for p in data if p.required]
     if required:
-        return _requires(required)
+        return _required_reason(required)
     names = [parameter.name for parameter in data]
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    listed = ", ".join(names[:_MOST_NAMES]) or "any keyword, of which it lists none"
-    return f"forward takes {listed}{more}; {MAKES}"
+    more = f" and {len(names) - _MAX_LISTED_NAMES} more" if len(names) > _MAX_LISTED_NAMES else ""
+    listed = ", ".join(names[:_MAX_LISTED_NAMES]) or "any keyword, of which it lists none"
+    return f"forward takes {listed}{more}; {SUPPORTED_INPUTS}"
 
 
-def _requires(parameters: list[Parameter]) -> str:
+def _required_reason(parameters: list[Parameter]) -> str:
     listed = ", ".join(parameter.described() for parameter in parameters)
     return f"forward takes {listed} (required), which samebits cannot make"
 
 
-def _second_part(signature: Signature, traits: Traits, main: str) -> Iterable[str]:
+def _two_part_arguments(signature: Signature, traits: Traits, main: str) -> Iterable[str]:
     """Return what a model with two parts is fed beside ``main``; nothing for any other model.
 
     A model that generates text takes an image only if it is given one, and a model whose image
@@ -251,6 +253,6 @@ def _second_part(signature: Signature, traits: Traits, main: str) -> Iterable[st
     return ()
 
 
-def _is_made_beside(name: str, fed: list[str]) -> bool:
+def _can_be_added(name: str, chosen: list[str]) -> bool:
     """Return True if a required parameter can be made beside what is fed."""
-    return name in {*MADE, DECODER} or (name == MASK and TOKENS in fed)
+    return name in {*MAIN_INPUTS, DECODER} or (name == MASK and TOKENS in chosen)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.model import attention
-from samebits_probe.model import executed as model_executed
+from samebits_probe.model.executed import Executed
 from samebits_probe.process import progress
 
 if TYPE_CHECKING:
@@ -33,38 +33,38 @@ def first_token(model: torch.nn.Module, prompts: dict[str, Inputs]) -> dict[str,
 
     generate() may leave a state in the model: whatever else is asked of it comes before.
     """
-    found = {}
-    for name, made in prompts.items():
-        with progress.forwards(_TOKENS, made.kwargs, name, times=10):
-            found[name] = _watched(model, made)
-    return found
+    facts = {}
+    for name, inputs in prompts.items():
+        with progress.forwards(_TOKENS, inputs.kwargs, name, times=10):
+            facts[name] = _watched(model, inputs)
+    return facts
 
 
 def _watched(model: Any, inputs: Inputs) -> dict[str, Any]:
     watch = attention.Watch(model)
-    ran: list[model_executed.Executed] = []
+    forwards: list[Executed] = []
     kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
     with ExitStack() as stack:
 
-        def begin(*_: Any) -> None:
-            if len(ran) == _TOKENS - 1:  # the prompt's own forward need not be watched
+        def before_forward(*_: Any) -> None:
+            if len(forwards) == _TOKENS - 1:  # the prompt's own forward need not be watched
                 stack.enter_context(watch)
                 watch.inside(model)
-            ran.append(model_executed.Executed().__enter__())
+            forwards.append(Executed().__enter__())
 
-        def end(*_: Any) -> None:
-            ran[-1].__exit__()
+        def after_forward(*_: Any) -> None:
+            forwards[-1].__exit__()
 
         # hooks, as generate() reads forward's signature
         for hook in (
-            model.register_forward_pre_hook(begin),
-            model.register_forward_hook(end, always_call=True),
+            model.register_forward_pre_hook(before_forward),
+            model.register_forward_hook(after_forward, always_call=True),
         ):
             stack.callback(hook.remove)
         model.generate(**kwargs, max_new_tokens=_TOKENS, **GREEDY)
-    if len(ran) < _TOKENS:
+    if len(forwards) < _TOKENS:
         return {"attention": [], "functions": []}
-    prompt, token = (executed.names() for executed in ran[:_TOKENS])
+    prompt, token = (executed.names() for executed in forwards[:_TOKENS])
     return {
         "attention": watch.calls,
         "functions": [name for name in token if name not in prompt],

@@ -42,26 +42,26 @@ class Executed:
 
     def functions(self) -> dict[str, dict[str, Any]]:
         """Return ``module:qualified name`` -> facts, in order of the first call."""
-        found: dict[str, dict[str, Any]] = {}
-        for key, code, package, calls in self._own():
-            if key in found:
-                found[key]["calls"] += calls
+        facts: dict[str, dict[str, Any]] = {}
+        for key, code, package, calls in self._relevant_calls():
+            if key in facts:
+                facts[key]["calls"] += calls
                 continue
             file = package_path(code.co_filename.replace("\\", "/"))
-            found[key] = {
+            facts[key] = {
                 "file": file.rpartition("/")[2] if package == REMOTE else file,
                 "line": code.co_firstlineno,
                 "own": package == REMOTE,
                 "digest": source.of_code(code),
                 "calls": calls,
             }
-        return found
+        return facts
 
     def names(self) -> list[str]:
         """Return ``module:qualified name`` of each, without reading its source."""
-        return list(dict.fromkeys(key for key, *_ in self._own()))
+        return list(dict.fromkeys(key for key, *_ in self._relevant_calls()))
 
-    def _own(self) -> Iterator[tuple[str, CodeType, str, int]]:
+    def _relevant_calls(self) -> Iterator[tuple[str, CodeType, str, int]]:
         for code, module, calls in self._calls.values():
             package = module.partition(".")[0]
             # comprehensions, lambdas and module bodies are part of what holds them; a method that
@@ -71,7 +71,7 @@ class Executed:
                 code.co_filename[:1],
             }:
                 continue
-            yield f"{own_name(module)}:{_qualified(code)}", code, package, calls
+            yield f"{own_name(module)}:{_qualified_name(code)}", code, package, calls
 
 
 def own_name(module: str) -> str:
@@ -79,5 +79,5 @@ def own_name(module: str) -> str:
     return module.rpartition(".")[2] if module.startswith(f"{REMOTE}.") else module
 
 
-def _qualified(code: CodeType) -> str:
+def _qualified_name(code: CodeType) -> str:
     return str(getattr(code, "co_qualname", code.co_name))  # 3.11

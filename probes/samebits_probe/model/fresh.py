@@ -38,7 +38,7 @@ class Fresh:
             self._hashes[name] = tensor_hash(self._tensors[name])
         return "equal" if self._hashes[name] == digest else "differs"
 
-    def settle(self, names: Iterable[str]) -> None:
+    def keep_hashes_only(self, names: Iterable[str]) -> None:
         """Let the tensors go: those named, and those asked about before, can be asked about."""
         for name in names:
             if name in self._names and name not in self._hashes:

@@ -41,10 +41,10 @@ _NUMPY_CACHE = ((*range(1, 64), *range(64, 1024, 4)), 7)
 def fill_unwritten(run: str, device: str) -> str:
     """Make all memory that is allocated from now on hold the byte of ``run``; say how."""
     byte = PATTERNS[run]
-    how = _fill(byte, device)
+    method = _fill(byte, device)
     tensors = [torch.empty(n, device=device) for n in _CHECKED_SIZES]
-    seen = sum(_shows(tensor, byte) for tensor in tensors)
-    return f"0x{byte:02x} by {how}, seen in {seen} of {len(_CHECKED_SIZES)} fresh tensors"
+    n_filled = sum(_shows(tensor, byte) for tensor in tensors)
+    return f"0x{byte:02x} by {method}, seen in {n_filled} of {len(_CHECKED_SIZES)} fresh tensors"
 
 
 def holds_pattern(tensor: torch.Tensor, run: str) -> bool:
@@ -86,7 +86,7 @@ def poisoned(run: str, device: str) -> Iterator[str]:
     _fill(PATTERNS["poisoned"], device)
     try:
         with _filled_by_torch():
-            yield _seen(device)
+            yield _check_allocations(device)
     finally:
         _fill(PATTERNS[run], device)
 
@@ -110,26 +110,26 @@ def _filled_by_torch() -> Iterator[bool]:
         torch._C._set_deterministic_algorithms(mode > 0, warn_only=mode == 1)
 
 
-def _seen(device: str) -> str:
+def _check_allocations(device: str) -> str:
     """Return which memory torch fills, which shows malloc's byte, and which neither."""
-    by_torch, by_malloc, by_nobody = [], [], []
-    for name, tensor in _fresh(device):
+    by_torch, by_malloc, unfilled = [], [], []
+    for name, tensor in _unwritten_tensors(device):
         if bool(_showing_fill(tensor).all()):
             by_torch.append(name)
         elif bool(showing(tensor, "poisoned").all()):
             by_malloc.append(name)
         else:
-            by_nobody.append(name)
-    n = len(by_torch) + len(by_malloc) + len(by_nobody)
-    said = [f"NaN, the largest integer or True, seen in {len(by_torch)} of {n} ways to allocate"]
+            unfilled.append(name)
+    n = len(by_torch) + len(by_malloc) + len(unfilled)
+    parts = [f"NaN, the largest integer or True, seen in {len(by_torch)} of {n} ways to allocate"]
     if by_malloc:
-        said.append(f"0x{PATTERNS['poisoned']:02x} in {', '.join(by_malloc)}")
-    if by_nobody:
-        said.append(f"nothing in {', '.join(by_nobody)}")
-    return "; ".join(said)
+        parts.append(f"0x{PATTERNS['poisoned']:02x} in {', '.join(by_malloc)}")
+    if unfilled:
+        parts.append(f"nothing in {', '.join(unfilled)}")
+    return "; ".join(parts)
 
 
-def _fresh(device: str) -> Iterator[tuple[str, torch.Tensor]]:
+def _unwritten_tensors(device: str) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield memory that nobody wrote, from every way to get it that models' code uses."""
     for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
         name = str(dtype).removeprefix("torch.")
@@ -145,10 +145,10 @@ def _fresh(device: str) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def _showing_fill(tensor: torch.Tensor) -> torch.Tensor:
-    return (elements(tensor) == _torch_fill(tensor.dtype).to(tensor.device)).all(1)
+    return (elements(tensor) == _torch_fill_bytes(tensor.dtype).to(tensor.device)).all(1)
 
 
-def _torch_fill(dtype: torch.dtype) -> torch.Tensor:
+def _torch_fill_bytes(dtype: torch.dtype) -> torch.Tensor:
     """Return the bytes that torch fills an element with, as fill_empty_deterministic_ does."""
     with _filled_by_torch():
         return elements(torch.empty(1, dtype=dtype))
@@ -160,7 +160,7 @@ def _shows(tensor: torch.Tensor, byte: int) -> bool:
     return int(least) == int(largest) == byte
 
 
-def give_back() -> None:
+def trim() -> None:
     """Hand what was freed back to the system: glibc keeps it, as it is told to below.
 
     What it hands out next is filled all the same.
@@ -171,11 +171,11 @@ def give_back() -> None:
 
 def _fill(byte: int, device: str) -> str:
     """Make all memory that is allocated from now on hold ``byte``; return how."""
-    how = _fill_malloc(byte) or _fill_by_hand(byte)
+    method = _fill_malloc(byte) or _fill_by_hand(byte)
     if device != "cpu":
         _fill_device(byte, device)
     _fill_numpy(byte)
-    return how
+    return method
 
 
 def _fill_malloc(byte: int) -> str:
@@ -199,8 +199,8 @@ def _fill_by_hand(byte: int) -> str:
 
 def _fill_numpy(byte: int) -> None:
     """Fill the small blocks that numpy keeps for its next arrays."""
-    sizes, each = _NUMPY_CACHE
-    blocks = [np.empty(n, np.uint8) for n in sizes for _ in range(each)]
+    sizes, copies = _NUMPY_CACHE
+    blocks = [np.empty(n, np.uint8) for n in sizes for _ in range(copies)]
     for block in blocks:  # np.full takes four times as long
         block.fill(byte)
     del blocks, block

@@ -21,7 +21,7 @@ Prompt = dict[str, Any]
 
 _WINDOW_FIELDS = ("sliding_window", "attention_window_size", "local_attention", "window_size")
 _LENGTH_FIELDS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
-_LONGEST = 4096
+_MAX_LENGTH = 4096
 """A prompt that must pass a window does not grow beyond this: a probe is no stress test."""
 _PLAIN_LENGTH = 40
 """Length of a past-window prompt for a model without a window."""
@@ -57,8 +57,8 @@ def token_config(config: Any) -> Any:
 
 def vocabulary(config: Any) -> int:
     """Return the number of token ids; 0 for a config without them."""
-    found = getattr(config, "vocab_size", 0)
-    return found if isinstance(found, int) else 0
+    size = getattr(config, "vocab_size", 0)
+    return size if isinstance(size, int) else 0
 
 
 def past_window(config: Any) -> int:
@@ -68,12 +68,12 @@ def past_window(config: Any) -> int:
     """
     windows = [getattr(config, field, None) for field in _WINDOW_FIELDS]
     window = max((w for w in windows if isinstance(w, int) and w > 0), default=0)
-    wanted = max(window + 8, _PLAIN_LENGTH)
+    length = max(window + 8, _PLAIN_LENGTH)
     if forks.rope_settings(config).get("rope_theta") is not None:
-        return min(wanted, _LONGEST)
+        return min(length, _MAX_LENGTH)
     lengths = [getattr(config, field, None) for field in _LENGTH_FIELDS]
-    longest = min((n for n in lengths if isinstance(n, int) and n > 0), default=_LONGEST)
-    return min(wanted, longest - 2, _LONGEST)
+    max_positions = min((n for n in lengths if isinstance(n, int) and n > 0), default=_MAX_LENGTH)
+    return min(length, max_positions - 2, _MAX_LENGTH)
 
 
 def stretched(ids: list[int], length: int) -> list[int]:
@@ -92,11 +92,11 @@ def seeded_ids(name: str, length: int, config: Any, reserved: Collection[int] = 
         msg = "the config has no vocab_size to choose token ids from"
         raise NotFed(msg)
     low = min(10, size // 4)
-    ids = [low + _number(f"{name}:{i}") % max(size - low - 1, 1) for i in range(length)]
+    ids = [low + _hash_number(f"{name}:{i}") % max(size - low - 1, 1) for i in range(length)]
     return [next((n for n in range(i, size) if n not in reserved), i) for i in ids]
 
 
-def _number(text: str) -> int:
+def _hash_number(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 

@@ -20,14 +20,14 @@ LayerOutput = tuple[str, torch.Tensor]
 
 def layers(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
     """Return the model's layers: the elements of every ModuleList that no other one contains."""
-    found: list[tuple[str, torch.nn.Module]] = []
-    inside: tuple[str, ...] = ()
+    named_layers: list[tuple[str, torch.nn.Module]] = []
+    containers: tuple[str, ...] = ()
     for name, module in model.named_modules():
-        if not isinstance(module, torch.nn.ModuleList) or name.startswith(inside):
+        if not isinstance(module, torch.nn.ModuleList) or name.startswith(containers):
             continue
-        inside += (f"{name}.",)
-        found += [(f"{name}.{index}", layer) for index, layer in enumerate(module)]
-    return found
+        containers += (f"{name}.",)
+        named_layers += [(f"{name}.{index}", layer) for index, layer in enumerate(module)]
+    return named_layers
 
 
 class Recorder:

@@ -45,7 +45,7 @@ _HEADS = (
 )
 
 
-_LARGE = 64 << 20
+_MIN_BYTES_TO_TRIM = 64 << 20
 """Bytes of parameters that are worth the walk over all that is free."""
 
 
@@ -116,7 +116,7 @@ def load_model(source: Source, seed: int = 0) -> Loaded:
     pristine = copy.deepcopy(config)
     started = time.perf_counter()
     progress.loading(source.where)
-    with phase("load"), _messages() as messages, _unsupported_is_unknown():
+    with phase("load"), _collected_messages() as messages, _unsupported_attention_is_unknown():
         model_class = _model_class(config, source)
         model, info = from_pretrained(model_class, source, seed)
     progress.loaded(model)
@@ -125,7 +125,7 @@ def load_model(source: Source, seed: int = 0) -> Loaded:
         **forks.loading_info(info),
         "messages": [m.replace(source.where, "<checkpoint>") for m in messages],
         "requested_dtype": source.dtype,
-        "parameter_dtypes": _dtypes(model),
+        "parameter_dtypes": _parameter_dtypes(model),
         "activation_dtypes": {},
         "seconds": round(time.perf_counter() - started, 4),
     }
@@ -141,7 +141,7 @@ def load_config(source: Source) -> Any:
         PhaseFailed: config raised.
 
     """
-    _refuse_unknown(source)
+    _require_known_architecture(source)
     with phase("files"):
         refuse_outside(source.where)
         refuse_code(source.where)
@@ -162,7 +162,7 @@ def from_pretrained(
         arguments["attn_implementation"] = source.attention
     torch.manual_seed(seed)
     model, info = model_class.from_pretrained(source.where, output_loading_info=True, **arguments)
-    give_back(model)
+    trim_heap(model)
     return model.to(source.device).eval(), info
 
 
@@ -171,10 +171,10 @@ def n_bytes(model: Any) -> int:
     return sum(p.numel() * p.element_size() for p in model.parameters())
 
 
-def give_back(model: Any) -> None:
+def trim_heap(model: Any) -> None:
     """Hand back what making a large model has freed: 4.x makes it twice."""
-    if n_bytes(model) > _LARGE:
-        heap.give_back()
+    if n_bytes(model) > _MIN_BYTES_TO_TRIM:
+        heap.trim()
 
 
 def loaded_with(
@@ -230,7 +230,7 @@ def plain_config(config: Any) -> dict[str, Any]:
     """Return the config as plain data, in this release's own spelling."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        values = _plain(config.to_dict())
+        values = _plain_data(config.to_dict())
     assert isinstance(values, dict)
     return values
 
@@ -256,15 +256,15 @@ def head_of(class_name: str, *, encoder_decoder: bool) -> str:
 
 def is_encoder_decoder(model: Any) -> bool:
     """Return True if the config says that a decoder reads an encoder, and forward takes its ids."""
-    says = bool(getattr(model.config, "is_encoder_decoder", False))
-    return says and signature_of(model.forward).takes(DECODER)
+    declared = bool(getattr(model.config, "is_encoder_decoder", False))
+    return declared and signature_of(model.forward).takes(DECODER)
 
 
-def _plain(value: Any) -> Any:
+def _plain_data(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain_data(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set)):
-        return [_plain(item) for item in value]
+        return [_plain_data(item) for item in value]
     if isinstance(value, torch.dtype):
         return dtype_name(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -275,7 +275,7 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def _unsupported_is_unknown() -> Iterator[None]:
+def _unsupported_attention_is_unknown() -> Iterator[None]:
     """Turn "this class has no such attention implementation" into Unknown."""
     try:
         yield
@@ -285,19 +285,19 @@ def _unsupported_is_unknown() -> Iterator[None]:
         raise
 
 
-def _refuse_unknown(source: Source) -> None:
+def _require_known_architecture(source: Source) -> None:
     """Raise Unknown for a local checkpoint whose architecture this release does not have."""
     path = Path(source.where) / "config.json"
     if not path.exists():
         return
     with phase("config"):
-        written = json.loads(path.read_text("utf-8"))
-        if not isinstance(written, dict):
-            msg = f"config.json holds no mapping but a {type(written).__name__}"
+        config = json.loads(path.read_text("utf-8"))
+        if not isinstance(config, dict):
+            msg = f"config.json holds no mapping but a {type(config).__name__}"
             raise TypeError(msg)
-        model_type = written.get("model_type")
+        model_type = config.get("model_type")
         is_known = model_type in transformers.CONFIG_MAPPING
-    if source.trust_remote_code and written.get("auto_map"):
+    if source.trust_remote_code and config.get("auto_map"):
         return
     if not is_known:
         msg = f"transformers {transformers.__version__} does not know model_type {model_type!r}"
@@ -315,11 +315,11 @@ def _model_class(config: Any, source: Source) -> Any:
     names = getattr(config, "architectures", None) or []
     if not names:
         return transformers.AutoModel
-    found = getattr(transformers, names[0], None)
-    if found is None:
+    model_class = getattr(transformers, names[0], None)
+    if model_class is None:
         msg = f"transformers {transformers.__version__} has no class {names[0]}"
         raise Unknown(msg)
-    return found
+    return model_class
 
 
 def class_of(config: Any, source: Source) -> Any:
@@ -368,7 +368,7 @@ def load_tokenizer(source: Source) -> Any:
         return None  # a hub model without a tokenizer gets token ids
 
 
-def _dtypes(model: torch.nn.Module) -> dict[str, int]:
+def _parameter_dtypes(model: torch.nn.Module) -> dict[str, int]:
     counts: dict[str, int] = {}
     for parameter in model.parameters():
         name = dtype_name(parameter.dtype)
@@ -386,7 +386,7 @@ class _Collector(logging.Handler):
 
 
 @contextmanager
-def _messages() -> Iterator[list[str]]:
+def _collected_messages() -> Iterator[list[str]]:
     """Collect Python warnings and transformers' log records of level WARNING and above."""
     messages: list[str] = []
     logger, handler = logging.getLogger("transformers"), _Collector(messages)

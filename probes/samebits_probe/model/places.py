@@ -25,7 +25,7 @@ def behind(tensor: torch.Tensor) -> int:
 
 def n_off(model: torch.nn.Module) -> int:
     """Return how many parameters and buffers do not begin at a boundary."""
-    return sum(1 for _ in _off(model))
+    return sum(1 for _ in _unaligned(model))
 
 
 def align(model: torch.nn.Module) -> None:
@@ -33,13 +33,13 @@ def align(model: torch.nn.Module) -> None:
 
     Strides stay as they are: a tensor whose copy would have others is left alone.
     """
-    for tensor in _off(model):
+    for tensor in _unaligned(model):
         copy = tensor.data.clone()
         if copy.stride() == tensor.stride():
             tensor.data = copy
 
 
-def _off(model: torch.nn.Module) -> Iterator[torch.Tensor]:
+def _unaligned(model: torch.nn.Module) -> Iterator[torch.Tensor]:
     for tensor in (*model.parameters(), *model.buffers()):
         on_cpu = is_plain(tensor) and tensor.device.type == "cpu"
         if on_cpu and tensor.numel() and behind(tensor):

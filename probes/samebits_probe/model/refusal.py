@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
     from types import FrameType, TracebackType
 
-_STANDS_FOR = {
+_ALTERNATIVE_FORMS = {
     "inputs_embeds": TOKENS,
     "input_embeds": TOKENS,
     "decoder_inputs_embeds": DECODER,
     "image_embeds": PIXELS,
 }
 """Another form of an input -> the input: who was given one was not refused the other."""
-_OF_ENCODER = {"encoder_outputs", "encoder_hidden_states"}
+_ENCODER_RESULTS = {"encoder_outputs", "encoder_hidden_states"}
 """What a model computes from whatever its encoder was fed."""
 
 
@@ -70,36 +70,36 @@ def missing_input(forward: Any, fed: Collection[str], error: Exception) -> str:
         return ""
     words = set(re.findall(r"\w+", str(error)))
     named = words & inspect.signature(forward).parameters.keys()
-    given = {
+    provided = {
         *fed,
-        *(n for n, of in _STANDS_FOR.items() if of in fed),
-        *(_OF_ENCODER if fed else ()),
+        *(n for n, of in _ALTERNATIVE_FORMS.items() if of in fed),
+        *(_ENCODER_RESULTS if fed else ()),
     }
-    if named & given:
+    if named & provided:
         return ""
     missing = sorted(
-        name for name in named - NO_DATA if all(_lacks(frame, name) for frame in frames)
+        name for name in named - NO_DATA if all(_holds_none(frame, name) for frame in frames)
     )
     return ", ".join(missing)
 
 
 def _frames_below(forward: Any, traceback: TracebackType) -> list[FrameType]:
     """Return the model's own forward, those of its parts on the way, and the frame that raised."""
-    frames = [frame for frame, _ in _walk(traceback)]
+    frames = [frame for frame, _ in _frames_of(traceback)]
     code, model = getattr(_unwrapped(forward), "__code__", None), getattr(forward, "__self__", None)
-    own = (
+    starts = (
         i
         for i, frame in enumerate(frames)
         if frame.f_code is code and frame.f_locals.get("self", model) is model
     )
-    start = next(own, None)
+    start = next(starts, None)
     if start is None:
         return []
     inner = frames[start:-1]
     return [*(f for f in inner if f.f_code.co_name == "forward"), frames[-1]]
 
 
-def _walk(traceback: TracebackType) -> Iterator[tuple[FrameType, int]]:
+def _frames_of(traceback: TracebackType) -> Iterator[tuple[FrameType, int]]:
     step: TracebackType | None = traceback
     while step is not None:
         yield step.tb_frame, step.tb_lasti
@@ -108,11 +108,11 @@ def _walk(traceback: TracebackType) -> Iterator[tuple[FrameType, int]]:
 
 def _is_raised_by(traceback: TracebackType) -> bool:
     """Return True if a ``raise`` statement raised, and not a call that went wrong."""
-    frame, last = list(_walk(traceback))[-1]
+    frame, last = list(_frames_of(traceback))[-1]
     return dis.opname[frame.f_code.co_code[last]] == "RAISE_VARARGS"
 
 
-def _lacks(frame: FrameType, name: str) -> bool:
+def _holds_none(frame: FrameType, name: str) -> bool:
     """Return True if a frame has ``name`` and holds None in it."""
     return name in frame.f_locals and frame.f_locals[name] is None
 

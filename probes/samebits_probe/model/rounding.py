@@ -12,9 +12,9 @@ KEPT = 2.0**-3
 """What must be left of it if the two ways compute different functions."""
 
 
-def stays(own: float, promoted: float, dtype: str) -> bool:
+def stays(native: float, promoted: float, dtype: str) -> bool:
     """Return True if a difference of ``own`` in ``dtype`` is still there in float64."""
-    if dtype == "float64" or own == 0 or promoted <= own * SHRUNK:
+    if dtype == "float64" or native == 0 or promoted <= native * SHRUNK:
         return False
     # NaN is no small remainder
-    return not promoted < own * KEPT
+    return not promoted < native * KEPT

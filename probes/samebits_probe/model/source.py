@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import CodeType
 
-LONGEST = 400
+MAX_LINES = 400
 """Lines of a class or function above which no digest is made: PreTrainedModel has thousands."""
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_DOCUMENTS = re.compile(r"docstring|auto_doc")
+_DOCUMENTING_DECORATOR = re.compile(r"docstring|auto_doc")
 
 
 def digest(source: str) -> str:
@@ -32,26 +32,26 @@ def digest(source: str) -> str:
 
     """
     # an indented definition is parsed inside a block, because dedenting would change its strings
-    inside = source[:1].isspace()
-    (node,) = ast.parse(f"if 1:\n{source}" if inside else source).body
-    if inside:
+    is_indented = source[:1].isspace()
+    (node,) = ast.parse(f"if 1:\n{source}" if is_indented else source).body
+    if is_indented:
         assert isinstance(node, ast.If)
         node = node.body[0]
     for part in ast.walk(node):
-        _strip(part)
+        _remove_documentation(part)
     return hashlib.sha256(ast.unparse(node).encode()).hexdigest()
 
 
-def _strip(node: ast.AST) -> None:
+def _remove_documentation(node: ast.AST) -> None:
     if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
         node.decorator_list = [
-            d for d in node.decorator_list if not _DOCUMENTS.search(ast.unparse(d))
+            d for d in node.decorator_list if not _DOCUMENTING_DECORATOR.search(ast.unparse(d))
         ]
-        first = node.body[0]
+        first_statement = node.body[0]
         if (
-            isinstance(first, ast.Expr)
-            and isinstance(first.value, ast.Constant)
-            and isinstance(first.value.value, str)
+            isinstance(first_statement, ast.Expr)
+            and isinstance(first_statement.value, ast.Constant)
+            and isinstance(first_statement.value.value, str)
         ):
             node.body = node.body[1:] or [ast.Pass()]
     if isinstance(node, _FUNCTIONS):
@@ -66,9 +66,9 @@ def _strip(node: ast.AST) -> None:
 def of_code(code: CodeType) -> str:
     """Return the digest of the function that a code object was made from; '' if it has no source."""
     lines = linecache.getlines(code.co_filename)
-    made = _digest_or_none("".join(lines[code.co_firstlineno - 1 : _last_line(code)]))
-    if made is not None:
-        return made
+    text_digest = _digest_or_none("".join(lines[code.co_firstlineno - 1 : _last_line(code)]))
+    if text_digest is not None:
+        return text_digest
     try:  # what computes nothing at the end has no position
         return _digest_or_none(inspect.getsource(code)) or ""
     except OSError:
@@ -98,8 +98,8 @@ def of_object(value: Any) -> str | None:
     if place is None:
         return None
     lines, start = linecache.getlines(place[0]), place[1] - 1
-    made = (_digest_or_none("".join(lines[start:stop])) for stop in _block_ends(lines, start))
-    return next((text for text in made if text is not None), None)
+    digests = (_digest_or_none("".join(lines[start:stop])) for stop in _block_ends(lines, start))
+    return next((text for text in digests if text is not None), None)
 
 
 def _digest_or_none(source: str) -> str | None:
@@ -125,6 +125,6 @@ def of_class(kind: type) -> tuple[str, int] | None:
 
 def _block_ends(lines: list[str], start: int) -> list[int]:
     """Return where a block that begins at ``start`` may end, up to LONGEST lines behind it."""
-    stops = range(start + 1, min(start + 1 + LONGEST, len(lines)))
+    stops = range(start + 1, min(start + 1 + MAX_LINES, len(lines)))
     ends = [i for i in stops if lines[i].strip() and not lines[i][0].isspace()]
-    return ends or ([len(lines)] if len(lines) - start <= LONGEST else [])
+    return ends or ([len(lines)] if len(lines) - start <= MAX_LINES else [])

@@ -25,15 +25,15 @@ class State(NamedTuple):
 
 def everything(model: torch.nn.Module) -> dict[str, State]:
     """Return all parameters and buffers by name, what a checkpoint can hold first."""
-    found: dict[str, State] = {}
-    first: dict[tuple[Any, ...], str] = {}
+    states: dict[str, State] = {}
+    first_names: dict[tuple[Any, ...], str] = {}
     for kind, name, tensor in _named(model):
-        tied = first.setdefault(_memory(tensor) or (name,), name)
-        found[name] = State(kind, tensor.detach(), "" if tied == name else tied)
-    return found
+        tied = first_names.setdefault(_memory(tensor) or (name,), name)
+        states[name] = State(kind, tensor.detach(), "" if tied == name else tied)
+    return states
 
 
-def let_go(model: torch.nn.Module) -> None:
+def drop_tensors(model: torch.nn.Module) -> None:
     """Take their memory from a model's tensors; names, shapes and dtypes stay.
 
     For a process of its own, once it needs nothing but those: two models fit where three would not.
@@ -41,18 +41,18 @@ def let_go(model: torch.nn.Module) -> None:
     for tensor in (*model.parameters(), *model.buffers()):
         # what cannot be exchanged, as a packed tensor, stays
         with suppress(RuntimeError, TypeError):
-            one = torch.zeros((), dtype=tensor.dtype, device=tensor.device)
-            tensor.data = one.expand(tensor.shape)
+            zero = torch.zeros((), dtype=tensor.dtype, device=tensor.device)
+            tensor.data = zero.expand(tensor.shape)
 
 
 def hashes(model: torch.nn.Module) -> dict[str, str]:
     """Return the hash of every tensor that has bytes."""
-    found = {}
+    digests = {}
     for name, state in everything(model).items():
         progress.beat()
         if (digest := _hash(state.tensor)) is not None:
-            found[name] = digest
-    return found
+            digests[name] = digest
+    return digests
 
 
 def _hash(tensor: torch.Tensor) -> str | None:

@@ -35,12 +35,12 @@ NOT_REPEATED = (
 )
 
 
-def repeats(forward: Forward, again: Forward | None = None) -> bool:
+def repeats(forward: Forward, second_forward: Forward | None = None) -> bool:
     """Return True if two forwards give the same bytes, the second that of ``again`` if given."""
-    one, other = forward(), (again or forward)()
-    if one is None or other is None:
+    first, second = forward(), (second_forward or forward)()
+    if first is None or second is None:
         return True
-    return tensor_hash(one) == tensor_hash(other)
+    return tensor_hash(first) == tensor_hash(second)
 
 
 def chaotic(model: Any, forward: Forward) -> bool:
@@ -56,19 +56,19 @@ def chaotic(model: Any, forward: Forward) -> bool:
         hook.remove()
     if moved is None or moved.shape != plain.shape:
         return False
-    both = torch.isfinite(plain) & torch.isfinite(moved)
-    if not bool(both.any()):
+    finite = torch.isfinite(plain) & torch.isfinite(moved)
+    if not bool(finite.any()):
         return False
-    apart, largest = (moved - plain)[both].abs().max(), plain[both].abs().max()
-    return bool(apart > largest * GROWN)
+    change, largest = (moved - plain)[finite].abs().max(), plain[finite].abs().max()
+    return bool(change > largest * GROWN)
 
 
 def _embeddings(model: Any) -> torch.nn.Module | None:
     try:
-        found = model.get_input_embeddings()
+        embeddings = model.get_input_embeddings()
     except (AttributeError, NotImplementedError):  # some classes have none
         return None
-    return found if isinstance(found, torch.nn.Module) else None
+    return embeddings if isinstance(embeddings, torch.nn.Module) else None
 
 
 def _nudge(_module: torch.nn.Module, _args: Any, output: Any) -> Any:

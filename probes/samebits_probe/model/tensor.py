@@ -20,7 +20,7 @@ HASH_HEADER = b"samebits-tensor-1"
 
 Ref = dict[str, Any]
 
-_CHUNK = 1 << 20
+_COMPARED_BYTES = 1 << 20
 """Bytes compared at a time: two of them stay in the processor's cache."""
 
 
@@ -116,19 +116,23 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     return []
 
 
-def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Return True if two tensors hold the same bytes in row-major order, whatever their shapes.
 
     Raises:
         NotHashable: see :func:`raw_bytes`.
 
     """
-    a, b = raw_bytes(one), raw_bytes(other)
-    if a.nbytes != b.nbytes:
+    first_bytes, second_bytes = raw_bytes(first), raw_bytes(second)
+    if first_bytes.nbytes != second_bytes.nbytes:
         return False
     # a memoryview compares element by element; bytes compare as memory does
-    starts = range(0, a.nbytes, _CHUNK)
-    return all(a[i : i + _CHUNK].tobytes() == b[i : i + _CHUNK].tobytes() for i in starts)
+    starts = range(0, first_bytes.nbytes, _COMPARED_BYTES)
+    return all(
+        first_bytes[i : i + _COMPARED_BYTES].tobytes()
+        == second_bytes[i : i + _COMPARED_BYTES].tobytes()
+        for i in starts
+    )
 
 
 def stored(folder: Path, ref: Ref) -> torch.Tensor:
