@@ -433,7 +433,7 @@ def test_run_b_does_not_look():
 
 def test_a_model_too_large_for_a_second_one():
     looked_at = cell(checkpoint("halves"))
-    cell_cell._TWIN_LIMIT = 0
+    cell_cell._MAX_FRESH_MODEL_BYTES = 0
     look(looked_at)
     signal = looked_at.signals["integrity"]
     assert signal["poison"] == "not tried: it would need another 0.0 GiB"
@@ -447,7 +447,7 @@ def test_a_model_too_large_for_a_second_one():
 
 def test_a_wholly_unwritten_buffer_is_found_without_a_second_model():
     looked_at = cell(checkpoint("integers"))
-    cell_cell._TWIN_LIMIT = 0
+    cell_cell._MAX_FRESH_MODEL_BYTES = 0
     look(looked_at)
     assert sources(looked_at.signals["integrity"])["tables.long"] == ("unwritten", N)
 

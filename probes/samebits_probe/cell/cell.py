@@ -1,14 +1,14 @@
-"""What does one cell compute: everything that is observed of one model on one stack.
+"""One run of a cell: loads a model in this stack, observes all signals and writes the capture.
 
-Expects a job: cell, run (``a`` or ``b``), model (source, prompts, greedy), store (root, limit,
-wanted hashes), slots (how many jobs share this machine), budget and the capture's path. Writes the
-capture there, whole or not at all, in the format of samebits/records/capture.py. An exception of the model is
-a fact of the capture; only one before or in the load ends the cell.
+A job holds: cell, run (``a`` or ``b``), model (source, prompts, greedy), store (root, limit,
+wanted hashes), slots (how many jobs share this machine), budget and the capture's path. The capture
+is written whole or not at all, in the format of samebits/records/capture.py. An exception of the
+model is part of the capture; only one before or in the load ends the cell.
 
-Phases come in the order of their worth: what makes verdicts, then what explains. Before each one the
-capture is written with the status ``unfinished``, so that a run that is ended leaves what it observed
-by then. What must see a model that no prompt has touched is set aside before the first prompt, in forked
-children that wait for their turn (process.fork.Apart).
+Phases come in order of importance: first the signals that verdicts depend on, then those that
+explain. Before each phase the capture is written with the status ``unfinished``, so that a run that
+is killed leaves its observations. Steps that need the model as it was loaded run in children that
+are forked before the first prompt and wait for their turn (process.fork.Apart).
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 3
 _MAX_FRESH_MODEL_BYTES = 4 << 30
-"""Bytes of parameters above which no second model is made beside the first."""
+"""Bytes of parameters above which no second model is made next to the first."""
 OTHER_UNWATCHED = (
     "a forward without hooks on the layers gives other logits than one with them: "
     "watching changes what the model computes, or every forward does"
 )
 ONE_OUTPUT = "of what a forward gives only the logits, or the first tensor, are compared"
 _USAGE_FORWARDS = 60
-"""What the questions around a model take, in plain forwards."""
+"""Cost of the usage phase, in plain forwards."""
 _FIRST_TOKEN_FORWARDS = 10
-"""What one token costs that is decoded and watched."""
+"""Cost of one token that is decoded and watched, in plain forwards."""
 _SEEDS = {"a": 31, "b": 32}
-"""Run -> what seeds every generator; neither is the seed of a load."""
+"""Run -> seed of every random generator; neither is the seed of a load."""
 
 
 def run(job: dict[str, Any]) -> None:
     """Run one cell once and write its capture."""
     try:
         _run(job)
-    except Exception as error:  # noqa: BLE001  a defect of a probe is reported like any failure
+    except Exception as error:  # noqa: BLE001  a defect of the probe is reported like any failure
         traceback.print_exc()
         failed = {"status": "failed", "failure": describe("probe", error)}
         write_capture(Path(job["capture"]), job, failed)
@@ -81,10 +81,10 @@ def _run(job: dict[str, Any]) -> None:
 
 
 def draw_otherwise(run: str) -> None:
-    """Let whoever draws without a seed draw other numbers in each run, so that it shows.
+    """Seed all generators differently in each run, so that unseeded random numbers differ.
 
-    Both runs are forks of one process and would share its generators' states. torch's are set once
-    more behind the load, whose seed is the same in both.
+    Both runs are forks of one process and would otherwise share the states of its generators. This
+    is called again after the load, which uses the same seed in both runs.
     """
     seed = _SEEDS[run]
     random.seed(seed)
@@ -95,7 +95,7 @@ def draw_otherwise(run: str) -> None:
 def write_capture(
     path: Path, job: dict[str, Any], outcome: dict[str, Any], *, lasting: bool = True
 ) -> None:
-    """Write a capture aside and rename it into place; one that lasts is flushed to the disk before."""
+    """Write a capture under a temporary name and rename it; if ``lasting``, flush it to disk first."""
     capture = {
         "format": "samebits-capture",
         "format_version": FORMAT_VERSION,
@@ -107,24 +107,24 @@ def write_capture(
 
 
 class ModelInFork(NamedTuple):
-    """A child that holds the model as it was loaded, and a folder for what it saves."""
+    """A forked child that holds the model as it was loaded, and a folder for its files."""
 
     child: fork.Apart
     folder: TemporaryDirectory[str]
 
     def answer(self, argument: str) -> Any:
-        """Return what the child observes."""
+        """Return the observations of the child."""
         with self.folder:
             return self.child.answer(argument)
 
     def forget(self) -> None:
-        """End the child; nothing is asked of it."""
+        """Kill the child without using it."""
         with self.folder:
             self.child.forget()
 
 
 class Cell:
-    """One model on one stack, loaded once and observed signal by signal."""
+    """Observes one model on one stack, loaded once, signal by signal."""
 
     def __init__(self, job: dict[str, Any], heap_fill: str = "") -> None:
         self.job = job
@@ -144,7 +144,7 @@ class Cell:
         self._model_forks: dict[str, ModelInFork] = {}
 
     def observe(self) -> dict[str, Any]:
-        """Return what the capture says, whether the model worked or not."""
+        """Return the content of the capture, whether the model worked or not."""
         progress.begin("load")
         try:
             self._load_model()
@@ -158,7 +158,7 @@ class Cell:
         return self._outcome("complete")
 
     def _phases(self) -> dict[str, Callable[[], None]]:
-        """Return what is done behind the load, in the order of its worth."""
+        """Return the phases after the load, in order of importance."""
         return {
             "weights": torch.no_grad()(self._observe_state),
             "forward": torch.no_grad()(self._observe_forwards),
@@ -172,11 +172,11 @@ class Cell:
         }
 
     def _begin_phase(self, phase: str) -> None:
-        """Say that a phase begins, and leave what was observed before it: it may be the last."""
+        """Begin a phase, and write an unfinished capture in case the run ends in this phase."""
         progress.begin(phase)
         interruption = {"phase": phase, "reason": "the run was still going on"}
         outcome = self._outcome("unfinished", unfinished=interruption)
-        with suppress(OSError):  # the whole capture will say so
+        with suppress(OSError):  # writing the complete capture will raise the same error
             write_capture(Path(self.job["capture"]), self.job, outcome, lasting=False)
 
     def _load_model(self) -> None:
@@ -189,7 +189,7 @@ class Cell:
         self.signals["config"] = load.effective_config(self.loaded.model.config)
 
     def _observe_state(self) -> None:
-        """Observe what the load left, before any prompt may have changed it."""
+        """Observe the loaded tensors, before a prompt may have changed them."""
         self._begin_phase("weights")
         with self._recorded_failures("weights"):
             self._observe_weights()
@@ -201,12 +201,12 @@ class Cell:
 
     @contextmanager
     def _recorded_failures(self, *signals: str) -> Iterator[None]:
-        """Keep what is raised from all that follows: it is told, and so is what is missing for it."""
+        """Record an exception inside as a failure, and the ``signals`` that it prevents as skips."""
         try:
             yield
         except PhaseFailed as failed:
             failure = failed.failure
-        except Exception as error:  # noqa: BLE001  a defect of a probe is reported like any failure
+        except Exception as error:  # noqa: BLE001  a defect of the probe is reported like a failure
             traceback.print_exc()
             failure = describe("probe", error)
         else:
@@ -233,23 +233,23 @@ class Cell:
         }
 
     def _observe_remote_code(self) -> None:
-        """Read the model's own files; after the load, which may fetch them, even if it failed."""
+        """Read the model's remote code, even if the load failed; the load may download it."""
         if self.job["run"] != "a":
             return
         try:
             with self._timed("code"):
                 self.signals["code"] = remote_code.of_source(self.source)
-        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+        except Exception as error:  # noqa: BLE001  the instrument failed, not the model
             self._skip_broken_instrument("code", error)
 
     def _observe_tokenizer(self) -> None:
-        """Look at the tokenizer, if there is one; run b would say the same."""
+        """Observe the tokenizer, if there is one; only in run a, as run b would give the same."""
         if self.job["run"] != "a" or self.loaded.tokenizer is None:
             return
         self._begin_phase("tokenizer")
         try:
             facts = tokenizer_facts.facts(self.source, self.job["model"]["prompts"])
-        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+        except Exception as error:  # noqa: BLE001  the instrument failed, not the model
             self._skip_broken_instrument("tokenizer", error)
         else:
             self.signals["tokenizer"] = facts
@@ -297,19 +297,19 @@ class Cell:
 
     @cached_property
     def twin(self) -> fresh.Fresh | None:
-        """What a fresh model from the same config holds; None with a reason."""
+        """A fresh model from the same config; None, with a skip, if it cannot be made."""
         model = self.loaded.model
         if reason := self._too_large() or self._no_room(1):
             self._skip("fresh model", reason, "cost")
             return None
         try:
             return fresh.Fresh(load.fresh_twin(model, self.loaded.config, self.source))
-        except Exception as error:  # noqa: BLE001  a class that cannot be made fresh is a fact
+        except Exception as error:  # noqa: BLE001  not every class can be made from its config
             self._skip("fresh model", f"{type(error).__name__}: {error}")
             return None
 
     def _reduce_twin_to_hashes(self) -> None:
-        """Let the fresh model go, but for what is asked about later on."""
+        """Drop the fresh model, but keep the hashes of tensors that are compared later."""
         if self.twin is None:
             return
         is_compared = self.job["run"] == "a" and {"weights", "buffers"} <= self.signals.keys()
@@ -322,19 +322,19 @@ class Cell:
         load.trim_heap(self.loaded.model)
 
     def _too_large(self) -> str:
-        """Return why no second model is made beside the first; '' if one is."""
+        """Return why no second model is made next to the first; '' if one is."""
         size = load.n_bytes(self.loaded.model)
         too_large = size > _MAX_FRESH_MODEL_BYTES
         return f"it would need another {size / 2**30:.1f} GiB" if too_large else ""
 
     def _no_room(self, times: float) -> str:
-        """Return why there is no memory for so many times the model; '' if there is."""
+        """Return why memory for ``times`` the model's size is missing; '' if there is enough."""
         needs = int(times * load.n_bytes(self.loaded.model))
         reason = memory.shortage(needs, self.slots)
         return f"{reason}: {memory.remedy(self.slots)}" if reason else ""
 
     def _no_time(self, n_forwards: float, more: float = 0.0) -> str:
-        """Return why so many forwards, and ``more`` seconds, are not in the budget; '' if they are."""
+        """Return why ``n_forwards`` and ``more`` seconds exceed the budget; '' if they fit."""
         budget = float(self.job.get("budget", float("inf")))
         used, forward_seconds = time.perf_counter() - self._started, progress.board().longest
         needs = n_forwards * forward_seconds + more
@@ -347,7 +347,7 @@ class Cell:
 
     @cached_property
     def reloaded(self) -> dict[str, str]:
-        """Hashes by name after another load under another seed; none if there is no room for one."""
+        """Hashes by name after a load with another seed; {} if there is no memory for one."""
         if reason := self._no_room(2):
             self._skip("second load", reason, "cost")
             return {}
@@ -357,9 +357,9 @@ class Cell:
         return hashes(model)
 
     def _fork_untouched_model(self) -> None:
-        """Keep the model as no prompt has touched it, for those that ask about the load.
+        """Fork children that keep the model as loaded, for the phases integrity and usage.
 
-        Where no child can be made it is looked into now, by what leaves no mark on it.
+        Where no child can be forked, integrity is observed now by means that do not change the model.
         """
         if self.job["run"] != "a":
             return
@@ -388,7 +388,7 @@ class Cell:
                 self._model_forks[name] = ModelInFork(_forked(function, Path(saved.name)), saved)
 
     def _wants_usage(self) -> bool:
-        """Return True if what users do is asked for, and the model is not too large for it."""
+        """Return True if the job requests the usage phase and the model is not too large for it."""
         size = load.n_bytes(self.loaded.model)
         if self.job["model"].get("usage") and size > usage.MOST_BYTES:
             reason = f"thirty forwards and a save of {size / 2**30:.1f} GiB would take too long"
@@ -411,7 +411,7 @@ class Cell:
         )
 
     def _observe_integrity(self) -> None:
-        """Look into the load once, in a process of its own; run b would say the same."""
+        """Check the load in a forked child; only in run a, as run b would give the same."""
         if "integrity" not in self._model_forks:
             return
         self._begin_phase("integrity")
@@ -421,7 +421,7 @@ class Cell:
         self._run_in_fork("integrity", no_second_load)
 
     def _observe_usage(self) -> None:
-        """Do once what users do around the model, as no prompt has touched it."""
+        """Run the usage checks in a forked child, which has the model as it was loaded."""
         if "usage" not in self._model_forks:
             return
         if reason := self._no_room(1) or self._no_time(_USAGE_FORWARDS):
@@ -471,10 +471,10 @@ class Cell:
         return self._feed.inputs(name, self.loaded.tokenizer)
 
     def _forward(self, name: str, inputs: Inputs, dtypes: dict[str, int]) -> dict[str, Any]:
-        """Run a prompt with every layer watched, and without: the logits are those of the latter.
+        """Run a prompt once with hooks on the layers and once without; keep the logits of the latter.
 
-        A hook alone can choose the path, as torch's TransformerEncoderLayer takes its fast one only
-        where there is none; its layers are then not those that made the logits.
+        A hook can change the path: torch's TransformerEncoderLayer takes its fast path only without
+        hooks. The observed layers are then not those that computed the logits.
         """
         with (
             refusals(self.loaded.model.forward, inputs.kwargs),
@@ -511,7 +511,7 @@ class Cell:
         }
 
     def _observe_attention(self, name: str, inputs: Inputs, facts: dict[str, Any]) -> None:
-        """Watch the same forward once more; say whether watching changed its bits."""
+        """Watch the same forward once more, and record whether watching changed its bits."""
         model = self.loaded.model
         signal = self.signals.setdefault("attention", self._attention_facts())
         try:
@@ -522,7 +522,7 @@ class Cell:
                 progress.forward(inputs.kwargs, "attention watched", times=10),
             ):
                 result = model(**inputs.kwargs)
-        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+        except Exception as error:  # noqa: BLE001  the instrument failed, not the model
             self._skip_broken_instrument(f"attention.kernel {name}", error)
             return
         signal["calls"][name] = watch.calls
@@ -540,7 +540,7 @@ class Cell:
 
     @contextmanager
     def _recorded_functions(self) -> Iterator[None]:
-        """Note the functions that the first prompt's forward executes."""
+        """Record the functions that the first prompt's forward executes."""
         signal = self.signals.get("code")
         if signal is None or "executed" in signal:
             yield
@@ -549,11 +549,11 @@ class Cell:
             yield
         try:
             signal["executed"] = executed.functions()
-        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+        except Exception as error:  # noqa: BLE001  the instrument failed, not the model
             self._skip_broken_instrument("code: executed", error)
 
     def _observe_eager(self) -> None:
-        """Run the prompts with attention forced to eager; last, as it loads another model."""
+        """Run the prompts with eager attention; late, because it loads another model."""
         if "evidence" not in self.signals:
             return
         self._begin_phase("evidence")
@@ -592,11 +592,11 @@ class Cell:
                 except NotFed as reason:
                     self._skip(f"greedy {name}", str(reason), why="inputs")
                 except DoesNotApply:
-                    continue  # the forward has said why
+                    continue  # the forward recorded the reason
         return None
 
     def _observe_first_token(self) -> None:
-        """Watch how one token of each prompt is decoded; last, as generate() may leave a state."""
+        """Watch how one token of each prompt is decoded; late, as generate() may leave a state."""
         if self.job["run"] != "a" or not self.signals.get("greedy"):
             return
         if reason := self._no_time(_FIRST_TOKEN_FORWARDS * len(self.signals["greedy"])):
@@ -607,19 +607,19 @@ class Cell:
         prompts = {n: i for n, i in self._prompts().items() if {n, f"{n}[0]"} & decoded}
         try:
             first_tokens = decode.first_token(self.loaded.model, prompts)
-        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+        except Exception as error:  # noqa: BLE001  the instrument failed, not the model
             self._skip_broken_instrument("first token", error)
         else:
             self.signals["first_token"] = first_tokens
 
     def _prompts(self) -> dict[str, Inputs]:
-        """Return what is fed for every prompt that applies."""
+        """Return the inputs of every prompt that applies."""
         return dict(self._feed.all(self.loaded.tokenizer))
 
     def _generates(self) -> bool:
-        """Return True for heads that predict the next token and classes that know generate().
+        """Return True for heads that predict the next token and classes with generate().
 
-        4.48 says of masked language models, too, that they can generate.
+        The head is checked because can_generate of 4.48 is also true for masked language models.
         """
         can_generate = getattr(self.loaded.model, "can_generate", lambda: False)
         return self.loaded.head in {"causal-lm", "seq2seq-lm"} and bool(can_generate())
@@ -648,7 +648,7 @@ class Cell:
         return rows_by_name
 
     def _until_end(self, ids: list[int]) -> list[int]:
-        """Return the ids up to the first that ends the text: a batch pads what follows it."""
+        """Return the ids up to and including the first end token; a batch pads the rest."""
         end = self.loaded.model.generation_config.eos_token_id
         ends = {end} if isinstance(end, int) else set(end or ())
         last = next((i for i, token in enumerate(ids) if token in ends), len(ids))
@@ -659,7 +659,7 @@ class Cell:
         return None if tokenizer is None else str(tokenizer.decode(ids))
 
     def _observe_invariants(self) -> None:
-        """Try the relations that must hold inside the cell; once, as run b would say the same."""
+        """Check the relations that must hold inside a cell; only in run a."""
         options = self.job["model"].get("invariants")
         if options is None or self.job["run"] != "a":
             return
@@ -676,11 +676,11 @@ class Cell:
             self.signals["invariants"] = relations.invariants(
                 model, self.loaded.head, model.config, options
             )
-        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+        except Exception as error:  # noqa: BLE001  the instrument failed, not the model
             self._skip_broken_instrument("invariants", error)
 
     def _untouched_model(self) -> Any:
-        """Return the model as no prompt has seen it: a rope may still be scaled by an earlier one."""
+        """Return a newly loaded model, because an earlier prompt may have scaled the rope."""
         if reason := self._too_large():
             self._skip("invariants: model loaded anew", reason, "cost")
             return self.loaded.model
@@ -689,14 +689,14 @@ class Cell:
 
     @contextmanager
     def _instrument(self, what: str) -> Iterator[None]:
-        """Keep what an instrument of ours raises from the model."""
+        """Turn an exception of an instrument inside into a skip."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+        except Exception as error:  # noqa: BLE001  the instrument failed, not the model
             self._skip_broken_instrument(what, error)
 
     def _skip_broken_instrument(self, what: str, error: Exception) -> None:
-        """Say that the probe itself failed."""
+        """Record a skip because the instrument failed."""
         self._skip(what, without_folders(f"{type(error).__name__}: {error}"), "instrument")
 
     def _skip(self, what: str, reason: str, why: str = "plain") -> None:
@@ -719,9 +719,9 @@ def _forked(function: Callable[[Path, str], Any], saved: Path) -> fork.Apart:
 
 
 def _other_tensors(result: Any, logits: torch.Tensor | None) -> list[str]:
-    """Return the names of the tensors that a forward gives beside the one that is compared.
+    """Return the names of a forward's output tensors other than the compared one.
 
-    The last state of an encoder is among the layers.
+    An encoder's last hidden state is left out, as it is among the layers.
     """
     outputs = result.items() if hasattr(result, "items") else ()
     return [
@@ -734,7 +734,7 @@ def _other_tensors(result: Any, logits: torch.Tensor | None) -> list[str]:
 
 
 def _equal_bytes(watched: torch.Tensor | None, plain: torch.Tensor | None) -> bool:
-    """Return True if two forwards gave the same bytes, or neither gave a tensor."""
+    """Return True if two forwards returned the same bytes, or neither returned a tensor."""
     if watched is None or plain is None:
         return watched is plain
     return tensor_hash(watched) == tensor_hash(plain)

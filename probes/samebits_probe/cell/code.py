@@ -1,7 +1,7 @@
-"""What is a model's own code made of: files, what it asks of transformers, its classes.
+"""Facts about a model's remote code: its files, its imports from transformers, its classes.
 
-Read from the checkpoint's ``*.py`` by their syntax trees and never imported from here, so that it
-is there for a model that does not load.
+They are read from the syntax trees of the checkpoint's ``*.py`` files, which are not imported here,
+so that they are available for a model that does not load.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _KINDS = {
 
 
 class ImportedName(NamedTuple):
-    """A name that an import statement asks transformers for."""
+    """A name that an import statement imports from transformers."""
 
     owner: str
     name: str
@@ -51,7 +51,7 @@ class ImportedName(NamedTuple):
 
 
 def of_source(source: Source) -> dict[str, Any]:
-    """Return the part of the signal ``code`` that no run is needed for; empty for stock models."""
+    """Return the part of the signal ``code`` that needs no forward; empty for stock models."""
     facts: dict[str, Any] = {
         "files": {},
         "imports": [],
@@ -67,7 +67,7 @@ def of_source(source: Source) -> dict[str, Any]:
         try:
             tree = ast.parse(data)
         except (SyntaxError, ValueError):
-            continue  # loading says what is wrong with it
+            continue  # the load reports the error
         facts["imports"] += [_import_facts(name, imported) for imported in imports(tree)]
         facts["classes"] += [_class_facts(name, node) for node in _classes_in(tree)]
         facts["idioms"] += [{"file": name, **idiom._asdict()} for idiom in idioms(tree)]
@@ -76,7 +76,7 @@ def of_source(source: Source) -> dict[str, Any]:
 
 
 def _code_files(source: Source) -> dict[str, Path]:
-    """Return name -> path of the model's own files: the checkpoint's, and those it was loaded from."""
+    """Return name -> path of the remote code's files: in the checkpoint, and of loaded modules."""
     folder = _code_folder(source)
     files: dict[str, Path] = {}
     if folder is not None:
@@ -91,7 +91,7 @@ def _code_files(source: Source) -> dict[str, Path]:
 
 
 def _code_folder(source: Source) -> Path | None:
-    """Return the folder of a checkpoint whose config names code of its own; None of any other."""
+    """Return the folder of a checkpoint whose config has an ``auto_map``; None for any other."""
     path: Any = Path(source.where) / "config.json"
     if not Path(source.where).is_dir():
         from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415  folders need no hub
@@ -104,7 +104,7 @@ def _code_folder(source: Source) -> Path | None:
 
 
 def imports(tree: ast.AST, *, guarded: bool = False) -> Iterator[ImportedName]:
-    """Yield what is imported from transformers, inside functions and branches too."""
+    """Yield the names imported from transformers, also inside functions and branches."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             names = [a.name for a in node.names if a.name.startswith("transformers.")]
@@ -119,7 +119,7 @@ def imports(tree: ast.AST, *, guarded: bool = False) -> Iterator[ImportedName]:
             is_guarded = guarded or any(map(_catches_missing, node.handlers))
             yield from imports(ast.Module(node.body, []), guarded=is_guarded)
             handlers = [*node.handlers, *node.orelse, *node.finalbody]
-            # what stands in a handler is the other way to the same name
+            # an import in a handler is a fallback for the same name
             yield from imports(ast.Module(handlers, []), guarded=is_guarded)  # type: ignore[arg-type]
         else:
             yield from imports(node, guarded=guarded or isinstance(node, (ast.If, ast.IfExp)))
@@ -144,7 +144,7 @@ def _import_facts(file: str, imported: ImportedName) -> dict[str, Any]:
 
 
 def resolve(owner: str, name: str) -> tuple[bool, Any]:
-    """Return whether ``from owner import name`` works in this stack, and what it gives."""
+    """Return whether ``from owner import name`` works in this stack, and the imported object."""
     try:
         module = importlib.import_module(owner)
         if name == "*":
@@ -157,7 +157,7 @@ def resolve(owner: str, name: str) -> tuple[bool, Any]:
 
 
 def place(value: Any) -> str | None:
-    """Return file and line, inside the package, of a module, function or class; else None."""
+    """Return the package path and line of a module, function or class; None for other values."""
     if inspect.isclass(value):
         location = source_digest.of_class(value)
         return None if location is None else f"{package_path(location[0])}:{location[1]}"
@@ -171,7 +171,7 @@ def place(value: Any) -> str | None:
 
 
 def reads_version(tree: ast.AST) -> bool:
-    """Return True if code asks for a version: a branch on it makes one file behave in two ways."""
+    """Return True if the code reads a version, so that it may branch on the release."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             name = _dotted_name(node)
@@ -214,7 +214,7 @@ def _class_attributes(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
 
 
 def kind(value: ast.expr) -> str:
-    """Return the kind of a value as it is written: ``list``, ``bool``, ``str``, ``None``, ``name``."""
+    """Return the kind of an expression: ``list``, ``bool``, ``str``, ``None``, ``name``, …"""
     if isinstance(value, ast.Constant):
         return "None" if value.value is None else type(value.value).__name__
     return _KINDS.get(type(value), "expression")
@@ -234,7 +234,7 @@ def _called_names(node: ast.AST) -> list[str]:
 
 
 def _dotted_name(node: ast.expr | None) -> str:
-    """Return ``a.b.c`` of names and attributes; '' for anything else below them."""
+    """Return ``a.b.c`` for names and attributes; '' for any other expression."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):

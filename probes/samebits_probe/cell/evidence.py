@@ -1,7 +1,7 @@
-"""What a person would look at next: cos and sin, what enters attention, and eager logits.
+"""Further evidence for a reader: cos and sin, inputs and outputs of attention, eager logits.
 
-Taken along while a forward is watched anyway. Tensors are hashed; values are kept of the rotary
-tables and of the first attention, which is where a reader wants to see positions.
+It is collected in a forward that is watched for other reasons, too. Tensors are hashed. Values are
+stored only for the rotary tables and the first attention, where a reader needs positions.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from samebits_probe.model.tensor import Keeper
 
 MAX_PROMPT_BYTES = 256 << 20
-"""Bytes of one prompt's tensors above which the rest is not hashed."""
+"""Bytes of one prompt's tensors above which the remaining ones are not hashed."""
 MAX_RELOAD_BYTES = 1 << 30
 """Bytes of parameters above which no second model is loaded with eager attention."""
 
 
 class Evidence:
-    """Gathers the signal ``evidence`` of one cell."""
+    """Collects the signal ``evidence`` of one cell."""
 
     def __init__(self, model: torch.nn.Module, keeper: Keeper) -> None:
         self.signal: dict[str, Any] = {"prompts": {}, "skips": {}}
@@ -42,7 +42,7 @@ class Evidence:
 
     @contextmanager
     def of(self, prompt: str) -> Iterator[None]:
-        """Note what the rotary modules return during one forward."""
+        """Record the outputs of the rotary modules during one forward."""
         self._facts = {"rotary": [], "attention": [], "eager_logits": None}
         self._bytes = 0
         names = {id(module): name for name, module in self._model.named_modules()}
@@ -62,10 +62,10 @@ class Evidence:
             self.skip("attention", "no scaled_dot_product_attention and no softmax of one product")
 
     def keep(self, module: str, tensors: dict[str, Any]) -> None:
-        """Note what entered and left one attention computation."""
+        """Record the inputs and outputs of one attention computation."""
         try:
             self._keep(module, tensors)
-        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+        except Exception as error:  # noqa: BLE001  the instrument failed, not the model
             self.skip("attention", f"{type(error).__name__}: {error}")
 
     def _keep(self, module: str, tensors: dict[str, Any]) -> None:
@@ -79,11 +79,11 @@ class Evidence:
         self._facts["attention"].append({"module": module, "tensors": stored_refs})
 
     def skip(self, what: str, reason: str) -> None:
-        """Note why something is not observed."""
+        """Record why ``what`` is not observed."""
         self.signal["skips"].setdefault(what, reason)
 
     def eager(self, source: load.Source, prompts: dict[str, Inputs]) -> None:
-        """Load the model once more with attention forced to eager, and run the prompts on it."""
+        """Load the model once more with eager attention, and run the prompts on it."""
         model = self._model
         resolved = getattr(model.config, "_attn_implementation", None)
         size = sum(p.numel() * p.element_size() for p in model.parameters())
@@ -100,7 +100,7 @@ class Evidence:
                 if logits is not None and name in self.signal["prompts"]:
                     ref = self._keeper.ref(logits, keep=False)
                     self.signal["prompts"][name]["eager_logits"] = ref
-        except Exception as error:  # noqa: BLE001  a class without eager attention is a fact
+        except Exception as error:  # noqa: BLE001  not every class has eager attention
             self.skip("eager", without_folders(f"{type(error).__name__}: {error}"))
         return None
 
@@ -109,7 +109,7 @@ class Evidence:
             tensors = [v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor)]
             try:
                 self._rotary(name, tensors, output)
-            except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+            except Exception as error:  # noqa: BLE001  the instrument failed, not the model
                 self.skip("rotary", f"{type(error).__name__}: {error}")
 
         return hook
@@ -141,7 +141,7 @@ class Evidence:
 
 
 def _parts(tables: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[str]:
-    """Return ``cos`` and ``sin`` for a pair, unless it is two of the inputs, turned."""
+    """Return ``cos`` and ``sin`` for a pair, unless it is two rotated inputs; else numbers."""
     shapes = Counter(tuple(tensor.shape) for tensor in inputs)
     are_inputs = not Counter(tuple(table.shape) for table in tables) - shapes
     if len(tables) == 2 and not are_inputs:

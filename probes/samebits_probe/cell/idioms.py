@@ -1,6 +1,6 @@
-"""Which lines of a model's own code are known to mean something else in another release.
+"""Lines of a model's remote code that are known to behave differently in another release.
 
-A line alone proves nothing: a rule speaks of it only beside a difference that it explains.
+A line alone proves nothing: a rule reports it only together with a difference that it explains.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOGITS = frozenset({"num_logits_to_keep", "logits_to_keep"})
 
 
 class Idiom(NamedTuple):
-    """One line of the model's own code."""
+    """One line of the model's remote code."""
 
     name: str
     line: int
@@ -26,7 +26,7 @@ class Idiom(NamedTuple):
 
 
 def idioms(tree: ast.AST) -> Iterator[Idiom]:
-    """Yield what is found, in the order of the lines within each kind."""
+    """Yield the idioms in a syntax tree."""
     for node in ast.walk(tree):
         for name in _idiom_names(node):
             assert isinstance(node, (ast.expr, ast.stmt))
@@ -54,7 +54,7 @@ def _idiom_names(node: ast.AST) -> Iterator[str]:
 
 
 def _tested_expressions(test: ast.expr) -> Iterator[ast.expr]:
-    """Yield the expressions whose truth value decides, through ``and``, ``or`` and ``not``."""
+    """Yield the expressions whose truth value decides, inside ``and``, ``or`` and ``not``."""
     if isinstance(test, ast.BoolOp):
         for value in test.values:
             yield from _tested_expressions(value)
@@ -65,7 +65,7 @@ def _tested_expressions(test: ast.expr) -> Iterator[ast.expr]:
 
 
 def _tests_values(test: ast.expr) -> bool:
-    """Return True for ``self.x.any()`` and ``self.x.all()``, whatever they are compared with."""
+    """Return True for ``self.x.any()`` and ``self.x.all()``, also as the left of a comparison."""
     call = test.left if isinstance(test, ast.Compare) else test
     return (
         isinstance(call, ast.Call)
@@ -93,5 +93,5 @@ def _is_getattr_with_default(call: ast.Call) -> bool:
 
 
 def _shown_part(node: ast.expr | ast.stmt) -> ast.AST:
-    """Return what of a node is worth showing: of a branch only its test."""
+    """Return the part of a node to show: of a branch only its test."""
     return node.test if isinstance(node, (ast.If, ast.IfExp, ast.While)) else node

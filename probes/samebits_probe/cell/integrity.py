@@ -1,12 +1,12 @@
-"""Did loading do what it says: was every tensor written, and where does it come from.
+"""Integrity of a load: whether every tensor was written, and where its values come from.
 
-The model is loaded a second time, under another seed and over poisoned memory (model.heap).
-Elements that hold the heap's byte after the first load and the poison after the second were
-never written. Elements that differ in another way are asked for once more: a third load, under
-the second's seed and over the first's memory, tells what is drawn from what is read.
+The model is loaded a second time, with another seed and over poisoned memory (model.heap).
+Elements that hold the heap's byte after the first load and the poison after the second were never
+written. Elements that differ in another way need a third load, with the second's seed and the
+first's fill: it separates random values from values that are read from unwritten memory.
 
-All of it happens in a process of its own (process.fork) that holds the model as no prompt has touched
-it. What comes back has the form of samebits/records/provenance.py's IntegritySignal.
+This happens in a forked child (process.fork) that has the model as it was loaded, before any
+prompt. The result is an IntegritySignal of samebits/records/provenance.py.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 SEED = 20
-"""Of every load but the first: the same as where a cell looks for what is drawn by chance."""
+"""Seed of every load except the first, also of the load with which a cell detects random values."""
 
 _MIN_PATTERN_BYTES = 8
 _MIN_PATTERN_WIDTH = 4
-"""A tensor of so many bytes, in elements of so many, does not hold one byte everywhere by chance:
-63 is a usual integer, and 0.746 a usual bfloat16."""
+"""Minimum bytes of a tensor and of its elements for which one byte everywhere is no coincidence:
+63 is a common integer, and 0.746 a common bfloat16."""
 
 
 class LoadFacts(NamedTuple):
-    """What the cell knows already when its load is looked into."""
+    """What a cell has already observed when its load is checked."""
 
     loaded: model_load.Loaded
     source: model_load.Source
@@ -63,14 +63,14 @@ class LoadFacts(NamedTuple):
     reloaded: Callable[[], dict[str, str]]
     """Hashes by name of a load under :data:`SEED`, over the first load's kind of memory."""
     inputs: Callable[[], Inputs | None]
-    """What to feed for a comparison of logits."""
+    """Returns the inputs for a comparison of logits."""
 
 
 def integrity(load_facts: LoadFacts, folder: Path, no_second_load: str) -> Facts:
     """Return the integrity signal; ``folder`` takes the saved model.
 
-    ``no_second`` is why no second model may be made beside the first; '' if one may, and then this is a
-    process of its own, as poisoned loads and saves leave marks.
+    ``no_second_load`` is why no second model may be made next to the first. If it is '', this must be
+    a forked child, because poisoned loads and saves change the process.
     """
     progress.begin("integrity")
     started = time.perf_counter()
@@ -80,14 +80,12 @@ def integrity(load_facts: LoadFacts, folder: Path, no_second_load: str) -> Facts
     if has_own_process:
         try:
             second_model, poison = _poisoned_load(load_facts)
-        except Exception as error:  # noqa: BLE001  a model that loads only once is a fact
+        except Exception as error:  # noqa: BLE001  a model that loads only once is a result
             no_second_load = f"a second load raised {_error_text(error)}"
             poison = f"not seen: {no_second_load}"
     facts: Facts = {"poison": poison} | _compared_loads(load_facts, second_model, no_second_load)
     if has_own_process:
-        drop_tensors(
-            load_facts.loaded.model
-        )  # nothing asks for its numbers in this process any more
+        drop_tensors(load_facts.loaded.model)  # its values are not needed in this process any more
     round_trip = _round_trip(load_facts, second_model, folder, facts["tensors"], no_second_load)
     dtypes = None if no_second_load else _default_dtypes(load_facts, facts["stored_dtypes"])
     seconds = round(time.perf_counter() - started, 4)
@@ -95,7 +93,7 @@ def integrity(load_facts: LoadFacts, folder: Path, no_second_load: str) -> Facts
 
 
 def _compared_loads(load_facts: LoadFacts, second_model: Any, no_second_load: str) -> Facts:
-    """Return what the first two loads show of every tensor; holds none of them afterwards."""
+    """Return the facts of every tensor from the first two loads; keeps no reference to a tensor."""
     first = everything(load_facts.loaded.model)
     judge = Judge(
         load_facts, everything(second_model) if second_model is not None else None, no_second_load
@@ -152,7 +150,7 @@ def _round_trip(
 
 
 def _default_dtypes(load_facts: LoadFacts, stored: dict[str, int]) -> dict[str, int] | None:
-    """Return the dtypes of a load that asks for none; None where float32 is all there is."""
+    """Return the dtypes of a load without a dtype argument; None where everything is float32."""
     config_dtype = forks.config_dtype(load_facts.loaded.config)
     floats = {name for name in stored if "float" in name}
     if floats <= {"float32"} and config_dtype in {None, "float32"}:
@@ -164,7 +162,7 @@ def _default_dtypes(load_facts: LoadFacts, stored: dict[str, int]) -> dict[str, 
 
 
 class Judge:
-    """Says of every tensor where it comes from and whether it was written."""
+    """Determines for every tensor where it comes from and whether it was written."""
 
     def __init__(
         self, load_facts: LoadFacts, second: dict[str, State] | None, no_second_load: str
@@ -194,7 +192,7 @@ class Judge:
         )
 
     def _ignored_checkpoint_tensor(self, name: str, state: State, names: list[str]) -> Facts:
-        """Return the facts of a file's tensor that the model does not hold; {} if there is none."""
+        """Return facts about a checkpoint tensor that the load ignored; {} if there is none."""
         key = self._unused_key(name, names)
         if self.checkpoint is None or not key:
             return {}
@@ -205,16 +203,16 @@ class Judge:
         return {"ignored": True} | ({"stored_as": key} if key != name else {})
 
     def _unused_key(self, name: str, names: list[str]) -> str:
-        """Return the file's unused tensor of a name, with or without the base model's; or ''."""
+        """Return the unused checkpoint tensor of a name, with or without the base prefix; or ''."""
         if self.checkpoint is None or name in self.checkpoint:
             return name if name in self.unused else ""
         if not self._prefix or self._all_missing(names):
-            return ""  # of a missing key, loading itself says that the names do not match
+            return ""  # the load itself reports a missing key whose name does not match
         keys = (f"{self._prefix}.{name}", name.removeprefix(f"{self._prefix}."))
         return next((key for key in keys if key in self.unused), "")
 
     def is_silent(self, name: str, tensors: Facts) -> bool:
-        """Return True if loading named no key of a tensor that comes from chance or nowhere."""
+        """Return True if a random or unwritten tensor is in none of the load's reported keys."""
         if tensors[name]["source"] not in {"reinitialised", "unwritten", "partly written"}:
             return False
         return not self._is_reported_key(name)
@@ -236,7 +234,7 @@ class Judge:
         return str(getattr(self.load_facts.loaded.model, "base_model_prefix", ""))
 
     def _is_written(self, name: str, state: State) -> Facts:
-        """Return whether anything wrote the tensor, by a second look at it."""
+        """Return whether the tensor was written, by comparison with the second load."""
         try:
             raw_bytes(state.tensor)
         except NotHashable as reason:
@@ -259,7 +257,7 @@ class Judge:
 
     def _compare_loads(self, name: str, first: torch.Tensor, second: torch.Tensor) -> Facts:
         bits = heap.elements(first), heap.elements(second)
-        # not by way of numpy, after which a tensor no longer tells whose memory it has
+        # not through numpy, because afterwards a tensor no longer shows which allocator it is from
         if torch.equal(*bits):  # noqa: TID251  bytes
             return self._agreeing_loads(name, first, second)
         differ = (bits[0] != bits[1]).any(1)
@@ -271,9 +269,9 @@ class Judge:
         return {"written": written, "n_unwritten": n_unwritten, "steady": False}
 
     def _agreeing_loads(self, name: str, first: torch.Tensor, second: torch.Tensor) -> Facts:
-        """Return what is known of a tensor that both loads agree on."""
+        """Return the facts of a tensor on which both loads agree."""
         if _holds_only_pattern(first, self.load_facts.run):
-            # a table that was made once in this process, and never written
+            # a table that was allocated once in this process and never written
             return {"written": "none", "n_unwritten": first.numel(), "steady": True}
         origin = self.weights.get(name, {}).get("origin")
         if origin != "loaded" and not second.untyped_storage().resizable():
@@ -284,7 +282,7 @@ class Judge:
         return {"written": "all", "n_unwritten": 0, "steady": True}
 
     def _depends_on_memory_only(self, name: str, first: torch.Tensor) -> bool:
-        """Return True if another seed alone changes nothing: the poison did."""
+        """Return True if another seed changes nothing, so that the poison caused the difference."""
         reloaded_hash = self.load_facts.reloaded().get(name)
         return reloaded_hash is not None and reloaded_hash == tensor_hash(first)
 
@@ -304,7 +302,7 @@ class Judge:
         return all(any(_same_key(n, key, self._prefix) for key in missing) for n in names)
 
     def _is_loaded(self, name: str, names: list[str], facts: Facts) -> bool:
-        """Return True if the checkpoint explains it; equal bytes of a missing key are chance."""
+        """Return True if it comes from the checkpoint; equal bytes of a missing key do not count."""
         if self.weights.get(name, {}).get("origin") != "loaded":
             return False
         return not (facts["fresh"] == "equal" and self._all_missing(names))
@@ -336,7 +334,7 @@ def _holds_only_pattern(tensor: torch.Tensor, run: str) -> bool:
 
 
 def _layout_text(facts: Facts, name: str) -> str:
-    """Return how the checkpoint's tensors make this one; '' for its own, as it is."""
+    """Return how this tensor is made of checkpoint tensors; '' for an unchanged one of its name."""
     names = list(dict.fromkeys(piece["tensor"] for piece in facts["pieces"]))
     if not facts["layout"] and names == [name]:
         return ""
@@ -345,7 +343,7 @@ def _layout_text(facts: Facts, name: str) -> str:
 
 
 def _same_key(name: str, key: str, prefix: str) -> bool:
-    """Return True if loading's key means the tensor; it may spell the base model or not."""
+    """Return True if a reported key means the tensor, with or without the base model's prefix."""
     return name == key or (bool(prefix) and f"{prefix}.{key}" == name) or f"{prefix}.{name}" == key
 
 
@@ -357,10 +355,10 @@ def _checkpoint(source: model_load.Source) -> Checkpoint | None:
 
 
 def _would_be_same(stored: torch.Tensor, tensor: torch.Tensor) -> bool:
-    """Return True if loading the file's tensor would change no byte, or only round what is held.
+    """Return True if loading the checkpoint's tensor would change no byte, or only by rounding.
 
-    A table that was saved in a smaller float than the model computes it in is the same table.
-    Shapes play no part, as of a table that was ``[1, n]`` and is ``[n]``.
+    A table that was saved in a smaller float than the model's is the same table. Shapes are
+    ignored: a table that was ``[1, n]`` may be ``[n]`` now.
     """
     if same_bytes(stored.to(tensor.dtype), tensor):
         return True

@@ -1,7 +1,7 @@
-"""What comes back of a model that is saved and loaded again in the same release.
+"""Round trip of a model: saved and loaded again in the same release, then compared.
 
-Saved is the model of the second load, never the one that is observed: saving writes into a
-model's config. It is loaded by its own class, so that remote code need not be saved with it.
+The model of the second load is saved, never the observed one, because saving changes a model's
+config. It is loaded by its own class, so that remote code need not be saved with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 _MAX_MESSAGE = 400
 SEED = 30
-"""Of the load of what was saved: another than any before, so that chance shows."""
+"""Seed of the load of the saved model: different from all others, so that random values differ."""
 
 
 def round_trip(
@@ -40,17 +40,18 @@ def round_trip(
 ) -> Facts:
     """Return what is lost when ``model`` is saved to ``folder`` and loaded from there.
 
-    ``chance`` names the tensors that the checkpoint or two loads leave open: of these only what
-    was saved is compared. Logits are not compared where any tensor is ``unwritten``. What ``model``
-    holds is gone afterwards, so that it and what was saved need not be held at once. ``load`` loads
-    the original once more as ``model`` was: what differs there, too, saving has not lost.
+    ``chance`` names the tensors that are missing from the checkpoint or differ between two loads;
+    they are compared only if they were saved. Logits are not compared if a tensor is ``unwritten``.
+    The tensors of ``model`` are dropped, so that it and the restored model are not in memory at
+    once. ``load_original`` loads the original once more like ``model``: a difference that appears
+    there, too, was not caused by saving.
     """
     before = StateBeforeSave(model)
     size = model_load.n_bytes(model)
     progress.tick("save", allowance=progress.moving(size), moves=True)
     try:
         model.save_pretrained(folder)
-    except Exception as error:  # noqa: BLE001  a model that cannot be saved is a fact
+    except Exception as error:  # noqa: BLE001  a model that cannot be saved is a result
         return {"outcome": "save failed", "reason": _error_text(error)}
     prompt, reason = _prompt(inputs, unwritten)
     original = _forward_result(model, prompt)
@@ -59,7 +60,7 @@ def round_trip(
     try:
         saved = source._replace(where=str(folder), revision=None)
         restored, info = model_load.from_pretrained(type(model), saved, SEED, "load what was saved")
-    except Exception as error:  # noqa: BLE001  a model that cannot be loaded again is one, too
+    except Exception as error:  # noqa: BLE001  so is a model that cannot be loaded again
         return {"outcome": "load failed", "reason": _error_text(error)}
     tensors = before.lost(restored, info, chance)
     fields = before.changed(model_load.effective_config(restored.config))
@@ -81,7 +82,7 @@ def round_trip(
 
 
 class StateBeforeSave:
-    """What a model holds before it is saved, which changes its config."""
+    """Config and hashes of a model before it is saved, because saving changes its config."""
 
     def __init__(self, model: Any) -> None:
         self.config = model_load.effective_config(model.config)
@@ -91,7 +92,7 @@ class StateBeforeSave:
         self.tied = {name for name, state in everything(model).items() if state.tied}
 
     def lost(self, restored: torch.nn.Module, info: Facts, chance: set[str]) -> list[str]:
-        """Return the tensors that did not come back with the same bytes, or not from the file."""
+        """Return the tensors that were restored with different bytes or not from the file."""
         after = hashes(restored)
         missing = set(forks.loading_info(info)["missing_keys"]) - self.tied - chance
         return [
@@ -102,10 +103,10 @@ class StateBeforeSave:
         ]
 
     def changed(self, after: Facts) -> list[str]:
-        """Return ``field: value before → value after`` of every field with another value."""
+        """Return ``field: value before → value after`` for every field whose value changed."""
         before = dict(self.config)
         if after.get("dtype") == self.dtype:
-            # what is saved says what it holds, whatever was said of the file before it
+            # the saved config has the dtype of the saved tensors, whatever the original's had
             before["dtype"] = self.dtype
         return [
             f"{name}: {_shown_value(before, name)} → {_shown_value(after, name)}"
@@ -119,7 +120,7 @@ def _shown_value(values: Facts, name: str) -> str:
 
 
 def _prompt(inputs: Callable[[], Inputs | None], unwritten: list[str]) -> tuple[Inputs | None, str]:
-    """Return what both models are fed, or why nothing is."""
+    """Return the inputs of both models, or why there are none."""
     if unwritten:
         return None, f"{unwritten[0]} was never written, and is poison here"
     prompt = inputs()
@@ -127,7 +128,7 @@ def _prompt(inputs: Callable[[], Inputs | None], unwritten: list[str]) -> tuple[
 
 
 class ForwardResult(NamedTuple):
-    """The hash of what a model computed; without one, why."""
+    """The hash of a model's output, or the reason why there is none."""
 
     digest: str
     reason: str
@@ -137,17 +138,17 @@ def _forward_result(model: Any, prompt: Inputs | None) -> ForwardResult:
     if prompt is None:
         return ForwardResult("", "")
     try:
-        places.align(model)  # a file places its tensors as its header is long
+        places.align(model)  # the length of a file's header moves its tensors
         output = _output(model, prompt.kwargs)
         if output is None:
             return ForwardResult("", "the model returns no tensor")
         return ForwardResult(tensor_hash(output), "")
-    except Exception as error:  # noqa: BLE001  the cell's own forward says so, too
+    except Exception as error:  # noqa: BLE001  the cell's forward records the failure, too
         return ForwardResult("", f"the forward raised {_error_text(error)}")
 
 
 def _compare_logits(original: ForwardResult, restored: ForwardResult) -> tuple[str, str]:
-    """Return whether both compute the same, or why that was not looked at."""
+    """Return whether both results are the same, or why they were not compared."""
     if reason := original.reason or restored.reason:
         return "not compared", reason
     return "same bits" if original.digest == restored.digest else "differs", ""
@@ -156,7 +157,7 @@ def _compare_logits(original: ForwardResult, restored: ForwardResult) -> tuple[s
 def _confirm_difference(
     original: ForwardResult, load_original: Callable[[], Any], prompt: Inputs
 ) -> tuple[str, str]:
-    """Return what a difference is worth: the original may not repeat itself, or its load."""
+    """Return the verdict on a difference: the original or its load may not be repeatable."""
     reloaded = load_original()
     results = [_forward_result(reloaded, prompt) for _ in range(2)]
     if results[0] != results[1]:
@@ -174,6 +175,6 @@ def _output(model: Any, kwargs: Facts) -> torch.Tensor | None:
 
 
 def _error_text(error: Exception) -> str:
-    """Return an exception in short: some list every tensor of the model."""
+    """Return an exception as text, shortened: some messages list every tensor of the model."""
     text = without_folders(f"{type(error).__name__}: {error}")
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"

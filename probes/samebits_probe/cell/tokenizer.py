@@ -1,7 +1,7 @@
-"""What does this release make of a model's tokenizer: class, what it adds, what its calls return?
+"""Facts about a model's tokenizer in this release: class, special tokens, ids, results of calls.
 
-Asked of a tokenizer loaded for this alone: calls leave settings in the object, and the one that makes
-the prompts must stay as it was loaded.
+They come from a tokenizer that is loaded only for this. Calls change settings of the object, and
+the tokenizer for the prompts must stay as it was loaded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _METHODS = (
 
 
 def facts(source: load.Source, prompts: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """Return what the release makes of the tokenizer; None for a model without one."""
+    """Return the facts about the tokenizer; None for a model without one."""
     tokenizer = load.load_tokenizer(source)
     if tokenizer is None:
         return None
@@ -74,7 +74,7 @@ def _encoded(tokenizer: Any, text: str) -> dict[str, Any]:
 def _call_result(call: Callable[[], Any]) -> dict[str, Any]:
     try:
         return {"type": type(call()).__name__}
-    except Exception as error:  # noqa: BLE001  what a call raises is the answer
+    except Exception as error:  # noqa: BLE001  an exception is one of the possible results
         first_line = without_folders(str(error)).partition("\n")[0]
         return {"raised": f"{type(error).__name__}: {first_line}"}
 
@@ -84,7 +84,7 @@ def _saved_class(tokenizer: Any) -> str | None:
         try:
             tokenizer.save_pretrained(folder)
             config = json.loads((Path(folder) / "tokenizer_config.json").read_text("utf-8"))
-        except Exception:  # noqa: BLE001  one that cannot be saved names no class
+        except Exception:  # noqa: BLE001  a tokenizer that cannot be saved has no saved class
             return None
     name = config.get("tokenizer_class")
     return name if isinstance(name, str) else None

@@ -1,9 +1,8 @@
-"""Where does every parameter and persistent buffer come from: checkpoint, formula, chance, nowhere.
+"""Origin of every parameter and persistent buffer: checkpoint, formula, random, or never written.
 
-A tensor is *loaded* if its bytes are those of checkpoint tensors, perhaps cast, reshaped,
-transposed, cut, concatenated or stacked: the layouts that transformers' weight conversions
-use (5.x core_model_loading.py). Nothing is inferred from names alone: names only choose
-between tensors of equal bytes.
+A tensor is *loaded* if its bytes are those of checkpoint tensors, possibly cast, reshaped,
+transposed, cut, concatenated or stacked. These are the layouts of transformers' weight conversions
+(5.x core_model_loading.py). Names are used only to choose between tensors with equal bytes.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ if TYPE_CHECKING:
 
 
 class Origin(NamedTuple):
-    """How a tensor is made of checkpoint tensors: the layout, and (name, part, transposed) each."""
+    """How a tensor is made of checkpoint tensors: layout, and (name, part, transposed) of each."""
 
     layout: str
     pieces: tuple[tuple[str, str, bool], ...]
 
 
 def _bytes_key(tensor: torch.Tensor) -> bytes:
-    """Return what identifies the bytes of a tensor whatever its shape."""
-    progress.beat()  # some tensors are looked for in every part of a checkpoint
+    """Return a digest of a tensor's dtype and bytes that does not depend on its shape."""
+    progress.beat()  # some tensors are searched in every part of a checkpoint
     digest = hashlib.sha256(dtype_name(tensor.dtype).encode())
     digest.update(raw_bytes(tensor))
     return digest.digest()
@@ -50,10 +49,10 @@ def _bytes_key(tensor: torch.Tensor) -> bytes:
 class Tracer:
     """Finds the checkpoint tensors that a tensor in memory is made of.
 
-    The checkpoint is cast to the dtype in memory before it is compared, so the index is made
-    once per dtype. Memory stays bounded by the largest tensor; hashes are kept, bytes are not.
-    Floats are cast to integers, and numbers to truth values, under the tensor's own name alone:
-    any norm is a mask of True, and a small bias is zeros.
+    The checkpoint is cast to the dtype in memory before it is compared, so there is one index per
+    dtype. It holds hashes, not bytes, so memory is bounded by the largest tensor. Floats are cast
+    to integers, and numbers to booleans, only for the tensor of the same name: cast this way, any
+    norm is a mask of True, and a small bias is zeros.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -67,7 +66,7 @@ class Tracer:
     def trace(self, name: str, tensor: torch.Tensor) -> Origin | None:
         """Return how ``tensor`` is made of the checkpoint, or None if it is not."""
         if not tensor.numel():
-            return self._same_name(name, tensor)  # nothing is a part of everything
+            return self._same_name(name, tensor)  # an empty tensor is a part of every tensor
         origin = self._whole_tensor(name, tensor)
         if origin is None and tensor.ndim >= 1:
             origin = self._concatenated(name, tensor) or self._cut(tensor)
@@ -78,7 +77,7 @@ class Tracer:
         return origin
 
     def _whole_tensor(self, name: str, tensor: torch.Tensor) -> Origin | None:
-        """Match all of one checkpoint tensor: as it is, reshaped, or transposed."""
+        """Match one whole checkpoint tensor: unchanged, reshaped, or transposed."""
         if (same_name := self._same_name(name, tensor)) is not None:
             return same_name
         whole = self._by_whole_tensor(tensor.dtype)
@@ -96,9 +95,9 @@ class Tracer:
         return Origin("transpose", ((chosen, "", True),))
 
     def _same_name(self, name: str, tensor: torch.Tensor) -> Origin | None:
-        """Match the checkpoint's tensor of the same name, which would be chosen among all equals.
+        """Match the checkpoint tensor of the same name, which is preferred among equal ones.
 
-        This is nearly every tensor, and comparing bytes is many times as fast as hashing both.
+        Nearly every tensor matches here, and comparing bytes is many times faster than hashing.
         """
         if name not in self.checkpoint:
             return None
@@ -109,7 +108,7 @@ class Tracer:
         return Origin("reshape" if reshaped else "", ((name, "", False),))
 
     def _concatenated(self, name: str, tensor: torch.Tensor) -> Origin | None:
-        """Match several checkpoint tensors one after the other along one dimension."""
+        """Match several checkpoint tensors concatenated along one dimension."""
         for dim in range(tensor.ndim):
             pieces = self._pieces_in_row(name, tensor, dim)
             if pieces and len(pieces) > 1:
@@ -181,7 +180,7 @@ class Tracer:
         return None
 
     def _stacked(self, name: str, tensor: torch.Tensor) -> Origin | None:
-        """Match a stack along dimension 0 whose every layer is itself made of the checkpoint."""
+        """Match a stack along dimension 0 of which every layer matches the checkpoint."""
         layers = []
         for index in range(tensor.shape[0]):
             layer = tensor[index]
@@ -205,7 +204,10 @@ class Tracer:
         return Origin(f"transpose of {origin.layout}", pieces)
 
     def _choose(self, name: str, names: list[str], shape: tuple[int, ...] | None) -> str:
-        """Choose between checkpoint tensors of equal bytes: own name, not yet used, likest name."""
+        """Choose between checkpoint tensors of equal bytes.
+
+        Preferred in this order: same name, same shape, not used yet, most similar name.
+        """
 
         def rank(candidate: str) -> tuple[bool, bool, bool, int, str]:
             fits = shape is None or self.checkpoint.shape(candidate) == shape
@@ -220,7 +222,7 @@ class Tracer:
         return min(names, key=rank)
 
     def _cast(self, name: str, dtype: torch.dtype) -> torch.Tensor | None:
-        """Return a tensor of the checkpoint in a dtype; None if another kind of number is left of it."""
+        """Return a checkpoint tensor in a dtype; None if the cast would change the kind of number."""
         source = self.checkpoint.tensor(name)
         return source.to(dtype) if torch.can_cast(source.dtype, dtype) else None
 
@@ -252,13 +254,13 @@ def _slice_key(tensor: torch.Tensor, dim: int, offset: int) -> tuple[Any, ...]:
 
 
 def _common_parts(first: str, second: str) -> int:
-    """Return how many dotted parts two names share, in order of appearance."""
+    """Return how many dotted parts of ``first`` are also parts of ``second``."""
     second_parts = second.split(".")
     return sum(part in second_parts for part in first.split("."))
 
 
 def named_state(model: torch.nn.Module) -> dict[str, tuple[str, torch.Tensor, list[str]]]:
-    """Return name -> (kind, tensor, aliases) of parameters and persistent buffers, ties once."""
+    """Return name -> (kind, tensor, aliases) of parameters and persistent buffers, tied ones once."""
     persistent = set(model.state_dict(keep_vars=True))
     named: dict[str, tuple[str, torch.Tensor, list[str]]] = {}
     by_memory: dict[tuple[Any, ...], str] = {}
@@ -282,7 +284,7 @@ def _all_state(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]
 
 
 def _memory_key(tensor: torch.Tensor) -> tuple[Any, ...] | None:
-    """Return what two names of the same memory share; None where there is no memory to share."""
+    """Return a key that two names of the same memory share; None where there is no memory."""
     if tensor.is_meta or tensor.layout != torch.strided or tensor.numel() == 0:
         return None
     return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
@@ -299,9 +301,9 @@ def weights(
 ) -> dict[str, Any]:
     """Return the weights signal: every parameter and persistent buffer with its origin.
 
-    ``fresh`` gives what a model made from the config holds, ``reloaded`` the hashes after
-    another load with another seed; both are called only if some tensor needs them. ``skip`` takes
-    the name of a tensor without plain bytes, and why it has none.
+    ``fresh`` returns a model made from the config, ``reloaded`` the hashes after a load with another
+    seed. Both are called only if a tensor needs them. ``skip`` is called with the name of each
+    tensor without plain bytes and the reason.
     """
     tracer = Tracer(checkpoint) if checkpoint is not None else None
     state = named_state(model)
@@ -332,10 +334,10 @@ def weights(
 def _same_names_first(
     state: dict[str, tuple[str, torch.Tensor, list[str]]], checkpoint: Checkpoint | None
 ) -> Iterable[tuple[str, tuple[str, torch.Tensor, list[str]]]]:
-    """Yield tensors that the checkpoint has by name before the renamed ones.
+    """Return tensors whose names are in the checkpoint before the renamed ones.
 
-    Where several checkpoint tensors hold equal bytes (all-zero biases), those with their own
-    name take theirs, and the renamed ones share out what is left.
+    Where several checkpoint tensors hold equal bytes, such as all-zero biases, tensors of the same
+    name are matched first, and the renamed ones get the remaining ones.
     """
     names = checkpoint if checkpoint is not None else ()
     return sorted(state.items(), key=lambda item: item[0] not in names)
@@ -358,10 +360,12 @@ def _explain_rest(
     fresh: Callable[[], Fresh | None],
     reloaded: Callable[[], dict[str, str]],
 ) -> None:
-    """Say of tensors that the checkpoint does not explain where else they come from."""
+    """Set the origin of tensors that do not come from the checkpoint."""
     if not names:
         return
-    reloaded_hashes = reloaded()  # and gone again, before another model is made
+    reloaded_hashes = (
+        reloaded()
+    )  # before fresh(), so that this model is freed before another is made
     twin = fresh()
     for name in names:
         tensor, digest = state[name][1], tensors[name]["ref"]["hash"]

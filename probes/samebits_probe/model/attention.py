@@ -1,8 +1,8 @@
-"""Which attention really ran: the Python function, its arguments, and the ATen kernel.
+"""Attention calls of a forward: the Python function, its arguments, and the ATen kernel.
 
-Nothing is guessed from the config: calls of torch's scaled_dot_product_attention are seen by
-a TorchFunctionMode, however they were imported, and the kernels under them, or the softmax
-of a hand-written attention, by a TorchDispatchMode.
+They are observed, not derived from the config. A TorchFunctionMode sees calls of torch's
+scaled_dot_product_attention, however they were imported. A TorchDispatchMode sees their kernels,
+and the softmax of an attention that is written out in Python.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ _PRODUCTS = {
     torch.baddbmm: 1,
     torch.Tensor.baddbmm: 1,
 }
-"""Matrix products of stacks of matrices -> the place of their first operand."""
+"""Functions for products of stacks of matrices -> index of their first operand."""
 _SOFTMAX_FUNCTIONS = frozenset({torch.softmax, torch.Tensor.softmax, torch.nn.functional.softmax})
 
 
 class _RunningModule(NamedTuple):
-    """A module whose forward runs, and the innermost one there that is the model's own."""
+    """A module whose forward runs, and the innermost running module that is not of torch.nn."""
 
     module: torch.nn.Module
     owner: torch.nn.Module | None
     attends: bool
-    """True if the owner is an attention."""
+    """True if the owner is an attention module."""
 
 
 class Watch:
     """Watches one forward; :attr:`calls` then holds the attention calls in order.
 
-    ``keep`` is told what entered and left each of them: the module's name, and the tensors by part.
+    ``keep`` is called for each of them with the module's name and its inputs and output by part.
     """
 
     def __init__(self, model: torch.nn.Module, keep: Keep | None = None) -> None:
@@ -66,7 +66,7 @@ class Watch:
         self._functions = _FunctionWatch(self)
         self._ops = _OpWatch(self)
         self._ops_since: int | None = None
-        """How many modules ran when ATen ops began to be seen; None while they are not."""
+        """Number of running modules when watching of ATen ops began; None while it is off."""
 
     def __enter__(self) -> Watch:  # noqa: PYI034  no subclass; 3.10 has no Self
         register = torch.nn.modules.module
@@ -85,16 +85,16 @@ class Watch:
             hook.remove()
 
     def inside(self, module: torch.nn.Module) -> None:
-        """Take a module for running whose forward began before it was watched."""
+        """Register a module whose forward began before watching."""
         self._enter_module(module, None)
 
     @property
     def keeps(self) -> bool:
-        """True if tensors are asked for."""
+        """True if the tensors are passed to ``keep``."""
         return self._keep is not None
 
     def sdpa(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run scaled_dot_product_attention and note how it was called and what it ran."""
+        """Run scaled_dot_product_attention and record its arguments and its kernels."""
         call = self._call_facts(_sdpa_facts(args, kwargs))
         self.calls.append(call)
         self._in_sdpa = call
@@ -111,10 +111,11 @@ class Watch:
         return output
 
     def by_hand(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a matrix product or a softmax and note what it is to an attention by hand.
+        """Run a matrix product or a softmax and record its part in an attention in Python code.
 
-        The product whose shape the softmax takes is that of query and key; the next one that the
-        softmax's result enters is that with the values. Two that could be it: none is noted.
+        The product with the shape of the softmax's input is that of query and key. The next product
+        with the shape of the softmax's output as its first operand is that with the values. If two
+        products could be that of query and key, nothing is recorded.
         """
         owner = self._running_attention()
         output = func(*args, **kwargs)
@@ -137,7 +138,7 @@ class Watch:
             assert self._keep is not None
             self._keep(self._names.get(id(owner), ""), parts | {"value": second, "output": output})
             return output
-        # copied at once: a rotary embedding may turn them in place later on
+        # copied at once, because a rotary embedding may change them in place later
         product = (first.detach().clone(), second.detach().clone(), _matrix_size(output))
         self._products.setdefault(id(owner), []).append(product)
         return output
@@ -151,7 +152,7 @@ class Watch:
             self._eager_parts[id(owner)] = parts, _matrix_size(weights)
 
     def aten(self, name: str) -> None:
-        """Note one ATen op: as part of the running sdpa call, or as an attention of its own."""
+        """Record one ATen op as part of the running sdpa call, or as an attention of its own."""
         if self._in_sdpa is not None:
             _append_once(
                 self._in_sdpa["aten"], f"aten::{name}", "attention" in name or _is_eager_op(name)
@@ -178,12 +179,12 @@ class Watch:
         }
 
     def _running_attention(self) -> torch.nn.Module | None:
-        """Return the innermost running module that is the model's own if it is an attention."""
+        """Return the innermost running module outside torch.nn if it is an attention."""
         innermost = self._running[-1] if self._running else None
         return innermost.owner if innermost is not None and innermost.attends else None
 
     def _update_op_watching(self) -> None:
-        """See ATen ops while an attention runs, and no others: each one seen costs ten unseen."""
+        """Watch ATen ops only while an attention runs: a watched op takes as long as ten others."""
         if self._ops_since is None:
             if self._running_attention() is not None:
                 self._ops_since = len(self._running)
@@ -245,7 +246,7 @@ class _OpWatch(TorchDispatchMode):
 
 
 def _matrix_size(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Return what a view of a stack of matrices has in common with it: size and last two axes."""
+    """Return the size and last two axes, which a stack of matrices shares with its views."""
     return (tensor.numel(), *tensor.shape[-2:])
 
 

@@ -1,8 +1,7 @@
-"""Which tensors lie in a checkpoint's files, and what are their bytes.
+"""Tensors of a checkpoint, read from its files one at a time.
 
-Reads safetensors (one file or sharded) and, weights-only, pickled ``pytorch_model.bin``.
-Tensors are read one at a time; nothing is kept. A file that is mapped holds in memory what was read
-of it, so it is mapped anew after every :data:`MAPPED` bytes.
+Reads safetensors (one file or sharded) and, weights-only, pickled ``pytorch_model.bin``. A mapped
+file keeps its read pages in memory, so it is mapped again after every :data:`MAPPED` bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAPPED = 64 << 20
-"""Bytes that are read of a file before what they take of memory is given back."""
+"""Bytes read from a file after which its pages in memory are released."""
 
 _LAYOUTS = (
     ("model.safetensors", False),
@@ -42,11 +41,11 @@ _DTYPES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
-"""safetensors' names of dtypes -> torch's, where they are no float8."""
+"""safetensors' names of dtypes -> torch's, without float8."""
 
 
 class NoCheckpoint(Exception):  # noqa: N818  "nothing to trace to" is a result, not an error
-    """No checkpoint files were found; the message names what was looked for."""
+    """No checkpoint files were found; the message lists the expected ones."""
 
 
 _TORCH_REASON_STARTS = (
@@ -55,18 +54,17 @@ _TORCH_REASON_STARTS = (
     "WeightsUnpickler error: Unsupported",
     "Can only",
 )
-"""How torch begins the line that says what it found, behind advice to load it all the same."""
+"""Starts of the line with torch's reason, which follows advice to load the file anyway."""
 
 
 class Refused(Exception):  # noqa: N818  it is the files that are wrong
-    """A checkpoint that nothing of should be loaded; the message says why."""
+    """A checkpoint that must not be loaded; the message is the reason."""
 
 
 def refuse_code(source: str) -> None:
     """Refuse a folder whose pickle holds more than weights.
 
-    transformers does not run it either, from 4.48 to 5.23, but 4.48 says that it may be a file of
-    TensorFlow.
+    transformers 4.48 to 5.23 does not run it either, but 4.48 reports a possible TensorFlow file.
 
     Raises:
         Refused: it would run code.
@@ -86,10 +84,10 @@ def refuse_code(source: str) -> None:
 
 
 def refuse_outside(source: str) -> None:
-    """Refuse a folder whose index leads out of it: transformers would follow.
+    """Refuse a folder whose index names files outside of it: transformers would read them.
 
     Raises:
-        Refused: it does.
+        Refused: the index names such a file.
 
     """
     for name, sharded in _LAYOUTS:
@@ -164,14 +162,14 @@ class Checkpoint:
 
     @property
     def is_pickled(self) -> bool:
-        """True if tensors lie in pickles."""
+        """True if the tensors are in pickles."""
         return bool(self._pickled)
 
     def stored(self, name: str) -> dict[str, Any]:
-        """Return dtype, in safetensors' words, shape, and bytes of an element, unread.
+        """Return safetensors' name of the dtype, shape, and bytes per element, without reading it.
 
         Raises:
-            ValueError: safetensors has no word for the dtype that is known here.
+            ValueError: the dtype is not in the table of safetensors' names.
 
         """
         dtype = self._dtype(name)
@@ -183,14 +181,14 @@ class Checkpoint:
         raise ValueError(msg)
 
     def tensor(self, name: str) -> torch.Tensor:
-        """Return a tensor as the file has it."""
+        """Return a tensor as it is in the file."""
         if name in self._pickled:
             return self._pickled[name]
         tensor: torch.Tensor = self._open_file(name).get_tensor(name)
         file = self._file_of[name]
         self._read[file] += tensor.nbytes
         if self._read[file] > MAPPED:
-            # tensors that were handed out keep their own hold on it
+            # tensors that were returned keep their own reference to the mapping
             del self._open[file], self._read[file]
         return tensor
 
@@ -204,7 +202,7 @@ class Checkpoint:
         if file.suffix == ".safetensors":
             self._open[file] = safe_open(str(file), framework="pt")
             return list(self._open[file].keys())
-        # files of before torch 1.6 are no archives and cannot be mapped
+        # files from before torch 1.6 are not archives and cannot be mapped
         mapped = zipfile.is_zipfile(file)
         state = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
         self._pickled.update(state)

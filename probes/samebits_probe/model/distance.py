@@ -1,7 +1,7 @@
-"""How far are two tensors apart, and how many of their mantissa bits are really used.
+"""Distances between tensors, and the number of mantissa bits that a tensor uses.
 
-Equal means equal bytes; the distance is float64 and says 0 where the bytes agree, so that two
-infinities are no distance apart. A distance that is no number is given as the largest one.
+Equal means equal bytes. A distance is a float64 and 0 where the bytes agree, also for two
+infinities. A distance that is NaN or infinite is returned as the largest float64.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Distance = dict[str, Any]
 _INTEGER_DTYPES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MANTISSA_BITS = {torch.float64: 52, torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}
 _MIN_VALUES = 256
-"""Values below which a tensor may look coarse by chance."""
+"""Minimum number of values; a smaller tensor may look coarse by coincidence."""
 
 
 def words(tensor: torch.Tensor) -> torch.Tensor:
@@ -39,7 +39,7 @@ def differing(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
 
 
 def gaps(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-    """Return absolute differences in float64, flat; the largest number where there is none."""
+    """Return absolute differences in float64, flat; the largest float64 where there is none."""
     return _gaps(first, second, differing(first, second))
 
 
@@ -52,7 +52,10 @@ def _gaps(first: torch.Tensor, second: torch.Tensor, differ: torch.Tensor) -> to
 
 
 def distance(first: torch.Tensor, second: torch.Tensor, *, logits: bool = False) -> Distance:
-    """Return a Distance of samebits/records/relations.py; the last axis of logits is the vocabulary."""
+    """Return a Distance of samebits/records/relations.py.
+
+    With ``logits`` the last axis is the vocabulary, and changes of the argmax are counted.
+    """
     result = pooled([(first, second)])
     changes = _argmax_changes(first, second, result["n_differ"]) if logits else None
     return result | {"argmax_changes": changes}
@@ -88,12 +91,12 @@ def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 
 def broken(native: Distance, promoted: Distance, dtype: torch.dtype) -> bool:
-    """Return True if a difference did not shrink as the arithmetic got more precise."""
+    """Return True if a difference did not shrink with more precise arithmetic."""
     return stays(native["max_abs"], promoted["max_abs"], dtype_name(dtype))
 
 
 def used_bits(tensor: torch.Tensor) -> int | None:
-    """Return explicit mantissa bits in use; None if the dtype has none or all values are zero."""
+    """Return the explicit mantissa bits in use; None if there are none or all values are zero."""
     bits = _MANTISSA_BITS.get(tensor.dtype)
     if bits is None or not tensor.numel():
         return None
@@ -105,10 +108,10 @@ def used_bits(tensor: torch.Tensor) -> int | None:
 
 
 def precision(what: str, tensors: Iterable[torch.Tensor], *, each: bool) -> list[dict[str, Any]]:
-    """Return a Precision per dtype: of all tensors together, or of the coarsest of them.
+    """Return a Precision per dtype: of all tensors together, or of the coarsest one if ``each``.
 
-    Every layer counts by itself, because one that computes in bfloat16 is hidden by the others;
-    parameters count together, because a norm's weights may all be one.
+    Layers are counted one by one, because the others would hide one that computes in bfloat16.
+    Parameters are counted together, because the weights of a norm may all be one.
     """
     bits_by_dtype: dict[torch.dtype, list[int]] = {}
     for tensor in tensors:

@@ -1,7 +1,8 @@
-"""What is a model fed in this job: the bytes that were made once for all stacks.
+"""Inputs of a model in one job, read from the bytes that were made once for all stacks.
 
-The record is probe_feed_job's, and samebits/records/inputs.py is its schema. A text alone goes through this
-release's tokenizer: what comes of it is a fact of the release, and is compared as the signal inputs.
+The record is written by jobs/inputs.py; samebits/records/inputs.py is its schema. Only texts go
+through this release's tokenizer. Their ids can differ between releases and are compared as the
+signal inputs.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ class Feed:
         self._device = device
 
     def inputs(self, name: str, tokenizer: Any) -> Inputs:
-        """Return what the model is fed for a prompt.
+        """Return the model's inputs for a prompt.
 
         Raises:
-            DoesNotApply: the prompt has no meaning for the model, or the model cannot be fed.
+            DoesNotApply: the prompt does not apply to the model, or there are no inputs for it.
 
         """
         if self._record is None:
@@ -48,13 +49,13 @@ class Feed:
         return self._inputs(self._record["prompts"][name], tokenizer)
 
     def crossing(self) -> Inputs:
-        """Return what the model is fed where a crossing compares logits; see :meth:`inputs`."""
+        """Return the model's inputs for comparing the logits of a crossing; see :meth:`inputs`."""
         if self._record is None:
             raise NotFed(self._reason)
         return self._inputs(self._record["crossing"], None)
 
     def all(self, tokenizer: Any) -> Iterator[tuple[str, Inputs]]:
-        """Yield every prompt that applies, and what the model is fed for it."""
+        """Yield every prompt that applies, and its inputs."""
         for name in (self._record or {"prompts": ()})["prompts"]:
             with suppress(DoesNotApply):
                 yield name, self.inputs(name, tokenizer)
@@ -85,7 +86,7 @@ def _read_record(inputs: Fact) -> Fact | None:
 
 
 def _row_ids(row: Fact, tokenizer: Any) -> list[int]:
-    """Return the ids of a row; of a text, those that this release's tokenizer gives."""
+    """Return the ids of a row; a text is encoded by this release's tokenizer."""
     if not row.get("text"):
         return [int(i) for i in row["ids"]]
     if tokenizer is None:

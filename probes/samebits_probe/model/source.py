@@ -1,6 +1,6 @@
-"""Is a function the same source in two releases: a digest that comments and annotations leave alone.
+"""Digests of source code, for comparing a function between releases.
 
-Left out are what computes nothing: comments, blank lines, docstrings, annotations and the
+Parts that compute nothing are left out: comments, blank lines, docstrings, annotations and
 decorators that only write documentation.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
 MAX_LINES = 400
-"""Lines of a class or function above which no digest is made: PreTrainedModel has thousands."""
+"""Maximum lines of a class or function for a digest: PreTrainedModel has thousands."""
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DOCUMENTING_DECORATOR = re.compile(r"docstring|auto_doc")
@@ -28,10 +28,10 @@ def digest(source: str) -> str:
     """Return the hex SHA-256 of a definition's syntax tree.
 
     Raises:
-        SyntaxError: it is not one whole statement.
+        SyntaxError: the source is not one whole statement.
 
     """
-    # an indented definition is parsed inside a block, because dedenting would change its strings
+    # an indented definition is parsed inside a block, because dedent would change its strings
     is_indented = source[:1].isspace()
     (node,) = ast.parse(f"if 1:\n{source}" if is_indented else source).body
     if is_indented:
@@ -69,14 +69,14 @@ def of_code(code: CodeType) -> str:
     text_digest = _digest_or_none("".join(lines[code.co_firstlineno - 1 : _last_line(code)]))
     if text_digest is not None:
         return text_digest
-    try:  # what computes nothing at the end has no position
+    try:  # statements at the end that compute nothing have no position
         return _digest_or_none(inspect.getsource(code)) or ""
     except OSError:
         return ""
 
 
 def _last_line(code: CodeType) -> int:
-    """Return the last line that an instruction of the function stands on, or ends on."""
+    """Return the last line of the function's instructions."""
     positions = getattr(code, "co_positions", None)  # 3.11
     if positions is None:
         ends = [line for *_, line in code.co_lines() if line]
@@ -87,7 +87,7 @@ def _last_line(code: CodeType) -> int:
 
 
 def of_object(value: Any) -> str | None:
-    """Return the digest of a function or class; None if it has none or is longer than LONGEST."""
+    """Return the digest of a function or class; None if it has no source or over MAX_LINES lines."""
     value = inspect.unwrap(value) if callable(value) else value
     code = getattr(value, "__code__", None)
     if inspect.iscode(code):
@@ -110,7 +110,7 @@ def _digest_or_none(source: str) -> str | None:
 
 
 def of_class(kind: type) -> tuple[str, int] | None:
-    """Return the file and the line of a top-level class, without parsing the file."""
+    """Return the file and line of a top-level class, without parsing the file."""
     try:
         file = inspect.getsourcefile(kind)
     except TypeError:
@@ -124,7 +124,7 @@ def of_class(kind: type) -> tuple[str, int] | None:
 
 
 def _block_ends(lines: list[str], start: int) -> list[int]:
-    """Return where a block that begins at ``start`` may end, up to LONGEST lines behind it."""
+    """Return the lines where a block that begins at ``start`` may end, up to MAX_LINES lines later."""
     stops = range(start + 1, min(start + 1 + MAX_LINES, len(lines)))
     ends = [i for i in stops if lines[i].strip() and not lines[i][0].isspace()]
     return ends or ([len(lines)] if len(lines) - start <= MAX_LINES else [])

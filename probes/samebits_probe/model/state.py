@@ -1,4 +1,4 @@
-"""Which tensors does a model hold: every parameter and buffer by name, and which share memory."""
+"""Tensors of a model: every parameter and buffer by name, and which of them share memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class State(NamedTuple):
 
 
 def everything(model: torch.nn.Module) -> dict[str, State]:
-    """Return all parameters and buffers by name, what a checkpoint can hold first."""
+    """Return all parameters and buffers by name; those that a checkpoint can hold come first."""
     states: dict[str, State] = {}
     first_names: dict[tuple[Any, ...], str] = {}
     for kind, name, tensor in _named(model):
@@ -34,12 +34,12 @@ def everything(model: torch.nn.Module) -> dict[str, State]:
 
 
 def drop_tensors(model: torch.nn.Module) -> None:
-    """Take their memory from a model's tensors; names, shapes and dtypes stay.
+    """Free the memory of a model's tensors; names, shapes and dtypes stay.
 
-    For a process of its own, once it needs nothing but those: two models fit where three would not.
+    For a forked child that needs only those: two models fit where three would not.
     """
     for tensor in (*model.parameters(), *model.buffers()):
-        # what cannot be exchanged, as a packed tensor, stays
+        # a tensor whose data cannot be replaced, such as a packed one, stays
         with suppress(RuntimeError, TypeError):
             zero = torch.zeros((), dtype=tensor.dtype, device=tensor.device)
             tensor.data = zero.expand(tensor.shape)
@@ -74,7 +74,7 @@ def _named(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
 
 
 def _memory(tensor: torch.Tensor) -> tuple[Any, ...] | None:
-    """Return what two names of the same memory share; None where there is none to share."""
+    """Return a key that two names of the same memory share; None where there is no memory."""
     if tensor.is_meta or tensor.layout != torch.strided or tensor.numel() == 0:
         return None
     return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
