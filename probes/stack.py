@@ -83,7 +83,7 @@ KINDS = {
     "save": "samebits_probe.jobs.crossing",
     "trace": "samebits_probe.trace.job",
 }
-"""Kind of job -> module whose ``run(job)`` does it. They import torch, so they are imported late."""
+"""Kind of job -> module whose ``run(job)`` does it. Imported late, because they import torch."""
 
 
 def perform(job: Job) -> None:
@@ -192,7 +192,7 @@ class Child:
 
 
 class Log:
-    """A file that keeps the end of what was written to it; errors such as a full disk are ignored."""
+    """A file that keeps the end of its content; errors such as a full disk are ignored."""
 
     def __init__(self, path: str) -> None:
         self._size = 0
@@ -303,7 +303,7 @@ def _modules_folder(pid: int) -> Path:
 
 
 _NOT_PREIMPORTED = ("transformers_modules", "samebits_probe", "__")
-"""Prefixes of modules that only children import: a model's code stays in the process of its cell."""
+"""Prefixes of modules that only children import: a model's code stays in its cell's process."""
 
 
 def _imports_file(job: Job) -> Path:
@@ -435,7 +435,7 @@ def serve(answers: IO[str]) -> None:
     finally:
         for child in list(children):
             children.remove(child)
-            child.finish([other.pid for other in children], timed_out=True)
+            child.finish([sibling.pid for sibling in children], timed_out=True)
 
 
 def _start_job(job: Job, children: list[Child], answers: IO[str]) -> None:
@@ -449,7 +449,7 @@ def _start_job(job: Job, children: list[Child], answers: IO[str]) -> None:
 
 def _finish_job(child: Child, children: list[Child], answers: IO[str], *, timed_out: bool) -> None:
     children.remove(child)
-    answer(answers, child.finish([other.pid for other in children], timed_out=timed_out))
+    answer(answers, child.finish([sibling.pid for sibling in children], timed_out=timed_out))
 
 
 def _select_timeout(children: list[Child]) -> float | None:

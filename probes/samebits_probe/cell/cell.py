@@ -95,7 +95,7 @@ def draw_otherwise(run: str) -> None:
 def write_capture(
     path: Path, job: dict[str, Any], outcome: dict[str, Any], *, lasting: bool = True
 ) -> None:
-    """Write a capture under a temporary name and rename it; if ``lasting``, flush it to disk first."""
+    """Write a capture atomically; if ``lasting``, flush it to the disk."""
     capture = {
         "format": "samebits-capture",
         "format_version": FORMAT_VERSION,
@@ -201,7 +201,7 @@ class Cell:
 
     @contextmanager
     def _recorded_failures(self, *signals: str) -> Iterator[None]:
-        """Record an exception inside as a failure, and the ``signals`` that it prevents as skips."""
+        """Record an exception inside as a failure, and the missing ``signals`` as skips."""
         try:
             yield
         except PhaseFailed as failed:
@@ -341,8 +341,9 @@ class Cell:
         if used + needs <= budget:
             return ""
         return (
-            f"it takes about {needs:.0f} s (forwards of up to {forward_seconds:.2g} s each), and {used:.0f} s of "
-            f"the budget of {budget:.0f} s are used: raise budget: in matrix.yaml to have it"
+            f"it takes about {needs:.0f} s (forwards of up to {forward_seconds:.2g} s each), "
+            f"and {used:.0f} s of the budget of {budget:.0f} s are used: "
+            "raise budget: in matrix.yaml to have it"
         )
 
     @cached_property
@@ -359,7 +360,7 @@ class Cell:
     def _fork_untouched_model(self) -> None:
         """Fork children that keep the model as loaded, for the phases integrity and usage.
 
-        Where no child can be forked, integrity is observed now by means that do not change the model.
+        Where no child can be forked, integrity is observed now, without changing the model.
         """
         if self.job["run"] != "a":
             return
@@ -471,7 +472,7 @@ class Cell:
         return self._feed.inputs(name, self.loaded.tokenizer)
 
     def _forward(self, name: str, inputs: Inputs, dtypes: dict[str, int]) -> dict[str, Any]:
-        """Run a prompt once with hooks on the layers and once without; keep the logits of the latter.
+        """Run a prompt with hooks on the layers and without; the logits are those without hooks.
 
         A hook can change the path: torch's TransformerEncoderLayer takes its fast path only without
         hooks. The observed layers are then not those that computed the logits.

@@ -132,7 +132,7 @@ def _catches_missing(handler: ast.ExceptHandler) -> bool:
 
 def _import_facts(file: str, imported: ImportedName) -> dict[str, Any]:
     exists, value = resolve(imported.owner, imported.name)
-    symbol = symbols.symbol(imported.name, imported.owner, found=exists)
+    symbol = symbols.symbol(imported.name, imported.owner, exists=exists)
     return {
         "symbol": symbol,
         "file": file,
@@ -214,7 +214,7 @@ def _class_attributes(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
 
 
 def kind(value: ast.expr) -> str:
-    """Return the kind of an expression: ``list``, ``bool``, ``str``, ``None``, ``name``, …"""
+    """Return the kind of an expression, such as ``list``, ``bool``, ``None`` or ``name``."""
     if isinstance(value, ast.Constant):
         return "None" if value.value is None else type(value.value).__name__
     return _KINDS.get(type(value), "expression")

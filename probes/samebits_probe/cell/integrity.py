@@ -69,8 +69,8 @@ class LoadFacts(NamedTuple):
 def integrity(load_facts: LoadFacts, folder: Path, no_second_load: str) -> Facts:
     """Return the integrity signal; ``folder`` takes the saved model.
 
-    ``no_second_load`` is why no second model may be made next to the first. If it is '', this must be
-    a forked child, because poisoned loads and saves change the process.
+    ``no_second_load`` is why no second model may be made next to the first. If it is '', this must
+    be a forked child, because poisoned loads and saves change the process.
     """
     progress.begin("integrity")
     started = time.perf_counter()
@@ -178,8 +178,8 @@ class Judge:
 
     def facts(self, name: str, state: State, first: dict[str, State]) -> Facts:
         """Return the provenance of one tensor."""
-        written = self._is_written(name, state)
-        facts = {"kind": state.kind, **written}
+        is_written = self._is_written(name, state)
+        facts = {"kind": state.kind, **is_written}
         if state.tied:
             return facts | {"source": "tied", "detail": f"tied to {state.tied}"}
         names = [name, *(alias for alias, alias_state in first.items() if alias_state.tied == name)]
@@ -265,8 +265,8 @@ class Judge:
         if bool((differ & ~unwritten).any()) and self._depends_on_memory_only(name, first):
             unwritten = unwritten | differ
         n_unwritten = int(unwritten.sum())
-        written = "none" if n_unwritten == first.numel() else "partly" if n_unwritten else "all"
-        return {"written": written, "n_unwritten": n_unwritten, "steady": False}
+        is_written = "none" if n_unwritten == first.numel() else "partly" if n_unwritten else "all"
+        return {"written": is_written, "n_unwritten": n_unwritten, "steady": False}
 
     def _agreeing_loads(self, name: str, first: torch.Tensor, second: torch.Tensor) -> Facts:
         """Return the facts of a tensor on which both loads agree."""
@@ -302,7 +302,7 @@ class Judge:
         return all(any(_same_key(n, key, self._prefix) for key in missing) for n in names)
 
     def _is_loaded(self, name: str, names: list[str], facts: Facts) -> bool:
-        """Return True if it comes from the checkpoint; equal bytes of a missing key do not count."""
+        """Return True if it is from the checkpoint; equal bytes of a missing key do not count."""
         if self.weights.get(name, {}).get("origin") != "loaded":
             return False
         return not (facts["fresh"] == "equal" and self._all_missing(names))

@@ -94,7 +94,7 @@ def formula_facts(
 
 
 def rotary_dims(n: int, settings: Settings, config: Any) -> list[int]:
-    """Return the dimensions whose arange(0, dim, 2) has ``n`` entries, only the config's if it has one.
+    """Return the dimensions whose arange(0, dim, 2) has ``n`` entries, preferably the config's.
 
     The exponent is divided by the dimension itself, and an odd dimension has as many frequencies as
     the next even one. If the config has neither, as with remote code that uses another name for the

@@ -46,7 +46,7 @@ def round_trip(
     once. ``load_original`` loads the original once more like ``model``: a difference that appears
     there, too, was not caused by saving.
     """
-    before = StateBeforeSave(model)
+    saved_state = StateBeforeSave(model)
     size = model_load.n_bytes(model)
     progress.tick("save", allowance=progress.moving(size), moves=True)
     try:
@@ -62,8 +62,8 @@ def round_trip(
         restored, info = model_load.from_pretrained(type(model), saved, SEED, "load what was saved")
     except Exception as error:  # noqa: BLE001  so is a model that cannot be loaded again
         return {"outcome": "load failed", "reason": _error_text(error)}
-    tensors = before.lost(restored, info, chance)
-    fields = before.changed(model_load.effective_config(restored.config))
+    tensors = saved_state.lost(restored, info, chance)
+    fields = saved_state.changed(model_load.effective_config(restored.config))
     logits, reason = (
         _compare_logits(original, _forward_result(restored, prompt))
         if prompt
@@ -102,16 +102,17 @@ class StateBeforeSave:
             or (after.get(name) != digest and (name in self.saved or name not in chance))
         ]
 
-    def changed(self, after: Facts) -> list[str]:
+    def changed(self, fields_after: Facts) -> list[str]:
         """Return ``field: value before → value after`` for every field whose value changed."""
-        before = dict(self.config)
-        if after.get("dtype") == self.dtype:
+        fields_before = dict(self.config)
+        if fields_after.get("dtype") == self.dtype:
             # the saved config has the dtype of the saved tensors, whatever the original's had
-            before["dtype"] = self.dtype
+            fields_before["dtype"] = self.dtype
         return [
-            f"{name}: {_shown_value(before, name)} → {_shown_value(after, name)}"
-            for name in sorted({*before, *after})
-            if (name in before) != (name in after) or before.get(name) != after.get(name)
+            f"{name}: {_shown_value(fields_before, name)} → {_shown_value(fields_after, name)}"
+            for name in sorted({*fields_before, *fields_after})
+            if (name in fields_before) != (name in fields_after)
+            or fields_before.get(name) != fields_after.get(name)
         ]
 
 

@@ -222,7 +222,7 @@ class Tracer:
         return min(names, key=rank)
 
     def _cast(self, name: str, dtype: torch.dtype) -> torch.Tensor | None:
-        """Return a checkpoint tensor in a dtype; None if the cast would change the kind of number."""
+        """Return a checkpoint tensor in a dtype; None if that would change the kind of number."""
         source = self.checkpoint.tensor(name)
         return source.to(dtype) if torch.can_cast(source.dtype, dtype) else None
 
@@ -260,7 +260,7 @@ def _common_parts(first: str, second: str) -> int:
 
 
 def named_state(model: torch.nn.Module) -> dict[str, tuple[str, torch.Tensor, list[str]]]:
-    """Return name -> (kind, tensor, aliases) of parameters and persistent buffers, tied ones once."""
+    """Return name -> (kind, tensor, aliases) of parameters and persistent buffers."""
     persistent = set(model.state_dict(keep_vars=True))
     named: dict[str, tuple[str, torch.Tensor, list[str]]] = {}
     by_memory: dict[tuple[Any, ...], str] = {}
@@ -301,9 +301,9 @@ def weights(
 ) -> dict[str, Any]:
     """Return the weights signal: every parameter and persistent buffer with its origin.
 
-    ``fresh`` returns a model made from the config, ``reloaded`` the hashes after a load with another
-    seed. Both are called only if a tensor needs them. ``skip`` is called with the name of each
-    tensor without plain bytes and the reason.
+    ``fresh`` returns a model made from the config, ``reloaded`` the hashes after a load with
+    another seed. Both are called only if a tensor needs them. ``skip`` is called with the name of
+    each tensor without plain bytes and the reason.
     """
     tracer = Tracer(checkpoint) if checkpoint is not None else None
     state = named_state(model)

@@ -1,20 +1,20 @@
-"""Makes a tiny seeded checkpoint from a recipe, with the classes of the stack that runs it.
+"""Tiny seeded checkpoints, made from a recipe with the classes of this stack.
 
-It expects: ``build(job, out_dir)``, where ``job["recipe"]`` is the JSON of a recipe:
+The entry point is ``build(job, out_dir)``, where ``job["recipe"]`` is the JSON of a recipe:
     architecture, config, head, seed, gain.
 
-It writes, all at once (a folder beside ``out_dir`` is filled, then renamed):
+It writes these files to a folder next to ``out_dir``, which is then renamed:
     out_dir/config.json, generation_config.json   as the stack's save_pretrained writes them
     out_dir/model.safetensors                      the stack's names and shapes, our values,
                                                    aligned to 64 bytes
     out_dir/checkpoint.json                        {"format": "samebits-checkpoint", ...}
 
-It returns what checkpoint.json holds. A stack that does not know the architecture, or has no
-model of that head for it, raises UnknownArchitectureError; nothing is written then.
+It returns the content of checkpoint.json. If the stack does not know the architecture, or has no
+model of that head for it, it raises UnknownArchitectureError and writes nothing.
 
-The values come from Philox and from exact IEEE operations alone (integer sums, one division,
-multiply, add, sqrt), never from the release under test: every stack, machine and process
-makes the same bytes.
+The values come only from Philox and exact IEEE operations (integer sums, one division, multiply,
+add, sqrt), never from the release under test, so every stack, machine and process makes the same
+bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from samebits_probe.process import progress
 FORMAT_VERSION = 3
 # History of FORMAT_VERSION:
 # 1: first.
-# 2: it bears a seal.
+# 2: it has a seal.
 # 3: model.safetensors is aligned.
 
 HEADS = {
@@ -54,12 +54,12 @@ HEADS = {
 GENERATES = ("causal-lm", "seq2seq-lm")
 
 ALIGNMENT = 64
-"""Bytes to which torch's CPU allocator aligns what it makes."""
+"""Bytes to which torch's CPU allocator aligns memory."""
 
 N_CHECK_IDS = 24
 N_GREEDY = 16
 FIRST_PLAIN_ID = 4
-"""Special tokens of the tiny vocabularies lie below; padding among the ids would be masked."""
+"""Special tokens of the tiny vocabularies are below it; padding among the ids would be masked."""
 
 
 class UnknownArchitectureError(Exception):
@@ -67,7 +67,7 @@ class UnknownArchitectureError(Exception):
 
 
 class Rule(NamedTuple):
-    """How to fill the tensors whose name in the checkpoint matches."""
+    """How to fill the tensors whose name in the checkpoint matches a pattern."""
 
     pattern: str
     form: str
@@ -79,15 +79,15 @@ class Rule(NamedTuple):
 
 
 MIXING = 0.4
-"""Scale of what attention adds where a norm follows the sum, or where it adds the same to every
-token, as cross-attention does: a loud one makes all tokens alike, and greedy text constant."""
+"""Scale of attention's output where a norm follows the residual sum, or where it is the same for
+every token, as in cross-attention. A large one makes tokens similar and greedy text constant."""
 
 LEARNED_BUFFERS = (
     Rule(r"running_mean$", "range", -0.3, 0.3, "a zero mean would hide a lost one"),
     Rule(r"running_var$", "range", 0.5, 1.5, "a variance is positive"),
     Rule(r"e_score_correction_bias$", "range", -0.3, 0.3, "added to sigmoids: changes the choice"),
 )
-"""Buffers that training fills; every other persistent buffer is a constant and stays."""
+"""Persistent buffers that training fills; all others are constants and keep their values."""
 
 RULES = (
     *LEARNED_BUFFERS,
@@ -117,14 +117,14 @@ RULES = (
     Rule(r"(embed_\w+|embeddings?(\.\w+)?)\.weight$", "spread", 0.2, 0.0, "the same, other names"),
     Rule(r"(cls|mask|distillation)_token$", "spread", 0.2, 0.0, "joins the embeddings"),
 )
-"""First match wins. What matches nothing: ``centred`` below two dimensions, else ``matrix``."""
+"""First match wins. Tensors without a match: ``centred`` below two dimensions, else ``matrix``."""
 
 PLAIN_MATRIX = 1.6
-"""At 1.0 greedy text falls into a loop of one or two tokens, whatever the prompt."""
+"""At 1.0 greedy text becomes a loop of one or two tokens for every prompt."""
 
 
 def run(job: dict[str, Any]) -> None:
-    """Make the checkpoint that a job asks for."""
+    """Make the checkpoint of a job."""
     build(job, job["out"])
 
 
@@ -144,7 +144,7 @@ def build(job: dict[str, Any], out_dir: str) -> dict[str, Any]:
 
 
 def _constructed_model(recipe: dict[str, Any]) -> torch.nn.Module:
-    """Return the head's model with the values that the stack gives it."""
+    """Return the model of the head as the stack initialises it."""
     architecture, auto = recipe["architecture"], getattr(transformers, HEADS[recipe["head"]])
     if architecture not in transformers.CONFIG_MAPPING:
         raise UnknownArchitectureError(
@@ -156,7 +156,7 @@ def _constructed_model(recipe: dict[str, Any]) -> torch.nn.Module:
         raise UnknownArchitectureError(
             _unknown_message(f"has no {auto.__name__} for {architecture}")
         )
-    # A constant that an architecture draws (a random projection) is kept, so it has to repeat.
+    # A random constant of an architecture (a random projection) is kept, so it must be seeded.
     torch.manual_seed(recipe["seed"])
     return auto.from_config(config, torch_dtype=torch.float32).eval()
 
@@ -191,13 +191,13 @@ def _write(model: torch.nn.Module, recipe: dict[str, Any], folder: Path) -> dict
 
 
 def _save_aligned(tensors: dict[str, np.ndarray], path: Path) -> None:
-    """Write a safetensors file whose tensors lie at multiples of 64 bytes, as far as that can be.
+    """Write a safetensors file whose tensors are at multiples of 64 bytes, as far as possible.
 
-    Releases differ in whether a parameter is the mapped file or a copy of it, which torch aligns to
-    64 bytes, and kernels round otherwise at another alignment. The header may be padded, but there
-    may be no gap between tensors: those whose size is no multiple of 64 come last, the first of them
-    still aligned. They are in order of the size of an element, which torch wants to divide its
-    offset, and matrices come before vectors, which no product begins with.
+    Releases differ in whether a parameter is the mapped file or a copy, which torch aligns to 64
+    bytes, and the rounding of kernels depends on the alignment. The header may be padded, but gaps
+    between tensors are not allowed. Tensors whose size is not a multiple of 64 therefore come last;
+    the first of them is still aligned. They are ordered by the size of an element, which must
+    divide the offset for torch. Matrices come before vectors, with which no product begins.
     """
     order = sorted(tensors, key=lambda name: _sort_key(name, tensors[name]))
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
@@ -217,7 +217,7 @@ def _save_aligned(tensors: dict[str, np.ndarray], path: Path) -> None:
 
 
 def _sort_key(name: str, array: np.ndarray) -> tuple[bool, int, int, int, str]:
-    """Return by what tensors are sorted in a file."""
+    """Return the key by which tensors are sorted in a file."""
     return array.nbytes % ALIGNMENT > 0, -array.itemsize, -array.ndim, -array.nbytes, name
 
 
@@ -229,17 +229,17 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def _hash(path: Path) -> str:
-    """Return the SHA-256 by which a file is known to be whole later on."""
+    """Return the SHA-256 with which a file is verified later."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _save_skeleton(model: torch.nn.Module, folder: Path) -> None:
-    """Let the stack write its own layout: where 5.x fuses or renames, it knows the way back."""
+    """Write the model in the stack's own layout: 5.x reverses its fusions and renames here."""
     try:
         model.save_pretrained(folder)
     except RuntimeError as error:
-        # 4.x refuses a model whose shared tensors it does not declare (zamba2 in 4.57.6, which
-        # declares them by patterns that lack the prefix of its causal-lm class).
+        # 4.x refuses a model with undeclared shared tensors (zamba2 in 4.57.6: its patterns lack
+        # the prefix of the causal-lm class).
         if "shared tensors" not in str(error):
             raise
         model.save_pretrained(folder, state_dict=_first_of_shared(model))
@@ -257,13 +257,13 @@ def _move_into_place(folder: Path, out: Path) -> None:
     try:
         folder.rename(out)
     except OSError:
-        # Another process was faster; it made the same bytes.
+        # Another process made the same bytes first.
         if not (out / "checkpoint.json").exists():
             raise
 
 
 def _constant_names(model: torch.nn.Module, skeleton: dict[str, np.ndarray]) -> list[str]:
-    """Return the names of what no training changes: it stays as constructed."""
+    """Return the names of tensors that training does not change; they stay as constructed."""
     frozen = {name for name, tensor in model.named_parameters() if not tensor.requires_grad}
     fixed = frozen | {name for name, _ in model.named_buffers()}
     return sorted(
@@ -280,7 +280,7 @@ def _transposed_names(model: torch.nn.Module) -> set[str]:
 
 
 def _fan_in(shape: tuple[int, ...], transposed: bool) -> int:
-    """Return how many products are summed into one output."""
+    """Return the number of products in the sum of one output."""
     if len(shape) < 2:
         return 1
     if transposed:
@@ -299,7 +299,7 @@ def _rule(name: str, rules: tuple[Rule, ...]) -> Rule | None:
 def _values(
     recipe: dict[str, Any], name: str, skeleton_tensor: np.ndarray, fan_in: int
 ) -> np.ndarray:
-    """Return new values in the shape and dtype of ``old``."""
+    """Return new values in the shape and dtype of ``skeleton_tensor``."""
     rule = _rule(name, RULES)
     random_words = _raw(recipe["seed"], name, skeleton_tensor.size)
     if rule is None and skeleton_tensor.ndim > 1:
@@ -316,17 +316,17 @@ def _values(
 
 
 def _centred(random_words: np.ndarray, skeleton_tensor: np.ndarray) -> np.ndarray:
-    """Return values on both sides of one, or of zero where the stack adds the one itself.
+    """Return values around one, or around zero if the stack initialised the tensor with zeros.
 
-    Only zeros that the stack constructed say that (gemma's ``1 + weight``); a bias-like
-    vector of another name is covered by that too.
+    Zeros mean that the model adds the one itself (gemma's ``1 + weight``), or that the tensor is a
+    bias of another name.
     """
     centre = 1.0 if skeleton_tensor.any() else 0.0
     return centre - 0.4 + 0.8 * _uniform(random_words)
 
 
 def _raw(seed: int, name: str, size: int) -> np.ndarray:
-    """Return 64-bit words; numpy guarantees the streams of its bit generators (NEP 19)."""
+    """Return random 64-bit words; numpy guarantees stable streams of bit generators (NEP 19)."""
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     return np.random.Philox(key=int.from_bytes(digest[:16], "little")).random_raw(size)
 
@@ -362,10 +362,10 @@ def _summary(
 
 
 def _check(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Load the checkpoint in the stack that made it, and say how lively it is.
+    """Load the checkpoint in this stack, and return how much its outputs vary.
 
-    A failure here is written down and no more: the other stacks may still load it, and this
-    one's own cell will fail with the traceback.
+    A failure is only recorded: other stacks may load the checkpoint, and this stack's cell will
+    fail with the traceback.
     """
     try:
         auto = getattr(transformers, HEADS[recipe["head"]])
@@ -374,7 +374,7 @@ def _check(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
             facts = {"logits_std": _logits_std(model, recipe["seed"]), "distinct_greedy": None}
             if recipe["head"] in GENERATES:
                 facts["distinct_greedy"] = len(set(_greedy(model, recipe["seed"])))
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is data
+    except Exception as error:  # noqa: BLE001 - any failure is a result
         facts = {"logits_std": None, "distinct_greedy": None}
         # The folder's temporary name would make two builds differ.
         message = f"{type(error).__name__}: {error}".replace(str(folder), "")
@@ -385,7 +385,7 @@ def _check(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _logits_std(model: torch.nn.Module, seed: int) -> float:
     output = model(**_inputs(model, seed))
     logits = output.logits if "logits" in output else output[0]
-    # Four digits: the last bits of a forward are the machine's.
+    # Four digits, because the last bits of a forward depend on the machine.
     return float(f"{logits.double().std().item():.4g}")
 
 
@@ -417,7 +417,7 @@ def _with_decoder(config: transformers.PretrainedConfig, inputs: dict[str, Any])
 
 
 def _greedy(model: torch.nn.Module, seed: int) -> list[int]:
-    """Return greedy tokens by full forwards: no cache and no generate, which may be at fault."""
+    """Return greedy tokens by full forwards, without cache and generate(), which may be broken."""
     inputs = _inputs(model, seed)
     name = "decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"
     for i in range(N_GREEDY):

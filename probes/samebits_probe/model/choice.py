@@ -202,7 +202,7 @@ def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
 
 
 def _main_argument(signature: Signature, traits: Traits) -> str:
-    """Return the main input: the class's main_input_name if forward lists it, else the first one."""
+    """Return the main input: main_input_name if forward lists it, else the first listed one."""
     main = TOKENS if traits.main == "inputs_embeds" else traits.main
     listed = [name for name in MAIN_INPUTS if name in signature.names]
     if main in listed:
@@ -223,9 +223,11 @@ def _unsupported_reason(signature: Signature) -> str:
     if required:
         return _required_reason(required)
     names = [parameter.name for parameter in data]
-    more = f" and {len(names) - _MAX_LISTED_NAMES} more" if len(names) > _MAX_LISTED_NAMES else ""
+    remainder = (
+        f" and {len(names) - _MAX_LISTED_NAMES} more" if len(names) > _MAX_LISTED_NAMES else ""
+    )
     listed = ", ".join(names[:_MAX_LISTED_NAMES]) or "any keyword, of which it lists none"
-    return f"forward takes {listed}{more}; {SUPPORTED_INPUTS}"
+    return f"forward takes {listed}{remainder}; {SUPPORTED_INPUTS}"
 
 
 def _required_reason(parameters: list[Parameter]) -> str:

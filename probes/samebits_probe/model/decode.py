@@ -1,4 +1,4 @@
-"""How is the first token behind the cache computed: which attention and which functions run?"""
+"""Decoding with generate(): what runs for the first token after the prefill, and forced ids."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
 
 GREEDY = {"do_sample": False, "num_beams": 1}
-"""Arguments of generate() that take the best token of each step, whatever the model's settings are."""
+"""Arguments of generate() for greedy decoding, whatever the model's generation config is."""
 GREEDY_LOGITS = GREEDY | {
     "output_scores": True,
     "output_logits": True,
     "return_dict_in_generate": True,
 }
-"""Those of a cell's own decode, and of whatever repeats it."""
+"""Arguments of a cell's greedy decode, and of everything that repeats it."""
 _TOKENS = 2
 """The first token comes from the prompt's forward, the second from the first through the cache."""
 
 
 def first_token(model: torch.nn.Module, prompts: dict[str, Inputs]) -> dict[str, dict[str, Any]]:
-    """Return what ran for the first decoded token, by prompt, as generate() decodes it.
+    """Return what ran for the first token after the prefill in generate(), by prompt.
 
-    generate() may leave a state in the model: whatever else is asked of it comes before.
+    generate() may leave a state in the model, so other observations must come before.
     """
     facts = {}
     for name, inputs in prompts.items():
@@ -74,7 +74,7 @@ def _watched(model: Any, inputs: Inputs) -> dict[str, Any]:
 def forcing(ids: list[list[int]], begin: Callable[[int], None] = lambda _: None) -> Any:
     """Return the logits processors that make generate() choose ``ids``, row by row.
 
-    ``begin`` is told the number of each step that follows.
+    ``begin`` is called with the number of the next step.
     """
     import transformers  # noqa: PLC0415  only some jobs generate
 

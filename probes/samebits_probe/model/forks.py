@@ -1,7 +1,7 @@
-"""Every place where transformers releases must be spoken to differently, and which way we took.
+"""Differences between the APIs of transformers releases, one small function for each (a fork).
 
-One small function per fork, each named in :data:`TAKEN` when it runs, so that a capture says
-which branch it went through. Checked against the releases' own sources.
+Each function records its branch in :data:`TAKEN`, which becomes part of the capture. The branches
+were checked against the sources of the releases.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TAKEN: dict[str, str] = {}
-"""Fork -> branch, of this process: one process is one cell, so a global is one cell's record."""
+"""Fork -> branch taken in this process. A global, because one process runs one cell."""
 
 
 def _version() -> tuple[int, int]:
@@ -33,18 +33,18 @@ def _record_branch(fork: str, branch: str) -> str:
 
 
 def dtype_keyword() -> str:
-    """Return the keyword that asks for a dtype: ``torch_dtype``, ``dtype`` in 4.57 and later.
+    """Return from_pretrained's keyword for a dtype: ``dtype`` from 4.57 on, else ``torch_dtype``.
 
-    4.53 knows the old one only, 4.57 both (modeling_utils.py, from_pretrained).
+    4.53 has only the old one, 4.57 both (modeling_utils.py, from_pretrained).
     """
     return _record_branch("dtype keyword", "dtype" if _version() >= (4, 57) else "torch_dtype")
 
 
 def prepare() -> None:
-    """Have done in this process what every load does first, for all that are forked from it.
+    """Do the first step of every load in this process, so that its forks need not do it.
 
-    5.x compiles a thousand patterns of how checkpoints of any model are laid out, once in a process,
-    which is half of what saving a tiny model takes (conversion_mapping.py, a global made on demand).
+    5.x compiles a thousand patterns for the checkpoint layouts of all models once per process,
+    which is half the time of saving a tiny model (conversion_mapping.py, a global made on demand).
     """
     with suppress(ImportError, AttributeError):
         from transformers import conversion_mapping  # noqa: PLC0415  4.x has none
@@ -53,7 +53,7 @@ def prepare() -> None:
 
 
 def config_dtype(config: Any) -> str | None:
-    """Return the dtype that a config asks for; ``torch_dtype`` in 4.48, ``dtype`` from 4.56 on."""
+    """Return the dtype in a config: field ``torch_dtype`` in 4.48, ``dtype`` from 4.56 on."""
     values = vars(config)
     name = "dtype" if "dtype" in values else "torch_dtype"
     _record_branch("config dtype", name)
@@ -64,7 +64,7 @@ def config_dtype(config: Any) -> str | None:
 def loading_info(info: dict[str, Any]) -> dict[str, list[str]]:
     """Return missing, unexpected and mismatched keys as sorted lists.
 
-    4.x gives lists, 5.x sets; mismatched keys are tuples of name and both shapes in both.
+    4.x has lists, 5.x sets; mismatched keys are tuples of name and both shapes in both.
     """
     keys_by_kind = {}
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
@@ -99,7 +99,7 @@ def rope_settings(config: Any, layer_type: str | None = None) -> dict[str, Any]:
 
 
 def rope_layer_type(buffer: str, module: str) -> str | None:
-    """Return the layer type that a rotary buffer serves, if models mix several.
+    """Return the layer type of a rotary buffer in models that mix several; else None.
 
     5.x names the buffer ``sliding_attention_inv_freq``, 4.x the module ``rotary_emb_local``.
     """
@@ -110,7 +110,7 @@ def rope_layer_type(buffer: str, module: str) -> str | None:
 
 
 def rope_type(module: Any, layer_type: str | None) -> str | None:
-    """Return the rope type that a rotary module says it has: a string, in 5.x also per layer."""
+    """Return the ``rope_type`` of a rotary module: a string, in 5.x also a dict per layer type."""
     value = getattr(module, "rope_type", None)
     if isinstance(value, dict):
         return value.get(layer_type)
@@ -126,19 +126,19 @@ def attention_scaling(module: Any, layer_type: str | None) -> float | None:
 
 
 def refuses_attention(message: str) -> bool:
-    """Return True if a load was refused because the class has no such attention.
+    """Return True if a load was refused because the class lacks the attention implementation.
 
-    The words are those of modeling_utils.py's checks in 4.48 to 5.23.
+    The words are from the checks of modeling_utils.py in 4.48 to 5.23.
     """
     return "does not support" in message and ("attention" in message.lower() or "sdpa" in message)
 
 
 @contextmanager
 def eager_attention(model: Any) -> Iterator[None]:
-    """Let a loaded model compute attention by hand, where it looks at its config each time.
+    """Switch a loaded model to eager attention, if it reads its config in every forward.
 
-    4.48 has no set_attn_implementation, 4.57 does; before it the config's field is what forward
-    reads, where the class does not choose its attention at construction (modeling_llama.py, 4.48).
+    4.48 has no set_attn_implementation, 4.57 has it. Before, forward reads the config's field,
+    unless the class chooses its attention at construction (modeling_llama.py, 4.48).
     """
     setter = getattr(model, "set_attn_implementation", None)
     _record_branch("eager attention", "config" if setter is None else "set_attn_implementation")
@@ -164,7 +164,7 @@ _STATE_ATTRIBUTES = ("conv_states", "conv_cache", "recurrent_states", "ssm_state
 
 
 def accepts(model: Any, name: str) -> bool:
-    """Return True if the model's forward names such a parameter."""
+    """Return True if the model's forward has a parameter of that name."""
     return name in _parameter_names(getattr(model.forward, "__func__", model.forward))
 
 
@@ -176,8 +176,8 @@ def _parameter_names(function: Any) -> frozenset[str]:
 def cache_keyword(model: Any) -> str | None:
     """Return forward's keyword for the cache; "" if modules keep it, None if there is none.
 
-    mamba says ``cache_params``, rwkv ``state``; recurrent_gemma kept it in its modules through
-    5.2 and takes ``past_key_values`` in 5.23.
+    It is ``cache_params`` in mamba and ``state`` in rwkv. recurrent_gemma keeps the cache in its
+    modules through 5.2 and takes ``past_key_values`` in 5.23.
     """
     keyword = next((key for key in _CACHE_KEYWORDS if accepts(model, key)), None)
     if keyword is None and getattr(model.config, "model_type", "") == "recurrent_gemma":
@@ -189,11 +189,11 @@ def cache_keyword(model: Any) -> str | None:
 
 
 def new_cache(model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
-    """Return an empty cache where the caller has to make it, else None: forward makes its own.
+    """Return an empty cache where the caller must make it, else None: forward makes its own.
 
-    jamba, bamba, zamba2, falcon_h1 and granitemoehybrid warn and return no cache in 4.x and 5.0
-    to 5.2; gemma2 and cohere2 of 4.48 make one that is no longer than their first input;
-    recurrent_gemma of 5.23 makes one and does not return it.
+    Without one, jamba, bamba, zamba2, falcon_h1 and granitemoehybrid warn and return no cache in
+    4.x and 5.0 to 5.2; gemma2 and cohere2 of 4.48 make one that is only as long as their first
+    input; recurrent_gemma of 5.23 makes one and does not return it.
     """
     if getattr(model.config, "model_type", "") == "recurrent_gemma":
         _record_branch("new cache", "DynamicCache")
@@ -209,10 +209,10 @@ def _own_cache_class(model: Any) -> Any:
 
 
 def takes_static_cache(model: Any) -> bool:
-    """Return True if the class says that it works with a StaticCache.
+    """Return True if the class declares support for a StaticCache.
 
-    ``_supports_static_cache`` through 4.53; later only ``_can_compile_fullgraph`` says so.
-    Classes with a cache of their own say it, too, and refuse one.
+    The flag is ``_supports_static_cache`` through 4.53 and ``_can_compile_fullgraph`` later.
+    Classes with a cache class of their own set it, too, but refuse a StaticCache.
     """
     if not accepts(model, "past_key_values") or _own_cache_class(model):
         return False
@@ -223,10 +223,10 @@ def takes_static_cache(model: Any) -> bool:
 
 
 def generates_behind_cache(model: Any) -> bool:
-    """Return True if generate() can be handed a filled cache.
+    """Return True if generate() accepts a filled cache.
 
-    mamba's ``cache_params`` makes prepare_inputs_for_generation of 4.48 to 5.2 feed the last token
-    alone, whatever the cache still lacks.
+    With mamba's ``cache_params``, prepare_inputs_for_generation of 4.48 to 5.2 passes only the last
+    token, even if more tokens are missing from the cache.
     """
     accepted = accepts(model, "past_key_values")
     _record_branch(
@@ -236,10 +236,10 @@ def generates_behind_cache(model: Any) -> bool:
 
 
 def behind_cache(model: Any, cache: Any, ids: torch.Tensor) -> dict[str, Any]:
-    """Return what hands generate() a filled cache beside all ids, those in the cache included.
+    """Return the arguments of generate() for a filled cache; ``ids`` include those in the cache.
 
-    5.23 cuts off what the cache holds only if the decoder's mask is as long as its ids; an
-    encoder-decoder has none unless it is given, and would read the prefix twice.
+    5.23 removes the ids in the cache only if the decoder's mask is as long as its ids. Without an
+    explicit mask, an encoder-decoder would process the prefix twice.
     """
     arguments = {"past_key_values": cache}
     if not getattr(model.config, "is_encoder_decoder", False):
@@ -248,7 +248,7 @@ def behind_cache(model: Any, cache: Any, ids: torch.Tensor) -> dict[str, Any]:
 
 
 def static_cache(model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
-    """Return an empty StaticCache: 4.48 must know rows, device and dtype, 4.57 fills lazily."""
+    """Return an empty StaticCache: 4.48 needs rows, device and dtype, 4.57 allocates lazily."""
     import transformers.cache_utils  # noqa: PLC0415  only some jobs need it
 
     cache_class = transformers.cache_utils.StaticCache
@@ -276,11 +276,10 @@ def _new_cache_of(cache_class: Any, model: Any, rows: int, length: int, dtype: t
 
 
 def placement(model: Any, past: int, mask: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return what generate() tells forward of where new tokens stand behind ``past`` others.
+    """Return the arguments by which generate() gives forward the positions after ``past`` tokens.
 
-    ``cache_position`` is gone after 5.2; mamba's says only "prefill" by being as long as its
-    convolution (prepare_inputs_for_generation, 4.48 to 5.2), and its mask goes with the prefill
-    alone.
+    ``cache_position`` is gone after 5.2. In mamba its length, that of the convolution, only marks a
+    prefill (prepare_inputs_for_generation, 4.48 to 5.2). mamba gets the mask only in a prefill.
     """
     arguments: dict[str, torch.Tensor] = {"attention_mask": mask}
     if accepts(model, "position_ids"):
@@ -299,9 +298,9 @@ def placement(model: Any, past: int, mask: torch.Tensor) -> dict[str, torch.Tens
 
 
 def cache_kinds(cache: Any) -> list[str]:
-    """Return what a cache is made of: the classes of its layers, or its own before it had layers.
+    """Return the classes of a cache's layers, or its own class in releases without layers.
 
-    4.56 brought layers; made with a config, DynamicCache has sliding ones, too, since 4.57.
+    Layers exist since 4.56. A DynamicCache made with a config also has sliding ones since 4.57.
     """
     layers = getattr(cache, "layers", None)
     if layers is None:
@@ -313,7 +312,7 @@ def cache_kinds(cache: Any) -> list[str]:
 
 
 def head_keyword(model: Any) -> str | None:
-    """Return forward's keyword for how many last positions the head computes; None without one.
+    """Return forward's keyword for the number of last positions with logits; None without one.
 
     ``num_logits_to_keep`` through 4.49, ``logits_to_keep`` later.
     """
@@ -326,8 +325,8 @@ def head_keyword(model: Any) -> str | None:
 def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
     """Return a cache's tensors by name: keys and values, convolution and recurrent states.
 
-    4.48 keeps lists ``key_cache`` and ``value_cache``, 4.57 and later ``layers``; hybrid caches
-    of 4.x and 5.2 add lists or dicts of states; gpt2's was a tuple of tuples in 4.48.
+    4.48 has lists ``key_cache`` and ``value_cache``, 4.57 and later ``layers``. Hybrid caches of
+    4.x and 5.2 add lists or dicts of states. gpt2's cache is a tuple of tuples in 4.48.
     """
     if cache is None:
         return []
@@ -350,14 +349,14 @@ def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
 
 
 def cache_layer_kind(cache: Any, index: int) -> str:
-    """Return the class that holds one layer: the cache's own where it keeps lists, as in 4.48."""
+    """Return the class of one layer, or the cache's class where it has lists, as in 4.48."""
     layers = getattr(cache, "layers", None)
     _record_branch("cache layer", "lists" if layers is None else "layers")
     return type(cache if layers is None else layers[index]).__name__
 
 
 def cache_length(cache: Any) -> int | None:
-    """Return what a cache says that it has seen; None for tuples, as gpt2's in 4.48."""
+    """Return a cache's own sequence length; None for tuples, such as gpt2's in 4.48."""
     has_length = hasattr(cache, "get_seq_length")
     _record_branch("cache length", "get_seq_length" if has_length else "none")
     return int(cache.get_seq_length()) if has_length else None
@@ -391,7 +390,7 @@ def _listed_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
 
 
 def _parts(name: str, value: Any) -> list[tuple[str, torch.Tensor]]:
-    """Return the tensor under its name, or each of several, as 5.23's layers hold them."""
+    """Return a tensor with its name, or each of several, as in the layers of 5.23."""
     if isinstance(value, torch.Tensor):
         return [(name, value)] if value.numel() else []
     if isinstance(value, dict):

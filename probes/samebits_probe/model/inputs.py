@@ -29,7 +29,7 @@ DECODER_LENGTH = 7
 
 
 class Inputs(NamedTuple):
-    """Keyword arguments of forward, which positions are not padding, and the text they came from."""
+    """Keyword arguments of forward, the positions without padding, and the source text."""
 
     kwargs: dict[str, torch.Tensor]
     real_rows: list[list[int]] | None

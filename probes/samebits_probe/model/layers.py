@@ -19,7 +19,7 @@ LayerOutput = tuple[str, torch.Tensor]
 
 
 def layers(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
-    """Return the model's layers: the elements of every ModuleList that is not inside another one."""
+    """Return the model's layers: the elements of every ModuleList that is not in another one."""
     named_layers: list[tuple[str, torch.nn.Module]] = []
     containers: tuple[str, ...] = ()
     for name, module in model.named_modules():
@@ -48,7 +48,7 @@ class Recorder:
 
     @contextmanager
     def recording(self) -> Iterator[list[LayerOutput]]:
-        """Record the input of the first layer and the output of each, copied before it can change."""
+        """Record copies of the first layer's input and of every layer's output."""
         outputs: list[LayerOutput] = []
         self._outputs = outputs
         try:

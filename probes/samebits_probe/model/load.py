@@ -1,7 +1,7 @@
-"""How is a checkpoint loaded in this release: config, model class, model, tokenizer, twin.
+"""Loading of a checkpoint in this release: config, model class, model, tokenizer, fresh model.
 
-A model that the release does not know is :class:`Unknown`, which is a result; anything else
-that goes wrong is a failure of the phase it happened in.
+A model that the release does not know raises :class:`Unknown`, which is a result. Any other
+exception is a failure of its phase.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
 _GENERATES = "causal-lm or seq2seq-lm"
-"""Of a class whose name says that it generates text, and not whether it has an encoder."""
+"""Head of a class whose name does not show whether the model has an encoder."""
 _HEADS = (
     ("ForCausalLM", "causal-lm"),
     ("LMHeadModel", "causal-lm"),
@@ -46,11 +46,11 @@ _HEADS = (
 
 
 _MIN_BYTES_TO_TRIM = 64 << 20
-"""Bytes of parameters that are worth the walk over all that is free."""
+"""Bytes of parameters from which on trimming the heap is worth its time."""
 
 
 class Loaded(NamedTuple):
-    """A model in evaluation mode, and what its loading said."""
+    """A model in evaluation mode, and the facts about its load."""
 
     model: Any
     config: Any
@@ -71,7 +71,7 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, model: Mapping[str, Any], variant: Mapping[str, Any]) -> Self:
-        """Return what a job says of its model and its variant."""
+        """Return the source for the model and the variant of a job."""
         return cls(
             where=model["source"],
             revision=model.get("revision"),
@@ -104,7 +104,7 @@ def load(source: Source, seed: int = 0) -> Loaded:
 
 
 def load_model(source: Source, seed: int = 0) -> Loaded:
-    """Load the model of ``source`` alone.
+    """Load the model of ``source`` without its tokenizer.
 
     Raises:
         Unknown: the release has no such architecture.
@@ -154,7 +154,7 @@ def from_pretrained(
 ) -> tuple[Any, dict[str, Any]]:
     """Return a loaded model in evaluation mode and transformers' loading info.
 
-    ``what`` names the load where the progress of a job is told.
+    ``what`` names the load in the progress of the job.
     """
     progress.loading(source.where, what)
     arguments = source.arguments() | {forks.dtype_keyword(): getattr(torch, source.dtype)}
@@ -172,7 +172,7 @@ def n_bytes(model: Any) -> int:
 
 
 def trim_heap(model: Any) -> None:
-    """Hand back what making a large model has freed: 4.x makes it twice."""
+    """Return freed memory to the system after making a large model: 4.x makes it twice."""
     if n_bytes(model) > _MIN_BYTES_TO_TRIM:
         heap.trim()
 
@@ -201,7 +201,7 @@ def loaded_with(
 
 
 def fresh_twin(model: Any, config: Any, source: Source) -> dict[str, torch.Tensor]:
-    """Return the parameters and buffers of the same class made from the config alone."""
+    """Return the parameters and buffers of a model of the same class made from the config only."""
     torch.manual_seed(1)
     progress.tick("fresh model", allowance=progress.moving(n_bytes(model)))
     arguments: dict[str, Any] = {forks.dtype_keyword(): getattr(torch, source.dtype)}
@@ -215,7 +215,7 @@ def fresh_twin(model: Any, config: Any, source: Source) -> dict[str, torch.Tenso
 
 
 def effective_config(config: Any) -> dict[str, Any]:
-    """Return the config as plain data, with what only spells the release left out."""
+    """Return the config as plain data, without fields that depend only on the release."""
     values = plain_config(config)
     for name in ("transformers_version", "_name_or_path", "_attn_implementation_autoset"):
         values.pop(name, None)
@@ -227,7 +227,7 @@ def effective_config(config: Any) -> dict[str, Any]:
 
 
 def plain_config(config: Any) -> dict[str, Any]:
-    """Return the config as plain data, in this release's own spelling."""
+    """Return the config as plain data, with the field names of this release."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         values = _plain_data(config.to_dict())
@@ -236,7 +236,7 @@ def plain_config(config: Any) -> dict[str, Any]:
 
 
 def _rope_parameters(values: dict[str, Any]) -> dict[str, Any]:
-    """Return 4.x's rope_theta and rope_scaling in the form that 5.x gives them."""
+    """Return 4.x's rope_theta and rope_scaling in the form of 5.x."""
     scaling = dict(values.pop("rope_scaling", None) or {})
     kind = scaling.pop("type", None)
     theta = values.pop("rope_theta", None)
@@ -244,9 +244,9 @@ def _rope_parameters(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def head_of(class_name: str, *, encoder_decoder: bool) -> str:
-    """Return what a model class is for: ``causal-lm``, ``masked-lm`` … or ``base``.
+    """Return the head of a model class: ``causal-lm``, ``masked-lm`` … or ``base``.
 
-    t5 and llava are both called ForConditionalGeneration: ``encoder_decoder`` tells them apart.
+    t5 and llava are both ForConditionalGeneration; ``encoder_decoder`` distinguishes them.
     """
     head = next((head for suffix, head in _HEADS if class_name.endswith(suffix)), "base")
     if head != _GENERATES:
@@ -255,7 +255,7 @@ def head_of(class_name: str, *, encoder_decoder: bool) -> str:
 
 
 def is_encoder_decoder(model: Any) -> bool:
-    """Return True if the config says that a decoder reads an encoder, and forward takes its ids."""
+    """Return True if the config declares an encoder-decoder and forward takes decoder ids."""
     declared = bool(getattr(model.config, "is_encoder_decoder", False))
     return declared and signature_of(model.forward).takes(DECODER)
 
@@ -305,7 +305,7 @@ def _require_known_architecture(source: Source) -> None:
 
 
 def _model_class(config: Any, source: Source) -> Any:
-    """Return the class to load with: the remote code's auto class, or the one config names."""
+    """Return the class to load with: the remote code's auto class, or the one in the config."""
     auto_map = getattr(config, "auto_map", None) or {}
     if source.trust_remote_code and auto_map:
         names = [name for name in auto_map if name.startswith("AutoModel")]
@@ -323,7 +323,7 @@ def _model_class(config: Any, source: Source) -> Any:
 
 
 def class_of(config: Any, source: Source) -> Any:
-    """Return the class that a load makes, without loading anything but its code.
+    """Return the class of a loaded model; only its code is loaded.
 
     Raises:
         Unknown: the release has no such class.
@@ -351,7 +351,7 @@ def has_tokenizer(source: Source) -> bool:
         return any((folder / name).exists() for name in _TOKENIZER_FILES)
     try:
         return load_tokenizer(source) is not None
-    except Exception:  # noqa: BLE001  each stack's own load says so
+    except Exception:  # noqa: BLE001  the load in each stack reports the error
         return True
 
 

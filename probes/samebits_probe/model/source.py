@@ -64,7 +64,7 @@ def _remove_documentation(node: ast.AST) -> None:
 
 @cache
 def of_code(code: CodeType) -> str:
-    """Return the digest of the function that a code object was made from; '' if it has no source."""
+    """Return the digest of the function of a code object; '' if it has no source."""
     lines = linecache.getlines(code.co_filename)
     text_digest = _digest_or_none("".join(lines[code.co_firstlineno - 1 : _last_line(code)]))
     if text_digest is not None:
@@ -87,7 +87,7 @@ def _last_line(code: CodeType) -> int:
 
 
 def of_object(value: Any) -> str | None:
-    """Return the digest of a function or class; None if it has no source or over MAX_LINES lines."""
+    """Return the digest of a function or class; None without source or above MAX_LINES lines."""
     value = inspect.unwrap(value) if callable(value) else value
     code = getattr(value, "__code__", None)
     if inspect.iscode(code):
@@ -109,22 +109,22 @@ def _digest_or_none(source: str) -> str | None:
         return None
 
 
-def of_class(kind: type) -> tuple[str, int] | None:
+def of_class(cls: type) -> tuple[str, int] | None:
     """Return the file and line of a top-level class, without parsing the file."""
     try:
-        file = inspect.getsourcefile(kind)
+        file = inspect.getsourcefile(cls)
     except TypeError:
         return None
     if file is None:
         return None
-    pattern = re.compile(rf"class {re.escape(kind.__name__)}\b")
+    pattern = re.compile(rf"class {re.escape(cls.__name__)}\b")
     lines = linecache.getlines(file)
     line = next((i for i, text in enumerate(lines, 1) if pattern.match(text)), None)
     return None if line is None else (file, line)
 
 
 def _block_ends(lines: list[str], start: int) -> list[int]:
-    """Return the lines where a block that begins at ``start`` may end, up to MAX_LINES lines later."""
+    """Return the lines where a block from ``start`` may end, up to MAX_LINES lines later."""
     stops = range(start + 1, min(start + 1 + MAX_LINES, len(lines)))
     ends = [i for i in stops if lines[i].strip() and not lines[i][0].isspace()]
     return ends or ([len(lines)] if len(lines) - start <= MAX_LINES else [])

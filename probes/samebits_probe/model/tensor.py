@@ -168,7 +168,7 @@ class Keeper:
         self.wanted = frozenset(wanted)
 
     def ref(self, tensor: torch.Tensor, *, keep: bool = True) -> Ref:
-        """Return the reference of ``tensor`` as captures have it, and store the values if needed."""
+        """Return the reference of ``tensor`` for a capture, and store the values if needed."""
         digest = tensor_hash(tensor)
         nbytes = tensor.numel() * tensor.element_size()
         stored = is_plain(tensor) and ((keep and nbytes <= self.limit) or digest in self.wanted)

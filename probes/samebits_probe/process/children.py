@@ -44,14 +44,14 @@ def be_the_first_to_go() -> None:
         Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
 
 
-def end_orphans(known: Collection[int]) -> None:
+def end_orphans(jobs: Collection[int]) -> None:
     """Kill the processes that this one inherited, and their descendants, until none is left.
 
     A child in another session whose id is not in ``known`` is inherited, because every job starts
     a session.
     """
     deadline = time.monotonic() + _MAX_SECONDS
-    while (orphans := _orphans(known)) and time.monotonic() < deadline:
+    while (orphans := _orphans(jobs)) and time.monotonic() < deadline:
         for pid in orphans:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -59,12 +59,12 @@ def end_orphans(known: Collection[int]) -> None:
                 os.waitpid(pid, 0)
 
 
-def _orphans(known: Collection[int]) -> list[int]:
+def _orphans(jobs: Collection[int]) -> list[int]:
     own_pid, session = os.getpid(), os.getsid(0)
     orphans = []
     for pid in _process_ids():
         parent, process_session = _parent_and_session(pid)
-        if parent == own_pid and process_session != session and int(pid) not in known:
+        if parent == own_pid and process_session != session and int(pid) not in jobs:
             orphans.append(int(pid))
     return orphans
 

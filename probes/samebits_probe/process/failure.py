@@ -53,12 +53,14 @@ def describe(name: str, error: BaseException) -> dict[str, Any]:
         for frame in traceback.extract_tb(error.__traceback__)
         if "/probes/" not in frame.filename.replace("\\", "/")
     ]
-    kind = type(error)
+    error_class = type(error)
     return {
         "phase": name,
-        "type": kind.__name__ if kind.__module__ == "builtins" else _full_name(kind),
+        "type": error_class.__name__
+        if error_class.__module__ == "builtins"
+        else _full_name(error_class),
         "message": without_folders(str(error)),
-        "traceback": _traceback(frames, kind.__name__, without_folders(str(error))),
+        "traceback": _traceback(frames, error_class.__name__, without_folders(str(error))),
         "frames": frames,
         "symbols": _looked_up_symbols(error),
     }
@@ -72,15 +74,15 @@ def _looked_up_symbols(error: BaseException) -> list[dict[str, Any]]:
         return []
 
 
-def _full_name(kind: type[BaseException]) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+def _full_name(error_class: type[BaseException]) -> str:
+    return f"{error_class.__module__}.{error_class.__qualname__}"
 
 
-def _traceback(frames: list[dict[str, Any]], kind: str, message: str) -> str:
+def _traceback(frames: list[dict[str, Any]], class_name: str, message: str) -> str:
     lines = ["Traceback (most recent call last):"]
     for frame in frames:
         lines.append(f'  File "{frame["file"]}", line {frame["line"]}, in {frame["function"]}')
         if frame["code"]:
             lines.append(f"    {frame['code']}")
-    lines.append(f"{kind}: {message}")
+    lines.append(f"{class_name}: {message}")
     return "\n".join(lines)

@@ -71,17 +71,17 @@ def _symbol_in(error: BaseException) -> Symbol | None:
         match = _NO_KEYWORD.search(text)
         return None if match is None else _unexpected_keyword(match["name"], match["owner"], error)
     if (match := _CANNOT_IMPORT.search(text)) is not None:
-        return symbol(match["name"], match["owner"], found=False)
+        return symbol(match["name"], match["owner"], exists=False)
     if (match := _NO_MODULE.search(text)) is not None:
         owner, _, name = match["owner"].rpartition(".")
-        return symbol(name, owner or "sys.path", found=False) if name else None
+        return symbol(name, owner or "sys.path", exists=False) if name else None
     return None
 
 
-def symbol(name: str, owner: str, *, found: bool) -> Symbol:
+def symbol(name: str, owner: str, *, exists: bool) -> Symbol:
     """Return a name that a module of transformers has or lacks, with places if it lacks it."""
-    result: Symbol = {"name": name, "owner": owner, "found": found, "elsewhere": [], "similar": []}
-    if found:
+    result: Symbol = {"name": name, "owner": owner, "found": exists, "elsewhere": [], "similar": []}
+    if exists:
         return result
     places = [p for p in (*defined_in(name), *_modules_named(name)) if p != owner]
     result["elsewhere"] = places[:MAX_PLACES]
@@ -92,7 +92,7 @@ def symbol(name: str, owner: str, *, found: bool) -> Symbol:
 def _missing_attribute(error: AttributeError, text: str) -> Symbol | None:
     match = _MODULE_LACKS.search(text)
     if match is not None:
-        return symbol(match["name"], match["owner"], found=False)
+        return symbol(match["name"], match["owner"], exists=False)
     match = _NO_ATTRIBUTE.search(text)
     holder = getattr(error, "obj", None)
     name = getattr(error, "name", None) or (match["name"] if match else None)
@@ -100,7 +100,7 @@ def _missing_attribute(error: AttributeError, text: str) -> Symbol | None:
         return None
     owner = _owner_name(holder) if holder is not None else match["owner"] if match else ""
     if inspect.ismodule(holder):
-        return symbol(name, owner, found=False)
+        return symbol(name, owner, exists=False)
     places = [f"{owner}.{key}[{name!r}]" for key in _tables_holding(holder, name)]
     places += _classes_with_member(name) or defined_in(name)
     return {
