@@ -48,9 +48,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from samebits_probe.process import network, progress
 from samebits_probe.process.children import (
-    be_the_first_to_go,
+    be_first_for_oom_killer,
+    die_with_parent,
     end_orphans,
-    end_with,
     inherit_orphans,
 )
 
@@ -256,10 +256,10 @@ def fork(job: Job, inherited: Iterable[int] = ()) -> Child:
             os.close(pipe)
         log.close()
         _redirect(output_writer)
-        end_with(parent)
+        die_with_parent(parent)
         inherit_orphans()
-        be_the_first_to_go()
-        _do(job)
+        be_first_for_oom_killer()
+        _run_job(job)
         exit_code = 0
     except BaseException as error:  # noqa: BLE001  the child ends here, whatever happened
         with contextlib.suppress(Exception):
@@ -273,7 +273,7 @@ def fork(job: Job, inherited: Iterable[int] = ()) -> Child:
         os._exit(exit_code)
 
 
-def _do(job: Job) -> None:
+def _run_job(job: Job) -> None:
     if not network.needed(job):
         network.refuse()
     _separate_remote_code()

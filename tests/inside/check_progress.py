@@ -302,7 +302,7 @@ def test_what_makes_no_verdict_is_in_the_budget_or_named_with_its_price():
     here = board()
     made = cell()
     assert made._no_time(10**9) == ""  # no forward was measured
-    here.took(0.5, 9)
+    here.record_forward(0.5, 9)
     assert made._no_time(150) == ""
     assert made._no_time(150, more=40.0) == (
         "it takes about 115 s (forwards of up to 0.5 s each), and 0 s of the budget of 100 s are used: "

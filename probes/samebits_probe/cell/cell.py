@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 3
 _MAX_FRESH_MODEL_BYTES = 4 << 30
 """Bytes of parameters above which no second model is made next to the first."""
-OTHER_UNWATCHED = (
+HOOKS_CHANGE_LOGITS = (
     "a forward without hooks on the layers gives other logits than one with them: "
     "watching changes what the model computes, or every forward does"
 )
-ONE_OUTPUT = "of what a forward gives only the logits, or the first tensor, are compared"
+ONLY_LOGITS_COMPARED = "of what a forward gives only the logits, or the first tensor, are compared"
 _USAGE_FORWARDS = 60
 """Cost of the usage phase, in plain forwards."""
 _FIRST_TOKEN_FORWARDS = 10
@@ -75,12 +75,12 @@ def run(job: dict[str, Any]) -> None:
 def _run(job: dict[str, Any]) -> None:
     torch.set_num_threads(int(job["threads"]))
     heap_fill = heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
-    draw_otherwise(job["run"])
+    seed_generators(job["run"])
     cell = Cell(job, heap_fill)
     write_capture(Path(job["capture"]), job, cell.observe())
 
 
-def draw_otherwise(run: str) -> None:
+def seed_generators(run: str) -> None:
     """Seed all generators differently in each run, so that unseeded random numbers differ.
 
     Both runs are forks of one process and would otherwise share the states of its generators. This
@@ -445,7 +445,7 @@ class Cell:
 
     def _observe_forwards(self) -> None:
         facts = self.signals["forward"] = {}
-        draw_otherwise(self.job["run"])
+        seed_generators(self.job["run"])
         dtypes: dict[str, int] = self.signals["load"]["activation_dtypes"]
         for name in self.job["model"]["prompts"]:
             phase_name = f"forward {name}"
@@ -488,9 +488,9 @@ class Cell:
         logits = layers.logits_of(result)
         for unobserved in _other_tensors(result, logits):
             if all(skip["what"] != f"output {unobserved}" for skip in self.skips):
-                self._skip(f"output {unobserved}", ONE_OUTPUT)
+                self._skip(f"output {unobserved}", ONLY_LOGITS_COMPARED)
         if not _equal_bytes(watched, logits):
-            self._skip(f"hidden_states {name}", OTHER_UNWATCHED)
+            self._skip(f"hidden_states {name}", HOOKS_CHANGE_LOGITS)
             outputs = []
         for _, tensor in outputs:
             dtypes[dtype_name(tensor.dtype)] = dtypes.get(dtype_name(tensor.dtype), 0) + 1
@@ -517,7 +517,7 @@ class Cell:
         signal = self.signals.setdefault("attention", self._attention_facts())
         try:
             with (
-                self._evidence.of(name),
+                self._evidence.recording(name),
                 attention.Watch(model, self._evidence.keep) as watch,
                 self._recorded_functions(),
                 progress.forward(inputs.kwargs, "attention watched", times=10),

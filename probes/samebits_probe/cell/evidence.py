@@ -41,7 +41,7 @@ class Evidence:
         self._facts: dict[str, Any] = {}
 
     @contextmanager
-    def of(self, prompt: str) -> Iterator[None]:
+    def recording(self, prompt: str) -> Iterator[None]:
         """Record the outputs of the rotary modules during one forward."""
         self._facts = {"rotary": [], "attention": [], "eager_logits": None}
         self._bytes = 0

@@ -1,6 +1,6 @@
 """Lines of a model's remote code that are known to behave differently in another release.
 
-A line alone proves nothing: a rule reports it only together with a difference that it explains.
+A single line proves nothing: a rule reports it only together with a difference that it explains.
 """
 
 from __future__ import annotations

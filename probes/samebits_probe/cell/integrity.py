@@ -261,7 +261,9 @@ class Judge:
         if torch.equal(*bits):  # noqa: TID251  bytes
             return self._agreeing_loads(name, first, second)
         differ = (bits[0] != bits[1]).any(1)
-        unwritten = heap.showing(first, self.load_facts.run) & heap.showing_poison(second)
+        unwritten = heap.elements_with_pattern(
+            first, self.load_facts.run
+        ) & heap.elements_with_poison(second)
         if bool((differ & ~unwritten).any()) and self._depends_on_memory_only(name, first):
             unwritten = unwritten | differ
         n_unwritten = int(unwritten.sum())

@@ -62,8 +62,8 @@ def round_trip(
         restored, info = model_load.from_pretrained(type(model), saved, SEED, "load what was saved")
     except Exception as error:  # noqa: BLE001  so is a model that cannot be loaded again
         return {"outcome": "load failed", "reason": _error_text(error)}
-    tensors = saved_state.lost(restored, info, chance)
-    fields = saved_state.changed(model_load.effective_config(restored.config))
+    tensors = saved_state.lost_tensors(restored, info, chance)
+    fields = saved_state.changed_fields(model_load.effective_config(restored.config))
     logits, reason = (
         _compare_logits(original, _forward_result(restored, prompt))
         if prompt
@@ -91,7 +91,7 @@ class StateBeforeSave:
         self.saved = set(model.state_dict(keep_vars=True))
         self.tied = {name for name, state in everything(model).items() if state.tied}
 
-    def lost(self, restored: torch.nn.Module, info: Facts, chance: set[str]) -> list[str]:
+    def lost_tensors(self, restored: torch.nn.Module, info: Facts, chance: set[str]) -> list[str]:
         """Return the tensors that were restored with different bytes or not from the file."""
         after = hashes(restored)
         missing = set(forks.loading_info(info)["missing_keys"]) - self.tied - chance
@@ -102,7 +102,7 @@ class StateBeforeSave:
             or (after.get(name) != digest and (name in self.saved or name not in chance))
         ]
 
-    def changed(self, fields_after: Facts) -> list[str]:
+    def changed_fields(self, fields_after: Facts) -> list[str]:
         """Return ``field: value before → value after`` for every field whose value changed."""
         fields_before = dict(self.config)
         if fields_after.get("dtype") == self.dtype:

@@ -69,7 +69,7 @@ class Tracer:
             return self._same_name(name, tensor)  # an empty tensor is a part of every tensor
         origin = self._whole_tensor(name, tensor)
         if origin is None and tensor.ndim >= 1:
-            origin = self._concatenated(name, tensor) or self._cut(tensor)
+            origin = self._concatenated(name, tensor) or self._sliced(tensor)
         if origin is None and tensor.ndim >= 3:
             origin = self._stacked(name, tensor)
         if origin is not None:
@@ -146,7 +146,7 @@ class Tracer:
                 fitting.append(candidate)
         return self._choose(name, fitting, None) if fitting else None
 
-    def _cut(self, tensor: torch.Tensor) -> Origin | None:
+    def _sliced(self, tensor: torch.Tensor) -> Origin | None:
         """Match a contiguous part of one larger checkpoint tensor along one dimension."""
         for dim in range(tensor.ndim):
             for candidate in self._larger_tensors(tensor, dim):

@@ -301,7 +301,7 @@ def _values(
 ) -> np.ndarray:
     """Return new values in the shape and dtype of ``skeleton_tensor``."""
     rule = _rule(name, RULES)
-    random_words = _raw(recipe["seed"], name, skeleton_tensor.size)
+    random_words = _random_words(recipe["seed"], name, skeleton_tensor.size)
     if rule is None and skeleton_tensor.ndim > 1:
         rule = Rule("", "matrix", PLAIN_MATRIX, 0.0, "")
     if rule is None or rule.form == "centred":
@@ -325,7 +325,7 @@ def _centred(random_words: np.ndarray, skeleton_tensor: np.ndarray) -> np.ndarra
     return centre - 0.4 + 0.8 * _uniform(random_words)
 
 
-def _raw(seed: int, name: str, size: int) -> np.ndarray:
+def _random_words(seed: int, name: str, size: int) -> np.ndarray:
     """Return random 64-bit words; numpy guarantees stable streams of bit generators (NEP 19)."""
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     return np.random.Philox(key=int.from_bytes(digest[:16], "little")).random_raw(size)
@@ -399,13 +399,13 @@ def _inputs(model: torch.nn.Module, seed: int) -> dict[str, Any]:
         shape = (1, 4000)
     else:
         return _with_decoder(config, {"input_ids": _ids(model, seed)})
-    values = _bell_shaped(_raw(seed, name, math.prod(shape))).astype(np.float32)
+    values = _bell_shaped(_random_words(seed, name, math.prod(shape))).astype(np.float32)
     return {name: torch.from_numpy(values.reshape(shape))}
 
 
 def _ids(model: torch.nn.Module, seed: int) -> torch.Tensor:
     n_plain = model.get_input_embeddings().num_embeddings - FIRST_PLAIN_ID
-    words = _raw(seed, "input_ids", N_CHECK_IDS) % np.uint64(n_plain)
+    words = _random_words(seed, "input_ids", N_CHECK_IDS) % np.uint64(n_plain)
     return torch.from_numpy(words.astype(np.int64) + FIRST_PLAIN_ID)[None]
 
 

@@ -100,7 +100,7 @@ class Signature(NamedTuple):
         return self.takes_any or name in self.names
 
     @property
-    def hides_all(self) -> bool:
+    def lists_nothing(self) -> bool:
         """True for ``forward(*args, **kwargs)``, which lists no parameters."""
         return self.takes_any and not self.parameters
 
@@ -178,7 +178,7 @@ def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
     chosen += [
         name for name in _two_part_arguments(signature, traits, chosen[0]) if name not in chosen
     ]
-    takes_decoder = DECODER in signature.names or signature.hides_all
+    takes_decoder = DECODER in signature.names or signature.lists_nothing
     if traits.encoder_decoder and takes_decoder:
         chosen.append(DECODER)
     missing = []

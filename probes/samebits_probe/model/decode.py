@@ -49,7 +49,7 @@ def _watched(model: Any, inputs: Inputs) -> dict[str, Any]:
         def before_forward(*_: Any) -> None:
             if len(forwards) == _TOKENS - 1:  # the prompt's own forward need not be watched
                 stack.enter_context(watch)
-                watch.inside(model)
+                watch.enter_running(model)
             forwards.append(Executed().__enter__())
 
         def after_forward(*_: Any) -> None:

@@ -344,7 +344,7 @@ def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
     for index, layer in enumerate(layers or ()):
         kinds = ("keys", "values", "conv_states", "recurrent_states")
         for kind in kinds:
-            tensors += _parts(f"layer {index} {kind}", getattr(layer, kind, None))
+            tensors += _named_tensors(f"layer {index} {kind}", getattr(layer, kind, None))
     return tensors
 
 
@@ -367,10 +367,10 @@ def _tuple_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
     tensors: list[tuple[str, torch.Tensor]] = []
     for index, layer in enumerate(cache):
         if isinstance(layer, torch.Tensor):
-            tensors += _parts(f"state {index}", layer)
+            tensors += _named_tensors(f"state {index}", layer)
             continue
         for name, tensor in zip(names, layer, strict=False):
-            tensors += _parts(f"layer {index} {name}", tensor)
+            tensors += _named_tensors(f"layer {index} {name}", tensor)
     return tensors
 
 
@@ -385,21 +385,21 @@ def _listed_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
             else enumerate(stored if stored is not None else ())
         )
         for index, tensor in items:
-            tensors += _parts(f"layer {index} {kind}", tensor)
+            tensors += _named_tensors(f"layer {index} {kind}", tensor)
     return tensors
 
 
-def _parts(name: str, value: Any) -> list[tuple[str, torch.Tensor]]:
+def _named_tensors(name: str, value: Any) -> list[tuple[str, torch.Tensor]]:
     """Return a tensor with its name, or each of several, as in the layers of 5.23."""
     if isinstance(value, torch.Tensor):
         return [(name, value)] if value.numel() else []
     if isinstance(value, dict):
-        return [p for key, item in value.items() for p in _parts(f"{name} {key}", item)]
+        return [p for key, item in value.items() for p in _named_tensors(f"{name} {key}", item)]
     if isinstance(value, (list, tuple)):
         is_numbered = len(value) > 1
         return [
             part
             for index, item in enumerate(value)
-            for part in _parts(f"{name} {index}" if is_numbered else name, item)
+            for part in _named_tensors(f"{name} {index}" if is_numbered else name, item)
         ]
     return []

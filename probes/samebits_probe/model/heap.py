@@ -43,7 +43,7 @@ def fill_unwritten(run: str, device: str) -> str:
     byte = PATTERNS[run]
     method = _fill(byte, device)
     tensors = [torch.empty(n, device=device) for n in _CHECKED_SIZES]
-    n_filled = sum(_shows(tensor, byte) for tensor in tensors)
+    n_filled = sum(_holds_only(tensor, byte) for tensor in tensors)
     return f"0x{byte:02x} by {method}, seen in {n_filled} of {len(_CHECKED_SIZES)} fresh tensors"
 
 
@@ -53,7 +53,7 @@ def holds_pattern(tensor: torch.Tensor, run: str) -> bool:
         return False
     if tensor.is_meta or tensor.numel() * tensor.element_size() < 2:
         return False
-    return _shows(tensor, PATTERNS[run])
+    return _holds_only(tensor, PATTERNS[run])
 
 
 def elements(tensor: torch.Tensor) -> torch.Tensor:
@@ -64,17 +64,17 @@ def elements(tensor: torch.Tensor) -> torch.Tensor:
     return flat.view(torch.uint8).reshape(tensor.numel(), tensor.element_size())
 
 
-def showing(tensor: torch.Tensor, run: str) -> torch.Tensor:
+def elements_with_pattern(tensor: torch.Tensor, run: str) -> torch.Tensor:
     """Return which elements hold only the byte of ``run``, bool [number of elements]."""
     return (elements(tensor) == PATTERNS[run]).all(1)
 
 
-def showing_poison(tensor: torch.Tensor) -> torch.Tensor:
+def elements_with_poison(tensor: torch.Tensor) -> torch.Tensor:
     """Return which elements hold the fill of a poisoned load, bool [number of elements].
 
     Memory allocated by torch holds torch's fill, other memory the byte of malloc.
     """
-    return _showing_fill(tensor) | showing(tensor, "poisoned")
+    return _elements_with_fill(tensor) | elements_with_pattern(tensor, "poisoned")
 
 
 @contextmanager
@@ -114,9 +114,9 @@ def _check_allocations(device: str) -> str:
     """Return a report of which allocations torch fills, which malloc fills, and which neither."""
     by_torch, by_malloc, unfilled = [], [], []
     for name, tensor in _unwritten_tensors(device):
-        if bool(_showing_fill(tensor).all()):
+        if bool(_elements_with_fill(tensor).all()):
             by_torch.append(name)
-        elif bool(showing(tensor, "poisoned").all()):
+        elif bool(elements_with_pattern(tensor, "poisoned").all()):
             by_malloc.append(name)
         else:
             unfilled.append(name)
@@ -144,7 +144,7 @@ def _unwritten_tensors(device: str) -> Iterator[tuple[str, torch.Tensor]]:
         yield "numpy.empty", torch.from_numpy(np.empty(36, dtype=np.float32))
 
 
-def _showing_fill(tensor: torch.Tensor) -> torch.Tensor:
+def _elements_with_fill(tensor: torch.Tensor) -> torch.Tensor:
     return (elements(tensor) == _torch_fill_bytes(tensor.dtype).to(tensor.device)).all(1)
 
 
@@ -154,7 +154,7 @@ def _torch_fill_bytes(dtype: torch.dtype) -> torch.Tensor:
         return elements(torch.empty(1, dtype=dtype))
 
 
-def _shows(tensor: torch.Tensor, byte: int) -> bool:
+def _holds_only(tensor: torch.Tensor, byte: int) -> bool:
     # needs no second tensor of this size, and is thirty times as fast as comparing and counting
     least, largest = torch.aminmax(elements(tensor))
     return int(least) == int(largest) == byte
@@ -171,7 +171,7 @@ def trim() -> None:
 
 def _fill(byte: int, device: str) -> str:
     """Fill all memory that is allocated from now on with ``byte``; return how."""
-    method = _fill_malloc(byte) or _fill_by_hand(byte)
+    method = _fill_malloc(byte) or _fill_and_free_blocks(byte)
     if device != "cpu":
         _fill_device(byte, device)
     _fill_numpy(byte)
@@ -190,7 +190,7 @@ def _fill_malloc(byte: int) -> str:
     return "glibc M_PERTURB" if libc.mallopt(_M_PERTURB, byte ^ 0xFF) else ""
 
 
-def _fill_by_hand(byte: int) -> str:
+def _fill_and_free_blocks(byte: int) -> str:
     blocks = [torch.empty(n, dtype=torch.uint8) for n in (64, 256, 4096, 65536, 1 << 20) * 64]
     for block in blocks:
         block.fill_(byte)

@@ -27,8 +27,8 @@ def everything(model: torch.nn.Module) -> dict[str, State]:
     """Return all parameters and buffers by name; those that a checkpoint can hold come first."""
     states: dict[str, State] = {}
     first_names: dict[tuple[Any, ...], str] = {}
-    for kind, name, tensor in _named(model):
-        tied = first_names.setdefault(_memory(tensor) or (name,), name)
+    for kind, name, tensor in _named_tensors(model):
+        tied = first_names.setdefault(_memory_key(tensor) or (name,), name)
         states[name] = State(kind, tensor.detach(), "" if tied == name else tied)
     return states
 
@@ -62,7 +62,7 @@ def _hash(tensor: torch.Tensor) -> str | None:
         return None
 
 
-def _named(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
+def _named_tensors(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
     persistent = set(model.state_dict(keep_vars=True))
     for name, parameter in model.named_parameters(remove_duplicate=False):
         yield "parameter", name, parameter
@@ -73,7 +73,7 @@ def _named(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
         yield "non-persistent buffer", name, buffers[name]
 
 
-def _memory(tensor: torch.Tensor) -> tuple[Any, ...] | None:
+def _memory_key(tensor: torch.Tensor) -> tuple[Any, ...] | None:
     """Return a key that two names of the same memory share; None where there is no memory."""
     if tensor.is_meta or tensor.layout != torch.strided or tensor.numel() == 0:
         return None

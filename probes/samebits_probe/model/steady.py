@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NUDGE = 2.0**-48
 """Relative change of every output of the embeddings: 32 roundings of float64."""
 
-GROWN = 2.0**-8
+MAX_LOGITS_CHANGE = 2.0**-8
 """Maximum change of the logits after that, relative to the largest of them.
 
 Beyond it the model multiplies a relative difference by 2**40. The rounding of float32 is then as
@@ -60,7 +60,7 @@ def chaotic(model: Any, forward: Forward) -> bool:
     if not bool(finite.any()):
         return False
     change, largest = (moved - plain)[finite].abs().max(), plain[finite].abs().max()
-    return bool(change > largest * GROWN)
+    return bool(change > largest * MAX_LOGITS_CHANGE)
 
 
 def _embeddings(model: Any) -> torch.nn.Module | None:

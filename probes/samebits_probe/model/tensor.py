@@ -37,7 +37,7 @@ def dtype_name(dtype: torch.dtype | torch.layout) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def refuse_bare(tensor: torch.Tensor) -> None:
+def require_plain(tensor: torch.Tensor) -> None:
     """Raise if a tensor has no plain bytes.
 
     Raises:
@@ -54,10 +54,10 @@ def raw_bytes(tensor: torch.Tensor) -> memoryview:
     """Return the bytes of ``tensor`` in row-major order; copied only if strided or on a device.
 
     Raises:
-        NotHashable: see :func:`refuse_bare`.
+        NotHashable: see :func:`require_plain`.
 
     """
-    refuse_bare(tensor)
+    require_plain(tensor)
     flat = tensor.detach().to("cpu").contiguous().reshape(-1)
     if flat.is_complex():
         # a conjugate is a flag on the tensor until it is resolved

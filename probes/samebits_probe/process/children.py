@@ -23,7 +23,7 @@ _MAX_SECONDS = 5.0
 """Seconds spent on ending orphans. If new ones still appear, they are started faster than ended."""
 
 
-def end_with(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Make this process end at once when ``parent``, its parent, does."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before prctl was called
@@ -35,7 +35,7 @@ def inherit_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def be_the_first_to_go() -> None:
+def be_first_for_oom_killer() -> None:
     """Make this process the kernel's first choice to kill when memory runs out.
 
     The other processes of a run are needed by more than one job.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.process import progress
-from samebits_probe.process.children import end_with
+from samebits_probe.process.children import die_with_parent
 from samebits_probe.process.failure import without_folders
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Apart:
         parent = os.getpid()
         self._pid = os.fork()
         if not self._pid:
-            end_with(parent)
+            die_with_parent(parent)
             os.close(self._reader)
             os.close(self._start)
             _wait_and_answer(function, start_reader, writer)
@@ -87,7 +87,7 @@ class Apart:
         if stalled:
             raise Lost(stalled)
         if status and not text:
-            raise Lost(_death(status))
+            raise Lost(_death_message(status))
         if status:
             raise NoAnswer(text.decode("utf-8", "replace"))
         return json.loads(text)
@@ -115,7 +115,7 @@ def apart(function: Callable[[], Any]) -> Any:
     return Apart(lambda _: function()).answer()
 
 
-def _death(status: int) -> str:
+def _death_message(status: int) -> str:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         cause = ", most likely because memory ran out" if number == signal.SIGKILL else ""
@@ -134,7 +134,7 @@ def _wait_and_answer(function: Callable[[str], Any], start_reader: int, writer: 
         os.close(start_reader)
     except BaseException:  # noqa: BLE001  this process ends here, whatever happened
         os._exit(1)
-    progress.one_deeper()
+    progress.enter_child()
     _answer(lambda: function(argument.decode()[:-1]), writer)
 
 

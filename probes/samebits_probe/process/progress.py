@@ -119,7 +119,7 @@ class Board:
         """Record progress inside the step, and ``forwards`` more forwards of a model."""
         self._write_head(forwards=forwards)
 
-    def took(self, seconds: float, positions: int) -> None:
+    def record_forward(self, seconds: float, positions: int) -> None:
         """Record the seconds of one plain forward over ``positions`` positions."""
         self._write_head(longest=seconds, per_position=seconds / max(positions, 1))
 
@@ -220,7 +220,7 @@ def board() -> Board:
     return _board
 
 
-def one_deeper() -> None:
+def enter_child() -> None:
     """Record that this process is a child of the process that wrote to the board so far."""
     global _depth  # noqa: PLW0603  one for each process, see above
     _depth += 1
@@ -305,7 +305,7 @@ def forward(
     started = time.perf_counter()
     yield
     if plain:
-        _board.took(time.perf_counter() - started, n)
+        _board.record_forward(time.perf_counter() - started, n)
     _board.beat(1)
 
 

@@ -43,14 +43,14 @@ Symbol = dict[str, Any]
 def symbols(error: BaseException) -> list[Symbol]:
     """Return the names in an exception and its causes, each once, the outermost first."""
     results: list[Symbol] = []
-    for exception in _chain(error):
+    for exception in _exception_chain(error):
         looked_up = _symbol_in(exception)
         if looked_up is not None and looked_up not in results:
             results.append(looked_up)
     return results
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _exception_chain(error: BaseException) -> Iterator[BaseException]:
     seen_ids: set[int] = set()
     exception: BaseException | None = error
     while exception is not None and id(exception) not in seen_ids:
