@@ -165,11 +165,11 @@ class Judge:
     """Determines for every tensor where it comes from and whether it was written."""
 
     def __init__(
-        self, load_facts: LoadFacts, second: dict[str, State] | None, no_second_load: str
+        self, load_facts: LoadFacts, second_states: dict[str, State] | None, no_second_load: str
     ) -> None:
         self.load_facts = load_facts
-        self.second = second
-        self.no_second = no_second_load
+        self.second_states = second_states
+        self.no_second_load = no_second_load
         self.weights: Facts = load_facts.signals["weights"]["tensors"]
         self.buffers: Facts = load_facts.signals["buffers"]
         self.unused = set(load_facts.signals["weights"]["unused"])
@@ -178,8 +178,8 @@ class Judge:
 
     def facts(self, name: str, state: State, first: dict[str, State]) -> Facts:
         """Return the provenance of one tensor."""
-        is_written = self._is_written(name, state)
-        facts = {"kind": state.kind, **is_written}
+        written_facts = self._written_facts(name, state)
+        facts = {"kind": state.kind, **written_facts}
         if state.tied:
             return facts | {"source": "tied", "detail": f"tied to {state.tied}"}
         names = [name, *(alias for alias, alias_state in first.items() if alias_state.tied == name)]
@@ -233,17 +233,17 @@ class Judge:
     def _prefix(self) -> str:
         return str(getattr(self.load_facts.loaded.model, "base_model_prefix", ""))
 
-    def _is_written(self, name: str, state: State) -> Facts:
+    def _written_facts(self, name: str, state: State) -> Facts:
         """Return whether the tensor was written, by comparison with the second load."""
         try:
             raw_bytes(state.tensor)
         except NotHashable as reason:
             return _not_covered(str(reason))
-        if self.second is None:
+        if self.second_states is None:
             return self._by_heap_pattern(state.tensor)
-        if name not in self.second:
+        if name not in self.second_states:
             return _not_covered("the second load has no such tensor")
-        second_tensor = self.second[name].tensor
+        second_tensor = self.second_states[name].tensor
         if second_tensor.shape != state.tensor.shape or second_tensor.dtype != state.tensor.dtype:
             return _not_covered("the second load gives it another shape or dtype") | {
                 "steady": False
@@ -253,7 +253,7 @@ class Judge:
     def _by_heap_pattern(self, tensor: torch.Tensor) -> Facts:
         if _holds_only_pattern(tensor, self.load_facts.run):
             return {"written": "none", "n_unwritten": tensor.numel(), "steady": None}
-        return _not_covered(self.no_second)
+        return _not_covered(self.no_second_load)
 
     def _compare_loads(self, name: str, first: torch.Tensor, second: torch.Tensor) -> Facts:
         bits = heap.elements(first), heap.elements(second)
@@ -267,8 +267,8 @@ class Judge:
         if bool((differ & ~unwritten).any()) and self._depends_on_memory_only(name, first):
             unwritten = unwritten | differ
         n_unwritten = int(unwritten.sum())
-        is_written = "none" if n_unwritten == first.numel() else "partly" if n_unwritten else "all"
-        return {"written": is_written, "n_unwritten": n_unwritten, "steady": False}
+        extent = "none" if n_unwritten == first.numel() else "partly" if n_unwritten else "all"
+        return {"written": extent, "n_unwritten": n_unwritten, "steady": False}
 
     def _agreeing_loads(self, name: str, first: torch.Tensor, second: torch.Tensor) -> Facts:
         """Return the facts of a tensor on which both loads agree."""

@@ -110,7 +110,7 @@ class Watch:
             self._keep(call["module"], parts | {"mask": mask, "output": output})
         return output
 
-    def eager_op(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def product_or_softmax(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a matrix product or a softmax and record its part in an attention in Python code.
 
         The product with the shape of the softmax's input is that of query and key. The next product
@@ -225,7 +225,7 @@ class _FunctionWatch(TorchFunctionMode):
         if func is _SDPA:
             return self._watch.sdpa(args, kwargs or {})
         if self._watch.keeps and (func in _PRODUCTS or func in _SOFTMAX_FUNCTIONS):
-            return self._watch.eager_op(func, args, kwargs or {})
+            return self._watch.product_or_softmax(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
 
