@@ -1,7 +1,7 @@
-"""Which architectures does the installed transformers know.
+"""Architectures that the installed transformers knows.
 
-``python probe_architectures.py`` prints ``{"architectures": [model_type …]}``. Reading the text
-of the table takes milliseconds; importing it takes seconds, because torch comes with it.
+Run as a program, this file prints ``{"architectures": [model_type …]}``. Reading the text of the
+table takes milliseconds. Importing it takes seconds, because that imports torch.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ _CONFIG_TABLE = "CONFIG_MAPPING_NAMES"
 def architectures() -> list[str]:
     """Return every model_type that the installed transformers knows, without importing it.
 
-    The table stands in models/auto/configuration_auto.py, in late 5.x mostly in
-    auto_mappings.py beside it.
+    The table is in models/auto/configuration_auto.py, in late 5.x mostly in auto_mappings.py of
+    the same folder.
     """
     spec = importlib.util.find_spec("transformers")
     if spec is None or not spec.submodule_search_locations:
         return []
     folder = Path(spec.submodule_search_locations[0]) / "models" / "auto"
-    known: set[str] = set()
+    model_types: set[str] = set()
     for name in ("configuration_auto.py", "auto_mappings.py"):
         if (folder / name).exists():
-            known |= _table_keys(folder / name)
-    return sorted(known)
+            model_types |= _table_keys(folder / name)
+    return sorted(model_types)
 
 
 def _table_keys(path: Path) -> set[str]:
     keys: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if _fills_table(node):
-            for part in ast.walk(node):
-                keys |= _pair_keys(part)
+            for child in ast.walk(node):
+                keys |= _pair_keys(child)
     return keys
 
 

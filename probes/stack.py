@@ -1,29 +1,31 @@
-"""Runs the cells of one stack: imports torch and transformers once, then forks a child per job.
+"""Process of one stack: imports torch and transformers once, then forks a child per job.
 
-Expects one JSON object a line on standard input: ``{"id": …, "kind": "cell" | "build" | "save" |
-"load", "log": path, "timeout": seconds, …}``. Answers on standard output, one JSON object a line:
-first ``{"ready": machine facts}``, then ``{"id": …, "exit": code or null, "signal": number or
-null, "timed_out": bool, "seconds": …, "cpu": …, "own_cpu": …, "said": …, "phase": …, "step": …,
-"stalled": …, "meanwhile": …}`` as each job ends, and every ten seconds, while there are jobs, ``{"running": [{"id": …,
-"phase": …, "what": …, "step": …, "of": …, "quiet": seconds}]}``: a process of which nothing is heard
-hangs itself. End of input ends the process and its children. What a job computes lies in the files
-that the job names, never in the answer.
+It reads one JSON object per line from standard input: ``{"id": …, "kind": "cell" | "build" |
+"save" | "load", "log": path, "timeout": seconds, …}``. It writes one JSON object per line to
+standard output: first ``{"ready": machine facts}``, then ``{"id": …, "exit": code or null,
+"signal": number or null, "timed_out": bool, "seconds": …, "cpu": …, "own_cpu": …, "said": …,
+"phase": …, "step": …, "stalled": …, "meanwhile": …}`` as each job ends. While there are jobs, it
+also writes ``{"running": [{"id": …, "phase": …, "what": …, "step": …, "of": …, "quiet":
+seconds}]}`` every ten seconds; if these lines stop, the process itself hangs. End of input ends the
+process and its children. The results of a job are in the files that the job names, never in these
+lines.
 
-A job may take as long as it makes progress (process.progress): ``timeout`` is for how long it may make
+A job may take as long as it makes progress (process.progress). ``timeout`` is how long it may make
 none.
 
-A child is a session of its own, what it prints goes to ``log``, of which the end is kept, and
-everything that it started ends with it; a segfault, a hang or a monkey-patch in it touches nothing
-else. What it says of its own end comes back as ``"said"``. ``--one job.json`` runs one job in this
-process, which is how jobs run where there is no fork.
+A child is a session of its own. Its output goes to ``log``, of which the end is kept, and all
+processes that it started end with it. A segfault, a hang or a monkey-patch in it does not affect
+other jobs. The exception that ended it is returned as ``"said"``. ``--one job.json`` runs one job
+in this process, which is how jobs run where there is no fork.
 
-transformers imports most of itself, and torch's compiler, only when a model is loaded: seconds
-that every child would pay again. A child therefore leaves the names of the modules that it
-imported, and the parent imports them before it forks the next one.
+transformers imports most of its modules, and torch's compiler, only when a model is loaded, which
+would take seconds in every child. A child therefore writes down the names of the modules that it
+imported, and the parent imports them before the next fork.
 
-Python's collector visits all objects that were imported, a million, and to visit one is to write to
-its page, which the kernel then copies: a third of a second whenever it happens in a child. The
-parent, which makes hardly any garbage, has it off, and a child is spared what its parent had.
+Python's garbage collector visits all imported objects, about a million. A visit writes to the
+object's memory page, which the kernel then copies: a third of a second per collection in a child.
+The parent, which makes hardly any garbage, switches it off, and a child's collector skips the
+objects of its parent.
 """
 
 from __future__ import annotations
@@ -44,9 +46,13 @@ import traceback
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from samebits_probe.process import children as process_children
-from samebits_probe.process import network
-from samebits_probe.process import progress as process_progress
+from samebits_probe.process import network, progress
+from samebits_probe.process.children import (
+    be_first_for_oom_killer,
+    die_with_parent,
+    end_orphans,
+    inherit_orphans,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,16 +60,16 @@ if TYPE_CHECKING:
 Job = dict[str, Any]
 
 LOG_LIMIT = 1 << 20
-"""Bytes of a log; of what is longer the end is kept."""
+"""Maximum bytes of a log; of a longer one the end is kept."""
 LOG_KEPT = 1 << 18
-SAID_LIMIT = 4096
-"""Bytes of what a child says of its own end."""
+LAST_WORDS_LIMIT = 4096
+"""Maximum bytes of the exception that a child reports at its end."""
 _TICK = 0.5
-"""Seconds between two looks at children: at how far they are, and whether they are there."""
-_IMPORTS = 900.0
-"""Seconds beyond a job's limit in which an interpreter of its own may import what the job needs."""
+"""Seconds between two looks at the children: at their progress, and whether they have ended."""
+_IMPORT_ALLOWANCE = 900.0
+"""Seconds on top of a job's limit for a new interpreter to import the modules of the job."""
 _HEARTBEAT = 10.0
-"""Seconds between two lines that say what is running."""
+"""Seconds between two lines that list the running jobs."""
 
 
 KINDS = {
@@ -77,35 +83,35 @@ KINDS = {
     "save": "samebits_probe.jobs.crossing",
     "trace": "samebits_probe.trace.job",
 }
-"""The module of each kind of job; its ``run(job)`` does one. They import torch, so they come late."""
+"""Kind of job -> module whose ``run(job)`` does it. Imported late, because they import torch."""
 
 
 def perform(job: Job) -> None:
-    """Do one job in this process."""
+    """Run one job in this process."""
     importlib.import_module(KINDS[job["kind"]]).run(job)
 
 
 class Child:
-    """A job on its way: its process, what comes from it, and how far it is."""
+    """A running job: its process, its output and its progress."""
 
     def __init__(
-        self, job: Job, pid: int, end: int, output: int, log: Log, board: process_progress.Board
+        self, job: Job, pid: int, last_words_pipe: int, output: int, log: Log, board: progress.Board
     ) -> None:
         self.job = job
         self.pid = pid
         self.started = time.monotonic()
-        self.pipes = {end, output}
-        """Descriptors that it, or what it started, still holds open."""
-        self._end = end
+        self.pipes = {last_words_pipe, output}
+        """Pipes that the process, or a process that it started, still holds open."""
+        self._last_words_pipe = last_words_pipe
         self._output = output
         self._log = log
-        self._said = b""
+        self._last_words_bytes = b""
         self._status: int | None = None
         self._cpu = 0.0
-        self._watcher = process_progress.Watcher(board, 0)
+        self._watcher = progress.Watcher(board, 0)
 
     def read(self, pipe: int) -> bool:
-        """Take what one of its pipes holds now; False if that is nothing."""
+        """Read what one of its pipes holds now; return False if that is nothing."""
         try:
             chunk = os.read(pipe, 1 << 16)
         except BlockingIOError:
@@ -115,27 +121,27 @@ class Child:
         elif pipe == self._output:
             self._log.write(chunk)
         else:
-            self._said = (self._said + chunk)[:SAID_LIMIT]
+            self._last_words_bytes = (self._last_words_bytes + chunk)[:LAST_WORDS_LIMIT]
         return bool(chunk)
 
     def has_ended(self) -> bool:
-        """Return True if the process itself is gone, whoever holds its pipes."""
+        """Return True if the process has ended, even if its descendants hold its pipes."""
         if self._status is None:
             self._wait(os.WNOHANG)
         return self._status is not None
 
     def _wait(self, options: int) -> None:
-        """Take its status, and the CPU seconds of it and of all that it waited for itself."""
-        pid, status, used = os.wait4(self.pid, options)
+        """Record its status, and the CPU seconds of it and of the children that it waited for."""
+        pid, status, usage = os.wait4(self.pid, options)
         if pid:
-            self._status, self._cpu = status, used.ru_utime + used.ru_stime
+            self._status, self._cpu = status, usage.ru_utime + usage.ru_stime
 
     def is_overdue(self) -> bool:
-        """Return True if it made no progress for longer than it may."""
+        """Return True if it made no progress for longer than allowed."""
         return self._watcher.is_overdue()
 
     def progress(self) -> dict[str, Any]:
-        """Return how far it is."""
+        """Return its progress as a heartbeat line has it."""
         step = self._watcher.look()
         return {
             "id": self.job["id"],
@@ -147,13 +153,13 @@ class Child:
         }
 
     def finish(self, others: Iterable[int], *, timed_out: bool) -> dict[str, Any]:
-        """End it and all that it started, and return the answer for its job."""
+        """End it and all processes that it started, and return the answer for its job."""
         stalled = self._watcher.stalled() if timed_out else ""
         meanwhile = self._watcher.meanwhile() if timed_out else ""
         _kill_group(self.pid)
         if self._status is None:
             self._wait(0)
-        process_children.end_orphans({self.pid, *others})
+        end_orphans({self.pid, *others})
         self._close()
         shutil.rmtree(_modules_folder(self.pid), ignore_errors=True)
         status, step = self._status, self._watcher.look()
@@ -167,7 +173,7 @@ class Child:
             "seconds": round(time.monotonic() - self.started, 4),
             "cpu": round(self._cpu, 4),
             "own_cpu": round(time.process_time(), 4),
-            "said": self._said.decode("utf-8", "replace"),
+            "said": self._last_words_bytes.decode("utf-8", "replace"),
             "phase": step.phase,
             "step": step.place,
             "stalled": stalled,
@@ -175,18 +181,18 @@ class Child:
         }
 
     def _close(self) -> None:
-        """Take what the pipes still hold, which is no more than a pipe can."""
+        """Read what the pipes still hold, at most the capacity of a pipe, and close them."""
         for pipe in list(self.pipes):
-            left = 64
-            while left and self.read(pipe):
-                left -= 1
-        for pipe in (self._end, self._output):
+            reads_left = 64
+            while reads_left and self.read(pipe):
+                reads_left -= 1
+        for pipe in (self._last_words_pipe, self._output):
             os.close(pipe)
         self._log.close()
 
 
 class Log:
-    """A file that holds the end of what was written to it; a full disk is not its reader's fault."""
+    """A file that keeps the end of its content; errors such as a full disk are ignored."""
 
     def __init__(self, path: str) -> None:
         self._size = 0
@@ -196,7 +202,7 @@ class Log:
             self._file = Path(path).open("w+b", buffering=0)  # noqa: SIM115  close() does
 
     def write(self, chunk: bytes) -> None:
-        """Append; where that would be too much, only the end stays."""
+        """Append a chunk; if the file would get too long, keep only its end."""
         if self._file is None:
             return
         with contextlib.suppress(OSError):
@@ -218,74 +224,74 @@ class Log:
 
 
 def fork(job: Job, inherited: Iterable[int] = ()) -> Child:
-    """Start ``job`` in a child process; ``inherited`` are descriptors that it is not to have."""
-    end, said = os.pipe()
-    output, printed = os.pipe()
-    log = Log(job["log"])  # and its folder, which the job may expect to be there
-    board = process_progress.Board(float(job["timeout"]))
+    """Start ``job`` in a child process, which closes the ``inherited`` descriptors."""
+    last_words_pipe, last_words_writer = os.pipe()
+    output, output_writer = os.pipe()
+    log = Log(job["log"])  # also makes the folder, which the job may expect
+    board = progress.Board(float(job["timeout"]))
     parent = os.getpid()
     sys.stdout.flush()
     gc.freeze()
     try:
         pid = os.fork()
     except OSError:
-        for pipe in (end, said, output, printed):
+        for pipe in (last_words_pipe, last_words_writer, output, output_writer):
             os.close(pipe)
         log.close()
         board.close()
         raise
     if pid:
-        for pipe in (said, printed):
+        for pipe in (last_words_writer, output_writer):
             os.close(pipe)
-        for pipe in (end, output):
+        for pipe in (last_words_pipe, output):
             os.set_blocking(pipe, False)
-        return Child(job, pid, end, output, log, board)
-    code = 1
+        return Child(job, pid, last_words_pipe, output, log, board)
+    exit_code = 1
     try:
         gc.enable()
-        process_progress.use(board)
+        progress.use(board)
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        for pipe in (end, output, *inherited):
+        for pipe in (last_words_pipe, output, *inherited):
             os.close(pipe)
         log.close()
-        _redirect(printed)
-        process_children.end_with(parent)
-        process_children.inherit_orphans()
-        process_children.be_the_first_to_go()
-        _do(job)
-        code = 0
+        _redirect(output_writer)
+        die_with_parent(parent)
+        inherit_orphans()
+        be_first_for_oom_killer()
+        _run_job(job)
+        exit_code = 0
     except BaseException as error:  # noqa: BLE001  the child ends here, whatever happened
         with contextlib.suppress(Exception):
             traceback.print_exc()
-        os.write(said, _last_words(error))
+        os.write(last_words_writer, _last_words(error))
     finally:
         with contextlib.suppress(Exception):  # a model may have closed or replaced them
             sys.stdout.flush()
             sys.stderr.flush()
         # no exit handlers: they belong to the parent
-        os._exit(code)
+        os._exit(exit_code)
 
 
-def _do(job: Job) -> None:
+def _run_job(job: Job) -> None:
     if not network.needed(job):
         network.refuse()
-    _own_modules()
-    last = next(reversed(sys.modules))
+    _separate_remote_code()
+    last_module = next(reversed(sys.modules))
     perform(job)
-    _leave_imports(last, _imports_file(job))
+    _write_imports(last_module, _imports_file(job))
 
 
 def _last_words(error: BaseException) -> bytes:
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return text.encode("utf-8", "replace")[:SAID_LIMIT]
+    return text.encode("utf-8", "replace")[:LAST_WORDS_LIMIT]
 
 
-def _own_modules() -> None:
-    """Copy the code of models to a folder of this process alone.
+def _separate_remote_code() -> None:
+    """Set the folder for copies of remote code to one that only this process uses.
 
-    Up to 5.2 a local model's code lies under the last part of its path, so that two checkpoints
-    named alike, in two processes at once, may import each other's.
+    Up to 5.2 a local model's code is copied to a folder named after the last part of its path. Two
+    checkpoints with the same name in two processes could then import each other's code.
     """
     dynamic = sys.modules.get("transformers.dynamic_module_utils")
     if dynamic is not None:
@@ -296,56 +302,58 @@ def _modules_folder(pid: int) -> Path:
     return Path(os.environ["HF_MODULES_CACHE"]) / str(pid)
 
 
-_NEVER_LEARNED = ("transformers_modules", "samebits_probe", "__")
-"""Code of a model stays in the process of its cell."""
+_NOT_PREIMPORTED = ("transformers_modules", "samebits_probe", "__")
+"""Prefixes of modules that only children import: a model's code stays in its cell's process."""
 
 
 def _imports_file(job: Job) -> Path:
     return Path(job["log"]).with_suffix(".imports")
 
 
-def _leave_imports(last: str, path: Path) -> None:
-    """Write the modules that this child imported, behind ``last``, from packages of its parent."""
-    # it saves time and no more; a thread of the model may be importing
+def _write_imports(last_module: str, path: Path) -> None:
+    """Write the modules imported after ``last_module`` from packages that the parent has."""
+    # a failure here only costs time; a thread of the model may be importing meanwhile
     with contextlib.suppress(OSError, RuntimeError, KeyError):
-        path.write_text("\n".join(_learnable(last)), "utf-8")
+        path.write_text("\n".join(_preimportable(last_module)), "utf-8")
 
 
-def _learnable(last: str) -> list[str]:
-    # from the end: to go by every name writes to its count of references, and the kernel copies
-    # the page that it lies on for this process, thousands of them
-    imported = list(itertools.takewhile(lambda name: name != last, reversed(sys.modules)))[::-1]
+def _preimportable(last_module: str) -> list[str]:
+    # From the end: reading a name writes to its reference count, and the kernel then copies its
+    # memory page for this process. For all names that would be thousands of pages.
+    imported = list(itertools.takewhile(lambda name: name != last_module, reversed(sys.modules)))[
+        ::-1
+    ]
     new = set(imported)
     return [
         name
         for name in imported
         if (package := name.partition(".")[0]) in sys.modules
         and package not in new
-        and not name.startswith(_NEVER_LEARNED)
+        and not name.startswith(_NOT_PREIMPORTED)
         and getattr(sys.modules[name], "__spec__", None) is not None
     ]
 
 
-def learn_imports(path: Path) -> None:
-    """Import what a child imported, so that the next one finds it there."""
+def preimport(path: Path) -> None:
+    """Import the modules that a child imported, so that the next child has them."""
     try:
         names = path.read_text("utf-8").splitlines()
         path.unlink()
     except (OSError, ValueError):
         return
     for name in names:
-        # what cannot be imported ahead is imported when it is needed, or not at all
+        # a module that cannot be imported in advance is imported when needed, or not at all
         with contextlib.suppress(Exception, SystemExit):
             importlib.import_module(name)
 
 
-def _redirect(printed: int) -> None:
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(printed, 1)
-    os.dup2(printed, 2)
-    os.close(printed)
-    # what is printed before a crash is what explains it
+def _redirect(output_writer: int) -> None:
+    devnull = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(devnull, 0)
+    os.dup2(output_writer, 1)
+    os.dup2(output_writer, 2)
+    os.close(output_writer)
+    # output printed before a crash may explain it
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
 
@@ -353,36 +361,36 @@ def _kill_group(pid: int) -> None:
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
-        return  # nothing of the group is left, or nothing that is ours
+        return  # the group has ended, or belongs to another user
 
 
 def spawn(job: Job) -> dict[str, Any]:
-    """Run ``job`` in a new interpreter and wait for it: the way without fork."""
+    """Run ``job`` in a new interpreter and wait for it; used where fork is missing."""
     path = Path(job["log"]).with_suffix(".job.json")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(job), "utf-8")
-    where = path.with_suffix(".progress")
-    board = process_progress.Board.at(where, float(job["timeout"]))
-    board.write(board.read()._replace(allowance=_IMPORTS))
-    watcher = process_progress.Watcher(board, 0)
+    board_path = path.with_suffix(".progress")
+    board = progress.Board.at(board_path, float(job["timeout"]))
+    board.write(board.read()._replace(allowance=_IMPORT_ALLOWANCE))
+    watcher = progress.Watcher(board, 0)
     started, stalled = time.monotonic(), ""
-    command = [sys.executable, __file__, "--one", str(path), str(where)]
+    command = [sys.executable, __file__, "--one", str(path), str(board_path)]
     with (
         Path(job["log"]).open("wb") as log,
-        subprocess.Popen(command, stdout=log, stderr=log) as one,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,
     ):
-        while one.poll() is None and not stalled:
+        while process.poll() is None and not stalled:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                one.wait(_TICK)
+                process.wait(_TICK)
             stalled = watcher.stalled() if watcher.is_overdue() else ""
         if stalled:
-            one.kill()
+            process.kill()
     step = watcher.look()
     board.close()
-    where.unlink(missing_ok=True)
+    board_path.unlink(missing_ok=True)
     return {
         "id": job["id"],
-        "exit": None if stalled else one.returncode,
+        "exit": None if stalled else process.returncode,
         "signal": None,
         "timed_out": bool(stalled),
         "seconds": round(time.monotonic() - started, 4),
@@ -399,69 +407,71 @@ def answer(answers: IO[str], message: dict[str, Any]) -> None:
 
 
 def serve(answers: IO[str]) -> None:
-    """Take jobs and answer them until standard input ends."""
+    """Run jobs and answer them until standard input ends."""
     children: list[Child] = []
-    lines, told = _Lines(sys.stdin.fileno()), time.monotonic()
+    lines, last_heartbeat = _Lines(sys.stdin.fileno()), time.monotonic()
     try:
         while not lines.ended:
             pipes = [pipe for child in children for pipe in child.pipes]
-            ready, _, _ = select.select([lines.descriptor, *pipes], [], [], _patience(children))
+            ready, _, _ = select.select(
+                [lines.descriptor, *pipes], [], [], _select_timeout(children)
+            )
             for child in children:
                 for pipe in child.pipes & set(ready):
                     child.read(pipe)
             if lines.descriptor in ready:
                 for line in lines.read():
-                    _begin(json.loads(line), children, answers)
+                    _start_job(json.loads(line), children, answers)
             for child in [child for child in children if child.has_ended()]:
-                _finish(child, children, answers, timed_out=False)
-                learn_imports(_imports_file(child.job))
+                _finish_job(child, children, answers, timed_out=False)
+                preimport(_imports_file(child.job))
             for child in [child for child in children if child.is_overdue()]:
-                _finish(child, children, answers, timed_out=True)
-            if children and time.monotonic() - told >= _HEARTBEAT:
+                _finish_job(child, children, answers, timed_out=True)
+            if children and time.monotonic() - last_heartbeat >= _HEARTBEAT:
                 answer(answers, {"running": [child.progress() for child in children]})
-                told = time.monotonic()
+                last_heartbeat = time.monotonic()
     except BrokenPipeError:
-        return  # the host is gone, and its end of standard input will say so, too
+        return  # the host has ended; standard input is closed, too
     finally:
         for child in list(children):
             children.remove(child)
-            child.finish([other.pid for other in children], timed_out=True)
+            child.finish([sibling.pid for sibling in children], timed_out=True)
 
 
-def _begin(job: Job, children: list[Child], answers: IO[str]) -> None:
+def _start_job(job: Job, children: list[Child], answers: IO[str]) -> None:
     pipes = [pipe for child in children for pipe in child.pipes]
     try:
         children.append(fork(job, [answers.fileno(), *pipes]))
     except OSError as error:
-        said = f"no process could be made for it: {error}"
-        answer(answers, {"id": job["id"], "exit": 1, "said": said})
+        message = f"no process could be made for it: {error}"
+        answer(answers, {"id": job["id"], "exit": 1, "said": message})
 
 
-def _finish(child: Child, children: list[Child], answers: IO[str], *, timed_out: bool) -> None:
+def _finish_job(child: Child, children: list[Child], answers: IO[str], *, timed_out: bool) -> None:
     children.remove(child)
-    answer(answers, child.finish([other.pid for other in children], timed_out=timed_out))
+    answer(answers, child.finish([sibling.pid for sibling in children], timed_out=timed_out))
 
 
-def _patience(children: list[Child]) -> float | None:
-    """Return how long nothing need be looked at if nothing is said."""
+def _select_timeout(children: list[Child]) -> float | None:
+    """Return the seconds to wait for input or output before looking at the children again."""
     if not children:
         return None
-    # a child that closed its pipes ends any moment, or is a daemon to be
+    # a child that closed its pipes is about to end, or to become a daemon
     return _TICK if all(len(child.pipes) == 2 for child in children) else 0.005
 
 
 class _Lines:
-    """Whole lines from a descriptor, without blocking on half of one."""
+    """Reads whole lines from a descriptor without blocking on an incomplete one."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.ended = False
-        self._rest = b""
+        self._incomplete = b""
 
     def read(self) -> list[bytes]:
         chunk = os.read(self.descriptor, 1 << 16)
         self.ended = not chunk
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        *lines, self._incomplete = (self._incomplete + chunk).split(b"\n")
         return [line for line in lines if line.strip()]
 
 
@@ -471,21 +481,23 @@ _NEEDED_BY_EVERY_MODEL = ("transformers.modeling_utils", "transformers.generatio
 
 
 def _import_everything() -> dict[str, Any]:
-    """Import what every job needs, so that children share it; return the machine's facts."""
-    torch, transformers = (importlib.import_module(name) for name in ("torch", "transformers"))
+    """Import what every job needs, so that children share it, and return the machine's facts."""
+    torch, transformers = (
+        importlib.import_module(module_name) for module_name in ("torch", "transformers")
+    )
     torch.set_num_threads(1)
-    for name in ("AutoConfig", "AutoTokenizer", "AutoModel", "AutoModelForCausalLM"):
-        getattr(transformers, name)
-    for name in (*_NEEDED_BY_EVERY_MODEL, *KINDS.values()):
-        importlib.import_module(name)
-    forks, machine = (importlib.import_module(name) for name in (_FORKS, _MACHINE))
+    for module_name in ("AutoConfig", "AutoTokenizer", "AutoModel", "AutoModelForCausalLM"):
+        getattr(transformers, module_name)
+    for module_name in (*_NEEDED_BY_EVERY_MODEL, *KINDS.values()):
+        importlib.import_module(module_name)
+    forks, machine = (importlib.import_module(module_name) for module_name in (_FORKS, _MACHINE))
     forks.prepare()
     facts: dict[str, Any] = machine.facts()
     return facts
 
 
-def _without_prints() -> IO[str]:
-    """Return standard output for the answers alone: what packages print goes to the log."""
+def _answers_pipe() -> IO[str]:
+    """Return standard output for answers only; output printed by packages goes to the log."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return answers
@@ -496,17 +508,17 @@ def main(arguments: list[str]) -> None:
     if arguments[:1] == ["--one"]:
         job = json.loads(Path(arguments[1]).read_text("utf-8"))
         if arguments[2:]:
-            process_progress.use(process_progress.Board.at(Path(arguments[2])))
+            progress.use(progress.Board.at(Path(arguments[2])))
         if not network.needed(job):
             network.refuse()
         perform(job)
         return
-    answers = _without_prints()
+    answers = _answers_pipe()
     gc.disable()
     answer(answers, {"ready": _import_everything()})
     if hasattr(os, "fork"):
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # by way of serve's end
-        process_children.inherit_orphans()
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # runs the cleanup in serve
+        inherit_orphans()
         serve(answers)
         return
     for line in sys.stdin:

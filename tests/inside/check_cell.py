@@ -52,7 +52,7 @@ def test_where_watching_the_layers_changes_the_logits_the_plain_ones_count():
     plain = model(torch.ones(1, 3, 4)).logits
     assert facts["logits"]["hash"] == tensor_hash(plain)
     assert (facts["hidden_states"], dtypes) == ([], {})
-    assert skips == [{"what": "hidden_states short", "reason": cell_cell.OTHER_UNWATCHED}]
+    assert skips == [{"what": "hidden_states short", "reason": cell_cell.HOOKS_CHANGE_LOGITS}]
 
 
 def test_what_a_forward_gives_beside_the_logits_is_named_as_not_compared():
@@ -63,11 +63,11 @@ def test_what_a_forward_gives_beside_the_logits_is_named_as_not_compared():
 
     facts, skips, _ = forward(Span())
     assert facts["logits"]["hash"] == tensor_hash(torch.ones(1, 3, 4))
-    assert skips == [{"what": "output end_logits", "reason": cell_cell.ONE_OUTPUT}]
+    assert skips == [{"what": "output end_logits", "reason": cell_cell.ONLY_LOGITS_COMPARED}]
 
 
 def drawn(run):
-    cell_cell.draw_otherwise(run)
+    cell_cell.seed_generators(run)
     return random.random(), np.random.rand(), torch.rand(()).item()
 
 

@@ -103,7 +103,7 @@ def llama():
 
 def gathered(model, ids):
     evidence = Evidence(model, Keeper(tempfile.mkdtemp(), 1 << 20, []))
-    with torch.no_grad(), evidence.of("short"), Watch(model, evidence.keep):
+    with torch.no_grad(), evidence.recording("short"), Watch(model, evidence.keep):
         logits = model(ids).logits
     return evidence, logits
 

@@ -24,7 +24,7 @@ def test_settled_it_holds_no_tensor_and_answers_what_was_named():
     fresh = Fresh(tensors)
     assert fresh.against("a", digests["a"]) == "equal"
     del tensors
-    fresh.settle(["b", "no such tensor"])
+    fresh.keep_hashes_only(["b", "no such tensor"])
     assert [ref() for ref in held] == [None] * 3
     assert fresh.against("a", digests["b"]) == "differs"
     assert fresh.against("b", digests["b"]) == "equal"

@@ -98,15 +98,15 @@ def cell(folder, **changes):
     made.loaded = load.load(made.source)
     made.signals["load"] = made.loaded.facts
     with torch.no_grad():
-        made._weights()
-        made._buffers()
+        made._observe_weights()
+        made._observe_buffers()
     return made
 
 
 def look(looked_at):
     """Ask about the load, as a cell does once its prompts have run."""
-    looked_at._set_aside()
-    looked_at._integrity()
+    looked_at._fork_untouched_model()
+    looked_at._observe_integrity()
 
 
 def integrity(defect, **config):
@@ -433,7 +433,7 @@ def test_run_b_does_not_look():
 
 def test_a_model_too_large_for_a_second_one():
     looked_at = cell(checkpoint("halves"))
-    cell_cell._TWIN_LIMIT = 0
+    cell_cell._MAX_FRESH_MODEL_BYTES = 0
     look(looked_at)
     signal = looked_at.signals["integrity"]
     assert signal["poison"] == "not tried: it would need another 0.0 GiB"
@@ -447,7 +447,7 @@ def test_a_model_too_large_for_a_second_one():
 
 def test_a_wholly_unwritten_buffer_is_found_without_a_second_model():
     looked_at = cell(checkpoint("integers"))
-    cell_cell._TWIN_LIMIT = 0
+    cell_cell._MAX_FRESH_MODEL_BYTES = 0
     look(looked_at)
     assert sources(looked_at.signals["integrity"])["tables.long"] == ("unwritten", N)
 

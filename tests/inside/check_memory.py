@@ -51,7 +51,7 @@ def test_a_model_that_is_let_go_has_its_shapes_and_no_numbers():
     model = torch.nn.Sequential(torch.nn.Linear(300, 200), torch.nn.BatchNorm1d(200))
     model[1].weight = torch.nn.Parameter(model[1].weight.bfloat16())
     shapes = {name: (t.shape, t.dtype) for name, t in model.state_dict().items()}
-    state.let_go(model)
+    state.drop_tensors(model)
     assert {name: (t.shape, t.dtype) for name, t in model.state_dict().items()} == shapes
     assert all(t.untyped_storage().nbytes() <= 8 for t in model.state_dict().values())
 

@@ -127,7 +127,7 @@ def test_what_is_written_to_a_disk_is_progress_while_something_is_loaded():
     folder = tempfile.mkdtemp(dir=Path(__file__).parent)
     try:
         assert not progress_of(moves=False)
-        if progress._moved(os.getpid()):
+        if progress._bytes_moved(os.getpid()):
             assert progress_of(moves=True)
     finally:
         (Path(folder) / "file").unlink()
@@ -302,7 +302,7 @@ def test_what_makes_no_verdict_is_in_the_budget_or_named_with_its_price():
     here = board()
     made = cell()
     assert made._no_time(10**9) == ""  # no forward was measured
-    here.took(0.5, 9)
+    here.record_forward(0.5, 9)
     assert made._no_time(150) == ""
     assert made._no_time(150, more=40.0) == (
         "it takes about 115 s (forwards of up to 0.5 s each), and 0 s of the budget of 100 s are used: "
@@ -314,11 +314,11 @@ def test_what_makes_no_verdict_is_in_the_budget_or_named_with_its_price():
 
 def test_a_phase_that_raises_is_told_and_the_next_one_goes_on():
     made = cell()
-    with made._going_on("greedy short"):
+    with made._recorded_failures("greedy short"):
         raise PhaseFailed({"phase": "greedy short", "type": "ValueError", "message": "no\nmore"})
-    with made._going_on("greedy long"):
+    with made._recorded_failures("greedy long"):
         pass
-    with made._going_on("buffers", "inv_freq"):
+    with made._recorded_failures("buffers", "inv_freq"):
         {}["x"]
     assert [f["phase"] for f in made.failures] == ["greedy short", "probe"]
     reason = "failed in phase probe: KeyError: 'x'"

@@ -1,7 +1,7 @@
-"""What is a model's own code made of: files, what it asks of transformers, its classes.
+"""Facts about a model's remote code: its files, its imports from transformers, its classes.
 
-Read from the checkpoint's ``*.py`` by their syntax trees and never imported from here, so that it
-is there for a model that does not load.
+They are read from the syntax trees of the checkpoint's ``*.py`` files, which are not imported here,
+so that they are available for a model that does not load.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits_probe.cell.idioms import idioms
-from samebits_probe.model import source as model_source
+from samebits_probe.model import source as source_digest
 from samebits_probe.model.executed import REMOTE
 from samebits_probe.process import symbols
 from samebits_probe.process.paths import package_path
@@ -41,8 +41,8 @@ _KINDS = {
 }
 
 
-class Asked(NamedTuple):
-    """A name that an import statement asks transformers for."""
+class ImportedName(NamedTuple):
+    """A name that an import statement imports from transformers."""
 
     owner: str
     name: str
@@ -51,8 +51,8 @@ class Asked(NamedTuple):
 
 
 def of_source(source: Source) -> dict[str, Any]:
-    """Return the part of the signal ``code`` that no run is needed for; empty for stock models."""
-    found: dict[str, Any] = {
+    """Return the part of the signal ``code`` that needs no forward; empty for stock models."""
+    facts: dict[str, Any] = {
         "files": {},
         "imports": [],
         "classes": [],
@@ -60,38 +60,38 @@ def of_source(source: Source) -> dict[str, Any]:
         "reads_version": False,
     }
     if not source.trust_remote_code:
-        return found
-    for name, path in _files(source).items():
+        return facts
+    for name, path in _code_files(source).items():
         data = path.read_bytes()
-        found["files"][name] = hashlib.sha256(data).hexdigest()
+        facts["files"][name] = hashlib.sha256(data).hexdigest()
         try:
             tree = ast.parse(data)
         except (SyntaxError, ValueError):
-            continue  # loading says what is wrong with it
-        found["imports"] += [_import(name, asked) for asked in imports(tree)]
-        found["classes"] += [_class(name, node) for node in _classes(tree)]
-        found["idioms"] += [{"file": name, **idiom._asdict()} for idiom in idioms(tree)]
-        found["reads_version"] |= reads_version(tree)
-    return found
+            continue  # the load reports the error
+        facts["imports"] += [_import_facts(name, imported) for imported in imports(tree)]
+        facts["classes"] += [_class_facts(name, node) for node in _classes_in(tree)]
+        facts["idioms"] += [{"file": name, **idiom._asdict()} for idiom in idioms(tree)]
+        facts["reads_version"] |= reads_version(tree)
+    return facts
 
 
-def _files(source: Source) -> dict[str, Path]:
-    """Return name -> path of the model's own files: the checkpoint's, and those it was loaded from."""
-    folder = _folder(source)
-    found: dict[str, Path] = {}
+def _code_files(source: Source) -> dict[str, Path]:
+    """Return name -> path of the remote code's files: in the checkpoint, and of loaded modules."""
+    folder = _code_folder(source)
+    files: dict[str, Path] = {}
     if folder is not None:
         paths = sorted(folder.rglob("*.py"))
-        found = {p.relative_to(folder).as_posix(): p for p in paths if "/." not in str(p)}
-    known = {Path(name).name for name in found}
+        files = {p.relative_to(folder).as_posix(): p for p in paths if "/." not in str(p)}
+    names = {Path(name).name for name in files}
     for name, module in sorted(sys.modules.items()):
         file = getattr(module, "__file__", None) if name.startswith(f"{REMOTE}.") else None
-        if file and Path(file).name not in {*known, "__init__.py"}:
-            found[Path(file).name] = Path(file)
-    return found
+        if file and Path(file).name not in {*names, "__init__.py"}:
+            files[Path(file).name] = Path(file)
+    return files
 
 
-def _folder(source: Source) -> Path | None:
-    """Return the folder of a checkpoint whose config names code of its own; None of any other."""
+def _code_folder(source: Source) -> Path | None:
+    """Return the folder of a checkpoint whose config has an ``auto_map``; None for any other."""
     path: Any = Path(source.where) / "config.json"
     if not Path(source.where).is_dir():
         from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415  folders need no hub
@@ -99,52 +99,52 @@ def _folder(source: Source) -> Path | None:
         path = try_to_load_from_cache(source.where, "config.json", revision=source.revision)
     if not isinstance(path, (str, Path)) or not Path(path).is_file():
         return None
-    written = json.loads(Path(path).read_text("utf-8"))
-    return Path(path).parent if written.get("auto_map") else None
+    config = json.loads(Path(path).read_text("utf-8"))
+    return Path(path).parent if config.get("auto_map") else None
 
 
-def imports(tree: ast.AST, *, guarded: bool = False) -> Iterator[Asked]:
-    """Yield what is imported from transformers, inside functions and branches too."""
+def imports(tree: ast.AST, *, guarded: bool = False) -> Iterator[ImportedName]:
+    """Yield the names imported from transformers, also inside functions and branches."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.Import):
             names = [a.name for a in node.names if a.name.startswith("transformers.")]
             for owner, _, name in (n.rpartition(".") for n in names):
-                yield Asked(owner, name, node.lineno, guarded)
+                yield ImportedName(owner, name, node.lineno, guarded)
         elif isinstance(node, ast.ImportFrom):
             owner = node.module or ""
             if node.level == 0 and owner.partition(".")[0] == "transformers":
                 for alias in node.names:
-                    yield Asked(owner, alias.name, node.lineno, guarded)
+                    yield ImportedName(owner, alias.name, node.lineno, guarded)
         elif isinstance(node, ast.Try):
-            caught = guarded or any(map(_catches, node.handlers))
-            yield from imports(ast.Module(node.body, []), guarded=caught)
-            rest = [*node.handlers, *node.orelse, *node.finalbody]
-            # what stands in a handler is the other way to the same name
-            yield from imports(ast.Module(rest, []), guarded=caught)  # type: ignore[arg-type]
+            is_guarded = guarded or any(map(_catches_missing, node.handlers))
+            yield from imports(ast.Module(node.body, []), guarded=is_guarded)
+            handlers = [*node.handlers, *node.orelse, *node.finalbody]
+            # an import in a handler is a fallback for the same name
+            yield from imports(ast.Module(handlers, []), guarded=is_guarded)  # type: ignore[arg-type]
         else:
             yield from imports(node, guarded=guarded or isinstance(node, (ast.If, ast.IfExp)))
 
 
-def _catches(handler: ast.ExceptHandler) -> bool:
+def _catches_missing(handler: ast.ExceptHandler) -> bool:
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(k is None or _dotted(k).rpartition(".")[2] in _MISSING_IS_CAUGHT for k in kinds)
+    return any(k is None or _dotted_name(k).rpartition(".")[2] in _MISSING_IS_CAUGHT for k in kinds)
 
 
-def _import(file: str, asked: Asked) -> dict[str, Any]:
-    found, value = resolve(asked.owner, asked.name)
-    symbol = symbols.symbol(asked.name, asked.owner, found=found)
+def _import_facts(file: str, imported: ImportedName) -> dict[str, Any]:
+    exists, value = resolve(imported.owner, imported.name)
+    symbol = symbols.symbol(imported.name, imported.owner, exists=exists)
     return {
         "symbol": symbol,
         "file": file,
-        "line": asked.line,
-        "guarded": asked.guarded,
-        "defined_in": place(value) if found else None,
-        "digest": model_source.of_object(value) if found else None,
+        "line": imported.line,
+        "guarded": imported.guarded,
+        "defined_in": place(value) if exists else None,
+        "digest": source_digest.of_object(value) if exists else None,
     }
 
 
 def resolve(owner: str, name: str) -> tuple[bool, Any]:
-    """Return whether ``from owner import name`` works in this stack, and what it gives."""
+    """Return whether ``from owner import name`` works in this stack, and the imported object."""
     try:
         module = importlib.import_module(owner)
         if name == "*":
@@ -157,10 +157,10 @@ def resolve(owner: str, name: str) -> tuple[bool, Any]:
 
 
 def place(value: Any) -> str | None:
-    """Return file and line, inside the package, of a module, function or class; else None."""
+    """Return the package path and line of a module, function or class; None for other values."""
     if inspect.isclass(value):
-        found = model_source.of_class(value)
-        return None if found is None else f"{package_path(found[0])}:{found[1]}"
+        location = source_digest.of_class(value)
+        return None if location is None else f"{package_path(location[0])}:{location[1]}"
     if inspect.ismodule(value):
         file = getattr(value, "__file__", None)
         return package_path(file) if file else None
@@ -171,11 +171,11 @@ def place(value: Any) -> str | None:
 
 
 def reads_version(tree: ast.AST) -> bool:
-    """Return True if code asks for a version: a branch on it makes one file behave in two ways."""
+    """Return True if the code reads a version, so that it may branch on the release."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
-            asked = _dotted(node)
-            if asked.endswith(("metadata.version", "__version__")) and "torch" not in asked:
+            name = _dotted_name(node)
+            if name.endswith(("metadata.version", "__version__")) and "torch" not in name:
                 return True
         names = node.names if isinstance(node, ast.ImportFrom) else []
         if any("version" in alias.name.lower() for alias in names):
@@ -183,26 +183,26 @@ def reads_version(tree: ast.AST) -> bool:
     return False
 
 
-def _classes(tree: ast.AST) -> Iterator[ast.ClassDef]:
+def _classes_in(tree: ast.AST) -> Iterator[ast.ClassDef]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             yield node
 
 
-def _class(file: str, node: ast.ClassDef) -> dict[str, Any]:
+def _class_facts(file: str, node: ast.ClassDef) -> dict[str, Any]:
     methods = [part for part in node.body if isinstance(part, _FUNCTIONS)]
     return {
         "name": node.name,
         "bases": [ast.unparse(base) for base in node.bases],
         "file": file,
         "line": node.lineno,
-        "attributes": dict(_attributes(node)),
-        "methods": {method.name: _parameters(method) for method in methods},
-        "calls": {method.name: _calls(method) for method in methods},
+        "attributes": dict(_class_attributes(node)),
+        "methods": {method.name: _parameter_names(method) for method in methods},
+        "calls": {method.name: _called_names(method) for method in methods},
     }
 
 
-def _attributes(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+def _class_attributes(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
     for part in node.body:
         targets = part.targets if isinstance(part, ast.Assign) else []
         if isinstance(part, ast.AnnAssign):
@@ -214,33 +214,33 @@ def _attributes(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
 
 
 def kind(value: ast.expr) -> str:
-    """Return the kind of a value as it is written: ``list``, ``bool``, ``str``, ``None``, ``name``."""
+    """Return the kind of an expression, such as ``list``, ``bool``, ``None`` or ``name``."""
     if isinstance(value, ast.Constant):
         return "None" if value.value is None else type(value.value).__name__
     return _KINDS.get(type(value), "expression")
 
 
-def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    given = node.args
-    names = [arg.arg for arg in (*given.posonlyargs, *given.args)]
-    names += [f"*{given.vararg.arg}"] if given.vararg else []
-    names += [arg.arg for arg in given.kwonlyargs]
-    return names + ([f"**{given.kwarg.arg}"] if given.kwarg else [])
+def _parameter_names(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
+    arguments = node.args
+    names = [arg.arg for arg in (*arguments.posonlyargs, *arguments.args)]
+    names += [f"*{arguments.vararg.arg}"] if arguments.vararg else []
+    names += [arg.arg for arg in arguments.kwonlyargs]
+    return names + ([f"**{arguments.kwarg.arg}"] if arguments.kwarg else [])
 
 
-def _calls(node: ast.AST) -> list[str]:
-    calls = (_dotted(n.func) for n in ast.walk(node) if isinstance(n, ast.Call))
+def _called_names(node: ast.AST) -> list[str]:
+    calls = (_dotted_name(n.func) for n in ast.walk(node) if isinstance(n, ast.Call))
     return list(dict.fromkeys(call for call in calls if call))
 
 
-def _dotted(node: ast.expr | None) -> str:
-    """Return ``a.b.c`` of names and attributes; '' for anything else below them."""
+def _dotted_name(node: ast.expr | None) -> str:
+    """Return ``a.b.c`` for names and attributes; '' for any other expression."""
     if isinstance(node, ast.Name):
         return node.id
     if isinstance(node, ast.Attribute):
-        below = _dotted(node.value)
-        return f"{below}.{node.attr}" if below else ""
+        prefix = _dotted_name(node.value)
+        return f"{prefix}.{node.attr}" if prefix else ""
     if isinstance(node, ast.Call):  # super().__init__
-        below = _dotted(node.func)
-        return f"{below}()" if below else ""
+        prefix = _dotted_name(node.func)
+        return f"{prefix}()" if prefix else ""
     return ""

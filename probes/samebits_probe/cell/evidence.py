@@ -1,7 +1,7 @@
-"""What a person would look at next: cos and sin, what enters attention, and eager logits.
+"""Further evidence for a reader: cos and sin, inputs and outputs of attention, eager logits.
 
-Taken along while a forward is watched anyway. Tensors are hashed; values are kept of the rotary
-tables and of the first attention, which is where a reader wants to see positions.
+It is collected in a forward that is watched for other reasons, too. Tensors are hashed. Values are
+stored only for the rotary tables and the first attention, where a reader needs positions.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
     from samebits_probe.model.tensor import Keeper
 
-LARGEST = 256 << 20
-"""Bytes of one prompt's tensors above which the rest is not hashed."""
-RELOAD_LIMIT = 1 << 30
+MAX_PROMPT_BYTES = 256 << 20
+"""Bytes of one prompt's tensors above which the remaining ones are not hashed."""
+MAX_RELOAD_BYTES = 1 << 30
 """Bytes of parameters above which no second model is loaded with eager attention."""
 
 
 class Evidence:
-    """Gathers the signal ``evidence`` of one cell."""
+    """Collects the signal ``evidence`` of one cell."""
 
     def __init__(self, model: torch.nn.Module, keeper: Keeper) -> None:
         self.signal: dict[str, Any] = {"prompts": {}, "skips": {}}
@@ -41,8 +41,8 @@ class Evidence:
         self._facts: dict[str, Any] = {}
 
     @contextmanager
-    def of(self, prompt: str) -> Iterator[None]:
-        """Note what the rotary modules return during one forward."""
+    def recording(self, prompt: str) -> Iterator[None]:
+        """Record the outputs of the rotary modules during one forward."""
         self._facts = {"rotary": [], "attention": [], "eager_logits": None}
         self._bytes = 0
         names = {id(module): name for name, module in self._model.named_modules()}
@@ -62,66 +62,66 @@ class Evidence:
             self.skip("attention", "no scaled_dot_product_attention and no softmax of one product")
 
     def keep(self, module: str, tensors: dict[str, Any]) -> None:
-        """Note what entered and left one attention computation."""
+        """Record the inputs and outputs of one attention computation."""
         try:
             self._keep(module, tensors)
-        except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+        except Exception as error:  # noqa: BLE001  the instrument failed, not the model
             self.skip("attention", f"{type(error).__name__}: {error}")
 
     def _keep(self, module: str, tensors: dict[str, Any]) -> None:
-        first = not self._facts["attention"]
+        is_first = not self._facts["attention"]
         refs = {
-            part: self._ref(tensor, keep=first and part != "mask")
+            part: self._ref(tensor, keep=is_first and part != "mask")
             for part, tensor in tensors.items()
             if isinstance(tensor, torch.Tensor)
         }
-        held = {part: ref for part, ref in refs.items() if ref is not None}
-        self._facts["attention"].append({"module": module, "tensors": held})
+        stored_refs = {part: ref for part, ref in refs.items() if ref is not None}
+        self._facts["attention"].append({"module": module, "tensors": stored_refs})
 
     def skip(self, what: str, reason: str) -> None:
-        """Note why something is not observed."""
+        """Record why ``what`` is not observed."""
         self.signal["skips"].setdefault(what, reason)
 
     def eager(self, source: load.Source, prompts: dict[str, Inputs]) -> None:
-        """Load the model once more with attention forced to eager, and run the prompts on it."""
+        """Load the model once more with eager attention, and run the prompts on it."""
         model = self._model
         resolved = getattr(model.config, "_attn_implementation", None)
         size = sum(p.numel() * p.element_size() for p in model.parameters())
         if resolved == "eager":
             return self.skip("eager", "attention is eager anyway")
-        if size > RELOAD_LIMIT:
+        if size > MAX_RELOAD_BYTES:
             return self.skip("eager", f"another {size / 2**30:.1f} GiB would have to be loaded")
         try:
             forced = source._replace(attention="eager")
-            other, _ = load.from_pretrained(type(model), forced, 0, "load with eager")
+            eager_model, _ = load.from_pretrained(type(model), forced, 0, "load with eager")
             for name, inputs in prompts.items():
                 with progress.forward(inputs.kwargs, f"forward {name}", times=4):
-                    logits = getattr(other(**inputs.kwargs), "logits", None)
+                    logits = getattr(eager_model(**inputs.kwargs), "logits", None)
                 if logits is not None and name in self.signal["prompts"]:
                     ref = self._keeper.ref(logits, keep=False)
                     self.signal["prompts"][name]["eager_logits"] = ref
-        except Exception as error:  # noqa: BLE001  a class without eager attention is a fact
+        except Exception as error:  # noqa: BLE001  not every class has eager attention
             self.skip("eager", without_folders(f"{type(error).__name__}: {error}"))
         return None
 
     def _hook(self, name: str) -> Any:
         def hook(_module: Any, args: Any, kwargs: dict[str, Any], output: Any) -> None:
-            given = [v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor)]
+            tensors = [v for v in (*args, *kwargs.values()) if isinstance(v, torch.Tensor)]
             try:
-                self._rotary(name, given, output)
-            except Exception as error:  # noqa: BLE001  our instrument failed, not the model
+                self._rotary(name, tensors, output)
+            except Exception as error:  # noqa: BLE001  the instrument failed, not the model
                 self.skip("rotary", f"{type(error).__name__}: {error}")
 
         return hook
 
-    def _rotary(self, name: str, given: list[torch.Tensor], output: Any) -> None:
+    def _rotary(self, name: str, inputs: list[torch.Tensor], output: Any) -> None:
         tables = list(output) if isinstance(output, (tuple, list)) else [output]
         if not all(isinstance(table, torch.Tensor) for table in tables):
             return
-        for part, table in zip(_parts(tables, given), tables, strict=True):
+        for part, table in zip(_parts(tables, inputs), tables, strict=True):
             ref = self._ref(table, keep=True)
-            known = [(t["part"], t["ref"]["hash"]) for t in self._facts["rotary"]]
-            if ref is not None and (part, ref["hash"]) not in known and table.ndim >= 2:
+            known_parts = [(t["part"], t["ref"]["hash"]) for t in self._facts["rotary"]]
+            if ref is not None and (part, ref["hash"]) not in known_parts and table.ndim >= 2:
                 axis = table.ndim - 2
                 self._facts["rotary"].append(
                     {"module": name, "part": part, "ref": ref, "position_axis": axis}
@@ -129,8 +129,10 @@ class Evidence:
 
     def _ref(self, tensor: torch.Tensor, *, keep: bool) -> dict[str, Any] | None:
         self._bytes += tensor.numel() * tensor.element_size()
-        if self._bytes > LARGEST:
-            self.skip("attention", f"more than {LARGEST >> 20} MiB: the rest is not hashed")
+        if self._bytes > MAX_PROMPT_BYTES:
+            self.skip(
+                "attention", f"more than {MAX_PROMPT_BYTES >> 20} MiB: the rest is not hashed"
+            )
             return None
         try:
             return self._keeper.ref(tensor, keep=keep)
@@ -138,10 +140,10 @@ class Evidence:
             return None
 
 
-def _parts(tables: list[torch.Tensor], given: list[torch.Tensor]) -> list[str]:
-    """Return ``cos`` and ``sin`` for a pair, unless it is two of the inputs, turned."""
-    shapes = Counter(tuple(tensor.shape) for tensor in given)
-    turned = not Counter(tuple(table.shape) for table in tables) - shapes
-    if len(tables) == 2 and not turned:
+def _parts(tables: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[str]:
+    """Return ``cos`` and ``sin`` for a pair, unless it is two rotated inputs; else numbers."""
+    shapes = Counter(tuple(tensor.shape) for tensor in inputs)
+    are_inputs = not Counter(tuple(table.shape) for table in tables) - shapes
+    if len(tables) == 2 and not are_inputs:
         return ["cos", "sin"]
     return [str(index) for index in range(len(tables))]

@@ -1,6 +1,6 @@
-"""Which lines of a model's own code are known to mean something else in another release.
+"""Lines of a model's remote code that are known to behave differently in another release.
 
-A line alone proves nothing: a rule speaks of it only beside a difference that it explains.
+A single line proves nothing: a rule reports it only together with a difference that it explains.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOGITS = frozenset({"num_logits_to_keep", "logits_to_keep"})
 
 
 class Idiom(NamedTuple):
-    """One line of the model's own code."""
+    """One line of the model's remote code."""
 
     name: str
     line: int
@@ -26,19 +26,19 @@ class Idiom(NamedTuple):
 
 
 def idioms(tree: ast.AST) -> Iterator[Idiom]:
-    """Yield what is found, in the order of the lines within each kind."""
+    """Yield the idioms in a syntax tree."""
     for node in ast.walk(tree):
-        for name in _of(node):
+        for name in _idiom_names(node):
             assert isinstance(node, (ast.expr, ast.stmt))
-            yield Idiom(name, node.lineno, ast.unparse(_shown(node)).partition("\n")[0][:200])
+            yield Idiom(name, node.lineno, ast.unparse(_shown_part(node)).partition("\n")[0][:200])
 
 
-def _of(node: ast.AST) -> Iterator[str]:
+def _idiom_names(node: ast.AST) -> Iterator[str]:
     if isinstance(node, (ast.If, ast.IfExp, ast.While)):
-        tested = list(_truths(node.test))
-        if any(isinstance(t, ast.Name) and t.id in _CACHES for t in tested):
+        tests = list(_tested_expressions(node.test))
+        if any(isinstance(t, ast.Name) and t.id in _CACHES for t in tests):
             yield "truth of a cache"
-        if any(_asks_values(t) for t in tested):
+        if any(_tests_values(t) for t in tests):
             yield "truth of a buffer's values"
     elif isinstance(node, ast.Subscript):
         if _is_zero(node.slice) and isinstance(node.value, ast.Call) and _is_layer(node.value.func):
@@ -53,19 +53,19 @@ def _of(node: ast.AST) -> Iterator[str]:
             yield "default for a rope field"
 
 
-def _truths(test: ast.expr) -> Iterator[ast.expr]:
-    """Yield the expressions whose truth value decides, through ``and``, ``or`` and ``not``."""
+def _tested_expressions(test: ast.expr) -> Iterator[ast.expr]:
+    """Yield the expressions whose truth value decides, inside ``and``, ``or`` and ``not``."""
     if isinstance(test, ast.BoolOp):
         for value in test.values:
-            yield from _truths(value)
+            yield from _tested_expressions(value)
     elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _truths(test.operand)
+        yield from _tested_expressions(test.operand)
     else:
         yield test
 
 
-def _asks_values(test: ast.expr) -> bool:
-    """Return True for ``self.x.any()`` and ``self.x.all()``, whatever they are compared with."""
+def _tests_values(test: ast.expr) -> bool:
+    """Return True for ``self.x.any()`` and ``self.x.all()``, also as the left of a comparison."""
     call = test.left if isinstance(test, ast.Compare) else test
     return (
         isinstance(call, ast.Call)
@@ -92,6 +92,6 @@ def _is_getattr_with_default(call: ast.Call) -> bool:
     return isinstance(name, ast.Constant) and name.value in _ROPE_FIELDS
 
 
-def _shown(node: ast.expr | ast.stmt) -> ast.AST:
-    """Return what of a node is worth showing: of a branch only its test."""
+def _shown_part(node: ast.expr | ast.stmt) -> ast.AST:
+    """Return the part of a node to show: of a branch only its test."""
     return node.test if isinstance(node, (ast.If, ast.IfExp, ast.While)) else node

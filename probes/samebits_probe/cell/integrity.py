@@ -1,12 +1,12 @@
-"""Did loading do what it says: was every tensor written, and where does it come from.
+"""Integrity of a load: whether every tensor was written, and where its values come from.
 
-The model is loaded a second time, under another seed and over poisoned memory (model.heap).
-Elements that hold the heap's byte after the first load and the poison after the second were
-never written. Elements that differ in another way are asked for once more: a third load, under
-the second's seed and over the first's memory, tells what is drawn from what is read.
+The model is loaded a second time, with another seed and over poisoned memory (model.heap).
+Elements that hold the heap's byte after the first load and the poison after the second were never
+written. Elements that differ in another way need a third load, with the second's seed and the
+first's fill: it separates random values from values that are read from unwritten memory.
 
-All of it happens in a process of its own (process.fork) that holds the model as no prompt has touched
-it. What comes back has the form of samebits/records/provenance.py's IntegritySignal.
+This happens in a forked child (process.fork) that has the model as it was loaded, before any
+prompt. The result is an IntegritySignal of samebits/records/provenance.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from samebits_probe.model import forks, heap
 from samebits_probe.model import load as model_load
 from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
 from samebits_probe.model.fresh import against
-from samebits_probe.model.state import State, everything, let_go
+from samebits_probe.model.state import State, drop_tensors, everything
 from samebits_probe.model.tensor import (
     NotHashable,
     dtype_name,
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 SEED = 20
-"""Of every load but the first: the same as where a cell looks for what is drawn by chance."""
+"""Seed of every load except the first, also of the load with which a cell detects random values."""
 
-_FEWEST_BYTES = 8
-_WIDE = 4
-"""A tensor of so many bytes, in elements of so many, does not hold one byte everywhere by chance:
-63 is a usual integer, and 0.746 a usual bfloat16."""
+_MIN_PATTERN_BYTES = 8
+_MIN_PATTERN_WIDTH = 4
+"""Minimum bytes of a tensor and of its elements for which one byte everywhere is no coincidence:
+63 is a common integer, and 0.746 a common bfloat16."""
 
 
-class Known(NamedTuple):
-    """What the cell knows already when its load is looked into."""
+class LoadFacts(NamedTuple):
+    """What a cell has already observed when its load is checked."""
 
     loaded: model_load.Loaded
     source: model_load.Source
@@ -60,42 +60,44 @@ class Known(NamedTuple):
     signals: Facts
     """load, weights and buffers, as the capture has them."""
     twin: Fresh | None
-    again: Callable[[], dict[str, str]]
+    reloaded: Callable[[], dict[str, str]]
     """Hashes by name of a load under :data:`SEED`, over the first load's kind of memory."""
     inputs: Callable[[], Inputs | None]
-    """What to feed for a comparison of logits."""
+    """Returns the inputs for a comparison of logits."""
 
 
-def integrity(known: Known, folder: Path, no_second: str) -> Facts:
+def integrity(load_facts: LoadFacts, folder: Path, no_second_load: str) -> Facts:
     """Return the integrity signal; ``folder`` takes the saved model.
 
-    ``no_second`` is why no second model may be made beside the first; '' if one may, and then this is a
-    process of its own, as poisoned loads and saves leave marks.
+    ``no_second_load`` is why no second model may be made next to the first. If it is '', this must
+    be a forked child, because poisoned loads and saves change the process.
     """
     progress.begin("integrity")
     started = time.perf_counter()
-    second: Any = None
-    poison = f"not tried: {no_second}"
-    apart = not no_second
-    if apart:
+    second_model: Any = None
+    poison = f"not tried: {no_second_load}"
+    has_own_process = not no_second_load
+    if has_own_process:
         try:
-            second, poison = _poisoned_load(known)
-        except Exception as error:  # noqa: BLE001  a model that loads only once is a fact
-            no_second = f"a second load raised {_said(error)}"
-            poison = f"not seen: {no_second}"
-    found: Facts = {"poison": poison} | _judged(known, second, no_second)
-    if apart:
-        let_go(known.loaded.model)  # nothing asks for its numbers in this process any more
-    round_trip = _round_trip(known, second, folder, found["tensors"], no_second)
-    dtypes = None if no_second else _default_dtypes(known, found["stored_dtypes"])
+            second_model, poison = _poisoned_load(load_facts)
+        except Exception as error:  # noqa: BLE001  a model that loads only once is a result
+            no_second_load = f"a second load raised {_error_text(error)}"
+            poison = f"not seen: {no_second_load}"
+    facts: Facts = {"poison": poison} | _compared_loads(load_facts, second_model, no_second_load)
+    if has_own_process:
+        drop_tensors(load_facts.loaded.model)  # its values are not needed in this process any more
+    round_trip = _round_trip(load_facts, second_model, folder, facts["tensors"], no_second_load)
+    dtypes = None if no_second_load else _default_dtypes(load_facts, facts["stored_dtypes"])
     seconds = round(time.perf_counter() - started, 4)
-    return found | {"default_dtypes": dtypes, "round_trip": round_trip, "seconds": seconds}
+    return facts | {"default_dtypes": dtypes, "round_trip": round_trip, "seconds": seconds}
 
 
-def _judged(known: Known, second: Any, no_second: str) -> Facts:
-    """Return what the first two loads show of every tensor; holds none of them afterwards."""
-    first = everything(known.loaded.model)
-    judge = Judge(known, everything(second) if second is not None else None, no_second)
+def _compared_loads(load_facts: LoadFacts, second_model: Any, no_second_load: str) -> Facts:
+    """Return the facts of every tensor from the first two loads; keeps no reference to a tensor."""
+    first = everything(load_facts.loaded.model)
+    judge = Judge(
+        load_facts, everything(second_model) if second_model is not None else None, no_second_load
+    )
     tensors: Facts = {}
     for i, (name, state) in enumerate(first.items(), 1):
         size = state.tensor.numel() * state.tensor.element_size()
@@ -108,7 +110,7 @@ def _judged(known: Known, second: Any, no_second: str) -> Facts:
     }
 
 
-def asked(model: torch.nn.Module, signals: Facts) -> list[str]:
+def tensors_compared_with_fresh(model: torch.nn.Module, signals: Facts) -> list[str]:
     """Return the tensors whose bytes will be compared with a fresh model's."""
     weights = signals["weights"]["tensors"]
     missing = signals["load"]["missing_keys"]
@@ -120,67 +122,77 @@ def asked(model: torch.nn.Module, signals: Facts) -> list[str]:
     ]
 
 
-def _poisoned_load(known: Known) -> tuple[Any, str]:
-    with heap.poisoned(known.run, known.source.device) as poison:
-        model_class = type(known.loaded.model)
+def _poisoned_load(load_facts: LoadFacts) -> tuple[Any, str]:
+    with heap.poisoned(load_facts.run, load_facts.source.device) as poison:
+        model_class = type(load_facts.loaded.model)
         model, _ = model_load.from_pretrained(
-            model_class, known.source, SEED, "load over poisoned memory"
+            model_class, load_facts.source, SEED, "load over poisoned memory"
         )
     return model, poison
 
 
-def _round_trip(known: Known, second: Any, folder: Path, tensors: Facts, no_second: str) -> Facts:
-    if no_second:
-        return {"outcome": "not tried", "reason": no_second}
+def _round_trip(
+    load_facts: LoadFacts, second_model: Any, folder: Path, tensors: Facts, no_second_load: str
+) -> Facts:
+    if no_second_load:
+        return {"outcome": "not tried", "reason": no_second_load}
     unwritten = [name for name, facts in tensors.items() if facts["n_unwritten"]]
     chance = {name for name, facts in tensors.items() if facts["steady"] is False}
-    absent = {*known.signals["load"]["missing_keys"], *chance}
+    absent = {*load_facts.signals["load"]["missing_keys"], *chance}
 
-    def load() -> Any:
-        kind = type(known.loaded.model)
-        return model_load.from_pretrained(kind, known.source, SEED, "load once more")[0]
+    def load_again() -> Any:
+        model_class = type(load_facts.loaded.model)
+        return model_load.from_pretrained(model_class, load_facts.source, SEED, "load once more")[0]
 
-    return round_trip(second, known.source, folder, known.inputs, absent, unwritten, load)
+    return round_trip(
+        second_model, load_facts.source, folder, load_facts.inputs, absent, unwritten, load_again
+    )
 
 
-def _default_dtypes(known: Known, stored: dict[str, int]) -> dict[str, int] | None:
-    """Return the dtypes of a load that asks for none; None where float32 is all there is."""
-    asked = forks.config_dtype(known.loaded.config)
+def _default_dtypes(load_facts: LoadFacts, stored: dict[str, int]) -> dict[str, int] | None:
+    """Return the dtypes of a load without a dtype argument; None where everything is float32."""
+    config_dtype = forks.config_dtype(load_facts.loaded.config)
     floats = {name for name in stored if "float" in name}
-    if floats <= {"float32"} and asked in {None, "float32"}:
+    if floats <= {"float32"} and config_dtype in {None, "float32"}:
         return None
-    arguments = known.source.arguments()
-    progress.loading(known.source.where, "load without a dtype")
-    model = type(known.loaded.model).from_pretrained(known.source.where, **arguments)
+    arguments = load_facts.source.arguments()
+    progress.loading(load_facts.source.where, "load without a dtype")
+    model = type(load_facts.loaded.model).from_pretrained(load_facts.source.where, **arguments)
     return dict(Counter(dtype_name(parameter.dtype) for parameter in model.parameters()))
 
 
 class Judge:
-    """Says of every tensor where it comes from and whether it was written."""
+    """Determines for every tensor where it comes from and whether it was written."""
 
-    def __init__(self, known: Known, second: dict[str, State] | None, no_second: str) -> None:
-        self.known = known
-        self.second = second
-        self.no_second = no_second
-        self.weights: Facts = known.signals["weights"]["tensors"]
-        self.buffers: Facts = known.signals["buffers"]
-        self.unused = set(known.signals["weights"]["unused"])
-        self.checkpoint = _checkpoint(known.source)
+    def __init__(
+        self, load_facts: LoadFacts, second_states: dict[str, State] | None, no_second_load: str
+    ) -> None:
+        self.load_facts = load_facts
+        self.second_states = second_states
+        self.no_second_load = no_second_load
+        self.weights: Facts = load_facts.signals["weights"]["tensors"]
+        self.buffers: Facts = load_facts.signals["buffers"]
+        self.unused = set(load_facts.signals["weights"]["unused"])
+        self.checkpoint = _checkpoint(load_facts.source)
         self.stored_dtypes = self.checkpoint.dtypes() if self.checkpoint is not None else {}
 
     def facts(self, name: str, state: State, first: dict[str, State]) -> Facts:
         """Return the provenance of one tensor."""
-        written = self._written(name, state)
-        facts = {"kind": state.kind, **written}
+        written_facts = self._written_facts(name, state)
+        facts = {"kind": state.kind, **written_facts}
         if state.tied:
             return facts | {"source": "tied", "detail": f"tied to {state.tied}"}
-        names = [name, *(other for other, one in first.items() if one.tied == name)]
-        facts["fresh"] = self._fresh(name, state, names)
+        names = [name, *(alias for alias, alias_state in first.items() if alias_state.tied == name)]
+        facts["fresh"] = self._compared_with_fresh(name, state, names)
         facts |= self._source(name, state, facts, names)
-        return facts | ({} if facts["source"] == "loaded" else self._ignored(name, state, names))
+        return facts | (
+            {}
+            if facts["source"] == "loaded"
+            else self._ignored_checkpoint_tensor(name, state, names)
+        )
 
-    def _ignored(self, name: str, state: State, names: list[str]) -> Facts:
-        """Return the facts of a file's tensor that the model does not hold; {} if there is none."""
+    def _ignored_checkpoint_tensor(self, name: str, state: State, names: list[str]) -> Facts:
+        """Return facts about a checkpoint tensor that the load ignored; {} if there is none."""
         key = self._unused_key(name, names)
         if self.checkpoint is None or not key:
             return {}
@@ -191,105 +203,108 @@ class Judge:
         return {"ignored": True} | ({"stored_as": key} if key != name else {})
 
     def _unused_key(self, name: str, names: list[str]) -> str:
-        """Return the file's unused tensor of a name, with or without the base model's; or ''."""
+        """Return the unused checkpoint tensor of a name, with or without the base prefix; or ''."""
         if self.checkpoint is None or name in self.checkpoint:
             return name if name in self.unused else ""
         if not self._prefix or self._all_missing(names):
-            return ""  # of a missing key, loading itself says that the names do not match
+            return ""  # the load itself reports a missing key whose name does not match
         keys = (f"{self._prefix}.{name}", name.removeprefix(f"{self._prefix}."))
         return next((key for key in keys if key in self.unused), "")
 
     def is_silent(self, name: str, tensors: Facts) -> bool:
-        """Return True if loading named no key of a tensor that comes from chance or nowhere."""
+        """Return True if a random or unwritten tensor is in none of the load's reported keys."""
         if tensors[name]["source"] not in {"reinitialised", "unwritten", "partly written"}:
             return False
-        return not self._is_named(name)
+        return not self._is_reported_key(name)
 
-    def _is_named(self, name: str) -> bool:
+    def _is_reported_key(self, name: str) -> bool:
         return any(
-            _same_key(name, key, self._prefix) for key in self._keys("mismatched", "missing")
+            _same_key(name, key, self._prefix)
+            for key in self._reported_keys("mismatched", "missing")
         )
 
-    def _keys(self, *kinds: str) -> Iterator[str]:
+    def _reported_keys(self, *kinds: str) -> Iterator[str]:
         for kind in kinds:
-            for key in self.known.signals["load"][f"{kind}_keys"]:
+            for key in self.load_facts.signals["load"][f"{kind}_keys"]:
                 # a mismatched key is the text of a tuple of name and both shapes
                 yield key.split("'")[1] if key.startswith("('") else key
 
     @property
     def _prefix(self) -> str:
-        return str(getattr(self.known.loaded.model, "base_model_prefix", ""))
+        return str(getattr(self.load_facts.loaded.model, "base_model_prefix", ""))
 
-    def _written(self, name: str, state: State) -> Facts:
-        """Return whether anything wrote the tensor, by a second look at it."""
+    def _written_facts(self, name: str, state: State) -> Facts:
+        """Return whether the tensor was written, by comparison with the second load."""
         try:
             raw_bytes(state.tensor)
         except NotHashable as reason:
             return _not_covered(str(reason))
-        if self.second is None:
-            return self._by_the_heap_alone(state.tensor)
-        if name not in self.second:
+        if self.second_states is None:
+            return self._by_heap_pattern(state.tensor)
+        if name not in self.second_states:
             return _not_covered("the second load has no such tensor")
-        other = self.second[name].tensor
-        if other.shape != state.tensor.shape or other.dtype != state.tensor.dtype:
+        second_tensor = self.second_states[name].tensor
+        if second_tensor.shape != state.tensor.shape or second_tensor.dtype != state.tensor.dtype:
             return _not_covered("the second load gives it another shape or dtype") | {
                 "steady": False
             }
-        return self._against(name, state.tensor, other)
+        return self._compare_loads(name, state.tensor, second_tensor)
 
-    def _by_the_heap_alone(self, tensor: torch.Tensor) -> Facts:
-        if _wholly(tensor, self.known.run):
+    def _by_heap_pattern(self, tensor: torch.Tensor) -> Facts:
+        if _holds_only_pattern(tensor, self.load_facts.run):
             return {"written": "none", "n_unwritten": tensor.numel(), "steady": None}
-        return _not_covered(self.no_second)
+        return _not_covered(self.no_second_load)
 
-    def _against(self, name: str, one: torch.Tensor, other: torch.Tensor) -> Facts:
-        bits = heap.elements(one), heap.elements(other)
-        # not by way of numpy, after which a tensor no longer tells whose memory it has
+    def _compare_loads(self, name: str, first: torch.Tensor, second: torch.Tensor) -> Facts:
+        bits = heap.elements(first), heap.elements(second)
+        # not through numpy, because afterwards a tensor no longer shows which allocator it is from
         if torch.equal(*bits):  # noqa: TID251  bytes
-            return self._steady(name, one, other)
+            return self._agreeing_loads(name, first, second)
         differ = (bits[0] != bits[1]).any(1)
-        unwritten = heap.showing(one, self.known.run) & heap.showing_poison(other)
-        if bool((differ & ~unwritten).any()) and self._memory_alone(name, one):
+        unwritten = heap.elements_with_pattern(
+            first, self.load_facts.run
+        ) & heap.elements_with_poison(second)
+        if bool((differ & ~unwritten).any()) and self._depends_on_memory_only(name, first):
             unwritten = unwritten | differ
-        n = int(unwritten.sum())
-        written = "none" if n == one.numel() else "partly" if n else "all"
-        return {"written": written, "n_unwritten": n, "steady": False}
+        n_unwritten = int(unwritten.sum())
+        extent = "none" if n_unwritten == first.numel() else "partly" if n_unwritten else "all"
+        return {"written": extent, "n_unwritten": n_unwritten, "steady": False}
 
-    def _steady(self, name: str, one: torch.Tensor, other: torch.Tensor) -> Facts:
-        """Return what is known of a tensor that both loads agree on."""
-        if _wholly(one, self.known.run):
-            # a table that was made once in this process, and never written
-            return {"written": "none", "n_unwritten": one.numel(), "steady": True}
+    def _agreeing_loads(self, name: str, first: torch.Tensor, second: torch.Tensor) -> Facts:
+        """Return the facts of a tensor on which both loads agree."""
+        if _holds_only_pattern(first, self.load_facts.run):
+            # a table that was allocated once in this process and never written
+            return {"written": "none", "n_unwritten": first.numel(), "steady": True}
         origin = self.weights.get(name, {}).get("origin")
-        if origin != "loaded" and not other.untyped_storage().resizable():
+        if origin != "loaded" and not second.untyped_storage().resizable():
             # torch cannot resize what numpy or mmap gave it; the first model's tensors were read
             # through numpy, after which they cannot be resized either
             reason = "its memory is not torch's: malloc's is filled, what numpy keeps is not always"
             return _not_covered(reason) | {"steady": True}
         return {"written": "all", "n_unwritten": 0, "steady": True}
 
-    def _memory_alone(self, name: str, one: torch.Tensor) -> bool:
-        """Return True if another seed alone changes nothing: the poison did."""
-        again = self.known.again().get(name)
-        return again is not None and again == tensor_hash(one)
+    def _depends_on_memory_only(self, name: str, first: torch.Tensor) -> bool:
+        """Return True if another seed changes nothing, so that the poison caused the difference."""
+        reloaded_hash = self.load_facts.reloaded().get(name)
+        return reloaded_hash is not None and reloaded_hash == tensor_hash(first)
 
-    def _fresh(self, name: str, state: State, names: list[str]) -> str:
+    def _compared_with_fresh(self, name: str, state: State, names: list[str]) -> str:
         if name in self.buffers:
             return str(self.buffers[name]["fresh"])
         loaded = self.weights.get(name, {}).get("origin") == "loaded"
         if state.tensor.is_meta or (loaded and not self._all_missing(names)):
             return "not compared"
         try:
-            return against(self.known.twin, name, tensor_hash(state.tensor))
+            return against(self.load_facts.twin, name, tensor_hash(state.tensor))
         except NotHashable:
             return "not compared"
 
     def _all_missing(self, names: list[str]) -> bool:
-        missing = list(self._keys("missing"))
+        missing = list(self._reported_keys("missing"))
         return all(any(_same_key(n, key, self._prefix) for key in missing) for n in names)
 
     def _is_loaded(self, name: str, names: list[str], facts: Facts) -> bool:
-        """Return True if the checkpoint explains it; equal bytes of a missing key are chance."""
+        """Return True if it is from the checkpoint; equal bytes of a missing key do not count."""
         if self.weights.get(name, {}).get("origin") != "loaded":
             return False
         return not (facts["fresh"] == "equal" and self._all_missing(names))
@@ -302,10 +317,10 @@ class Judge:
         if facts["steady"] is False:
             return {"source": "reinitialised"}
         if self._is_loaded(name, names, facts):
-            return {"source": "loaded", "detail": _layout(self.weights[name], name)}
+            return {"source": "loaded", "detail": _layout_text(self.weights[name], name)}
         if facts["fresh"] == "equal":
             return {"source": "derived"}
-        if self.known.twin is None:
+        if self.load_facts.twin is None:
             return {"source": "unexplained", "detail": "no fresh model could be made"}
         return {"source": "unexplained"}
 
@@ -314,23 +329,23 @@ def _not_covered(reason: str) -> Facts:
     return {"written": "not covered", "not_covered": reason, "n_unwritten": 0, "steady": None}
 
 
-def _wholly(tensor: torch.Tensor, run: str) -> bool:
+def _holds_only_pattern(tensor: torch.Tensor, run: str) -> bool:
     width = tensor.element_size()
-    enough = width >= _WIDE and tensor.numel() * width >= _FEWEST_BYTES
+    enough = width >= _MIN_PATTERN_WIDTH and tensor.numel() * width >= _MIN_PATTERN_BYTES
     return enough and heap.holds_pattern(tensor, run)
 
 
-def _layout(facts: Facts, name: str) -> str:
-    """Return how the checkpoint's tensors make this one; '' for its own, as it is."""
+def _layout_text(facts: Facts, name: str) -> str:
+    """Return how this tensor is made of checkpoint tensors; '' for an unchanged one of its name."""
     names = list(dict.fromkeys(piece["tensor"] for piece in facts["pieces"]))
     if not facts["layout"] and names == [name]:
         return ""
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"{facts['layout']} of {shown}" if facts["layout"] else shown
+    text = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return f"{facts['layout']} of {text}" if facts["layout"] else text
 
 
 def _same_key(name: str, key: str, prefix: str) -> bool:
-    """Return True if loading's key means the tensor; it may spell the base model or not."""
+    """Return True if a reported key means the tensor, with or without the base model's prefix."""
     return name == key or (bool(prefix) and f"{prefix}.{key}" == name) or f"{prefix}.{name}" == key
 
 
@@ -342,10 +357,10 @@ def _checkpoint(source: model_load.Source) -> Checkpoint | None:
 
 
 def _would_be_same(stored: torch.Tensor, tensor: torch.Tensor) -> bool:
-    """Return True if loading the file's tensor would change no byte, or only round what is held.
+    """Return True if loading the checkpoint's tensor would change no byte, or only by rounding.
 
-    A table that was saved in a smaller float than the model computes it in is the same table.
-    Shapes play no part, as of a table that was ``[1, n]`` and is ``[n]``.
+    A table that was saved in a smaller float than the model's is the same table. Shapes are
+    ignored: a table that was ``[1, n]`` may be ``[n]`` now.
     """
     if same_bytes(stored.to(tensor.dtype), tensor):
         return True
@@ -354,5 +369,5 @@ def _would_be_same(stored: torch.Tensor, tensor: torch.Tensor) -> bool:
     return floats and narrower and same_bytes(stored, tensor.to(stored.dtype))
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return without_folders(f"{type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Are a model's rotary frequencies what its config says: against the closed formula, in float64.
+"""Rotary frequencies of a model, compared with the closed formula of its config in float64.
 
 Formulas: default, RoFormer (arXiv 2104.09864); linear, kaiokendev's scaling; dynamic, NTK-aware
 scaling at load time; llama3, Llama 3.1's reference code; yarn, arXiv 2309.00071; longrope,
@@ -27,7 +27,7 @@ Settings = dict[str, Any]
 
 def inv_freq(model: torch.nn.Module, keeper: Keeper, fresh: Fresh | None) -> dict[str, Any]:
     """Return the inv_freq signal: every rotary frequency buffer, its scaling and its formula."""
-    found: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
     modules = dict(model.named_modules())
     for name, buffer in model.named_buffers():
         module_name, _, leaf = name.rpartition(".")
@@ -38,7 +38,7 @@ def inv_freq(model: torch.nn.Module, keeper: Keeper, fresh: Fresh | None) -> dic
         settings = forks.rope_settings(_config_of(module, model), layer_type)
         kind = forks.rope_type(module, layer_type) or str(settings.get("rope_type") or "default")
         ref = keeper.ref(buffer)
-        found[name] = {
+        facts[name] = {
             "ref": ref,
             "module": module_name,
             "rope_type": kind,
@@ -46,7 +46,7 @@ def inv_freq(model: torch.nn.Module, keeper: Keeper, fresh: Fresh | None) -> dic
             "fresh": against(fresh, name, ref["hash"]),
             "formula": formula_facts(kind, buffer, settings, _config_of(module, model)),
         }
-    return found
+    return facts
 
 
 def _config_of(module: torch.nn.Module, model: torch.nn.Module) -> Any:
@@ -62,11 +62,11 @@ def formula_facts(
     settings: Settings,
     config: Any,
 ) -> dict[str, Any]:
-    """Return the distance from the float64 formula, and how far float32 can honestly be off.
+    """Return the distance from the float64 formula, and the bound of correct float32 arithmetic.
 
     The bound is derived, not tuned: x = base ** (i / dim) in float32 has a relative error of
-    about ln(base) half-ULPs from rounding the exponent, two from the power and one each from
-    the divisions; interpolating schemes go through up to four such steps.
+    about ln(base) half-ULPs from rounding the exponent, two from the power and one from each
+    division. Interpolating schemes have up to four such steps.
     """
     facts: dict[str, Any] = {"rope_type": kind, "max_ulp": None, "bound_ulp": None, "note": ""}
     formula = _FORMULAS.get(kind)
@@ -94,22 +94,22 @@ def formula_facts(
 
 
 def rotary_dims(n: int, settings: Settings, config: Any) -> list[int]:
-    """Return the dimensions whose arange(0, dim, 2) has ``n`` entries, those of the config if any.
+    """Return the dimensions whose arange(0, dim, 2) has ``n`` entries, preferably the config's.
 
-    The exponent is divided by the dimension itself, and an odd one has as many frequencies as the
-    even one above it. Where the config has neither, as of code that names its dimension otherwise,
-    the nearer formula counts.
+    The exponent is divided by the dimension itself, and an odd dimension has as many frequencies as
+    the next even one. If the config has neither, as with remote code that uses another name for the
+    dimension, both are returned and the formula with the smaller distance counts.
     """
     size = getattr(config, "head_dim", None)
     heads, hidden = (getattr(config, k, None) for k in ("num_attention_heads", "hidden_size"))
     if size is None and isinstance(heads, int) and isinstance(hidden, int):
         size = hidden // heads
     share = settings.get("partial_rotary_factor") or getattr(config, "partial_rotary_factor", None)
-    said = [getattr(config, k, None) for k in ("qk_rope_head_dim", "rotary_dim")]
+    config_dims = [getattr(config, k, None) for k in ("qk_rope_head_dim", "rotary_dim")]
     if isinstance(size, int):
-        said += [size, int(size * share) if isinstance(share, float) else size]
+        config_dims += [size, int(size * share) if isinstance(share, float) else size]
     possible = [2 * n, 2 * n - 1]
-    return [dim for dim in possible if dim in said] or possible
+    return [dim for dim in possible if dim in config_dims] or possible
 
 
 def _ulp_distance(buffer: torch.Tensor, exact: np.ndarray) -> float | None:
@@ -166,7 +166,7 @@ def _longrope(dim: int, base: float, settings: Settings, config: Any) -> np.ndar
 _FORMULAS: dict[str, Callable[[int, float, Settings, Any], np.ndarray]] = {
     "default": _default,
     "linear": _linear,
-    # at load time the sequence is no longer than max_position_embeddings: no scaling yet
+    # at load time no sequence exceeds max_position_embeddings, so nothing is scaled yet
     "dynamic": _default,
     "llama3": _llama3,
     "yarn": _yarn,

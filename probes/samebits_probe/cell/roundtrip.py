@@ -1,7 +1,7 @@
-"""What comes back of a model that is saved and loaded again in the same release.
+"""Round trip of a model: saved and loaded again in the same release, then compared.
 
-Saved is the model of the second load, never the one that is observed: saving writes into a
-model's config. It is loaded by its own class, so that remote code need not be saved with it.
+The model of the second load is saved, never the observed one, because saving changes a model's
+config. It is loaded by its own class, so that remote code need not be saved with it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 
 from samebits_probe.model import forks, layers, places, steady
 from samebits_probe.model import load as model_load
-from samebits_probe.model.state import everything, hashes, let_go
+from samebits_probe.model.state import drop_tensors, everything, hashes
 from samebits_probe.model.tensor import dtype_name, tensor_hash
 from samebits_probe.process import progress
 from samebits_probe.process.failure import without_folders
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
 
 Facts = dict[str, Any]
-_LONGEST = 400
+_MAX_MESSAGE = 400
 SEED = 30
-"""Of the load of what was saved: another than any before, so that chance shows."""
+"""Seed of the load of the saved model: different from all others, so that random values differ."""
 
 
 def round_trip(
@@ -36,36 +36,41 @@ def round_trip(
     inputs: Callable[[], Inputs | None],
     chance: set[str],
     unwritten: list[str],
-    load: Callable[[], Any],
+    load_original: Callable[[], Any],
 ) -> Facts:
     """Return what is lost when ``model`` is saved to ``folder`` and loaded from there.
 
-    ``chance`` names the tensors that the checkpoint or two loads leave open: of these only what
-    was saved is compared. Logits are not compared where any tensor is ``unwritten``. What ``model``
-    holds is gone afterwards, so that it and what was saved need not be held at once. ``load`` loads
-    the original once more as ``model`` was: what differs there, too, saving has not lost.
+    ``chance`` names the tensors that are missing from the checkpoint or differ between two loads;
+    they are compared only if they were saved. Logits are not compared if a tensor is ``unwritten``.
+    The tensors of ``model`` are dropped, so that it and the restored model are not in memory at
+    once. ``load_original`` loads the original once more like ``model``: a difference that appears
+    there, too, was not caused by saving.
     """
-    before = Before(model)
+    saved_state = StateBeforeSave(model)
     size = model_load.n_bytes(model)
     progress.tick("save", allowance=progress.moving(size), moves=True)
     try:
         model.save_pretrained(folder)
-    except Exception as error:  # noqa: BLE001  a model that cannot be saved is a fact
-        return {"outcome": "save failed", "reason": _said(error)}
-    fed, reason = _fed(inputs, unwritten)
-    one = _computed(model, fed)
-    let_go(model)
-    model_load.give_back(model)
+    except Exception as error:  # noqa: BLE001  a model that cannot be saved is a result
+        return {"outcome": "save failed", "reason": _error_text(error)}
+    prompt, reason = _prompt(inputs, unwritten)
+    original = _forward_result(model, prompt)
+    drop_tensors(model)
+    model_load.trim_heap(model)
     try:
         saved = source._replace(where=str(folder), revision=None)
-        again, info = model_load.from_pretrained(type(model), saved, SEED, "load what was saved")
-    except Exception as error:  # noqa: BLE001  a model that cannot be loaded again is one, too
-        return {"outcome": "load failed", "reason": _said(error)}
-    tensors = before.lost(again, info, chance)
-    fields = before.changed(model_load.effective_config(again.config))
-    logits, reason = _logits(one, _computed(again, fed)) if fed else ("not compared", reason)
-    if logits == "differs" and fed:
-        logits, reason = _logits_again(one, load, fed)
+        restored, info = model_load.from_pretrained(type(model), saved, SEED, "load what was saved")
+    except Exception as error:  # noqa: BLE001  so is a model that cannot be loaded again
+        return {"outcome": "load failed", "reason": _error_text(error)}
+    tensors = saved_state.lost_tensors(restored, info, chance)
+    fields = saved_state.changed_fields(model_load.effective_config(restored.config))
+    logits, reason = (
+        _compare_logits(original, _forward_result(restored, prompt))
+        if prompt
+        else ("not compared", reason)
+    )
+    if logits == "differs" and prompt:
+        logits, reason = _confirm_difference(original, load_original, prompt)
     same = not tensors and not fields and logits != "differs"
     return {
         "outcome": "same bits" if same else "differs",
@@ -76,8 +81,8 @@ def round_trip(
     }
 
 
-class Before:
-    """What a model holds before it is saved, which changes its config."""
+class StateBeforeSave:
+    """Config and hashes of a model before it is saved, because saving changes its config."""
 
     def __init__(self, model: Any) -> None:
         self.config = model_load.effective_config(model.config)
@@ -86,9 +91,9 @@ class Before:
         self.saved = set(model.state_dict(keep_vars=True))
         self.tied = {name for name, state in everything(model).items() if state.tied}
 
-    def lost(self, again: torch.nn.Module, info: Facts, chance: set[str]) -> list[str]:
-        """Return the tensors that did not come back with the same bytes, or not from the file."""
-        after = hashes(again)
+    def lost_tensors(self, restored: torch.nn.Module, info: Facts, chance: set[str]) -> list[str]:
+        """Return the tensors that were restored with different bytes or not from the file."""
+        after = hashes(restored)
         missing = set(forks.loading_info(info)["missing_keys"]) - self.tied - chance
         return [
             name
@@ -97,65 +102,68 @@ class Before:
             or (after.get(name) != digest and (name in self.saved or name not in chance))
         ]
 
-    def changed(self, after: Facts) -> list[str]:
-        """Return ``field: value before → value after`` of every field with another value."""
-        before = dict(self.config)
-        if after.get("dtype") == self.dtype:
-            # what is saved says what it holds, whatever was said of the file before it
-            before["dtype"] = self.dtype
+    def changed_fields(self, fields_after: Facts) -> list[str]:
+        """Return ``field: value before → value after`` for every field whose value changed."""
+        fields_before = dict(self.config)
+        if fields_after.get("dtype") == self.dtype:
+            # the saved config has the dtype of the saved tensors, whatever the original's had
+            fields_before["dtype"] = self.dtype
         return [
-            f"{name}: {_shown(before, name)} → {_shown(after, name)}"
-            for name in sorted({*before, *after})
-            if (name in before) != (name in after) or before.get(name) != after.get(name)
+            f"{name}: {_shown_value(fields_before, name)} → {_shown_value(fields_after, name)}"
+            for name in sorted({*fields_before, *fields_after})
+            if (name in fields_before) != (name in fields_after)
+            or fields_before.get(name) != fields_after.get(name)
         ]
 
 
-def _shown(values: Facts, name: str) -> str:
+def _shown_value(values: Facts, name: str) -> str:
     return without_folders(repr(values[name])) if name in values else "absent"
 
 
-def _fed(inputs: Callable[[], Inputs | None], unwritten: list[str]) -> tuple[Inputs | None, str]:
-    """Return what both models are fed, or why nothing is."""
+def _prompt(inputs: Callable[[], Inputs | None], unwritten: list[str]) -> tuple[Inputs | None, str]:
+    """Return the inputs of both models, or why there are none."""
     if unwritten:
         return None, f"{unwritten[0]} was never written, and is poison here"
-    fed = inputs()
-    return fed, "" if fed else "no prompt applies"
+    prompt = inputs()
+    return prompt, "" if prompt else "no prompt applies"
 
 
-class Computed(NamedTuple):
-    """The hash of what a model computed; without one, why."""
+class ForwardResult(NamedTuple):
+    """The hash of a model's output, or the reason why there is none."""
 
     digest: str
     reason: str
 
 
-def _computed(model: Any, fed: Inputs | None) -> Computed:
-    if fed is None:
-        return Computed("", "")
+def _forward_result(model: Any, prompt: Inputs | None) -> ForwardResult:
+    if prompt is None:
+        return ForwardResult("", "")
     try:
-        places.align(model)  # a file places its tensors as its header is long
-        output = _output(model, fed.kwargs)
+        places.align(model)  # the length of a file's header moves its tensors
+        output = _output(model, prompt.kwargs)
         if output is None:
-            return Computed("", "the model returns no tensor")
-        return Computed(tensor_hash(output), "")
-    except Exception as error:  # noqa: BLE001  the cell's own forward says so, too
-        return Computed("", f"the forward raised {_said(error)}")
+            return ForwardResult("", "the model returns no tensor")
+        return ForwardResult(tensor_hash(output), "")
+    except Exception as error:  # noqa: BLE001  the cell's forward records the failure, too
+        return ForwardResult("", f"the forward raised {_error_text(error)}")
 
 
-def _logits(one: Computed, other: Computed) -> tuple[str, str]:
-    """Return whether both compute the same, or why that was not looked at."""
-    if reason := one.reason or other.reason:
+def _compare_logits(original: ForwardResult, restored: ForwardResult) -> tuple[str, str]:
+    """Return whether both results are the same, or why they were not compared."""
+    if reason := original.reason or restored.reason:
         return "not compared", reason
-    return "same bits" if one.digest == other.digest else "differs", ""
+    return "same bits" if original.digest == restored.digest else "differs", ""
 
 
-def _logits_again(one: Computed, load: Callable[[], Any], fed: Inputs) -> tuple[str, str]:
-    """Return what a difference is worth: the original may not repeat itself, or its load."""
-    original = load()
-    found = [_computed(original, fed) for _ in range(2)]
-    if found[0] != found[1]:
+def _confirm_difference(
+    original: ForwardResult, load_original: Callable[[], Any], prompt: Inputs
+) -> tuple[str, str]:
+    """Return the verdict on a difference: the original or its load may not be repeatable."""
+    reloaded = load_original()
+    results = [_forward_result(reloaded, prompt) for _ in range(2)]
+    if results[0] != results[1]:
         return "not compared", steady.NOT_REPEATED
-    if found[0] != one:
+    if results[0] != original:
         return "not compared", "the original, loaded once more, gives other logits, too"
     return "differs", ""
 
@@ -167,7 +175,7 @@ def _output(model: Any, kwargs: Facts) -> torch.Tensor | None:
     return layers.logits_of(result)
 
 
-def _said(error: Exception) -> str:
-    """Return an exception in short: some list every tensor of the model."""
+def _error_text(error: Exception) -> str:
+    """Return an exception as text, shortened: some messages list every tensor of the model."""
     text = without_folders(f"{type(error).__name__}: {error}")
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"

@@ -1,7 +1,7 @@
-"""What does this release make of a model's tokenizer: class, what it adds, what its calls return?
+"""Facts about a model's tokenizer in this release: class, special tokens, ids, results of calls.
 
-Asked of a tokenizer loaded for this alone: calls leave settings in the object, and the one that makes
-the prompts must stay as it was loaded.
+They come from a tokenizer that is loaded only for this. Calls change settings of the object, and
+the tokenizer for the prompts must stay as it was loaded.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ _METHODS = (
 
 
 def facts(source: load.Source, prompts: dict[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """Return what the release makes of the tokenizer; None for a model without one."""
+    """Return the facts about the tokenizer; None for a model without one."""
     tokenizer = load.load_tokenizer(source)
     if tokenizer is None:
         return None
     texts = {"fixed": FIXED} | {n: p["text"] for n, p in prompts.items() if p.get("text")}
     has_template = getattr(tokenizer, "chat_template", None) is not None
-    chat = _answer(lambda: tokenizer.apply_chat_template(_CHAT)) if has_template else None
+    chat = _call_result(lambda: tokenizer.apply_chat_template(_CHAT)) if has_template else None
     ids = tokenizer(FIXED, add_special_tokens=False)["input_ids"][:2]
     return {
         "class_name": type(tokenizer).__name__,
         "padding_side": str(tokenizer.padding_side),
         "declared_padding_side": tokenizer.init_kwargs.get("padding_side"),
-        "special": _special(tokenizer),
+        "special": _special_ids(tokenizer),
         "texts": {name: _encoded(tokenizer, text) for name, text in texts.items()},
         "gives": list(tokenizer(FIXED)),
         "chat": chat,
-        "batch": _answer(lambda: tokenizer.decode([ids, ids])),
+        "batch": _call_result(lambda: tokenizer.decode([ids, ids])),
         "methods": {name: hasattr(tokenizer, name) for name in _METHODS},
         "saved_class": _saved_class(tokenizer),
         "knows_backend": hasattr(transformers, "TokenizersBackend"),
     }
 
 
-def _special(tokenizer: Any) -> dict[str, int]:
+def _special_ids(tokenizer: Any) -> dict[str, int]:
     ids = {name: getattr(tokenizer, f"{name}_token_id", None) for name in _SPECIAL}
     return {name: int(token) for name, token in ids.items() if isinstance(token, int)}
 
@@ -71,20 +71,20 @@ def _encoded(tokenizer: Any, text: str) -> dict[str, Any]:
     }
 
 
-def _answer(call: Callable[[], Any]) -> dict[str, Any]:
+def _call_result(call: Callable[[], Any]) -> dict[str, Any]:
     try:
         return {"type": type(call()).__name__}
-    except Exception as error:  # noqa: BLE001  what a call raises is the answer
-        first = without_folders(str(error)).partition("\n")[0]
-        return {"raised": f"{type(error).__name__}: {first}"}
+    except Exception as error:  # noqa: BLE001  an exception is one of the possible results
+        first_line = without_folders(str(error)).partition("\n")[0]
+        return {"raised": f"{type(error).__name__}: {first_line}"}
 
 
 def _saved_class(tokenizer: Any) -> str | None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             tokenizer.save_pretrained(folder)
-            written = json.loads((Path(folder) / "tokenizer_config.json").read_text("utf-8"))
-        except Exception:  # noqa: BLE001  one that cannot be saved names no class
+            config = json.loads((Path(folder) / "tokenizer_config.json").read_text("utf-8"))
+        except Exception:  # noqa: BLE001  a tokenizer that cannot be saved has no saved class
             return None
-    name = written.get("tokenizer_class")
+    name = config.get("tokenizer_class")
     return name if isinstance(name, str) else None

@@ -1,9 +1,8 @@
-"""Where does every parameter and persistent buffer come from: checkpoint, formula, chance, nowhere.
+"""Origin of every parameter and persistent buffer: checkpoint, formula, random, or never written.
 
-A tensor is *loaded* if its bytes are those of checkpoint tensors, perhaps cast, reshaped,
-transposed, cut, concatenated or stacked: the layouts that transformers' weight conversions
-use (5.x core_model_loading.py). Nothing is inferred from names alone: names only choose
-between tensors of equal bytes.
+A tensor is *loaded* if its bytes are those of checkpoint tensors, possibly cast, reshaped,
+transposed, cut, concatenated or stacked. These are the layouts of transformers' weight conversions
+(5.x core_model_loading.py). Names are used only to choose between tensors with equal bytes.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ if TYPE_CHECKING:
 
 
 class Origin(NamedTuple):
-    """How a tensor is made of checkpoint tensors: the layout, and (name, part, transposed) each."""
+    """How a tensor is made of checkpoint tensors: layout, and (name, part, transposed) of each."""
 
     layout: str
     pieces: tuple[tuple[str, str, bool], ...]
 
 
-def _key(tensor: torch.Tensor) -> bytes:
-    """Return what identifies the bytes of a tensor whatever its shape."""
-    progress.beat()  # some tensors are looked for in every part of a checkpoint
+def _bytes_key(tensor: torch.Tensor) -> bytes:
+    """Return a digest of a tensor's dtype and bytes that does not depend on its shape."""
+    progress.beat()  # some tensors are searched in every part of a checkpoint
     digest = hashlib.sha256(dtype_name(tensor.dtype).encode())
     digest.update(raw_bytes(tensor))
     return digest.digest()
@@ -50,53 +49,55 @@ def _key(tensor: torch.Tensor) -> bytes:
 class Tracer:
     """Finds the checkpoint tensors that a tensor in memory is made of.
 
-    The checkpoint is cast to the dtype in memory before it is compared, so the index is made
-    once per dtype. Memory stays bounded by the largest tensor; hashes are kept, bytes are not.
-    Floats are cast to integers, and numbers to truth values, under the tensor's own name alone:
-    any norm is a mask of True, and a small bias is zeros.
+    The checkpoint is cast to the dtype in memory before it is compared, so there is one index per
+    dtype. It holds hashes, not bytes, so memory is bounded by the largest tensor. Floats are cast
+    to integers, and numbers to booleans, only for the tensor of the same name: cast this way, any
+    norm is a mask of True, and a small bias is zeros.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
         self.used: set[str] = set()
-        self._whole: dict[torch.dtype, dict[bytes, list[str]]] = {}
-        self._firsts: dict[tuple[torch.dtype, int], dict[tuple[Any, ...], list[str]]] = {}
+        self._whole_index: dict[torch.dtype, dict[bytes, list[str]]] = {}
+        self._first_slice_index: dict[
+            tuple[torch.dtype, int], dict[tuple[Any, ...], list[str]]
+        ] = {}
 
     def trace(self, name: str, tensor: torch.Tensor) -> Origin | None:
         """Return how ``tensor`` is made of the checkpoint, or None if it is not."""
         if not tensor.numel():
-            return self._own(name, tensor)  # nothing is a part of everything
-        origin = self._solid(name, tensor)
+            return self._same_name(name, tensor)  # an empty tensor is a part of every tensor
+        origin = self._whole_tensor(name, tensor)
         if origin is None and tensor.ndim >= 1:
-            origin = self._concatenated(name, tensor) or self._cut(tensor)
+            origin = self._concatenated(name, tensor) or self._sliced(tensor)
         if origin is None and tensor.ndim >= 3:
             origin = self._stacked(name, tensor)
         if origin is not None:
             self.used.update(piece[0] for piece in origin.pieces)
         return origin
 
-    def _solid(self, name: str, tensor: torch.Tensor) -> Origin | None:
-        """Match all of one checkpoint tensor: as it is, reshaped, or transposed."""
-        if (own := self._own(name, tensor)) is not None:
-            return own
-        whole = self._wholes(tensor.dtype)
-        same = whole.get(_key(tensor))
-        if same:
-            chosen = self._choose(name, same, tuple(tensor.shape))
+    def _whole_tensor(self, name: str, tensor: torch.Tensor) -> Origin | None:
+        """Match one whole checkpoint tensor: unchanged, reshaped, or transposed."""
+        if (same_name := self._same_name(name, tensor)) is not None:
+            return same_name
+        whole = self._by_whole_tensor(tensor.dtype)
+        matches = whole.get(_bytes_key(tensor))
+        if matches:
+            chosen = self._choose(name, matches, tuple(tensor.shape))
             reshaped = self.checkpoint.shape(chosen) != tuple(tensor.shape)
             return Origin("reshape" if reshaped else "", ((chosen, "", False),))
         if tensor.ndim < 2 or min(tensor.shape[-2:]) == 1:
             return None
-        turned = whole.get(_key(tensor.transpose(-1, -2)))
-        if not turned:
+        transposed = whole.get(_bytes_key(tensor.transpose(-1, -2)))
+        if not transposed:
             return None
-        chosen = self._choose(name, turned, None)
+        chosen = self._choose(name, transposed, None)
         return Origin("transpose", ((chosen, "", True),))
 
-    def _own(self, name: str, tensor: torch.Tensor) -> Origin | None:
-        """Match the checkpoint's tensor of the same name, which would be chosen among all equals.
+    def _same_name(self, name: str, tensor: torch.Tensor) -> Origin | None:
+        """Match the checkpoint tensor of the same name, which is preferred among equal ones.
 
-        This is nearly every tensor, and comparing bytes is many times as fast as hashing both.
+        Nearly every tensor matches here, and comparing bytes is many times faster than hashing.
         """
         if name not in self.checkpoint:
             return None
@@ -107,23 +108,23 @@ class Tracer:
         return Origin("reshape" if reshaped else "", ((name, "", False),))
 
     def _concatenated(self, name: str, tensor: torch.Tensor) -> Origin | None:
-        """Match several checkpoint tensors one after the other along one dimension."""
+        """Match several checkpoint tensors concatenated along one dimension."""
         for dim in range(tensor.ndim):
-            pieces = self._row_of_pieces(name, tensor, dim)
+            pieces = self._pieces_in_row(name, tensor, dim)
             if pieces and len(pieces) > 1:
                 return Origin(f"concat dim {dim}", tuple((piece, "", False) for piece in pieces))
         return None
 
-    def _row_of_pieces(self, name: str, tensor: torch.Tensor, dim: int) -> list[str] | None:
-        firsts = self._first_slices(tensor.dtype, dim)
+    def _pieces_in_row(self, name: str, tensor: torch.Tensor, dim: int) -> list[str] | None:
+        firsts = self._by_first_slice(tensor.dtype, dim)
         pieces: list[str] = []
         offset = 0
         while offset < tensor.shape[dim]:
-            found = self._piece_at(name, tensor, dim, offset, firsts)
-            if found is None:
+            piece = self._piece_at(name, tensor, dim, offset, firsts)
+            if piece is None:
                 return None
-            pieces.append(found)
-            offset += self.checkpoint.shape(found)[dim]
+            pieces.append(piece)
+            offset += self.checkpoint.shape(piece)[dim]
         return pieces
 
     def _piece_at(
@@ -141,14 +142,14 @@ class Tracer:
             if size > tensor.shape[dim] - offset:
                 continue
             part = tensor.narrow(dim, offset, size)
-            if candidate in self._wholes(tensor.dtype).get(_key(part), []):
+            if candidate in self._by_whole_tensor(tensor.dtype).get(_bytes_key(part), []):
                 fitting.append(candidate)
         return self._choose(name, fitting, None) if fitting else None
 
-    def _cut(self, tensor: torch.Tensor) -> Origin | None:
+    def _sliced(self, tensor: torch.Tensor) -> Origin | None:
         """Match a contiguous part of one larger checkpoint tensor along one dimension."""
         for dim in range(tensor.ndim):
-            for candidate in self._larger(tensor, dim):
+            for candidate in self._larger_tensors(tensor, dim):
                 start = self._offset_of(tensor, candidate, dim)
                 if start is not None:
                     stop = start + tensor.shape[dim]
@@ -156,13 +157,13 @@ class Tracer:
                     return Origin(f"split dim {dim}", ((candidate, part, False),))
         return None
 
-    def _larger(self, tensor: torch.Tensor, dim: int) -> Iterator[str]:
-        mine = tuple(tensor.shape)
+    def _larger_tensors(self, tensor: torch.Tensor, dim: int) -> Iterator[str]:
+        size = tuple(tensor.shape)
         for candidate in self.checkpoint:
             shape = self.checkpoint.shape(candidate)
-            if len(shape) != len(mine) or shape[dim] <= mine[dim]:
+            if len(shape) != len(size) or shape[dim] <= size[dim]:
                 continue
-            if all(shape[d] == mine[d] for d in range(len(mine)) if d != dim):
+            if all(shape[d] == size[d] for d in range(len(size)) if d != dim):
                 yield candidate
 
     def _offset_of(self, tensor: torch.Tensor, candidate: str, dim: int) -> int | None:
@@ -170,40 +171,43 @@ class Tracer:
         if source is None:
             return None
         size = tensor.shape[dim]
-        first, whole = _key(tensor.narrow(dim, 0, 1)), _key(tensor)
+        first, whole = _bytes_key(tensor.narrow(dim, 0, 1)), _bytes_key(tensor)
         for start in range(source.shape[dim] - size + 1):
-            if _key(source.narrow(dim, start, 1)) != first:
+            if _bytes_key(source.narrow(dim, start, 1)) != first:
                 continue
-            if _key(source.narrow(dim, start, size)) == whole:
+            if _bytes_key(source.narrow(dim, start, size)) == whole:
                 return start
         return None
 
     def _stacked(self, name: str, tensor: torch.Tensor) -> Origin | None:
-        """Match a stack along dimension 0 whose every layer is itself made of the checkpoint."""
+        """Match a stack along dimension 0 of which every layer matches the checkpoint."""
         layers = []
         for index in range(tensor.shape[0]):
             layer = tensor[index]
-            found = self._solid(f"{name}.{index}", layer)
-            found = found or self._concatenated(f"{name}.{index}", layer)
-            found = found or self._turned_concatenation(f"{name}.{index}", layer)
-            if found is None:
+            origin = self._whole_tensor(f"{name}.{index}", layer)
+            origin = origin or self._concatenated(f"{name}.{index}", layer)
+            origin = origin or self._transposed_concatenation(f"{name}.{index}", layer)
+            if origin is None:
                 return None
-            layers.append(found)
+            layers.append(origin)
         layouts = sorted({layer.layout for layer in layers if layer.layout})
         inner = f" of {', '.join(layouts)}" if layouts else ""
         return Origin(f"stack{inner}", tuple(p for layer in layers for p in layer.pieces))
 
-    def _turned_concatenation(self, name: str, layer: torch.Tensor) -> Origin | None:
+    def _transposed_concatenation(self, name: str, layer: torch.Tensor) -> Origin | None:
         if layer.ndim != 2:
             return None
-        found = self._concatenated(name, layer.transpose(0, 1))
-        if found is None:
+        origin = self._concatenated(name, layer.transpose(0, 1))
+        if origin is None:
             return None
-        pieces = tuple((piece, part, True) for piece, part, _ in found.pieces)
-        return Origin(f"transpose of {found.layout}", pieces)
+        pieces = tuple((piece, part, True) for piece, part, _ in origin.pieces)
+        return Origin(f"transpose of {origin.layout}", pieces)
 
     def _choose(self, name: str, names: list[str], shape: tuple[int, ...] | None) -> str:
-        """Choose between checkpoint tensors of equal bytes: own name, not yet used, likest name."""
+        """Choose between checkpoint tensors of equal bytes.
+
+        Preferred in this order: same name, same shape, not used yet, most similar name.
+        """
 
         def rank(candidate: str) -> tuple[bool, bool, bool, int, str]:
             fits = shape is None or self.checkpoint.shape(candidate) == shape
@@ -218,21 +222,21 @@ class Tracer:
         return min(names, key=rank)
 
     def _cast(self, name: str, dtype: torch.dtype) -> torch.Tensor | None:
-        """Return a tensor of the checkpoint in a dtype; None if another kind of number is left of it."""
+        """Return a checkpoint tensor in a dtype; None if that would change the kind of number."""
         source = self.checkpoint.tensor(name)
         return source.to(dtype) if torch.can_cast(source.dtype, dtype) else None
 
-    def _wholes(self, dtype: torch.dtype) -> dict[bytes, list[str]]:
-        if dtype not in self._whole:
+    def _by_whole_tensor(self, dtype: torch.dtype) -> dict[bytes, list[str]]:
+        if dtype not in self._whole_index:
             index: dict[bytes, list[str]] = {}
             for name in self.checkpoint:
                 if (source := self._cast(name, dtype)) is not None:
-                    index.setdefault(_key(source), []).append(name)
-            self._whole[dtype] = index
-        return self._whole[dtype]
+                    index.setdefault(_bytes_key(source), []).append(name)
+            self._whole_index[dtype] = index
+        return self._whole_index[dtype]
 
-    def _first_slices(self, dtype: torch.dtype, dim: int) -> dict[tuple[Any, ...], list[str]]:
-        if (dtype, dim) not in self._firsts:
+    def _by_first_slice(self, dtype: torch.dtype, dim: int) -> dict[tuple[Any, ...], list[str]]:
+        if (dtype, dim) not in self._first_slice_index:
             index: dict[tuple[Any, ...], list[str]] = {}
             for name in self.checkpoint:
                 shape = self.checkpoint.shape(name)
@@ -240,36 +244,36 @@ class Tracer:
                     continue
                 if (source := self._cast(name, dtype)) is not None:
                     index.setdefault(_slice_key(source, dim, 0), []).append(name)
-            self._firsts[dtype, dim] = index
-        return self._firsts[dtype, dim]
+            self._first_slice_index[dtype, dim] = index
+        return self._first_slice_index[dtype, dim]
 
 
 def _slice_key(tensor: torch.Tensor, dim: int, offset: int) -> tuple[Any, ...]:
-    others = tuple(n for d, n in enumerate(tensor.shape) if d != dim)
-    return (tensor.ndim, others, _key(tensor.narrow(dim, offset, 1)))
+    other_sizes = tuple(n for d, n in enumerate(tensor.shape) if d != dim)
+    return (tensor.ndim, other_sizes, _bytes_key(tensor.narrow(dim, offset, 1)))
 
 
-def _common_parts(one: str, other: str) -> int:
-    """Return how many dotted parts two names share, in order of appearance."""
-    mine = other.split(".")
-    return sum(part in mine for part in one.split("."))
+def _common_parts(first: str, second: str) -> int:
+    """Return how many dotted parts of ``first`` are also parts of ``second``."""
+    second_parts = second.split(".")
+    return sum(part in second_parts for part in first.split("."))
 
 
 def named_state(model: torch.nn.Module) -> dict[str, tuple[str, torch.Tensor, list[str]]]:
-    """Return name -> (kind, tensor, aliases) of parameters and persistent buffers, ties once."""
+    """Return name -> (kind, tensor, aliases) of parameters and persistent buffers."""
     persistent = set(model.state_dict(keep_vars=True))
-    found: dict[str, tuple[str, torch.Tensor, list[str]]] = {}
+    named: dict[str, tuple[str, torch.Tensor, list[str]]] = {}
     by_memory: dict[tuple[Any, ...], str] = {}
     for kind, name, tensor in _all_state(model):
         if kind == "buffer" and name not in persistent:
             continue
-        place = _memory(tensor) or (name,)
-        if place in by_memory:
-            found[by_memory[place]][2].append(name)
+        memory = _memory_key(tensor) or (name,)
+        if memory in by_memory:
+            named[by_memory[memory]][2].append(name)
             continue
-        by_memory[place] = name
-        found[name] = (kind, tensor.detach(), [])
-    return found
+        by_memory[memory] = name
+        named[name] = (kind, tensor.detach(), [])
+    return named
 
 
 def _all_state(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
@@ -279,8 +283,8 @@ def _all_state(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]
         yield "buffer", name, buffer
 
 
-def _memory(tensor: torch.Tensor) -> tuple[Any, ...] | None:
-    """Return what two names of the same memory share; None where there is no memory to share."""
+def _memory_key(tensor: torch.Tensor) -> tuple[Any, ...] | None:
+    """Return a key that two names of the same memory share; None where there is no memory."""
     if tensor.is_meta or tensor.layout != torch.strided or tensor.numel() == 0:
         return None
     return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
@@ -297,15 +301,15 @@ def weights(
 ) -> dict[str, Any]:
     """Return the weights signal: every parameter and persistent buffer with its origin.
 
-    ``fresh`` gives what a model made from the config holds, ``reloaded`` the hashes after
-    another load with another seed; both are called only if some tensor needs them. ``skip`` takes
-    the name of a tensor without plain bytes, and why it has none.
+    ``fresh`` returns a model made from the config, ``reloaded`` the hashes after a load with
+    another seed. Both are called only if a tensor needs them. ``skip`` is called with the name of
+    each tensor without plain bytes and the reason.
     """
     tracer = Tracer(checkpoint) if checkpoint is not None else None
     state = named_state(model)
     tensors: dict[str, Any] = {}
-    open_questions = []
-    ordered = list(_own_names_first(state, checkpoint))
+    unexplained = []
+    ordered = list(_same_names_first(state, checkpoint))
     for i, (name, (kind, tensor, aliases)) in enumerate(ordered, 1):
         size = tensor.numel() * tensor.element_size()
         progress.tick(name, i, len(ordered), allowance=progress.moving(2 * size))
@@ -315,10 +319,10 @@ def weights(
         except NotHashable as reason:
             skip(name, str(reason))
             continue
-        tensors[name] = {"ref": ref, "kind": kind, "aliases": aliases, **_as_fact(origin)}
+        tensors[name] = {"ref": ref, "kind": kind, "aliases": aliases, **_origin_facts(origin)}
         if origin is None:
-            open_questions.append(name)
-    _answer(open_questions, tensors, state, run, fresh, reloaded)
+            unexplained.append(name)
+    _explain_rest(unexplained, tensors, state, run, fresh, reloaded)
     unused = sorted(set(checkpoint or ()) - (tracer.used if tracer else set()))
     return {
         "tensors": {name: tensors[name] for name in state if name in tensors},
@@ -327,26 +331,28 @@ def weights(
     }
 
 
-def _own_names_first(
+def _same_names_first(
     state: dict[str, tuple[str, torch.Tensor, list[str]]], checkpoint: Checkpoint | None
 ) -> Iterable[tuple[str, tuple[str, torch.Tensor, list[str]]]]:
-    """Yield tensors that the checkpoint has by name before the renamed ones.
+    """Return tensors whose names are in the checkpoint before the renamed ones.
 
-    Where several checkpoint tensors hold equal bytes (all-zero biases), those with their own
-    name take theirs, and the renamed ones share out what is left.
+    Where several checkpoint tensors hold equal bytes, such as all-zero biases, tensors of the same
+    name are matched first, and the renamed ones get the remaining ones.
     """
-    known = checkpoint if checkpoint is not None else ()
-    return sorted(state.items(), key=lambda item: item[0] not in known)
+    names = checkpoint if checkpoint is not None else ()
+    return sorted(state.items(), key=lambda item: item[0] not in names)
 
 
-def _as_fact(origin: Origin | None) -> dict[str, Any]:
+def _origin_facts(origin: Origin | None) -> dict[str, Any]:
     if origin is None:
         return {"origin": "unexplained"}
-    pieces = [{"tensor": t, "part": p, "transposed": turned} for t, p, turned in origin.pieces]
+    pieces = [
+        {"tensor": t, "part": p, "transposed": transposed} for t, p, transposed in origin.pieces
+    ]
     return {"origin": "loaded", "layout": origin.layout, "pieces": pieces}
 
 
-def _answer(
+def _explain_rest(
     names: list[str],
     tensors: dict[str, Any],
     state: dict[str, tuple[str, torch.Tensor, list[str]]],
@@ -354,16 +360,18 @@ def _answer(
     fresh: Callable[[], Fresh | None],
     reloaded: Callable[[], dict[str, str]],
 ) -> None:
-    """Say of tensors that the checkpoint does not explain where else they come from."""
+    """Set the origin of tensors that do not come from the checkpoint."""
     if not names:
         return
-    again = reloaded()  # and gone again, before another model is made
+    reloaded_hashes = (
+        reloaded()
+    )  # before fresh(), so that this model is freed before another is made
     twin = fresh()
     for name in names:
         tensor, digest = state[name][1], tensors[name]["ref"]["hash"]
         if holds_pattern(tensor, run):
             tensors[name]["origin"] = "unwritten"
-        elif again.get(name, digest) != digest:
+        elif reloaded_hashes.get(name, digest) != digest:
             tensors[name]["origin"] = "reinitialised"
         elif against(twin, name, digest) == "equal":
             tensors[name]["origin"] = "derived"

@@ -1,8 +1,8 @@
-"""Which attention really ran: the Python function, its arguments, and the ATen kernel.
+"""Attention calls of a forward: the Python function, its arguments, and the ATen kernel.
 
-Nothing is guessed from the config: calls of torch's scaled_dot_product_attention are seen by
-a TorchFunctionMode, however they were imported, and the kernels under them, or the softmax
-of a hand-written attention, by a TorchDispatchMode.
+They are observed, not derived from the config. A TorchFunctionMode sees calls of torch's
+scaled_dot_product_attention, however they were imported. A TorchDispatchMode sees their kernels,
+and the softmax of an attention that is written out in Python.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ _PRODUCTS = {
     torch.baddbmm: 1,
     torch.Tensor.baddbmm: 1,
 }
-"""Matrix products of stacks of matrices -> the place of their first operand."""
-_SOFTMAXES = frozenset({torch.softmax, torch.Tensor.softmax, torch.nn.functional.softmax})
+"""Functions for products of stacks of matrices -> index of their first operand."""
+_SOFTMAX_FUNCTIONS = frozenset({torch.softmax, torch.Tensor.softmax, torch.nn.functional.softmax})
 
 
-class _Running(NamedTuple):
-    """A module whose forward runs, and the innermost one there that is the model's own."""
+class _RunningModule(NamedTuple):
+    """A module whose forward runs, and the innermost running module that is not of torch.nn."""
 
     module: torch.nn.Module
     owner: torch.nn.Module | None
     attends: bool
-    """True if the owner is an attention."""
+    """True if the owner is an attention module."""
 
 
 class Watch:
     """Watches one forward; :attr:`calls` then holds the attention calls in order.
 
-    ``keep`` is told what entered and left each of them: the module's name, and the tensors by part.
+    ``keep`` is called for each of them with the module's name and its inputs and output by part.
     """
 
     def __init__(self, model: torch.nn.Module, keep: Keep | None = None) -> None:
         self.calls: list[dict[str, Any]] = []
         self._keep = keep
         self._products: dict[int, list[tuple[Any, Any, Any]]] = {}
-        self._by_hand: dict[int, tuple[dict[str, Any], tuple[int, ...]]] = {}
+        self._eager_parts: dict[int, tuple[dict[str, Any], tuple[int, ...]]] = {}
         self._names = {id(module): name for name, module in model.named_modules()}
-        self._running: list[_Running] = []
+        self._running: list[_RunningModule] = []
         self._in_sdpa: dict[str, Any] | None = None
-        self._pending: dict[int, list[str]] = {}
-        self._functions = _Functions(self)
-        self._ops = _Dispatch(self)
+        self._ops_by_module: dict[int, list[str]] = {}
+        self._functions = _FunctionWatch(self)
+        self._ops = _OpWatch(self)
         self._ops_since: int | None = None
-        """How many modules ran when ATen ops began to be seen; None while they are not."""
+        """Number of running modules when watching of ATen ops began; None while it is off."""
 
     def __enter__(self) -> Watch:  # noqa: PYI034  no subclass; 3.10 has no Self
         register = torch.nn.modules.module
@@ -79,23 +79,23 @@ class Watch:
 
     def __exit__(self, *exc: object) -> None:
         self._running.clear()
-        self._see_ops()
+        self._update_op_watching()
         self._functions.__exit__(*exc)
         for hook in self._hooks:
             hook.remove()
 
-    def inside(self, module: torch.nn.Module) -> None:
-        """Take a module for running whose forward began before it was watched."""
+    def enter_running(self, module: torch.nn.Module) -> None:
+        """Register a module whose forward began before watching."""
         self._enter_module(module, None)
 
     @property
     def keeps(self) -> bool:
-        """True if tensors are asked for."""
+        """True if the tensors are passed to ``keep``."""
         return self._keep is not None
 
     def sdpa(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run scaled_dot_product_attention and note how it was called and what it ran."""
-        call = self._call(_sdpa_facts(args, kwargs))
+        """Run scaled_dot_product_attention and record its arguments and its kernels."""
+        call = self._call_facts(_sdpa_facts(args, kwargs))
         self.calls.append(call)
         self._in_sdpa = call
         try:
@@ -104,65 +104,69 @@ class Watch:
         finally:
             self._in_sdpa = None
         if self._keep is not None:
-            given = dict(zip(_SDPA_ARGUMENTS, args, strict=False)) | kwargs
-            parts = {part: given[part] for part in ("query", "key", "value")}
-            mask = given.get("attn_mask")
+            arguments = dict(zip(_SDPA_ARGUMENTS, args, strict=False)) | kwargs
+            parts = {part: arguments[part] for part in ("query", "key", "value")}
+            mask = arguments.get("attn_mask")
             self._keep(call["module"], parts | {"mask": mask, "output": output})
         return output
 
-    def by_hand(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a matrix product or a softmax and note what it is to an attention by hand.
+    def product_or_softmax(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a matrix product or a softmax and record its part in an attention in Python code.
 
-        The product whose shape the softmax takes is that of query and key; the next one that the
-        softmax's result enters is that with the values. Two that could be it: none is noted.
+        The product with the shape of the softmax's input is that of query and key. The next product
+        with the shape of the softmax's output as its first operand is that with the values. If two
+        products could be that of query and key, nothing is recorded.
         """
-        owner = self._attention()
+        owner = self._running_attention()
         output = func(*args, **kwargs)
         if owner is None or not isinstance(output, torch.Tensor):
             return output
-        if func in _SOFTMAXES:
-            self._scored(owner, args[0] if args else kwargs["input"], output)
+        if func in _SOFTMAX_FUNCTIONS:
+            self._record_scores(owner, args[0] if args else kwargs["input"], output)
             return output
-        place = _PRODUCTS[func]
-        given = (*args[place:], *(kwargs[k] for k in ("batch1", "batch2", "mat2") if k in kwargs))
-        if len(given) < 2:
+        first_operand = _PRODUCTS[func]
+        operands = (
+            *args[first_operand:],
+            *(kwargs[k] for k in ("batch1", "batch2", "mat2") if k in kwargs),
+        )
+        if len(operands) < 2:
             return output
-        first, second = given[:2]
-        parts, shape = self._by_hand.get(id(owner), ({}, ()))
-        if parts and _matrices(first) == shape:
-            del self._by_hand[id(owner)]
+        first, second = operands[:2]
+        parts, shape = self._eager_parts.get(id(owner), ({}, ()))
+        if parts and _matrix_size(first) == shape:
+            del self._eager_parts[id(owner)]
             assert self._keep is not None
             self._keep(self._names.get(id(owner), ""), parts | {"value": second, "output": output})
             return output
-        # copied at once: a rotary embedding may turn them in place later on
-        kept = (first.detach().clone(), second.detach().clone(), _matrices(output))
-        self._products.setdefault(id(owner), []).append(kept)
+        # copied at once, because a rotary embedding may change them in place later
+        product = (first.detach().clone(), second.detach().clone(), _matrix_size(output))
+        self._products.setdefault(id(owner), []).append(product)
         return output
 
-    def _scored(self, owner: torch.nn.Module, scores: Any, weights: Any) -> None:
-        made = self._products.pop(id(owner), [])
-        fitting = [pair for pair in made if pair[2] == _matrices(scores)]
-        if len(fitting) == 1:
-            query, key, _ = fitting[0]
+    def _record_scores(self, owner: torch.nn.Module, scores: Any, weights: Any) -> None:
+        products = self._products.pop(id(owner), [])
+        matches = [product for product in products if product[2] == _matrix_size(scores)]
+        if len(matches) == 1:
+            query, key, _ = matches[0]
             parts = {"query": query, "key": key.transpose(-1, -2)}
-            self._by_hand[id(owner)] = parts, _matrices(weights)
+            self._eager_parts[id(owner)] = parts, _matrix_size(weights)
 
     def aten(self, name: str) -> None:
-        """Note one ATen op: as part of the running sdpa call, or as an attention of its own."""
+        """Record one ATen op as part of the running sdpa call, or as an attention of its own."""
         if self._in_sdpa is not None:
             _append_once(
-                self._in_sdpa["aten"], f"aten::{name}", "attention" in name or _eager(name)
+                self._in_sdpa["aten"], f"aten::{name}", "attention" in name or _is_eager_op(name)
             )
             return
-        owner = self._attention()
+        owner = self._running_attention()
         if owner is None:
             return
-        seen = self._pending.setdefault(id(owner), [])
-        _append_once(seen, f"aten::{name}", _eager(name))
+        ops = self._ops_by_module.setdefault(id(owner), [])
+        _append_once(ops, f"aten::{name}", _is_eager_op(name))
         if name in {"_softmax", "_safe_softmax"} or "flash_attn" in name:
-            self.calls.append(self._call(None) | {"aten": seen})
+            self.calls.append(self._call_facts(None) | {"aten": ops})
 
-    def _call(self, sdpa: dict[str, Any] | None) -> dict[str, Any]:
+    def _call_facts(self, sdpa: dict[str, Any] | None) -> dict[str, Any]:
         function, source = _calling_function()
         module = self._running[-1].owner if self._running else None
         return {
@@ -174,15 +178,15 @@ class Watch:
             "aten": [],
         }
 
-    def _attention(self) -> torch.nn.Module | None:
-        """Return the innermost running module that is the model's own if it is an attention."""
+    def _running_attention(self) -> torch.nn.Module | None:
+        """Return the innermost running module outside torch.nn if it is an attention."""
         innermost = self._running[-1] if self._running else None
         return innermost.owner if innermost is not None and innermost.attends else None
 
-    def _see_ops(self) -> None:
-        """See ATen ops while an attention runs, and no others: each one seen costs ten unseen."""
+    def _update_op_watching(self) -> None:
+        """Watch ATen ops only while an attention runs: a watched op takes as long as ten others."""
         if self._ops_since is None:
-            if self._attention() is not None:
+            if self._running_attention() is not None:
                 self._ops_since = len(self._running)
                 self._ops.__enter__()
         elif len(self._running) < self._ops_since:
@@ -190,23 +194,23 @@ class Watch:
             self._ops.__exit__(None, None, None)
 
     def _enter_module(self, module: torch.nn.Module, _args: Any) -> None:
-        running = _Running(module, module, _is_attention(module))
+        running = _RunningModule(module, module, _is_attention(module))
         if type(module).__module__.startswith("torch.nn"):
-            around = self._running[-1] if self._running else _Running(module, None, False)
-            running = around._replace(module=module)
+            outer = self._running[-1] if self._running else _RunningModule(module, None, False)
+            running = outer._replace(module=module)
         self._running.append(running)
-        self._see_ops()
+        self._update_op_watching()
 
     def _leave_module(self, module: torch.nn.Module, _args: Any, _output: Any) -> None:
-        self._pending.pop(id(module), None)
+        self._ops_by_module.pop(id(module), None)
         self._products.pop(id(module), None)
-        self._by_hand.pop(id(module), None)
+        self._eager_parts.pop(id(module), None)
         if self._running and self._running[-1].module is module:
             self._running.pop()
-            self._see_ops()
+            self._update_op_watching()
 
 
-class _Functions(TorchFunctionMode):
+class _FunctionWatch(TorchFunctionMode):
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self._watch = watch
@@ -220,12 +224,12 @@ class _Functions(TorchFunctionMode):
     ) -> Any:
         if func is _SDPA:
             return self._watch.sdpa(args, kwargs or {})
-        if self._watch.keeps and (func in _PRODUCTS or func in _SOFTMAXES):
-            return self._watch.by_hand(func, args, kwargs or {})
+        if self._watch.keeps and (func in _PRODUCTS or func in _SOFTMAX_FUNCTIONS):
+            return self._watch.product_or_softmax(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
 
-class _Dispatch(TorchDispatchMode):
+class _OpWatch(TorchDispatchMode):
     def __init__(self, watch: Watch) -> None:
         super().__init__()
         self._watch = watch
@@ -241,17 +245,17 @@ class _Dispatch(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def _matrices(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Return what a view of a stack of matrices has in common with it: size and last two axes."""
+def _matrix_size(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Return the size and last two axes, which a stack of matrices shares with its views."""
     return (tensor.numel(), *tensor.shape[-2:])
 
 
-def _eager(name: str) -> bool:
+def _is_eager_op(name: str) -> bool:
     return name in _EAGER_OPS
 
 
-def _append_once(ops: list[str], op: str, wanted: bool) -> None:
-    if wanted and op not in ops:
+def _append_once(ops: list[str], op: str, is_relevant: bool) -> None:
+    if is_relevant and op not in ops:
         ops.append(op)
 
 
@@ -261,15 +265,15 @@ def _is_attention(module: torch.nn.Module) -> bool:
 
 
 def _sdpa_facts(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    given = dict(zip(_SDPA_ARGUMENTS, args, strict=False)) | kwargs
-    mask, scale = given.get("attn_mask"), given.get("scale")
+    arguments = dict(zip(_SDPA_ARGUMENTS, args, strict=False)) | kwargs
+    mask, scale = arguments.get("attn_mask"), arguments.get("scale")
     return {
-        "enable_gqa": bool(given.get("enable_gqa", False)),
-        "is_causal": bool(given.get("is_causal", False)),
+        "enable_gqa": bool(arguments.get("enable_gqa", False)),
+        "is_causal": bool(arguments.get("is_causal", False)),
         "mask": None if mask is None else f"{dtype_name(mask.dtype)}{list(mask.shape)}",
         "scale": None if scale is None else float(scale),
-        "dropout_p": float(given.get("dropout_p", 0.0)),
-        **{part: _layout(given[part]) for part in ("query", "key", "value")},
+        "dropout_p": float(arguments.get("dropout_p", 0.0)),
+        **{part: _layout(arguments[part]) for part in ("query", "key", "value")},
     }
 
 

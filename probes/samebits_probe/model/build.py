@@ -1,20 +1,20 @@
-"""Makes a tiny seeded checkpoint from a recipe, with the classes of the stack that runs it.
+"""Tiny seeded checkpoints, made from a recipe with the classes of this stack.
 
-It expects: ``build(job, out_dir)``, where ``job["recipe"]`` is the JSON of a recipe:
+The entry point is ``build(job, out_dir)``, where ``job["recipe"]`` is the JSON of a recipe:
     architecture, config, head, seed, gain.
 
-It writes, all at once (a folder beside ``out_dir`` is filled, then renamed):
+It writes these files to a folder next to ``out_dir``, which is then renamed:
     out_dir/config.json, generation_config.json   as the stack's save_pretrained writes them
     out_dir/model.safetensors                      the stack's names and shapes, our values,
                                                    aligned to 64 bytes
     out_dir/checkpoint.json                        {"format": "samebits-checkpoint", ...}
 
-It returns what checkpoint.json holds. A stack that does not know the architecture, or has no
-model of that head for it, raises UnknownArchitectureError; nothing is written then.
+It returns the content of checkpoint.json. If the stack does not know the architecture, or has no
+model of that head for it, it raises UnknownArchitectureError and writes nothing.
 
-The values come from Philox and from exact IEEE operations alone (integer sums, one division,
-multiply, add, sqrt), never from the release under test: every stack, machine and process
-makes the same bytes.
+The values come only from Philox and exact IEEE operations (integer sums, one division, multiply,
+add, sqrt), never from the release under test, so every stack, machine and process makes the same
+bytes.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
-from samebits_probe.process import files as process_files
+from samebits_probe.process import files as sealed_files
 from samebits_probe.process import progress
 
 FORMAT_VERSION = 3
 # History of FORMAT_VERSION:
 # 1: first.
-# 2: it bears a seal.
+# 2: it has a seal.
 # 3: model.safetensors is aligned.
 
 HEADS = {
@@ -54,12 +54,12 @@ HEADS = {
 GENERATES = ("causal-lm", "seq2seq-lm")
 
 ALIGNMENT = 64
-"""Bytes to which torch's CPU allocator aligns what it makes."""
+"""Bytes to which torch's CPU allocator aligns memory."""
 
 N_CHECK_IDS = 24
 N_GREEDY = 16
 FIRST_PLAIN_ID = 4
-"""Special tokens of the tiny vocabularies lie below; padding among the ids would be masked."""
+"""Special tokens of the tiny vocabularies are below it; padding among the ids would be masked."""
 
 
 class UnknownArchitectureError(Exception):
@@ -67,7 +67,7 @@ class UnknownArchitectureError(Exception):
 
 
 class Rule(NamedTuple):
-    """How to fill the tensors whose name in the checkpoint matches."""
+    """How to fill the tensors whose name in the checkpoint matches a pattern."""
 
     pattern: str
     form: str
@@ -79,15 +79,15 @@ class Rule(NamedTuple):
 
 
 MIXING = 0.4
-"""Scale of what attention adds where a norm follows the sum, or where it adds the same to every
-token, as cross-attention does: a loud one makes all tokens alike, and greedy text constant."""
+"""Scale of attention's output where a norm follows the residual sum, or where it is the same for
+every token, as in cross-attention. A large one makes tokens similar and greedy text constant."""
 
 LEARNED_BUFFERS = (
     Rule(r"running_mean$", "range", -0.3, 0.3, "a zero mean would hide a lost one"),
     Rule(r"running_var$", "range", 0.5, 1.5, "a variance is positive"),
     Rule(r"e_score_correction_bias$", "range", -0.3, 0.3, "added to sigmoids: changes the choice"),
 )
-"""Buffers that training fills; every other persistent buffer is a constant and stays."""
+"""Persistent buffers that training fills; all others are constants and keep their values."""
 
 RULES = (
     *LEARNED_BUFFERS,
@@ -117,14 +117,14 @@ RULES = (
     Rule(r"(embed_\w+|embeddings?(\.\w+)?)\.weight$", "spread", 0.2, 0.0, "the same, other names"),
     Rule(r"(cls|mask|distillation)_token$", "spread", 0.2, 0.0, "joins the embeddings"),
 )
-"""First match wins. What matches nothing: ``centred`` below two dimensions, else ``matrix``."""
+"""First match wins. Tensors without a match: ``centred`` below two dimensions, else ``matrix``."""
 
 PLAIN_MATRIX = 1.6
-"""At 1.0 greedy text falls into a loop of one or two tokens, whatever the prompt."""
+"""At 1.0 greedy text becomes a loop of one or two tokens for every prompt."""
 
 
 def run(job: dict[str, Any]) -> None:
-    """Make the checkpoint that a job asks for."""
+    """Make the checkpoint of a job."""
     build(job, job["out"])
 
 
@@ -132,7 +132,7 @@ def build(job: dict[str, Any], out_dir: str) -> dict[str, Any]:
     """Make the checkpoint of ``job["recipe"]`` in ``out_dir`` and return its summary."""
     progress.begin("build")
     recipe, out = job["recipe"], Path(out_dir)
-    model = _construct(recipe)
+    model = _constructed_model(recipe)
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
@@ -143,21 +143,25 @@ def build(job: dict[str, Any], out_dir: str) -> dict[str, Any]:
     return summary
 
 
-def _construct(recipe: dict[str, Any]) -> torch.nn.Module:
-    """Return the head's model with the values that the stack gives it."""
+def _constructed_model(recipe: dict[str, Any]) -> torch.nn.Module:
+    """Return the model of the head as the stack initialises it."""
     architecture, auto = recipe["architecture"], getattr(transformers, HEADS[recipe["head"]])
     if architecture not in transformers.CONFIG_MAPPING:
-        raise UnknownArchitectureError(_unknown(f"does not know the architecture {architecture}"))
+        raise UnknownArchitectureError(
+            _unknown_message(f"does not know the architecture {architecture}")
+        )
     # The config classes edit nested dicts, such as rope_scaling, in place.
     config = transformers.AutoConfig.for_model(architecture, **copy.deepcopy(recipe["config"]))
     if type(config) not in auto._model_mapping:
-        raise UnknownArchitectureError(_unknown(f"has no {auto.__name__} for {architecture}"))
-    # A constant that an architecture draws (a random projection) is kept, so it has to repeat.
+        raise UnknownArchitectureError(
+            _unknown_message(f"has no {auto.__name__} for {architecture}")
+        )
+    # A random constant of an architecture (a random projection) is kept, so it must be seeded.
     torch.manual_seed(recipe["seed"])
     return auto.from_config(config, torch_dtype=torch.float32).eval()
 
 
-def _unknown(what: str) -> str:
+def _unknown_message(what: str) -> str:
     return f"transformers {transformers.__version__} {what}"
 
 
@@ -167,51 +171,53 @@ def _write(model: torch.nn.Module, recipe: dict[str, Any], folder: Path) -> dict
     _save_skeleton(model, folder)
     file = folder / "model.safetensors"
     skeleton = load_file(file)
-    kept = _constants(model, skeleton)
-    transposed = _transposed(model)
+    constants = _constant_names(model, skeleton)
+    transposed = _transposed_names(model)
     tensors = {}
-    for i, (name, old) in enumerate(skeleton.items(), 1):
-        if name not in kept:
-            progress.tick(name, i, len(skeleton), allowance=progress.moving(10 * old.nbytes))
-            fan_in = _fan_in(old.shape, name in transposed)
-            tensors[name] = _values(recipe, name, old, fan_in=fan_in)
-    size = sum(old.nbytes for old in skeleton.values())
+    for i, (name, skeleton_tensor) in enumerate(skeleton.items(), 1):
+        if name not in constants:
+            progress.tick(
+                name, i, len(skeleton), allowance=progress.moving(10 * skeleton_tensor.nbytes)
+            )
+            fan_in = _fan_in(skeleton_tensor.shape, name in transposed)
+            tensors[name] = _values(recipe, name, skeleton_tensor, fan_in=fan_in)
+    size = sum(skeleton_tensor.nbytes for skeleton_tensor in skeleton.values())
     progress.tick("save and check", allowance=progress.moving(3 * size), moves=True)
-    _save_aligned(tensors | {name: skeleton[name] for name in kept}, file)
+    _save_aligned(tensors | {name: skeleton[name] for name in constants}, file)
     files = {path.name: _hash(path) for path in sorted(folder.iterdir())}
-    summary = _summary(recipe, tensors, kept) | {"files": files} | _check(recipe, folder)
-    process_files.write_sealed(folder / "checkpoint.json", dict(sorted(summary.items())))
+    summary = _summary(recipe, tensors, constants) | {"files": files} | _check(recipe, folder)
+    sealed_files.write_sealed(folder / "checkpoint.json", dict(sorted(summary.items())))
     return summary
 
 
 def _save_aligned(tensors: dict[str, np.ndarray], path: Path) -> None:
-    """Write a safetensors file whose tensors lie at multiples of 64 bytes, as far as that can be.
+    """Write a safetensors file whose tensors are at multiples of 64 bytes, as far as possible.
 
-    Releases differ in whether a parameter is the mapped file or a copy of it, which torch aligns to
-    64 bytes, and kernels round otherwise at another alignment. The header may be padded, but there
-    may be no gap between tensors: those whose size is no multiple of 64 come last, the first of them
-    still aligned. They are in order of the size of an element, which torch wants to divide its
-    offset, and matrices come before vectors, which no product begins with.
+    Releases differ in whether a parameter is the mapped file or a copy, which torch aligns to 64
+    bytes, and the rounding of kernels depends on the alignment. The header may be padded, but gaps
+    between tensors are not allowed. Tensors whose size is not a multiple of 64 therefore come last;
+    the first of them is still aligned. They are ordered by the size of an element, which must
+    divide the offset for torch. Matrices come before vectors, with which no product begins.
     """
-    order = sorted(tensors, key=lambda name: _place(name, tensors[name]))
+    order = sorted(tensors, key=lambda name: _sort_key(name, tensors[name]))
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name in order:
         array = tensors[name]
-        told = {"dtype": _dtype_name(array.dtype), "shape": list(array.shape)}
-        header[name] = told | {"data_offsets": [end, end + array.nbytes]}
+        entry = {"dtype": _dtype_name(array.dtype), "shape": list(array.shape)}
+        header[name] = entry | {"data_offsets": [end, end + array.nbytes]}
         end += array.nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % ALIGNMENT)
     with path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name in order:
-            little = tensors[name].dtype.newbyteorder("<")
-            file.write(np.ascontiguousarray(tensors[name], little).tobytes())
+            dtype = tensors[name].dtype.newbyteorder("<")
+            file.write(np.ascontiguousarray(tensors[name], dtype).tobytes())
 
 
-def _place(name: str, array: np.ndarray) -> tuple[bool, int, int, int, str]:
-    """Return by what tensors are sorted in a file."""
+def _sort_key(name: str, array: np.ndarray) -> tuple[bool, int, int, int, str]:
+    """Return the key by which tensors are sorted in a file."""
     return array.nbytes % ALIGNMENT > 0, -array.itemsize, -array.ndim, -array.nbytes, name
 
 
@@ -223,17 +229,17 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
 
 
 def _hash(path: Path) -> str:
-    """Return the SHA-256 by which a file is known to be whole later on."""
+    """Return the SHA-256 with which a file is verified later."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _save_skeleton(model: torch.nn.Module, folder: Path) -> None:
-    """Let the stack write its own layout: where 5.x fuses or renames, it knows the way back."""
+    """Write the model in the stack's own layout: 5.x reverses its fusions and renames here."""
     try:
         model.save_pretrained(folder)
     except RuntimeError as error:
-        # 4.x refuses a model whose shared tensors it does not declare (zamba2 in 4.57.6, which
-        # declares them by patterns that lack the prefix of its causal-lm class).
+        # 4.x refuses a model with undeclared shared tensors (zamba2 in 4.57.6: its patterns lack
+        # the prefix of the causal-lm class).
         if "shared tensors" not in str(error):
             raise
         model.save_pretrained(folder, state_dict=_first_of_shared(model))
@@ -251,13 +257,13 @@ def _move_into_place(folder: Path, out: Path) -> None:
     try:
         folder.rename(out)
     except OSError:
-        # Another process was faster; it made the same bytes.
+        # Another process made the same bytes first.
         if not (out / "checkpoint.json").exists():
             raise
 
 
-def _constants(model: torch.nn.Module, skeleton: dict[str, np.ndarray]) -> list[str]:
-    """Return the names of what no training changes: it stays as constructed."""
+def _constant_names(model: torch.nn.Module, skeleton: dict[str, np.ndarray]) -> list[str]:
+    """Return the names of tensors that training does not change; they stay as constructed."""
     frozen = {name for name, tensor in model.named_parameters() if not tensor.requires_grad}
     fixed = frozen | {name for name, _ in model.named_buffers()}
     return sorted(
@@ -267,14 +273,14 @@ def _constants(model: torch.nn.Module, skeleton: dict[str, np.ndarray]) -> list[
     )
 
 
-def _transposed(model: torch.nn.Module) -> set[str]:
+def _transposed_names(model: torch.nn.Module) -> set[str]:
     """Return the names of matrices stored as (in, out): gpt2's Conv1D."""
     modules = model.named_modules()
     return {f"{name}.weight" for name, module in modules if type(module).__name__ == "Conv1D"}
 
 
 def _fan_in(shape: tuple[int, ...], transposed: bool) -> int:
-    """Return how many products are summed into one output."""
+    """Return the number of products in the sum of one output."""
     if len(shape) < 2:
         return 1
     if transposed:
@@ -290,35 +296,37 @@ def _rule(name: str, rules: tuple[Rule, ...]) -> Rule | None:
     return next((rule for rule in rules if re.search(rule.pattern, name)), None)
 
 
-def _values(recipe: dict[str, Any], name: str, old: np.ndarray, fan_in: int) -> np.ndarray:
-    """Return new values in the shape and dtype of ``old``."""
+def _values(
+    recipe: dict[str, Any], name: str, skeleton_tensor: np.ndarray, fan_in: int
+) -> np.ndarray:
+    """Return new values in the shape and dtype of ``skeleton_tensor``."""
     rule = _rule(name, RULES)
-    raw = _raw(recipe["seed"], name, old.size)
-    if rule is None and old.ndim > 1:
+    random_words = _random_words(recipe["seed"], name, skeleton_tensor.size)
+    if rule is None and skeleton_tensor.ndim > 1:
         rule = Rule("", "matrix", PLAIN_MATRIX, 0.0, "")
     if rule is None or rule.form == "centred":
-        values = _centred(raw, old)
+        values = _centred(random_words, skeleton_tensor)
     elif rule.form == "range":
-        values = rule.low + (rule.high - rule.low) * _uniform(raw)
+        values = rule.low + (rule.high - rule.low) * _uniform(random_words)
     elif rule.form == "spread":
-        values = rule.low * _bell(raw)
+        values = rule.low * _bell_shaped(random_words)
     else:
-        values = rule.low * recipe["gain"] / math.sqrt(fan_in) * _bell(raw)
-    return values.astype(old.dtype).reshape(old.shape)
+        values = rule.low * recipe["gain"] / math.sqrt(fan_in) * _bell_shaped(random_words)
+    return values.astype(skeleton_tensor.dtype).reshape(skeleton_tensor.shape)
 
 
-def _centred(raw: np.ndarray, old: np.ndarray) -> np.ndarray:
-    """Return values on both sides of one, or of zero where the stack adds the one itself.
+def _centred(random_words: np.ndarray, skeleton_tensor: np.ndarray) -> np.ndarray:
+    """Return values around one, or around zero if the stack initialised the tensor with zeros.
 
-    Only zeros that the stack constructed say that (gemma's ``1 + weight``); a bias-like
-    vector of another name is covered by that too.
+    Zeros mean that the model adds the one itself (gemma's ``1 + weight``), or that the tensor is a
+    bias of another name.
     """
-    centre = 1.0 if old.any() else 0.0
-    return centre - 0.4 + 0.8 * _uniform(raw)
+    centre = 1.0 if skeleton_tensor.any() else 0.0
+    return centre - 0.4 + 0.8 * _uniform(random_words)
 
 
-def _raw(seed: int, name: str, size: int) -> np.ndarray:
-    """Return 64-bit words; numpy guarantees the streams of its bit generators (NEP 19)."""
+def _random_words(seed: int, name: str, size: int) -> np.ndarray:
+    """Return random 64-bit words; numpy guarantees stable streams of bit generators (NEP 19)."""
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     return np.random.Philox(key=int.from_bytes(digest[:16], "little")).random_raw(size)
 
@@ -328,7 +336,7 @@ def _uniform(raw: np.ndarray) -> np.ndarray:
     return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def _bell(raw: np.ndarray) -> np.ndarray:
+def _bell_shaped(raw: np.ndarray) -> np.ndarray:
     """Return doubles of mean zero and std one, within 3.5: sums of four 16-bit integers.
 
     A normal distribution needs log and cos, whose last bit is the math library's.
@@ -341,7 +349,7 @@ def _bell(raw: np.ndarray) -> np.ndarray:
 
 
 def _summary(
-    recipe: dict[str, Any], tensors: dict[str, np.ndarray], kept: list[str]
+    recipe: dict[str, Any], tensors: dict[str, np.ndarray], constants: list[str]
 ) -> dict[str, Any]:
     return {
         "format": "samebits-checkpoint",
@@ -349,15 +357,15 @@ def _summary(
         "recipe": recipe,
         "transformers": transformers.__version__,
         "n_parameters": sum(tensor.size for tensor in tensors.values()),
-        "kept_as_constructed": kept,
+        "kept_as_constructed": constants,
     }
 
 
 def _check(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Load the checkpoint in the stack that made it, and say how lively it is.
+    """Load the checkpoint in this stack, and return how much its outputs vary.
 
-    A failure here is written down and no more: the other stacks may still load it, and this
-    one's own cell will fail with the traceback.
+    A failure is only recorded: other stacks may load the checkpoint, and this stack's cell will
+    fail with the traceback.
     """
     try:
         auto = getattr(transformers, HEADS[recipe["head"]])
@@ -366,7 +374,7 @@ def _check(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
             facts = {"logits_std": _logits_std(model, recipe["seed"]), "distinct_greedy": None}
             if recipe["head"] in GENERATES:
                 facts["distinct_greedy"] = len(set(_greedy(model, recipe["seed"])))
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is data
+    except Exception as error:  # noqa: BLE001 - any failure is a result
         facts = {"logits_std": None, "distinct_greedy": None}
         # The folder's temporary name would make two builds differ.
         message = f"{type(error).__name__}: {error}".replace(str(folder), "")
@@ -377,7 +385,7 @@ def _check(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _logits_std(model: torch.nn.Module, seed: int) -> float:
     output = model(**_inputs(model, seed))
     logits = output.logits if "logits" in output else output[0]
-    # Four digits: the last bits of a forward are the machine's.
+    # Four digits, because the last bits of a forward depend on the machine.
     return float(f"{logits.double().std().item():.4g}")
 
 
@@ -391,13 +399,13 @@ def _inputs(model: torch.nn.Module, seed: int) -> dict[str, Any]:
         shape = (1, 4000)
     else:
         return _with_decoder(config, {"input_ids": _ids(model, seed)})
-    values = _bell(_raw(seed, name, math.prod(shape))).astype(np.float32)
+    values = _bell_shaped(_random_words(seed, name, math.prod(shape))).astype(np.float32)
     return {name: torch.from_numpy(values.reshape(shape))}
 
 
 def _ids(model: torch.nn.Module, seed: int) -> torch.Tensor:
     n_plain = model.get_input_embeddings().num_embeddings - FIRST_PLAIN_ID
-    words = _raw(seed, "input_ids", N_CHECK_IDS) % np.uint64(n_plain)
+    words = _random_words(seed, "input_ids", N_CHECK_IDS) % np.uint64(n_plain)
     return torch.from_numpy(words.astype(np.int64) + FIRST_PLAIN_ID)[None]
 
 
@@ -409,7 +417,7 @@ def _with_decoder(config: transformers.PretrainedConfig, inputs: dict[str, Any])
 
 
 def _greedy(model: torch.nn.Module, seed: int) -> list[int]:
-    """Return greedy tokens by full forwards: no cache and no generate, which may be at fault."""
+    """Return greedy tokens by full forwards, without cache and generate(), which may be broken."""
     inputs = _inputs(model, seed)
     name = "decoder_input_ids" if "decoder_input_ids" in inputs else "input_ids"
     for i in range(N_GREEDY):

@@ -1,8 +1,7 @@
-"""Which tensors lie in a checkpoint's files, and what are their bytes.
+"""Tensors of a checkpoint, read from its files one at a time.
 
-Reads safetensors (one file or sharded) and, weights-only, pickled ``pytorch_model.bin``.
-Tensors are read one at a time; nothing is kept. A file that is mapped holds in memory what was read
-of it, so it is mapped anew after every :data:`MAPPED` bytes.
+Reads safetensors (one file or sharded) and, weights-only, pickled ``pytorch_model.bin``. A mapped
+file keeps its read pages in memory, so it is mapped again after every :data:`MAPPED` bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAPPED = 64 << 20
-"""Bytes that are read of a file before what they take of memory is given back."""
+"""Bytes read from a file after which its pages in memory are released."""
 
 _LAYOUTS = (
     ("model.safetensors", False),
@@ -42,49 +41,53 @@ _DTYPES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
-"""safetensors' names of dtypes -> torch's, where they are no float8."""
+"""safetensors' names of dtypes -> torch's, without float8."""
 
 
 class NoCheckpoint(Exception):  # noqa: N818  "nothing to trace to" is a result, not an error
-    """No checkpoint files were found; the message names what was looked for."""
+    """No checkpoint files were found; the message lists the expected ones."""
 
 
-_TORCH_SAYS = ("Trying to load", "Unsupported", "WeightsUnpickler error: Unsupported", "Can only")
-"""How torch begins the line that says what it found, behind advice to load it all the same."""
+_TORCH_REASON_STARTS = (
+    "Trying to load",
+    "Unsupported",
+    "WeightsUnpickler error: Unsupported",
+    "Can only",
+)
+"""Starts of the line with torch's reason, which follows advice to load the file anyway."""
 
 
 class Refused(Exception):  # noqa: N818  it is the files that are wrong
-    """A checkpoint that nothing of should be loaded; the message says why."""
+    """A checkpoint that must not be loaded; the message is the reason."""
 
 
 def refuse_code(source: str) -> None:
     """Refuse a folder whose pickle holds more than weights.
 
-    transformers does not run it either, from 4.48 to 5.23, but 4.48 says that it may be a file of
-    TensorFlow.
+    transformers 4.48 to 5.23 does not run it either, but 4.48 reports a possible TensorFlow file.
 
     Raises:
         Refused: it would run code.
 
     """
-    there = (name for name, _ in _LAYOUTS if (Path(source) / name).is_file())
-    name = next(there, "")
+    present = (name for name, _ in _LAYOUTS if (Path(source) / name).is_file())
+    name = next(present, "")
     if not name.startswith("pytorch_model"):
         return
     try:
         Checkpoint.find(source, None)
     except pickle.UnpicklingError as error:
         lines = [line.strip() for line in str(error).splitlines()]
-        reason = next((line for line in lines if line.startswith(_TORCH_SAYS)), lines[0])
+        reason = next((line for line in lines if line.startswith(_TORCH_REASON_STARTS)), lines[0])
         msg = f"{name} is a pickle that is not weights alone, and its code is not run: {reason}"
         raise Refused(msg) from error
 
 
 def refuse_outside(source: str) -> None:
-    """Refuse a folder whose index leads out of it: transformers would follow.
+    """Refuse a folder whose index names files outside of it: transformers would read them.
 
     Raises:
-        Refused: it does.
+        Refused: the index names such a file.
 
     """
     for name, sharded in _LAYOUTS:
@@ -93,8 +96,8 @@ def refuse_outside(source: str) -> None:
             continue
         weight_map = json.loads(path.read_text("utf-8"))["weight_map"]
         for shard in dict.fromkeys(weight_map.values()):
-            inside = PurePath(shard)
-            if inside.is_absolute() or ".." in inside.parts:
+            shard_path = PurePath(shard)
+            if shard_path.is_absolute() or ".." in shard_path.parts:
                 msg = f"{name} names {shard!r}, which is not in the model's folder"
                 raise Refused(msg)
 
@@ -108,7 +111,7 @@ class Checkpoint:
         self._open: dict[Path, Any] = {}
         self._read: Counter[Path] = Counter()
         for file in files:
-            for name in self._names_in(file):
+            for name in self._read_names(file):
                 self._file_of[name] = file
 
     @classmethod
@@ -120,16 +123,16 @@ class Checkpoint:
 
         """
         for name, sharded in _LAYOUTS:
-            path = _locate(source, name, revision)
+            path = _located(source, name, revision)
             if path is None:
                 continue
             if not sharded:
                 return cls([path])
             shards = sorted(set(json.loads(path.read_text("utf-8"))["weight_map"].values()))
-            located = [_locate(source, shard, revision) for shard in shards]
+            located = [_located(source, shard, revision) for shard in shards]
             return cls([file for file in located if file is not None])
-        looked = ", ".join(name for name, _ in _LAYOUTS)
-        msg = f"none of {looked} in {source}"
+        expected = ", ".join(name for name, _ in _LAYOUTS)
+        msg = f"none of {expected} in {source}"
         raise NoCheckpoint(msg)
 
     def __len__(self) -> int:
@@ -145,7 +148,7 @@ class Checkpoint:
         """Return the shape of a tensor without reading it."""
         if name in self._pickled:
             return tuple(self._pickled[name].shape)
-        return tuple(self._mapped(name).get_slice(name).get_shape())
+        return tuple(self._open_file(name).get_slice(name).get_shape())
 
     def dtypes(self) -> dict[str, int]:
         """Return dtype -> number of tensors, read from the files' headers."""
@@ -154,64 +157,64 @@ class Checkpoint:
     def _dtype(self, name: str) -> str:
         if name in self._pickled:
             return dtype_name(self._pickled[name].dtype)
-        written = str(self._mapped(name).get_slice(name).get_dtype())
-        return _DTYPES.get(written, written)
+        stored_name = str(self._open_file(name).get_slice(name).get_dtype())
+        return _DTYPES.get(stored_name, stored_name)
 
     @property
     def is_pickled(self) -> bool:
-        """True if tensors lie in pickles."""
+        """True if the tensors are in pickles."""
         return bool(self._pickled)
 
     def stored(self, name: str) -> dict[str, Any]:
-        """Return dtype, in safetensors' words, shape, and bytes of an element, unread.
+        """Return safetensors' name of the dtype, shape, and bytes per element, without reading it.
 
         Raises:
-            ValueError: safetensors has no word for the dtype that is known here.
+            ValueError: the dtype is not in the table of safetensors' names.
 
         """
         dtype = self._dtype(name)
-        for written, spelled in _DTYPES.items():
-            if spelled == dtype:
+        for stored_name, torch_name in _DTYPES.items():
+            if torch_name == dtype:
                 itemsize = getattr(torch, dtype).itemsize
-                return {"dtype": written, "shape": list(self.shape(name)), "itemsize": itemsize}
+                return {"dtype": stored_name, "shape": list(self.shape(name)), "itemsize": itemsize}
         msg = f"{name} is of dtype {dtype}"
         raise ValueError(msg)
 
     def tensor(self, name: str) -> torch.Tensor:
-        """Return a tensor as the file has it."""
+        """Return a tensor as it is in the file."""
         if name in self._pickled:
             return self._pickled[name]
-        found: torch.Tensor = self._mapped(name).get_tensor(name)
+        tensor: torch.Tensor = self._open_file(name).get_tensor(name)
         file = self._file_of[name]
-        self._read[file] += found.nbytes
+        self._read[file] += tensor.nbytes
         if self._read[file] > MAPPED:
-            # tensors that were handed out keep their own hold on it
+            # tensors that were returned keep their own reference to the mapping
             del self._open[file], self._read[file]
-        return found
+        return tensor
 
-    def _mapped(self, name: str) -> Any:
+    def _open_file(self, name: str) -> Any:
         file = self._file_of[name]
         if file not in self._open:
             self._open[file] = safe_open(str(file), framework="pt")
         return self._open[file]
 
-    def _names_in(self, file: Path) -> list[str]:
+    def _read_names(self, file: Path) -> list[str]:
         if file.suffix == ".safetensors":
             self._open[file] = safe_open(str(file), framework="pt")
             return list(self._open[file].keys())
-        # files of before torch 1.6 are no archives and cannot be mapped
+        # files from before torch 1.6 are not archives and cannot be mapped
         mapped = zipfile.is_zipfile(file)
         state = torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
         self._pickled.update(state)
         return list(state)
 
 
-def _locate(source: str, name: str, revision: str | None) -> Path | None:
+def _located(source: str, name: str, revision: str | None) -> Path | None:
     """Return the path of one file of a folder, or of the hub's local cache; None if absent."""
     if Path(source).is_dir():
         path = Path(source) / name
         return path if path.exists() else None
     from huggingface_hub import try_to_load_from_cache  # noqa: PLC0415  folders need no hub
 
-    found = try_to_load_from_cache(source, name, revision=revision)
-    return Path(found) if isinstance(found, str) else None
+    cached = try_to_load_from_cache(source, name, revision=revision)
+    return Path(cached) if isinstance(cached, str) else None

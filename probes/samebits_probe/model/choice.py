@@ -1,7 +1,7 @@
-"""Which arguments of forward is a model fed? It follows from its signature and its config alone.
+"""Choice of a model's inputs: which arguments of forward to pass, from its signature and config.
 
-Nothing here knows torch or the name of a class: a signature and a config are plain data, so that
-tests of the host state the rules.
+This module uses neither torch nor names of classes. A signature and a config are plain data, so
+that tests of the host can cover the rules.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-Why = Literal["plain", "inputs"]
+SkipKind = Literal["plain", "inputs"]
 
 TOKENS = "input_ids"
 MASK = "attention_mask"
 DECODER = "decoder_input_ids"
 PIXELS = "pixel_values"
 VALUES = (PIXELS, "input_features", "input_values")
-"""Arguments that take seeded numbers: an image, the features of a sound, or a sound."""
-MADE = (TOKENS, *VALUES)
-"""What samebits can make as the main input, in the order in which one is looked for."""
-MAKES = "samebits makes token ids, pixel values and audio"
+"""Arguments for seeded numbers: an image, the features of a sound, or a sound."""
+MAIN_INPUTS = (TOKENS, *VALUES)
+"""Main inputs that samebits can make, in order of preference."""
+SUPPORTED_INPUTS = "samebits makes token ids, pixel values and audio"
 
 NO_DATA = frozenset(
     {
@@ -50,29 +50,29 @@ NO_DATA = frozenset(
         "use_cache",
     }
 )
-"""Parameters that carry no input but a state, a switch or a place: a plain call leaves them out."""
+"""Parameters for a state, a switch or a position, not for an input: a plain call omits them."""
 
 _PLACEHOLDER = re.compile(r"(image|img|video|vision|audio|speech)\w*_token\w*_(id|index)")
 _QUERIES = "num_query_tokens"
-"""Number of image tokens that a config with a query transformer puts among the token ids."""
-_MOST_NAMES = 6
+"""Config field of a query transformer: the number of image tokens among the token ids."""
+_MAX_LISTED_NAMES = 6
 
 
 class DoesNotApply(Exception):  # noqa: N818  "this model takes no such prompt" is a result
-    """The prompt has no meaning for this model; the message is the reason."""
+    """The prompt does not apply to this model; the message is the reason."""
 
-    why: Why = "plain"
+    why: SkipKind = "plain"
     """As samebits/records/capture.py's Skip has it."""
 
 
 class NotFed(DoesNotApply):
-    """The model cannot be fed, or its forward refuses what it is fed; the message is the reason."""
+    """samebits cannot make inputs for the model, or its forward refuses them; with the reason."""
 
-    why: Why = "inputs"
+    why: SkipKind = "inputs"
 
 
 class Parameter(NamedTuple):
-    """One parameter of forward that can be given by name."""
+    """One parameter of forward that can be passed by name."""
 
     name: str
     required: bool = False
@@ -84,46 +84,46 @@ class Parameter(NamedTuple):
 
 
 class Signature(NamedTuple):
-    """What a forward takes."""
+    """The parameters of a forward."""
 
     parameters: tuple[Parameter, ...]
     takes_any: bool = False
-    """True if it takes any further keyword."""
+    """True if it has ``**kwargs``."""
 
     @property
     def names(self) -> frozenset[str]:
-        """Every name that it lists."""
+        """The names of the listed parameters."""
         return frozenset(parameter.name for parameter in self.parameters)
 
     def takes(self, name: str) -> bool:
-        """Return True if a call may give ``name``."""
+        """Return True if a call may pass ``name``."""
         return self.takes_any or name in self.names
 
     @property
-    def hides_all(self) -> bool:
-        """True for ``forward(*args, **kwargs)``, which says nothing of what it takes."""
+    def lists_nothing(self) -> bool:
+        """True for ``forward(*args, **kwargs)``, which lists no parameters."""
         return self.takes_any and not self.parameters
 
 
 class Traits(NamedTuple):
-    """What the choice follows from beside the signature."""
+    """Facts other than the signature on which the choice depends."""
 
     main: str = TOKENS
     """The class's main_input_name."""
     vocabulary: int = 0
-    """Number of token ids; 0 if the config says none."""
+    """Number of token ids; 0 if the config has none."""
     encoder_decoder: bool = False
     generates: bool = False
     text_and_image: bool = False
-    """True if the config describes a text part and an image part of their own."""
+    """True if the config describes both a text part and an image part."""
     text_and_audio: bool = False
     placeholders: tuple[str, ...] = ()
-    """Config fields that name tokens which stand for an image or a sound among the token ids."""
+    """Config fields of placeholder tokens for an image or a sound among the token ids."""
 
 
 def signature_of(forward: Callable[..., Any]) -> Signature:
-    """Return what a forward takes; of a function of a class, without ``self``."""
-    found, takes_any = [], False
+    """Return the parameters of a forward; of a function of a class, without ``self``."""
+    listed, takes_any = [], False
     parameters = list(inspect.signature(forward).parameters.values())
     if parameters and parameters[0].name == "self":
         parameters = parameters[1:]
@@ -132,8 +132,8 @@ def signature_of(forward: Callable[..., Any]) -> Signature:
             takes_any = True
         elif parameter.kind in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
             required = parameter.default is parameter.empty
-            found.append(Parameter(parameter.name, required, _annotation(parameter)))
-    return Signature(tuple(found), takes_any)
+            listed.append(Parameter(parameter.name, required, _annotation(parameter)))
+    return Signature(tuple(listed), takes_any)
 
 
 def _annotation(parameter: inspect.Parameter) -> str:
@@ -145,7 +145,7 @@ def _annotation(parameter: inspect.Parameter) -> str:
 
 
 def traits_of(config: Mapping[str, Any], *, main: str, vocabulary: int, generates: bool) -> Traits:
-    """Return what the choice follows from; ``config`` is the whole config as plain data."""
+    """Return the traits of a model; ``config`` is the whole config as plain data."""
     has_text = isinstance(config.get("text_config"), dict)
     has_image = isinstance(config.get("vision_config"), dict)
     flat = bool(config.get("vocab_size")) and config.get("image_size") is not None
@@ -166,76 +166,80 @@ def traits_of(config: Mapping[str, Any], *, main: str, vocabulary: int, generate
 
 
 def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
-    """Return the arguments of forward that are fed, the one that sets the number of rows first.
+    """Return the arguments of forward to pass; the one that sets the number of rows comes first.
 
-    A mask for a padded batch comes on top, where forward takes one.
+    A mask for a padded batch is added later, if forward takes one.
 
     Raises:
-        NotFed: forward takes something that samebits cannot make.
+        NotFed: forward needs an argument that samebits cannot make.
 
     """
-    fed = [_main(signature, traits)]
-    fed += [name for name in _second_part(signature, traits, fed[0]) if name not in fed]
-    takes_decoder = DECODER in signature.names or signature.hides_all
+    chosen = [_main_argument(signature, traits)]
+    chosen += [
+        name for name in _two_part_arguments(signature, traits, chosen[0]) if name not in chosen
+    ]
+    takes_decoder = DECODER in signature.names or signature.lists_nothing
     if traits.encoder_decoder and takes_decoder:
-        fed.append(DECODER)
+        chosen.append(DECODER)
     missing = []
     for parameter in signature.parameters:
-        if not parameter.required or parameter.name in fed:
+        if not parameter.required or parameter.name in chosen:
             continue
-        if _is_made_beside(parameter.name, fed):
-            fed.append(parameter.name)
+        if _can_be_added(parameter.name, chosen):
+            chosen.append(parameter.name)
         else:
             missing.append(parameter)
     if missing:
-        raise NotFed(_requires(missing))
-    if traits.placeholders and TOKENS in fed and set(fed) & set(VALUES):
-        value = next(name for name in fed if name in VALUES)
+        raise NotFed(_required_reason(missing))
+    if traits.placeholders and TOKENS in chosen and set(chosen) & set(VALUES):
+        value = next(name for name in chosen if name in VALUES)
         msg = (
             f"forward takes {value} (required) with tokens among {TOKENS} that stand for it "
             f"({traits.placeholders[0]}), and samebits cannot tell how many"
         )
         raise NotFed(msg)
-    return tuple(sorted(fed, key=lambda name: name != TOKENS))
+    return tuple(sorted(chosen, key=lambda name: name != TOKENS))
 
 
-def _main(signature: Signature, traits: Traits) -> str:
-    """Return the main input: the class's own if forward lists it, else the first that it lists."""
+def _main_argument(signature: Signature, traits: Traits) -> str:
+    """Return the main input: main_input_name if forward lists it, else the first listed one."""
     main = TOKENS if traits.main == "inputs_embeds" else traits.main
-    listed = [name for name in MADE if name in signature.names]
+    listed = [name for name in MAIN_INPUTS if name in signature.names]
     if main in listed:
         without_ids = main == TOKENS and not traits.vocabulary
         values = [name for name in listed if name in VALUES]
         return values[0] if without_ids and values else main
     if listed:
         return listed[0]
-    if signature.takes_any and main in MADE and (main != TOKENS or traits.vocabulary):
+    if signature.takes_any and main in MAIN_INPUTS and (main != TOKENS or traits.vocabulary):
         return main
-    raise NotFed(_takes(signature))
+    raise NotFed(_unsupported_reason(signature))
 
 
-def _takes(signature: Signature) -> str:
-    """Return the reason why nothing of a signature can be fed."""
+def _unsupported_reason(signature: Signature) -> str:
+    """Return the reason why samebits can make no input of a signature."""
     data = [p for p in signature.parameters if p.required or p.name not in NO_DATA]
     required = [p for p in data if p.required]
     if required:
-        return _requires(required)
+        return _required_reason(required)
     names = [parameter.name for parameter in data]
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    listed = ", ".join(names[:_MOST_NAMES]) or "any keyword, of which it lists none"
-    return f"forward takes {listed}{more}; {MAKES}"
+    remainder = (
+        f" and {len(names) - _MAX_LISTED_NAMES} more" if len(names) > _MAX_LISTED_NAMES else ""
+    )
+    listed = ", ".join(names[:_MAX_LISTED_NAMES]) or "any keyword, of which it lists none"
+    return f"forward takes {listed}{remainder}; {SUPPORTED_INPUTS}"
 
 
-def _requires(parameters: list[Parameter]) -> str:
+def _required_reason(parameters: list[Parameter]) -> str:
     listed = ", ".join(parameter.described() for parameter in parameters)
     return f"forward takes {listed} (required), which samebits cannot make"
 
 
-def _second_part(signature: Signature, traits: Traits, main: str) -> Iterable[str]:
-    """Return what a model with two parts is fed beside ``main``; nothing for any other model.
+def _two_part_arguments(signature: Signature, traits: Traits, main: str) -> Iterable[str]:
+    """Return the inputs of a model with two parts; () for any other model.
 
-    A model that generates text takes an image only if it is given one, and a model whose image
-    stands among its tokens would have to be told where.
+    A model that generates text needs no image. A model with placeholder tokens for its image would
+    need their positions.
     """
     if traits.placeholders or TOKENS not in signature.names or not traits.vocabulary:
         return ()
@@ -251,6 +255,6 @@ def _second_part(signature: Signature, traits: Traits, main: str) -> Iterable[st
     return ()
 
 
-def _is_made_beside(name: str, fed: list[str]) -> bool:
-    """Return True if a required parameter can be made beside what is fed."""
-    return name in {*MADE, DECODER} or (name == MASK and TOKENS in fed)
+def _can_be_added(name: str, chosen: list[str]) -> bool:
+    """Return True if samebits can make a required parameter in addition to the chosen ones."""
+    return name in {*MAIN_INPUTS, DECODER} or (name == MASK and TOKENS in chosen)

@@ -1,4 +1,4 @@
-"""How is the first token behind the cache computed: which attention and which functions run?"""
+"""Decoding with generate(): what runs for the first token after the prefill, and forced ids."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.model import attention
-from samebits_probe.model import executed as model_executed
+from samebits_probe.model.executed import Executed
 from samebits_probe.process import progress
 
 if TYPE_CHECKING:
@@ -17,54 +17,54 @@ if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
 
 GREEDY = {"do_sample": False, "num_beams": 1}
-"""Arguments of generate() that take the best token of each step, whatever the model's settings are."""
+"""Arguments of generate() for greedy decoding, whatever the model's generation config is."""
 GREEDY_LOGITS = GREEDY | {
     "output_scores": True,
     "output_logits": True,
     "return_dict_in_generate": True,
 }
-"""Those of a cell's own decode, and of whatever repeats it."""
+"""Arguments of a cell's greedy decode, and of everything that repeats it."""
 _TOKENS = 2
 """The first token comes from the prompt's forward, the second from the first through the cache."""
 
 
 def first_token(model: torch.nn.Module, prompts: dict[str, Inputs]) -> dict[str, dict[str, Any]]:
-    """Return what ran for the first decoded token, by prompt, as generate() decodes it.
+    """Return what ran for the first token after the prefill in generate(), by prompt.
 
-    generate() may leave a state in the model: whatever else is asked of it comes before.
+    generate() may leave a state in the model, so other observations must come before.
     """
-    found = {}
-    for name, made in prompts.items():
-        with progress.forwards(_TOKENS, made.kwargs, name, times=10):
-            found[name] = _watched(model, made)
-    return found
+    facts = {}
+    for name, inputs in prompts.items():
+        with progress.forwards(_TOKENS, inputs.kwargs, name, times=10):
+            facts[name] = _watched(model, inputs)
+    return facts
 
 
 def _watched(model: Any, inputs: Inputs) -> dict[str, Any]:
     watch = attention.Watch(model)
-    ran: list[model_executed.Executed] = []
+    forwards: list[Executed] = []
     kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
     with ExitStack() as stack:
 
-        def begin(*_: Any) -> None:
-            if len(ran) == _TOKENS - 1:  # the prompt's own forward need not be watched
+        def before_forward(*_: Any) -> None:
+            if len(forwards) == _TOKENS - 1:  # the prompt's own forward need not be watched
                 stack.enter_context(watch)
-                watch.inside(model)
-            ran.append(model_executed.Executed().__enter__())
+                watch.enter_running(model)
+            forwards.append(Executed().__enter__())
 
-        def end(*_: Any) -> None:
-            ran[-1].__exit__()
+        def after_forward(*_: Any) -> None:
+            forwards[-1].__exit__()
 
         # hooks, as generate() reads forward's signature
         for hook in (
-            model.register_forward_pre_hook(begin),
-            model.register_forward_hook(end, always_call=True),
+            model.register_forward_pre_hook(before_forward),
+            model.register_forward_hook(after_forward, always_call=True),
         ):
             stack.callback(hook.remove)
         model.generate(**kwargs, max_new_tokens=_TOKENS, **GREEDY)
-    if len(ran) < _TOKENS:
+    if len(forwards) < _TOKENS:
         return {"attention": [], "functions": []}
-    prompt, token = (executed.names() for executed in ran[:_TOKENS])
+    prompt, token = (executed.names() for executed in forwards[:_TOKENS])
     return {
         "attention": watch.calls,
         "functions": [name for name in token if name not in prompt],
@@ -74,7 +74,7 @@ def _watched(model: Any, inputs: Inputs) -> dict[str, Any]:
 def forcing(ids: list[list[int]], begin: Callable[[int], None] = lambda _: None) -> Any:
     """Return the logits processors that make generate() choose ``ids``, row by row.
 
-    ``begin`` is told the number of each step that follows.
+    ``begin`` is called with the number of the next step.
     """
     import transformers  # noqa: PLC0415  only some jobs generate
 

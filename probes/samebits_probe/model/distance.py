@@ -1,7 +1,7 @@
-"""How far are two tensors apart, and how many of their mantissa bits are really used.
+"""Distances between tensors, and the number of mantissa bits that a tensor uses.
 
-Equal means equal bytes; the distance is float64 and says 0 where the bytes agree, so that two
-infinities are no distance apart. A distance that is no number is given as the largest one.
+Equal means equal bytes. A distance is a float64 and 0 where the bytes agree, also for two
+infinities. A distance that is NaN or infinite is returned as the largest float64.
 """
 
 from __future__ import annotations
@@ -20,107 +20,110 @@ if TYPE_CHECKING:
 
 Distance = dict[str, Any]
 
-_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_MANTISSA = {torch.float64: 52, torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}
-_FEW = 256
-"""Values below which a tensor may look coarse by chance."""
+_INTEGER_DTYPES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_MANTISSA_BITS = {torch.float64: 52, torch.float32: 23, torch.float16: 10, torch.bfloat16: 7}
+_MIN_VALUES = 256
+"""Minimum number of values; a smaller tensor may look coarse by coincidence."""
 
 
 def words(tensor: torch.Tensor) -> torch.Tensor:
     """Return the bits of a contiguous copy as integers of the same size."""
-    return tensor.detach().contiguous().reshape(-1).view(_WORDS[tensor.element_size()])
+    return tensor.detach().contiguous().reshape(-1).view(_INTEGER_DTYPES[tensor.element_size()])
 
 
-def differing(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+def differing(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     """Return for every element, in row-major order, whether its bytes differ."""
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return torch.ones(max(one.numel(), other.numel()), dtype=torch.bool)
-    return words(one) != words(other)
+    if first.dtype != second.dtype or first.shape != second.shape:
+        return torch.ones(max(first.numel(), second.numel()), dtype=torch.bool)
+    return words(first) != words(second)
 
 
-def gaps(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Return absolute differences in float64, flat; the largest number where there is none."""
-    return _gaps(one, other, differing(one, other))
+def gaps(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+    """Return absolute differences in float64, flat; the largest float64 where there is none."""
+    return _gaps(first, second, differing(first, second))
 
 
-def _gaps(one: torch.Tensor, other: torch.Tensor, differ: torch.Tensor) -> torch.Tensor:
-    if one.shape != other.shape:
+def _gaps(first: torch.Tensor, second: torch.Tensor, differ: torch.Tensor) -> torch.Tensor:
+    if first.shape != second.shape:
         return torch.full((differ.numel(),), sys.float_info.max, dtype=torch.float64)
-    apart = (one.double() - other.double()).abs().reshape(-1)
-    apart = torch.where(differ.to(apart.device), apart, torch.zeros_like(apart))
-    return torch.nan_to_num(apart, nan=sys.float_info.max, posinf=sys.float_info.max)
+    distances = (first.double() - second.double()).abs().reshape(-1)
+    distances = torch.where(differ.to(distances.device), distances, torch.zeros_like(distances))
+    return torch.nan_to_num(distances, nan=sys.float_info.max, posinf=sys.float_info.max)
 
 
-def distance(one: torch.Tensor, other: torch.Tensor, *, logits: bool = False) -> Distance:
-    """Return a Distance of samebits/records/relations.py; the last axis of logits is the vocabulary."""
-    found = pooled([(one, other)])
-    changes = _argmax_changes(one, other, found["n_differ"]) if logits else None
-    return found | {"argmax_changes": changes}
+def distance(first: torch.Tensor, second: torch.Tensor, *, logits: bool = False) -> Distance:
+    """Return a Distance of samebits/records/relations.py.
+
+    With ``logits`` the last axis is the vocabulary, and changes of the argmax are counted.
+    """
+    result = pooled([(first, second)])
+    changes = _argmax_changes(first, second, result["n_differ"]) if logits else None
+    return result | {"argmax_changes": changes}
 
 
 def pooled(pairs: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> Distance:
     """Return one Distance over several pairs of tensors."""
     n = n_differ = 0
     largest = total = 0.0
-    for one, other in pairs:
-        differ = differing(one, other)
+    for first, second in pairs:
+        differ = differing(first, second)
         n += differ.numel()
         count = int(differ.sum())
         if not count:
             continue
         n_differ += count
-        apart = _gaps(one, other, differ)
-        largest = max(largest, float(apart.max()))
-        total += float(apart.sum())
+        distances = _gaps(first, second, differ)
+        largest = max(largest, float(distances.max()))
+        total += float(distances.sum())
     mean = min(total / max(n, 1), sys.float_info.max)
     return {"n": n, "n_differ": n_differ, "max_abs": largest, "mean_abs": mean}
 
 
-def _argmax_changes(one: torch.Tensor, other: torch.Tensor, n_differ: int) -> int | None:
-    if one.shape != other.shape:
+def _argmax_changes(first: torch.Tensor, second: torch.Tensor, n_differ: int) -> int | None:
+    if first.shape != second.shape:
         return None
-    return int((one.argmax(-1) != other.argmax(-1)).sum()) if n_differ else 0
+    return int((first.argmax(-1) != second.argmax(-1)).sum()) if n_differ else 0
 
 
-def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Return True if no element's bytes differ."""
-    return not bool(differing(one, other).any())
+    return not bool(differing(first, second).any())
 
 
-def broken(own: Distance, promoted: Distance, dtype: torch.dtype) -> bool:
-    """Return True if a difference did not shrink as the arithmetic got more precise."""
-    return stays(own["max_abs"], promoted["max_abs"], dtype_name(dtype))
+def broken(native: Distance, promoted: Distance, dtype: torch.dtype) -> bool:
+    """Return True if a difference did not shrink with more precise arithmetic."""
+    return stays(native["max_abs"], promoted["max_abs"], dtype_name(dtype))
 
 
 def used_bits(tensor: torch.Tensor) -> int | None:
-    """Return explicit mantissa bits in use; None if the dtype has none or all values are zero."""
-    bits = _MANTISSA.get(tensor.dtype)
+    """Return the explicit mantissa bits in use; None if there are none or all values are zero."""
+    bits = _MANTISSA_BITS.get(tensor.dtype)
     if bits is None or not tensor.numel():
         return None
-    together = int(np.bitwise_or.reduce(words(tensor).cpu().numpy()))
-    if not together & ((1 << 8 * tensor.element_size() - 1) - 1):  # zeros with either sign
+    combined = int(np.bitwise_or.reduce(words(tensor).cpu().numpy()))
+    if not combined & ((1 << 8 * tensor.element_size() - 1) - 1):  # zeros with either sign
         return None
-    together &= (1 << bits) - 1
-    return bits - (together & -together).bit_length() + 1 if together else 0
+    combined &= (1 << bits) - 1
+    return bits - (combined & -combined).bit_length() + 1 if combined else 0
 
 
 def precision(what: str, tensors: Iterable[torch.Tensor], *, each: bool) -> list[dict[str, Any]]:
-    """Return a Precision per dtype: of all tensors together, or of the coarsest of them.
+    """Return a Precision per dtype: of all tensors together, or of the coarsest one if ``each``.
 
-    Every layer counts by itself, because one that computes in bfloat16 is hidden by the others;
-    parameters count together, because a norm's weights may all be one.
+    Layers are counted one by one, because the others would hide one that computes in bfloat16.
+    Parameters are counted together, because the weights of a norm may all be one.
     """
-    found: dict[torch.dtype, list[int]] = {}
+    bits_by_dtype: dict[torch.dtype, list[int]] = {}
     for tensor in tensors:
         bits = used_bits(tensor)
-        if bits is not None and (not each or tensor.numel() >= _FEW):
-            found.setdefault(tensor.dtype, []).append(bits)
+        if bits is not None and (not each or tensor.numel() >= _MIN_VALUES):
+            bits_by_dtype.setdefault(tensor.dtype, []).append(bits)
     return [
         {
             "what": what,
             "dtype": dtype_name(dtype),
-            "mantissa_bits": _MANTISSA[dtype],
+            "mantissa_bits": _MANTISSA_BITS[dtype],
             "used_bits": min(bits) if each else max(bits),
         }
-        for dtype, bits in found.items()
+        for dtype, bits in bits_by_dtype.items()
     ]

@@ -1,7 +1,8 @@
-"""What is a model fed in this job: the bytes that were made once for all stacks.
+"""Inputs of a model in one job, read from the bytes that were made once for all stacks.
 
-The record is probe_feed_job's, and samebits/records/inputs.py is its schema. A text alone goes through this
-release's tokenizer: what comes of it is a fact of the release, and is compared as the signal inputs.
+The record is written by jobs/inputs.py; samebits/records/inputs.py is its schema. Only texts go
+through this release's tokenizer. Their ids can differ between releases and are compared as the
+signal inputs.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ class Feed:
     """The inputs of one model, in the dtype and on the device of one job."""
 
     def __init__(self, model: Fact, dtype: torch.dtype, device: str) -> None:
-        chosen = model["inputs"]
-        self._record = _read(chosen)
-        self._reason = chosen["reason"]
-        self._tensors = Path(chosen["root"]) / "tensors"
+        inputs = model["inputs"]
+        self._record = _read_record(inputs)
+        self._reason = inputs["reason"]
+        self._tensors = Path(inputs["root"]) / "tensors"
         self._dtype = dtype
         self._device = device
 
     def inputs(self, name: str, tokenizer: Any) -> Inputs:
-        """Return what the model is fed for a prompt.
+        """Return the model's inputs for a prompt.
 
         Raises:
-            DoesNotApply: the prompt has no meaning for the model, or the model cannot be fed.
+            DoesNotApply: the prompt does not apply to the model, or there are no inputs for it.
 
         """
         if self._record is None:
@@ -48,44 +49,44 @@ class Feed:
         return self._inputs(self._record["prompts"][name], tokenizer)
 
     def crossing(self) -> Inputs:
-        """Return what the model is fed where a crossing compares logits; see :meth:`inputs`."""
+        """Return the model's inputs for comparing the logits of a crossing; see :meth:`inputs`."""
         if self._record is None:
             raise NotFed(self._reason)
         return self._inputs(self._record["crossing"], None)
 
     def all(self, tokenizer: Any) -> Iterator[tuple[str, Inputs]]:
-        """Yield every prompt that applies, and what the model is fed for it."""
+        """Yield every prompt that applies, and its inputs."""
         for name in (self._record or {"prompts": ()})["prompts"]:
             with suppress(DoesNotApply):
                 yield name, self.inputs(name, tokenizer)
 
-    def _inputs(self, fed: Fact, tokenizer: Any) -> Inputs:
-        if fed.get("reason"):
-            raise (NotFed if fed["why"] == NotFed.why else DoesNotApply)(fed["reason"])
-        made = {name: stored(self._tensors, ref) for name, ref in fed["tensors"].items()}
-        real_rows, text = fed.get("real_rows"), fed.get("text")
-        if fed.get("rows"):
-            rows = [_ids(row, tokenizer) for row in fed["rows"]]
-            padded = model_inputs.padded(rows, fed["pad"], masked=fed["masked"])
-            if choice.DECODER in made:
+    def _inputs(self, record: Fact, tokenizer: Any) -> Inputs:
+        if record.get("reason"):
+            raise (NotFed if record["why"] == NotFed.why else DoesNotApply)(record["reason"])
+        tensors = {name: stored(self._tensors, ref) for name, ref in record["tensors"].items()}
+        real_rows, text = record.get("real_rows"), record.get("text")
+        if record.get("rows"):
+            rows = [_row_ids(row, tokenizer) for row in record["rows"]]
+            padded = model_inputs.padded(rows, record["pad"], masked=record["masked"])
+            if choice.DECODER in tensors:
                 length = model_inputs.decoder_length(max(map(len, rows)))
-                made[choice.DECODER] = made[choice.DECODER][:, :length].contiguous()
-            made, real_rows = padded.kwargs | made, padded.real_rows
-        kwargs = {name: self._placed(tensor) for name, tensor in made.items()}
+                tensors[choice.DECODER] = tensors[choice.DECODER][:, :length].contiguous()
+            tensors, real_rows = padded.kwargs | tensors, padded.real_rows
+        kwargs = {name: self._on_device(tensor) for name, tensor in tensors.items()}
         return Inputs(kwargs, real_rows, text)
 
-    def _placed(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_floating_point():
             tensor = tensor.to(self._dtype)
         return tensor.to(self._device)
 
 
-def _read(chosen: Fact) -> Fact | None:
-    return files.read_sealed(Path(chosen["record"])) if chosen["record"] else None
+def _read_record(inputs: Fact) -> Fact | None:
+    return files.read_sealed(Path(inputs["record"])) if inputs["record"] else None
 
 
-def _ids(row: Fact, tokenizer: Any) -> list[int]:
-    """Return the ids of a row; of a text, those that this release's tokenizer gives."""
+def _row_ids(row: Fact, tokenizer: Any) -> list[int]:
+    """Return the ids of a row; a text is encoded by this release's tokenizer."""
     if not row.get("text"):
         return [int(i) for i in row["ids"]]
     if tokenizer is None:

@@ -1,7 +1,7 @@
-"""Every place where transformers releases must be spoken to differently, and which way we took.
+"""Differences between the APIs of transformers releases, one small function for each (a fork).
 
-One small function per fork, each named in :data:`TAKEN` when it runs, so that a capture says
-which branch it went through. Checked against the releases' own sources.
+Each function records its branch in :data:`TAKEN`, which becomes part of the capture. The branches
+were checked against the sources of the releases.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TAKEN: dict[str, str] = {}
-"""Fork -> branch, of this process: one process is one cell, so a global is one cell's record."""
+"""Fork -> branch taken in this process. A global, because one process runs one cell."""
 
 
 def _version() -> tuple[int, int]:
@@ -27,24 +27,24 @@ def _version() -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _take(fork: str, branch: str) -> str:
+def _record_branch(fork: str, branch: str) -> str:
     TAKEN[fork] = branch
     return branch
 
 
 def dtype_keyword() -> str:
-    """Return the keyword that asks for a dtype: ``torch_dtype``, ``dtype`` in 4.57 and later.
+    """Return from_pretrained's keyword for a dtype: ``dtype`` from 4.57 on, else ``torch_dtype``.
 
-    4.53 knows the old one only, 4.57 both (modeling_utils.py, from_pretrained).
+    4.53 has only the old one, 4.57 both (modeling_utils.py, from_pretrained).
     """
-    return _take("dtype keyword", "dtype" if _version() >= (4, 57) else "torch_dtype")
+    return _record_branch("dtype keyword", "dtype" if _version() >= (4, 57) else "torch_dtype")
 
 
 def prepare() -> None:
-    """Have done in this process what every load does first, for all that are forked from it.
+    """Do the first step of every load in this process, so that its forks need not do it.
 
-    5.x compiles a thousand patterns of how checkpoints of any model are laid out, once in a process,
-    which is half of what saving a tiny model takes (conversion_mapping.py, a global made on demand).
+    5.x compiles a thousand patterns for the checkpoint layouts of all models once per process,
+    which is half the time of saving a tiny model (conversion_mapping.py, a global made on demand).
     """
     with suppress(ImportError, AttributeError):
         from transformers import conversion_mapping  # noqa: PLC0415  4.x has none
@@ -53,10 +53,10 @@ def prepare() -> None:
 
 
 def config_dtype(config: Any) -> str | None:
-    """Return the dtype that a config asks for; ``torch_dtype`` in 4.48, ``dtype`` from 4.56 on."""
+    """Return the dtype in a config: field ``torch_dtype`` in 4.48, ``dtype`` from 4.56 on."""
     values = vars(config)
     name = "dtype" if "dtype" in values else "torch_dtype"
-    _take("config dtype", name)
+    _record_branch("config dtype", name)
     value = values.get(name)
     return None if value is None else str(value).removeprefix("torch.")
 
@@ -64,14 +64,16 @@ def config_dtype(config: Any) -> str | None:
 def loading_info(info: dict[str, Any]) -> dict[str, list[str]]:
     """Return missing, unexpected and mismatched keys as sorted lists.
 
-    4.x gives lists, 5.x sets; mismatched keys are tuples of name and both shapes in both.
+    4.x has lists, 5.x sets; mismatched keys are tuples of name and both shapes in both.
     """
-    found = {}
+    keys_by_kind = {}
     for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"):
         keys = info.get(kind) or ()
-        found[kind] = sorted(key if isinstance(key, str) else str(tuple(key)) for key in keys)
-    _take("loading info", "sets" if isinstance(info.get("missing_keys"), set) else "lists")
-    return found
+        keys_by_kind[kind] = sorted(
+            key if isinstance(key, str) else str(tuple(key)) for key in keys
+        )
+    _record_branch("loading info", "sets" if isinstance(info.get("missing_keys"), set) else "lists")
+    return keys_by_kind
 
 
 def rope_settings(config: Any, layer_type: str | None = None) -> dict[str, Any]:
@@ -82,11 +84,11 @@ def rope_settings(config: Any, layer_type: str | None = None) -> dict[str, Any]:
     """
     parameters = getattr(config, "rope_parameters", None)
     if isinstance(parameters, dict):
-        _take("rope settings", "rope_parameters")
+        _record_branch("rope settings", "rope_parameters")
         if layer_type in parameters and isinstance(parameters[layer_type], dict):
             return dict(parameters[layer_type])
         return dict(parameters)
-    _take("rope settings", "rope_theta and rope_scaling")
+    _record_branch("rope settings", "rope_theta and rope_scaling")
     if layer_type == "sliding_attention" and hasattr(config, "rope_local_base_freq"):
         return {"rope_type": "default", "rope_theta": config.rope_local_base_freq}
     scaling = getattr(config, "rope_scaling", None) or {}
@@ -97,7 +99,7 @@ def rope_settings(config: Any, layer_type: str | None = None) -> dict[str, Any]:
 
 
 def rope_layer_type(buffer: str, module: str) -> str | None:
-    """Return the layer type that a rotary buffer serves, if models mix several.
+    """Return the layer type of a rotary buffer in models that mix several; else None.
 
     5.x names the buffer ``sliding_attention_inv_freq``, 4.x the module ``rotary_emb_local``.
     """
@@ -108,7 +110,7 @@ def rope_layer_type(buffer: str, module: str) -> str | None:
 
 
 def rope_type(module: Any, layer_type: str | None) -> str | None:
-    """Return the rope type that a rotary module says it has: a string, in 5.x also per layer."""
+    """Return the ``rope_type`` of a rotary module: a string, in 5.x also a dict per layer type."""
     value = getattr(module, "rope_type", None)
     if isinstance(value, dict):
         return value.get(layer_type)
@@ -124,29 +126,29 @@ def attention_scaling(module: Any, layer_type: str | None) -> float | None:
 
 
 def refuses_attention(message: str) -> bool:
-    """Return True if a load was refused because the class has no such attention.
+    """Return True if a load was refused because the class lacks the attention implementation.
 
-    The words are those of modeling_utils.py's checks in 4.48 to 5.23.
+    The words are from the checks of modeling_utils.py in 4.48 to 5.23.
     """
     return "does not support" in message and ("attention" in message.lower() or "sdpa" in message)
 
 
 @contextmanager
 def eager_attention(model: Any) -> Iterator[None]:
-    """Let a loaded model compute attention by hand, where it looks at its config each time.
+    """Switch a loaded model to eager attention, if it reads its config in every forward.
 
-    4.48 has no set_attn_implementation, 4.57 does; before it the config's field is what forward
-    reads, where the class does not choose its attention at construction (modeling_llama.py, 4.48).
+    4.48 has no set_attn_implementation, 4.57 has it. Before, forward reads the config's field,
+    unless the class chooses its attention at construction (modeling_llama.py, 4.48).
     """
     setter = getattr(model, "set_attn_implementation", None)
-    _take("eager attention", "config" if setter is None else "set_attn_implementation")
-    before = model.config._attn_implementation
+    _record_branch("eager attention", "config" if setter is None else "set_attn_implementation")
+    previous = model.config._attn_implementation
     setter = setter or functools.partial(setattr, model.config, "_attn_implementation")
     setter("eager")
     try:
         yield
     finally:
-        setter(before)
+        setter(previous)
 
 
 # --- caches --------------------------------------------------------------------------------
@@ -158,103 +160,107 @@ _MADE_BY_CALLER = (
     "Zamba2HybridDynamicCache",
     "HybridCache",
 )
-_STATES = ("conv_states", "conv_cache", "recurrent_states", "ssm_states", "linear_cache")
+_STATE_ATTRIBUTES = ("conv_states", "conv_cache", "recurrent_states", "ssm_states", "linear_cache")
 
 
 def accepts(model: Any, name: str) -> bool:
-    """Return True if the model's forward names such a parameter."""
-    return name in _parameters(getattr(model.forward, "__func__", model.forward))
+    """Return True if the model's forward has a parameter of that name."""
+    return name in _parameter_names(getattr(model.forward, "__func__", model.forward))
 
 
 @functools.cache
-def _parameters(function: Any) -> frozenset[str]:
+def _parameter_names(function: Any) -> frozenset[str]:
     return frozenset(inspect.signature(function).parameters)
 
 
 def cache_keyword(model: Any) -> str | None:
     """Return forward's keyword for the cache; "" if modules keep it, None if there is none.
 
-    mamba says ``cache_params``, rwkv ``state``; recurrent_gemma kept it in its modules through
-    5.2 and takes ``past_key_values`` in 5.23.
+    It is ``cache_params`` in mamba and ``state`` in rwkv. recurrent_gemma keeps the cache in its
+    modules through 5.2 and takes ``past_key_values`` in 5.23.
     """
-    found = next((key for key in _CACHE_KEYWORDS if accepts(model, key)), None)
-    if found is None and getattr(model.config, "model_type", "") == "recurrent_gemma":
-        found = ""
-    _take("cache keyword", {None: "none", "": "kept in modules"}.get(found, found or ""))
-    return found
+    keyword = next((key for key in _CACHE_KEYWORDS if accepts(model, key)), None)
+    if keyword is None and getattr(model.config, "model_type", "") == "recurrent_gemma":
+        keyword = ""
+    _record_branch(
+        "cache keyword", {None: "none", "": "kept in modules"}.get(keyword, keyword or "")
+    )
+    return keyword
 
 
 def new_cache(model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
-    """Return an empty cache where the caller has to make it, else None: forward makes its own.
+    """Return an empty cache where the caller must make it, else None: forward makes its own.
 
-    jamba, bamba, zamba2, falcon_h1 and granitemoehybrid warn and return no cache in 4.x and 5.0
-    to 5.2; gemma2 and cohere2 of 4.48 make one that is no longer than their first input;
-    recurrent_gemma of 5.23 makes one and does not return it.
+    Without one, jamba, bamba, zamba2, falcon_h1 and granitemoehybrid warn and return no cache in
+    4.x and 5.0 to 5.2; gemma2 and cohere2 of 4.48 make one that is only as long as their first
+    input; recurrent_gemma of 5.23 makes one and does not return it.
     """
     if getattr(model.config, "model_type", "") == "recurrent_gemma":
-        _take("new cache", "DynamicCache")
+        _record_branch("new cache", "DynamicCache")
         return transformers.DynamicCache(config=model.config)
-    kind = _own_cache(model)
-    _take("new cache", kind.__name__ if kind else "made by forward")
-    return None if kind is None else _made(kind, model, rows, length, dtype)
+    cache_class = _own_cache_class(model)
+    _record_branch("new cache", cache_class.__name__ if cache_class else "made by forward")
+    return None if cache_class is None else _new_cache_of(cache_class, model, rows, length, dtype)
 
 
-def _own_cache(model: Any) -> Any:
+def _own_cache_class(model: Any) -> Any:
     module = sys.modules.get(type(model).__module__)
     return next((getattr(module, name) for name in _MADE_BY_CALLER if hasattr(module, name)), None)
 
 
 def takes_static_cache(model: Any) -> bool:
-    """Return True if the class says that it works with a StaticCache.
+    """Return True if the class declares support for a StaticCache.
 
-    ``_supports_static_cache`` through 4.53; later only ``_can_compile_fullgraph`` says so.
-    Classes with a cache of their own say it, too, and refuse one.
+    The flag is ``_supports_static_cache`` through 4.53 and ``_can_compile_fullgraph`` later.
+    Classes with a cache class of their own set it, too, but refuse a StaticCache.
     """
-    if not accepts(model, "past_key_values") or _own_cache(model):
+    if not accepts(model, "past_key_values") or _own_cache_class(model):
         return False
     flags = ("_supports_static_cache", "_can_compile_fullgraph")
     flag = next((flag for flag in flags if hasattr(type(model), flag)), None)
-    _take("takes a static cache", flag or "nothing says so")
+    _record_branch("takes a static cache", flag or "nothing says so")
     return bool(flag and getattr(model, flag))
 
 
 def generates_behind_cache(model: Any) -> bool:
-    """Return True if generate() can be handed a filled cache.
+    """Return True if generate() accepts a filled cache.
 
-    mamba's ``cache_params`` makes prepare_inputs_for_generation of 4.48 to 5.2 feed the last token
-    alone, whatever the cache still lacks.
+    With mamba's ``cache_params``, prepare_inputs_for_generation of 4.48 to 5.2 passes only the last
+    token, even if more tokens are missing from the cache.
     """
-    can = accepts(model, "past_key_values")
-    _take("generate() behind a cache", "past_key_values" if can else "no keyword for it")
-    return can
+    accepted = accepts(model, "past_key_values")
+    _record_branch(
+        "generate() behind a cache", "past_key_values" if accepted else "no keyword for it"
+    )
+    return accepted
 
 
 def behind_cache(model: Any, cache: Any, ids: torch.Tensor) -> dict[str, Any]:
-    """Return what hands generate() a filled cache beside all ids, those in the cache included.
+    """Return the arguments of generate() for a filled cache; ``ids`` include those in the cache.
 
-    5.23 cuts off what the cache holds only if the decoder's mask is as long as its ids; an
-    encoder-decoder has none unless it is given, and would read the prefix twice.
+    5.23 removes the ids in the cache only if the decoder's mask is as long as its ids. Without an
+    explicit mask, an encoder-decoder would process the prefix twice.
     """
-    given = {"past_key_values": cache}
+    arguments = {"past_key_values": cache}
     if not getattr(model.config, "is_encoder_decoder", False):
-        return given
-    return given | {"decoder_attention_mask": torch.ones_like(ids)}
+        return arguments
+    return arguments | {"decoder_attention_mask": torch.ones_like(ids)}
 
 
 def static_cache(model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
-    """Return an empty StaticCache: 4.48 must know rows, device and dtype, 4.57 fills lazily."""
+    """Return an empty StaticCache: 4.48 needs rows, device and dtype, 4.57 allocates lazily."""
     import transformers.cache_utils  # noqa: PLC0415  only some jobs need it
 
-    kind = transformers.cache_utils.StaticCache
-    lazy = "max_batch_size" not in inspect.signature(kind.__init__).parameters
-    _take("static cache", "filled lazily" if lazy else "sized at construction")
-    return _made(kind, model, rows, length, dtype)
+    cache_class = transformers.cache_utils.StaticCache
+    is_lazy = "max_batch_size" not in inspect.signature(cache_class.__init__).parameters
+    _record_branch("static cache", "filled lazily" if is_lazy else "sized at construction")
+    return _new_cache_of(cache_class, model, rows, length, dtype)
 
 
-def _made(kind: Any, model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
+def _new_cache_of(cache_class: Any, model: Any, rows: int, length: int, dtype: torch.dtype) -> Any:
     layers = int(getattr(model.config, "num_hidden_layers", 0))
     device = next(model.parameters()).device
-    known = {
+    arguments = {
         "config": model.config,
         "batch_size": rows,
         "max_batch_size": rows,
@@ -263,134 +269,137 @@ def _made(kind: Any, model: Any, rows: int, length: int, dtype: torch.dtype) -> 
         "device": device,
         "devices": [device] * layers,
     }
-    takes = inspect.signature(kind.__init__).parameters
-    if "max_batch_size" in takes:  # 4.48 warns of the older name
-        known.pop("batch_size")
-    return kind(**{name: value for name, value in known.items() if name in takes})
+    parameters = inspect.signature(cache_class.__init__).parameters
+    if "max_batch_size" in parameters:  # 4.48 warns of the older name
+        arguments.pop("batch_size")
+    return cache_class(**{name: value for name, value in arguments.items() if name in parameters})
 
 
 def placement(model: Any, past: int, mask: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return what generate() tells forward of where new tokens stand behind ``past`` others.
+    """Return the arguments by which generate() gives forward the positions after ``past`` tokens.
 
-    ``cache_position`` is gone after 5.2; mamba's says only "prefill" by being as long as its
-    convolution (prepare_inputs_for_generation, 4.48 to 5.2), and its mask goes with the prefill
-    alone.
+    ``cache_position`` is gone after 5.2. In mamba its length, that of the convolution, only marks a
+    prefill (prepare_inputs_for_generation, 4.48 to 5.2). mamba gets the mask only in a prefill.
     """
-    known: dict[str, torch.Tensor] = {"attention_mask": mask}
+    arguments: dict[str, torch.Tensor] = {"attention_mask": mask}
     if accepts(model, "position_ids"):
         ids = (mask.long().cumsum(-1) - 1).masked_fill(mask == 0, 1)
-        known["position_ids"] = ids[:, past:]
+        arguments["position_ids"] = ids[:, past:]
     mamba = accepts(model, "cache_params")
     if mamba and past:
-        known.pop("attention_mask")
+        arguments.pop("attention_mask")
     if accepts(model, "cache_position"):
         stop = int(model.config.conv_kernel) if mamba and not past else mask.shape[1]
-        known["cache_position"] = torch.arange(past, stop, device=mask.device)
-    _take("cache_position", "given" if "cache_position" in known else "not a parameter")
-    return known
+        arguments["cache_position"] = torch.arange(past, stop, device=mask.device)
+    _record_branch(
+        "cache_position", "given" if "cache_position" in arguments else "not a parameter"
+    )
+    return arguments
 
 
 def cache_kinds(cache: Any) -> list[str]:
-    """Return what a cache is made of: the classes of its layers, or its own before it had layers.
+    """Return the classes of a cache's layers, or its own class in releases without layers.
 
-    4.56 brought layers; made with a config, DynamicCache has sliding ones, too, since 4.57.
+    Layers exist since 4.56. A DynamicCache made with a config also has sliding ones since 4.57.
     """
     layers = getattr(cache, "layers", None)
     if layers is None:
         name = type(cache).__name__
         return ["DynamicLayer" if name == "DynamicCache" else name]
     kinds = {type(layer).__name__ for layer in layers}
-    grows = getattr(cache, "layer_class_to_replicate", None)
-    return sorted(kinds or ({grows.__name__} if grows is not None else set()))
+    layer_class = getattr(cache, "layer_class_to_replicate", None)
+    return sorted(kinds or ({layer_class.__name__} if layer_class is not None else set()))
 
 
 def head_keyword(model: Any) -> str | None:
-    """Return forward's keyword for how many last positions the head computes; None without one.
+    """Return forward's keyword for the number of last positions with logits; None without one.
 
     ``num_logits_to_keep`` through 4.49, ``logits_to_keep`` later.
     """
     names = ("logits_to_keep", "num_logits_to_keep")
-    found = next((name for name in names if accepts(model, name)), None)
-    _take("positions of the head", found or "all")
-    return found
+    keyword = next((name for name in names if accepts(model, name)), None)
+    _record_branch("positions of the head", keyword or "all")
+    return keyword
 
 
 def cache_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
     """Return a cache's tensors by name: keys and values, convolution and recurrent states.
 
-    4.48 keeps lists ``key_cache`` and ``value_cache``, 4.57 and later ``layers``; hybrid caches
-    of 4.x and 5.2 add lists or dicts of states; gpt2's was a tuple of tuples in 4.48.
+    4.48 has lists ``key_cache`` and ``value_cache``, 4.57 and later ``layers``. Hybrid caches of
+    4.x and 5.2 add lists or dicts of states. gpt2's cache is a tuple of tuples in 4.48.
     """
     if cache is None:
         return []
     if hasattr(cache, "self_attention_cache"):
-        _take("cache contents", "encoder-decoder")
-        own = cache_tensors(cache.self_attention_cache)
+        _record_branch("cache contents", "encoder-decoder")
+        self_attention = cache_tensors(cache.self_attention_cache)
         cross = cache_tensors(cache.cross_attention_cache)
-        return own + [(f"cross-attention {name}", tensor) for name, tensor in cross]
+        return self_attention + [(f"cross-attention {name}", tensor) for name, tensor in cross]
     if isinstance(cache, (tuple, list)):
-        _take("cache contents", "tuples")
+        _record_branch("cache contents", "tuples")
         return _tuple_tensors(cache)
-    found = _listed_tensors(cache)
+    tensors = _listed_tensors(cache)
     layers = getattr(cache, "layers", None)
-    _take("cache contents", "lists" if layers is None else "layers")
+    _record_branch("cache contents", "lists" if layers is None else "layers")
     for index, layer in enumerate(layers or ()):
         kinds = ("keys", "values", "conv_states", "recurrent_states")
         for kind in kinds:
-            found += _parts(f"layer {index} {kind}", getattr(layer, kind, None))
-    return found
+            tensors += _named_tensors(f"layer {index} {kind}", getattr(layer, kind, None))
+    return tensors
 
 
 def cache_layer_kind(cache: Any, index: int) -> str:
-    """Return the class that holds one layer: the cache's own where it keeps lists, as in 4.48."""
+    """Return the class of one layer, or the cache's class where it has lists, as in 4.48."""
     layers = getattr(cache, "layers", None)
-    _take("cache layer", "lists" if layers is None else "layers")
+    _record_branch("cache layer", "lists" if layers is None else "layers")
     return type(cache if layers is None else layers[index]).__name__
 
 
 def cache_length(cache: Any) -> int | None:
-    """Return what a cache says that it has seen; None for tuples, as gpt2's in 4.48."""
-    can = hasattr(cache, "get_seq_length")
-    _take("cache length", "get_seq_length" if can else "none")
-    return int(cache.get_seq_length()) if can else None
+    """Return a cache's own sequence length; None for tuples, such as gpt2's in 4.48."""
+    has_length = hasattr(cache, "get_seq_length")
+    _record_branch("cache length", "get_seq_length" if has_length else "none")
+    return int(cache.get_seq_length()) if has_length else None
 
 
 def _tuple_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
     names = ("keys", "values", "cross-attention keys", "cross-attention values")
-    found: list[tuple[str, torch.Tensor]] = []
+    tensors: list[tuple[str, torch.Tensor]] = []
     for index, layer in enumerate(cache):
         if isinstance(layer, torch.Tensor):
-            found += _parts(f"state {index}", layer)
+            tensors += _named_tensors(f"state {index}", layer)
             continue
         for name, tensor in zip(names, layer, strict=False):
-            found += _parts(f"layer {index} {name}", tensor)
-    return found
+            tensors += _named_tensors(f"layer {index} {name}", tensor)
+    return tensors
 
 
 def _listed_tensors(cache: Any) -> list[tuple[str, torch.Tensor]]:
-    found: list[tuple[str, torch.Tensor]] = []
-    for attribute in ("key_cache", "value_cache", *_STATES):
-        held = getattr(cache, attribute, None)
+    tensors: list[tuple[str, torch.Tensor]] = []
+    for attribute in ("key_cache", "value_cache", *_STATE_ATTRIBUTES):
+        stored = getattr(cache, attribute, None)
         kind = {"key_cache": "keys", "value_cache": "values"}.get(attribute, attribute)
         items = (
-            held.items() if isinstance(held, dict) else enumerate(held if held is not None else ())
+            stored.items()
+            if isinstance(stored, dict)
+            else enumerate(stored if stored is not None else ())
         )
         for index, tensor in items:
-            found += _parts(f"layer {index} {kind}", tensor)
-    return found
+            tensors += _named_tensors(f"layer {index} {kind}", tensor)
+    return tensors
 
 
-def _parts(name: str, held: Any) -> list[tuple[str, torch.Tensor]]:
-    """Return the tensor under its name, or each of several, as 5.23's layers hold them."""
-    if isinstance(held, torch.Tensor):
-        return [(name, held)] if held.numel() else []
-    if isinstance(held, dict):
-        return [p for key, item in held.items() for p in _parts(f"{name} {key}", item)]
-    if isinstance(held, (list, tuple)):
-        several = len(held) > 1
+def _named_tensors(name: str, value: Any) -> list[tuple[str, torch.Tensor]]:
+    """Return a tensor with its name, or each of several, as in the layers of 5.23."""
+    if isinstance(value, torch.Tensor):
+        return [(name, value)] if value.numel() else []
+    if isinstance(value, dict):
+        return [p for key, item in value.items() for p in _named_tensors(f"{name} {key}", item)]
+    if isinstance(value, (list, tuple)):
+        is_numbered = len(value) > 1
         return [
             part
-            for index, item in enumerate(held)
-            for part in _parts(f"{name} {index}" if several else name, item)
+            for index, item in enumerate(value)
+            for part in _named_tensors(f"{name} {index}" if is_numbered else name, item)
         ]
     return []

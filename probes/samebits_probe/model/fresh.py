@@ -1,7 +1,7 @@
-"""What does a model that is made anew from the config hold: hashes by name.
+"""A fresh model made from the config, compared by hashes.
 
-Its tensors are let go as soon as it is known which of them somebody will ask about: it is as large
-as the model that is observed, and nearly all of that comes from the checkpoint.
+It is as large as the observed model, and nearly all of the observed tensors come from the
+checkpoint. Its tensors are therefore dropped as soon as it is known which ones will be compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Fresh:
 
         Raises:
             NotHashable: the fresh one has no plain bytes.
-            KeyError: it was let go.
+            KeyError: its tensor was dropped.
 
         """
         if name not in self._names:
@@ -38,17 +38,17 @@ class Fresh:
             self._hashes[name] = tensor_hash(self._tensors[name])
         return "equal" if self._hashes[name] == digest else "differs"
 
-    def settle(self, names: Iterable[str]) -> None:
-        """Let the tensors go: those named, and those asked about before, can be asked about."""
+    def keep_hashes_only(self, names: Iterable[str]) -> None:
+        """Drop the tensors; only ``names`` and names compared before can be compared afterwards."""
         for name in names:
             if name in self._names and name not in self._hashes:
                 try:
                     self._hashes[name] = tensor_hash(self._tensors[name])
                 except NotHashable:
-                    continue  # neither has one in the model that is observed any bytes to ask about
+                    continue  # the observed model's tensor has no plain bytes to compare either
         self._tensors = {}
 
 
 def against(fresh: Fresh | None, name: str, digest: str) -> str:
-    """Return how a tensor compares with the fresh model's, if there is one."""
+    """Return how a tensor compares with that of the fresh model, if there is one."""
     return "not compared" if fresh is None else fresh.against(name, digest)

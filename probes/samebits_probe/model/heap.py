@@ -1,16 +1,16 @@
-"""What does memory hold that nobody wrote: a pattern that we chose, seen to be there.
+"""Fill of unwritten memory with a known byte, to detect tensors that were never written.
 
-Two forks of one parent share its heap, so a read of unwritten memory agrees between them by
-luck. Each run of a cell therefore fills all fresh memory with its own byte, and a tensor
-that still shows the byte was never written.
+Two forks of one parent share its heap, so reads of unwritten memory may agree between them by
+coincidence. Each run of a cell therefore fills all new memory with a byte of its own, and a tensor
+that still holds only this byte was never written.
 
-glibc's thread cache hands out freed blocks without filling them; the host switches it off in
-the environment (GLIBC_TUNABLES), since that can only be done before a process starts. numpy
-keeps small freed blocks, too; they are filled by hand.
+glibc's thread cache reuses freed blocks without filling them. The host switches it off in the
+environment (GLIBC_TUNABLES), because that is only possible before a process starts. numpy also
+keeps small freed blocks; they are filled explicitly.
 
-A load can also be *poisoned*: torch fills what it allocates itself with NaN, with the largest
-integer, or with True (torch.utils.deterministic.fill_uninitialized_memory). That is seen element
-by element, and no model holds it by chance.
+A load can also be *poisoned*: torch fills the memory that it allocates with NaN, the largest
+integer, or True (torch.utils.deterministic.fill_uninitialized_memory). This can be detected in
+single elements, and no model holds these values by coincidence.
 """
 
 from __future__ import annotations
@@ -28,79 +28,79 @@ if TYPE_CHECKING:
 
 PATTERNS = {"a": 0x3F, "b": 0xC0, "poisoned": 0xE5}
 """Run, or the poisoned load inside one -> byte. As floats of any width they are ordinary numbers,
-0.75, -6.0 and -1.4e23 in float32, so that they spread through the arithmetic instead of turning
-into NaN or vanishing. The last one is no number that a model holds in any dtype."""
+0.75, -6.0 and -1.4e23 in float32, so that they affect results instead of becoming NaN or zero. No
+model holds the last one in any dtype."""
 
 # glibc's mallopt parameters (malloc.h)
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_PERTURB = -1, -3, -6
 _CHECKED_SIZES = (*range(1, 65), 100, 300, 5_000, 100_000, 3_000_000)
 _NUMPY_CACHE = ((*range(1, 64), *range(64, 1024, 4)), 7)
-"""Sizes of which numpy keeps freed blocks, odd large ones left out, and how many (alloc.c)."""
+"""Sizes of the freed blocks that numpy keeps, without large odd ones, and how many (alloc.c)."""
 
 
 def fill_unwritten(run: str, device: str) -> str:
-    """Make all memory that is allocated from now on hold the byte of ``run``; say how."""
+    """Fill all memory that is allocated from now on with the byte of ``run``; return how."""
     byte = PATTERNS[run]
-    how = _fill(byte, device)
+    method = _fill(byte, device)
     tensors = [torch.empty(n, device=device) for n in _CHECKED_SIZES]
-    seen = sum(_shows(tensor, byte) for tensor in tensors)
-    return f"0x{byte:02x} by {how}, seen in {seen} of {len(_CHECKED_SIZES)} fresh tensors"
+    n_filled = sum(_holds_only(tensor, byte) for tensor in tensors)
+    return f"0x{byte:02x} by {method}, seen in {n_filled} of {len(_CHECKED_SIZES)} fresh tensors"
 
 
 def holds_pattern(tensor: torch.Tensor, run: str) -> bool:
-    """Return True if every byte of ``tensor`` is the one that unwritten memory was filled with."""
+    """Return True if every byte of ``tensor`` is the fill of unwritten memory."""
     if tensor.layout != torch.strided or tensor.is_quantized:
         return False
     if tensor.is_meta or tensor.numel() * tensor.element_size() < 2:
         return False
-    return _shows(tensor, PATTERNS[run])
+    return _holds_only(tensor, PATTERNS[run])
 
 
 def elements(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of every element, uint8 [number of elements, bytes of one]."""
+    """Return the bytes of every element, uint8 [number of elements, bytes per element]."""
     flat = tensor.detach().contiguous().reshape(-1)
     if flat.is_complex():
         flat = torch.view_as_real(flat.resolve_conj())
     return flat.view(torch.uint8).reshape(tensor.numel(), tensor.element_size())
 
 
-def showing(tensor: torch.Tensor, run: str) -> torch.Tensor:
-    """Return which elements hold the byte of ``run``, bool [number of elements]."""
+def elements_with_pattern(tensor: torch.Tensor, run: str) -> torch.Tensor:
+    """Return which elements hold only the byte of ``run``, bool [number of elements]."""
     return (elements(tensor) == PATTERNS[run]).all(1)
 
 
-def showing_poison(tensor: torch.Tensor) -> torch.Tensor:
-    """Return which elements hold what a poisoned load leaves in them, bool [number of elements].
+def elements_with_poison(tensor: torch.Tensor) -> torch.Tensor:
+    """Return which elements hold the fill of a poisoned load, bool [number of elements].
 
-    Memory that torch allocated holds torch's poison, memory of others the byte of malloc.
+    Memory allocated by torch holds torch's fill, other memory the byte of malloc.
     """
-    return _showing_fill(tensor) | showing(tensor, "poisoned")
+    return _elements_with_fill(tensor) | elements_with_pattern(tensor, "poisoned")
 
 
 @contextmanager
 def poisoned(run: str, device: str) -> Iterator[str]:
-    """Fill all memory that is allocated inside with poison; yield how, and whether it is seen.
+    """Fill all memory that is allocated inside with poison; yield a report of what was filled.
 
     Afterwards memory is filled with the byte of ``run`` again.
     """
     _fill(PATTERNS["poisoned"], device)
     try:
         with _filled_by_torch():
-            yield _seen(device)
+            yield _check_allocations(device)
     finally:
         _fill(PATTERNS[run], device)
 
 
 @contextmanager
 def _filled_by_torch() -> Iterator[bool]:
-    """Have torch fill what it allocates inside; yield False if it is too old for that (2.2)."""
+    """Make torch fill what it allocates inside; yield False if torch is older than 2.2."""
     switch = torch.utils.deterministic
     if not hasattr(switch, "fill_uninitialized_memory"):
         yield False
         return
     fills, mode = switch.fill_uninitialized_memory, torch.get_deterministic_debug_mode()
     # torch.use_deterministic_algorithms imports all of inductor first, which takes 4 s;
-    # with warn_only an operation without a deterministic form runs as it always does
+    # with warn_only an operation without a deterministic form runs as usual
     torch._C._set_deterministic_algorithms(True, warn_only=True)
     switch.fill_uninitialized_memory = True
     try:
@@ -110,31 +110,31 @@ def _filled_by_torch() -> Iterator[bool]:
         torch._C._set_deterministic_algorithms(mode > 0, warn_only=mode == 1)
 
 
-def _seen(device: str) -> str:
-    """Return which memory torch fills, which shows malloc's byte, and which neither."""
-    by_torch, by_malloc, by_nobody = [], [], []
-    for name, tensor in _fresh(device):
-        if bool(_showing_fill(tensor).all()):
+def _check_allocations(device: str) -> str:
+    """Return a report of which allocations torch fills, which malloc fills, and which neither."""
+    by_torch, by_malloc, unfilled = [], [], []
+    for name, tensor in _unwritten_tensors(device):
+        if bool(_elements_with_fill(tensor).all()):
             by_torch.append(name)
-        elif bool(showing(tensor, "poisoned").all()):
+        elif bool(elements_with_pattern(tensor, "poisoned").all()):
             by_malloc.append(name)
         else:
-            by_nobody.append(name)
-    n = len(by_torch) + len(by_malloc) + len(by_nobody)
-    said = [f"NaN, the largest integer or True, seen in {len(by_torch)} of {n} ways to allocate"]
+            unfilled.append(name)
+    n = len(by_torch) + len(by_malloc) + len(unfilled)
+    parts = [f"NaN, the largest integer or True, seen in {len(by_torch)} of {n} ways to allocate"]
     if by_malloc:
-        said.append(f"0x{PATTERNS['poisoned']:02x} in {', '.join(by_malloc)}")
-    if by_nobody:
-        said.append(f"nothing in {', '.join(by_nobody)}")
-    return "; ".join(said)
+        parts.append(f"0x{PATTERNS['poisoned']:02x} in {', '.join(by_malloc)}")
+    if unfilled:
+        parts.append(f"nothing in {', '.join(unfilled)}")
+    return "; ".join(parts)
 
 
-def _fresh(device: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield memory that nobody wrote, from every way to get it that models' code uses."""
+def _unwritten_tensors(device: str) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield unwritten tensors from every way of allocation that models' code uses."""
     for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
         name = str(dtype).removeprefix("torch.")
         yield f"empty {name}", torch.empty(33, dtype=dtype, device=device)
-    # not from the meta device: its first use imports much, and it allocates in these ways, too
+    # not from the meta device: its first use imports much, and it allocates in the same ways
     yield "empty_like", torch.empty_like(torch.zeros(3, 5, device=device))
     yield "empty_strided", torch.empty_strided((3, 5), (5, 1), device=device)
     yield "new_empty", torch.zeros(1, device=device).new_empty(40)
@@ -144,53 +144,53 @@ def _fresh(device: str) -> Iterator[tuple[str, torch.Tensor]]:
         yield "numpy.empty", torch.from_numpy(np.empty(36, dtype=np.float32))
 
 
-def _showing_fill(tensor: torch.Tensor) -> torch.Tensor:
-    return (elements(tensor) == _torch_fill(tensor.dtype).to(tensor.device)).all(1)
+def _elements_with_fill(tensor: torch.Tensor) -> torch.Tensor:
+    return (elements(tensor) == _torch_fill_bytes(tensor.dtype).to(tensor.device)).all(1)
 
 
-def _torch_fill(dtype: torch.dtype) -> torch.Tensor:
-    """Return the bytes that torch fills an element with, as fill_empty_deterministic_ does."""
+def _torch_fill_bytes(dtype: torch.dtype) -> torch.Tensor:
+    """Return the bytes of torch's fill of one element (fill_empty_deterministic_)."""
     with _filled_by_torch():
         return elements(torch.empty(1, dtype=dtype))
 
 
-def _shows(tensor: torch.Tensor, byte: int) -> bool:
-    # without a second tensor of the same size, and thirty times as fast as to compare and count
+def _holds_only(tensor: torch.Tensor, byte: int) -> bool:
+    # needs no second tensor of this size, and is thirty times as fast as comparing and counting
     least, largest = torch.aminmax(elements(tensor))
     return int(least) == int(largest) == byte
 
 
-def give_back() -> None:
-    """Hand what was freed back to the system: glibc keeps it, as it is told to below.
+def trim() -> None:
+    """Return freed memory to the system: glibc keeps it because of the thresholds set below.
 
-    What it hands out next is filled all the same.
+    Memory that glibc allocates afterwards is filled, too.
     """
     if platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _fill(byte: int, device: str) -> str:
-    """Make all memory that is allocated from now on hold ``byte``; return how."""
-    how = _fill_malloc(byte) or _fill_by_hand(byte)
+    """Fill all memory that is allocated from now on with ``byte``; return how."""
+    method = _fill_malloc(byte) or _fill_and_free_blocks(byte)
     if device != "cpu":
         _fill_device(byte, device)
     _fill_numpy(byte)
-    return how
+    return method
 
 
 def _fill_malloc(byte: int) -> str:
-    """Ask glibc to fill every block that malloc hands out; '' where there is no glibc."""
+    """Make glibc fill every block that malloc returns; return '' where there is no glibc."""
     if platform.libc_ver()[0] != "glibc":
         return ""
     libc = ctypes.CDLL(None)
-    # blocks that come from mmap are zero whatever was there before: keep them on the heap
+    # blocks from mmap are zero in any case, so keep all blocks on the heap
     libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
     libc.mallopt(_M_TRIM_THRESHOLD, 1 << 30)
     # glibc fills with the complement of the byte it is given
     return "glibc M_PERTURB" if libc.mallopt(_M_PERTURB, byte ^ 0xFF) else ""
 
 
-def _fill_by_hand(byte: int) -> str:
+def _fill_and_free_blocks(byte: int) -> str:
     blocks = [torch.empty(n, dtype=torch.uint8) for n in (64, 256, 4096, 65536, 1 << 20) * 64]
     for block in blocks:
         block.fill_(byte)
@@ -198,16 +198,16 @@ def _fill_by_hand(byte: int) -> str:
 
 
 def _fill_numpy(byte: int) -> None:
-    """Fill the small blocks that numpy keeps for its next arrays."""
-    sizes, each = _NUMPY_CACHE
-    blocks = [np.empty(n, np.uint8) for n in sizes for _ in range(each)]
+    """Fill the small freed blocks that numpy keeps for its next arrays."""
+    sizes, copies = _NUMPY_CACHE
+    blocks = [np.empty(n, np.uint8) for n in sizes for _ in range(copies)]
     for block in blocks:  # np.full takes four times as long
         block.fill(byte)
     del blocks, block
 
 
 def _fill_device(byte: int, device: str) -> None:
-    # the caching allocator hands freed blocks out again without clearing them
+    # the caching allocator reuses freed blocks without clearing them
     blocks = [
         torch.full((n,), byte, dtype=torch.uint8, device=device) for n in (1 << 19, 1 << 25) * 8
     ]

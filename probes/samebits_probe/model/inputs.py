@@ -1,7 +1,7 @@
-"""The numbers that a model is fed, each a function of a prompt's name: no stack draws any.
+"""Input values of a model, each a function of a prompt's name, without random generators.
 
-Token ids, pixel values and audio are seeded by hashes of names. Which of them a model is fed is
-probe_choice's to say; model.feed gives each job the bytes that were made once for all stacks.
+Token ids, pixel values and audio are seeded by hashes of names. model.choice decides which of them
+a model gets. model.feed gives each job the bytes that were made once for all stacks.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Prompt = dict[str, Any]
 
 _WINDOW_FIELDS = ("sliding_window", "attention_window_size", "local_attention", "window_size")
 _LENGTH_FIELDS = ("max_position_embeddings", "n_positions", "max_sequence_length", "seq_length")
-_LONGEST = 4096
-"""A prompt that must pass a window does not grow beyond this: a probe is no stress test."""
+_MAX_LENGTH = 4096
+"""Maximum length of a prompt that must exceed a window: a probe is not a stress test."""
 _PLAIN_LENGTH = 40
 """Length of a past-window prompt for a model without a window."""
 DECODER_LENGTH = 7
 
 
 class Inputs(NamedTuple):
-    """Keyword arguments of forward, which positions are real, and the text they came from."""
+    """Keyword arguments of forward, the positions without padding, and the source text."""
 
     kwargs: dict[str, torch.Tensor]
     real_rows: list[list[int]] | None
@@ -37,15 +37,14 @@ class Inputs(NamedTuple):
 
 
 def text_config(config: Any) -> Any:
-    """Return the part of a config that speaks of tokens."""
+    """Return the text part of a config."""
     return getattr(config, "text_config", None) or config
 
 
 def token_config(config: Any) -> Any:
     """Return the part of a config that holds the vocabulary.
 
-    That is the text part, or where it has no vocabulary the only other part that has one, whatever
-    its name is.
+    This is the text part or, if it has no vocabulary, the only other part that has one.
     """
     text = text_config(config)
     if vocabulary(text):
@@ -57,53 +56,53 @@ def token_config(config: Any) -> Any:
 
 def vocabulary(config: Any) -> int:
     """Return the number of token ids; 0 for a config without them."""
-    found = getattr(config, "vocab_size", 0)
-    return found if isinstance(found, int) else 0
+    size = getattr(config, "vocab_size", 0)
+    return size if isinstance(size, int) else 0
 
 
 def past_window(config: Any) -> int:
-    """Return a length past the sliding window and past the length that scaled ropes start at.
+    """Return a length past the sliding window and past the length at which rope scaling starts.
 
-    A model with learned positions gets no more of them than it has; rotary ones have no end.
+    A model with learned positions gets at most as many as it has; rotary ones are unlimited.
     """
     windows = [getattr(config, field, None) for field in _WINDOW_FIELDS]
     window = max((w for w in windows if isinstance(w, int) and w > 0), default=0)
-    wanted = max(window + 8, _PLAIN_LENGTH)
+    length = max(window + 8, _PLAIN_LENGTH)
     if forks.rope_settings(config).get("rope_theta") is not None:
-        return min(wanted, _LONGEST)
+        return min(length, _MAX_LENGTH)
     lengths = [getattr(config, field, None) for field in _LENGTH_FIELDS]
-    longest = min((n for n in lengths if isinstance(n, int) and n > 0), default=_LONGEST)
-    return min(wanted, longest - 2, _LONGEST)
+    max_positions = min((n for n in lengths if isinstance(n, int) and n > 0), default=_MAX_LENGTH)
+    return min(length, max_positions - 2, _MAX_LENGTH)
 
 
 def stretched(ids: list[int], length: int) -> list[int]:
-    """Return ``ids`` repeated up to ``length``; as they are if there are as many."""
+    """Return ``ids`` repeated up to ``length``; unchanged if they are long enough."""
     repeats = -(-length // max(len(ids), 1))
     return (ids * repeats)[:length] if len(ids) < length else ids
 
 
 def seeded_ids(name: str, length: int, config: Any, reserved: Collection[int] = ()) -> list[int]:
-    """Return ``length`` token ids that depend on ``name`` alone and avoid the special ones.
+    """Return ``length`` token ids that depend only on ``name`` and avoid the special ones.
 
-    ``reserved`` are further ids to avoid, such as the one that stands for an image.
+    ``reserved`` are further ids to avoid, such as the placeholder of an image.
     """
     size = vocabulary(config)
     if not size:
         msg = "the config has no vocab_size to choose token ids from"
         raise NotFed(msg)
     low = min(10, size // 4)
-    ids = [low + _number(f"{name}:{i}") % max(size - low - 1, 1) for i in range(length)]
+    ids = [low + _hash_number(f"{name}:{i}") % max(size - low - 1, 1) for i in range(length)]
     return [next((n for n in range(i, size) if n not in reserved), i) for i in ids]
 
 
-def _number(text: str) -> int:
+def _hash_number(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
 
 
 def padded(rows: list[list[int]], pad: int, *, masked: bool) -> Inputs:
     """Return rows of token ids as one tensor, padded on the left, with their mask.
 
-    One row alone has no padding, and a mask only if it is to be ``masked``.
+    A single row has no padding, and a mask only if ``masked``.
     """
     width = max(len(row) for row in rows)
     kwargs = {"input_ids": torch.tensor([[pad] * (width - len(row)) + row for row in rows])}
@@ -115,20 +114,20 @@ def padded(rows: list[list[int]], pad: int, *, masked: bool) -> Inputs:
 
 
 def pad_id(config: Any) -> int:
-    """Return the id that fills up the rows of a batch."""
+    """Return the id that pads the rows of a batch."""
     pad = getattr(config, "pad_token_id", None)
     return pad if isinstance(pad, int) and pad >= 0 else 0
 
 
 def decoder_ids(name: str, config: Any, length: int) -> list[int]:
-    """Return the ids that a decoder begins with: its start token, and seeded ones."""
+    """Return the first ids of a decoder: its start token, and seeded ones."""
     start = getattr(config, "decoder_start_token_id", None)
     ids = seeded_ids(f"{name}:decoder", length - 1, token_config(config))
     return [start if isinstance(start, int) else 0, *ids]
 
 
 def decoder_length(width: int) -> int:
-    """Return a length for decoder ids; never ``width``, so that the two token axes stay distinct."""
+    """Return a length for decoder ids; never ``width``, so that the two token axes differ."""
     return DECODER_LENGTH + (width == DECODER_LENGTH)
 
 
@@ -167,7 +166,7 @@ def _shape(argument: str, config: Any) -> tuple[int, ...]:
 
 
 def _image_config(config: Any) -> Any:
-    """Return the part of a config that speaks of images: its own, or an encoder's."""
+    """Return the part of a config that describes images: its vision part, or an encoder's."""
     for part in (getattr(config, "vision_config", None), getattr(config, "encoder", None)):
         if hasattr(part, "image_size"):
             return part

@@ -1,7 +1,7 @@
-"""What comes out of every layer, in order of execution, whatever the release calls the layer.
+"""Outputs of every layer in order of execution, recorded by hooks.
 
-``output_hidden_states`` is not used: what it collects, and whether the last entry is taken
-before or after the final norm, changed between releases. A hook on the layer does not.
+``output_hidden_states`` is not used, because its content changed between releases, for example
+whether the last entry is taken before or after the final norm. A hook on a layer does not change.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ LayerOutput = tuple[str, torch.Tensor]
 
 
 def layers(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
-    """Return the model's layers: the elements of every ModuleList that no other one contains."""
-    found: list[tuple[str, torch.nn.Module]] = []
-    inside: tuple[str, ...] = ()
+    """Return the model's layers: the elements of every ModuleList that is not in another one."""
+    named_layers: list[tuple[str, torch.nn.Module]] = []
+    containers: tuple[str, ...] = ()
     for name, module in model.named_modules():
-        if not isinstance(module, torch.nn.ModuleList) or name.startswith(inside):
+        if not isinstance(module, torch.nn.ModuleList) or name.startswith(containers):
             continue
-        inside += (f"{name}.",)
-        found += [(f"{name}.{index}", layer) for index, layer in enumerate(module)]
-    return found
+        containers += (f"{name}.",)
+        named_layers += [(f"{name}.{index}", layer) for index, layer in enumerate(module)]
+    return named_layers
 
 
 class Recorder:
-    """Copies what the layers of a model give, in forwards that are asked for.
+    """Copies the outputs of a model's layers during :meth:`recording`.
 
-    Its hooks stay on the model until it is told to remove them: to find the layers and hook them
-    for each of a thousand forwards would cost a tenth of a small one.
+    Its hooks stay on the model until :meth:`remove`. Finding and hooking the layers for each of a
+    thousand forwards would cost a tenth of a small forward.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
@@ -48,7 +48,7 @@ class Recorder:
 
     @contextmanager
     def recording(self) -> Iterator[list[LayerOutput]]:
-        """Record the input of the first layer and the output of each, copied before it can change."""
+        """Record copies of the first layer's input and of every layer's output."""
         outputs: list[LayerOutput] = []
         self._outputs = outputs
         try:
@@ -81,7 +81,7 @@ class Recorder:
 
 @contextmanager
 def recorded(model: torch.nn.Module) -> Iterator[list[LayerOutput]]:
-    """Record one forward or a few, and leave no hook behind."""
+    """Record one forward or a few, and remove the hooks afterwards."""
     recorder = Recorder(model)
     try:
         with recorder.recording() as outputs:
@@ -91,7 +91,7 @@ def recorded(model: torch.nn.Module) -> Iterator[list[LayerOutput]]:
 
 
 def first_tensor(output: Any) -> torch.Tensor | None:
-    """Return the tensor that a layer hands on: the output, or the first of a tuple or mapping.
+    """Return a layer's main output: the output itself, or the first tensor of a tuple or mapping.
 
     A decoder layer returned a tuple through 4.53 and a tensor from 4.57 on.
     """
@@ -104,7 +104,7 @@ def first_tensor(output: Any) -> torch.Tensor | None:
 
 
 def logits_of(output: Any) -> torch.Tensor | None:
-    """Return what a model gives out: its logits, or the first tensor of a model without a head."""
+    """Return a model's logits, or the first tensor of a model without a head."""
     logits = getattr(output, "logits", None)
     return logits if logits is not None else first_tensor(output)
 
@@ -113,7 +113,7 @@ _ROTARY = re.compile(r"Rotary|RoPE|Rope(?![a-z])")
 
 
 def rotary_modules(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Return the modules that compute cos and sin, however many layers share them."""
+    """Return the modules that compute cos and sin, each once even if layers share it."""
     return [
         module
         for module in model.modules()

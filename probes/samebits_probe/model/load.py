@@ -1,7 +1,7 @@
-"""How is a checkpoint loaded in this release: config, model class, model, tokenizer, twin.
+"""Loading of a checkpoint in this release: config, model class, model, tokenizer, fresh model.
 
-A model that the release does not know is :class:`Unknown`, which is a result; anything else
-that goes wrong is a failure of the phase it happened in.
+A model that the release does not know raises :class:`Unknown`, which is a result. Any other
+exception is a failure of its phase.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
 _GENERATES = "causal-lm or seq2seq-lm"
-"""Of a class whose name says that it generates text, and not whether it has an encoder."""
+"""Head of a class whose name does not show whether the model has an encoder."""
 _HEADS = (
     ("ForCausalLM", "causal-lm"),
     ("LMHeadModel", "causal-lm"),
@@ -45,12 +45,12 @@ _HEADS = (
 )
 
 
-_LARGE = 64 << 20
-"""Bytes of parameters that are worth the walk over all that is free."""
+_MIN_BYTES_TO_TRIM = 64 << 20
+"""Bytes of parameters from which on trimming the heap is worth its time."""
 
 
 class Loaded(NamedTuple):
-    """A model in evaluation mode, and what its loading said."""
+    """A model in evaluation mode, and the facts about its load."""
 
     model: Any
     config: Any
@@ -71,7 +71,7 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, model: Mapping[str, Any], variant: Mapping[str, Any]) -> Self:
-        """Return what a job says of its model and its variant."""
+        """Return the source for the model and the variant of a job."""
         return cls(
             where=model["source"],
             revision=model.get("revision"),
@@ -104,7 +104,7 @@ def load(source: Source, seed: int = 0) -> Loaded:
 
 
 def load_model(source: Source, seed: int = 0) -> Loaded:
-    """Load the model of ``source`` alone.
+    """Load the model of ``source`` without its tokenizer.
 
     Raises:
         Unknown: the release has no such architecture.
@@ -116,7 +116,7 @@ def load_model(source: Source, seed: int = 0) -> Loaded:
     pristine = copy.deepcopy(config)
     started = time.perf_counter()
     progress.loading(source.where)
-    with phase("load"), _messages() as messages, _unsupported_is_unknown():
+    with phase("load"), _collected_messages() as messages, _unsupported_attention_is_unknown():
         model_class = _model_class(config, source)
         model, info = from_pretrained(model_class, source, seed)
     progress.loaded(model)
@@ -125,7 +125,7 @@ def load_model(source: Source, seed: int = 0) -> Loaded:
         **forks.loading_info(info),
         "messages": [m.replace(source.where, "<checkpoint>") for m in messages],
         "requested_dtype": source.dtype,
-        "parameter_dtypes": _dtypes(model),
+        "parameter_dtypes": _parameter_dtypes(model),
         "activation_dtypes": {},
         "seconds": round(time.perf_counter() - started, 4),
     }
@@ -141,7 +141,7 @@ def load_config(source: Source) -> Any:
         PhaseFailed: config raised.
 
     """
-    _refuse_unknown(source)
+    _require_known_architecture(source)
     with phase("files"):
         refuse_outside(source.where)
         refuse_code(source.where)
@@ -154,7 +154,7 @@ def from_pretrained(
 ) -> tuple[Any, dict[str, Any]]:
     """Return a loaded model in evaluation mode and transformers' loading info.
 
-    ``what`` names the load where the progress of a job is told.
+    ``what`` names the load in the progress of the job.
     """
     progress.loading(source.where, what)
     arguments = source.arguments() | {forks.dtype_keyword(): getattr(torch, source.dtype)}
@@ -162,7 +162,7 @@ def from_pretrained(
         arguments["attn_implementation"] = source.attention
     torch.manual_seed(seed)
     model, info = model_class.from_pretrained(source.where, output_loading_info=True, **arguments)
-    give_back(model)
+    trim_heap(model)
     return model.to(source.device).eval(), info
 
 
@@ -171,10 +171,10 @@ def n_bytes(model: Any) -> int:
     return sum(p.numel() * p.element_size() for p in model.parameters())
 
 
-def give_back(model: Any) -> None:
-    """Hand back what making a large model has freed: 4.x makes it twice."""
-    if n_bytes(model) > _LARGE:
-        heap.give_back()
+def trim_heap(model: Any) -> None:
+    """Return freed memory to the system after making a large model: 4.x makes it twice."""
+    if n_bytes(model) > _MIN_BYTES_TO_TRIM:
+        heap.trim()
 
 
 def loaded_with(
@@ -201,7 +201,7 @@ def loaded_with(
 
 
 def fresh_twin(model: Any, config: Any, source: Source) -> dict[str, torch.Tensor]:
-    """Return the parameters and buffers of the same class made from the config alone."""
+    """Return the parameters and buffers of a model of the same class made from the config only."""
     torch.manual_seed(1)
     progress.tick("fresh model", allowance=progress.moving(n_bytes(model)))
     arguments: dict[str, Any] = {forks.dtype_keyword(): getattr(torch, source.dtype)}
@@ -215,7 +215,7 @@ def fresh_twin(model: Any, config: Any, source: Source) -> dict[str, torch.Tenso
 
 
 def effective_config(config: Any) -> dict[str, Any]:
-    """Return the config as plain data, with what only spells the release left out."""
+    """Return the config as plain data, without fields that depend only on the release."""
     values = plain_config(config)
     for name in ("transformers_version", "_name_or_path", "_attn_implementation_autoset"):
         values.pop(name, None)
@@ -227,16 +227,16 @@ def effective_config(config: Any) -> dict[str, Any]:
 
 
 def plain_config(config: Any) -> dict[str, Any]:
-    """Return the config as plain data, in this release's own spelling."""
+    """Return the config as plain data, with the field names of this release."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        values = _plain(config.to_dict())
+        values = _plain_data(config.to_dict())
     assert isinstance(values, dict)
     return values
 
 
 def _rope_parameters(values: dict[str, Any]) -> dict[str, Any]:
-    """Return 4.x's rope_theta and rope_scaling in the form that 5.x gives them."""
+    """Return 4.x's rope_theta and rope_scaling in the form of 5.x."""
     scaling = dict(values.pop("rope_scaling", None) or {})
     kind = scaling.pop("type", None)
     theta = values.pop("rope_theta", None)
@@ -244,9 +244,9 @@ def _rope_parameters(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def head_of(class_name: str, *, encoder_decoder: bool) -> str:
-    """Return what a model class is for: ``causal-lm``, ``masked-lm`` … or ``base``.
+    """Return the head of a model class: ``causal-lm``, ``masked-lm`` … or ``base``.
 
-    t5 and llava are both called ForConditionalGeneration: ``encoder_decoder`` tells them apart.
+    t5 and llava are both ForConditionalGeneration; ``encoder_decoder`` distinguishes them.
     """
     head = next((head for suffix, head in _HEADS if class_name.endswith(suffix)), "base")
     if head != _GENERATES:
@@ -255,16 +255,16 @@ def head_of(class_name: str, *, encoder_decoder: bool) -> str:
 
 
 def is_encoder_decoder(model: Any) -> bool:
-    """Return True if the config says that a decoder reads an encoder, and forward takes its ids."""
-    says = bool(getattr(model.config, "is_encoder_decoder", False))
-    return says and signature_of(model.forward).takes(DECODER)
+    """Return True if the config declares an encoder-decoder and forward takes decoder ids."""
+    declared = bool(getattr(model.config, "is_encoder_decoder", False))
+    return declared and signature_of(model.forward).takes(DECODER)
 
 
-def _plain(value: Any) -> Any:
+def _plain_data(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): _plain_data(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set)):
-        return [_plain(item) for item in value]
+        return [_plain_data(item) for item in value]
     if isinstance(value, torch.dtype):
         return dtype_name(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -275,7 +275,7 @@ def _plain(value: Any) -> Any:
 
 
 @contextmanager
-def _unsupported_is_unknown() -> Iterator[None]:
+def _unsupported_attention_is_unknown() -> Iterator[None]:
     """Turn "this class has no such attention implementation" into Unknown."""
     try:
         yield
@@ -285,19 +285,19 @@ def _unsupported_is_unknown() -> Iterator[None]:
         raise
 
 
-def _refuse_unknown(source: Source) -> None:
+def _require_known_architecture(source: Source) -> None:
     """Raise Unknown for a local checkpoint whose architecture this release does not have."""
     path = Path(source.where) / "config.json"
     if not path.exists():
         return
     with phase("config"):
-        written = json.loads(path.read_text("utf-8"))
-        if not isinstance(written, dict):
-            msg = f"config.json holds no mapping but a {type(written).__name__}"
+        config = json.loads(path.read_text("utf-8"))
+        if not isinstance(config, dict):
+            msg = f"config.json holds no mapping but a {type(config).__name__}"
             raise TypeError(msg)
-        model_type = written.get("model_type")
+        model_type = config.get("model_type")
         is_known = model_type in transformers.CONFIG_MAPPING
-    if source.trust_remote_code and written.get("auto_map"):
+    if source.trust_remote_code and config.get("auto_map"):
         return
     if not is_known:
         msg = f"transformers {transformers.__version__} does not know model_type {model_type!r}"
@@ -305,7 +305,7 @@ def _refuse_unknown(source: Source) -> None:
 
 
 def _model_class(config: Any, source: Source) -> Any:
-    """Return the class to load with: the remote code's auto class, or the one config names."""
+    """Return the class to load with: the remote code's auto class, or the one in the config."""
     auto_map = getattr(config, "auto_map", None) or {}
     if source.trust_remote_code and auto_map:
         names = [name for name in auto_map if name.startswith("AutoModel")]
@@ -315,15 +315,15 @@ def _model_class(config: Any, source: Source) -> Any:
     names = getattr(config, "architectures", None) or []
     if not names:
         return transformers.AutoModel
-    found = getattr(transformers, names[0], None)
-    if found is None:
+    model_class = getattr(transformers, names[0], None)
+    if model_class is None:
         msg = f"transformers {transformers.__version__} has no class {names[0]}"
         raise Unknown(msg)
-    return found
+    return model_class
 
 
 def class_of(config: Any, source: Source) -> Any:
-    """Return the class that a load makes, without loading anything but its code.
+    """Return the class of a loaded model; only its code is loaded.
 
     Raises:
         Unknown: the release has no such class.
@@ -351,7 +351,7 @@ def has_tokenizer(source: Source) -> bool:
         return any((folder / name).exists() for name in _TOKENIZER_FILES)
     try:
         return load_tokenizer(source) is not None
-    except Exception:  # noqa: BLE001  each stack's own load says so
+    except Exception:  # noqa: BLE001  the load in each stack reports the error
         return True
 
 
@@ -368,7 +368,7 @@ def load_tokenizer(source: Source) -> Any:
         return None  # a hub model without a tokenizer gets token ids
 
 
-def _dtypes(model: torch.nn.Module) -> dict[str, int]:
+def _parameter_dtypes(model: torch.nn.Module) -> dict[str, int]:
     counts: dict[str, int] = {}
     for parameter in model.parameters():
         name = dtype_name(parameter.dtype)
@@ -386,7 +386,7 @@ class _Collector(logging.Handler):
 
 
 @contextmanager
-def _messages() -> Iterator[list[str]]:
+def _collected_messages() -> Iterator[list[str]]:
     """Collect Python warnings and transformers' log records of level WARNING and above."""
     messages: list[str] = []
     logger, handler = logging.getLogger("transformers"), _Collector(messages)

@@ -1,7 +1,7 @@
-"""Where do a model's tensors begin in memory: some kernels round otherwise behind another boundary.
+"""Alignment of a model's tensors in memory, on which the rounding of some kernels depends.
 
-torch's CPU allocator aligns what it makes to :data:`BOUNDARY` bytes. A tensor that is a part of a
-mapped file begins wherever its file says, and releases differ in which tensors they copy.
+torch's CPU allocator aligns its memory to :data:`BOUNDARY` bytes. A tensor that is part of a mapped
+file begins at its offset in the file, and releases differ in which tensors they copy.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ BOUNDARY = 64
 
 
 def behind(tensor: torch.Tensor) -> int:
-    """Return how many bytes behind a boundary a tensor begins."""
+    """Return how many bytes after a boundary a tensor begins."""
     return int(tensor.data_ptr() % BOUNDARY)
 
 
 def n_off(model: torch.nn.Module) -> int:
     """Return how many parameters and buffers do not begin at a boundary."""
-    return sum(1 for _ in _off(model))
+    return sum(1 for _ in _unaligned(model))
 
 
 def align(model: torch.nn.Module) -> None:
-    """Copy every parameter and buffer that does not begin at a boundary, one by one, in place.
+    """Replace the data of every parameter and buffer that does not begin at a boundary by a copy.
 
-    Strides stay as they are: a tensor whose copy would have others is left alone.
+    Strides must not change: a tensor whose copy would have different ones is not replaced.
     """
-    for tensor in _off(model):
+    for tensor in _unaligned(model):
         copy = tensor.data.clone()
         if copy.stride() == tensor.stride():
             tensor.data = copy
 
 
-def _off(model: torch.nn.Module) -> Iterator[torch.Tensor]:
+def _unaligned(model: torch.nn.Module) -> Iterator[torch.Tensor]:
     for tensor in (*model.parameters(), *model.buffers()):
         on_cpu = is_plain(tensor) and tensor.device.type == "cpu"
         if on_cpu and tensor.numel() and behind(tensor):

@@ -1,20 +1,20 @@
-"""When is a difference between two ways called broken: the rule of samebits/compare/standing.py.
+"""Rule for whether a difference between two computations is more than rounding.
 
-The host judges by the same rule; tests/compare/test_standing.py holds the two together. Nothing here
-needs torch, so that the host's tests can load it.
+It is the rule of samebits/compare/standing.py; tests/compare/test_standing.py keeps the two equal.
+This module does not need torch, so that the host's tests can load it.
 """
 
 from __future__ import annotations
 
 SHRUNK = (2.0**-53 / 2.0**-24) ** 0.5
-"""What may be left of a difference in float64 if it is rounding."""
+"""Maximum share of a difference that remains in float64 if it is rounding."""
 KEPT = 2.0**-3
-"""What must be left of it if the two ways compute different functions."""
+"""Minimum share that remains in float64 if the two computations are different functions."""
 
 
-def stays(own: float, promoted: float, dtype: str) -> bool:
-    """Return True if a difference of ``own`` in ``dtype`` is still there in float64."""
-    if dtype == "float64" or own == 0 or promoted <= own * SHRUNK:
+def stays(native: float, promoted: float, dtype: str) -> bool:
+    """Return True if a difference of ``native`` in ``dtype`` remains in float64 (``promoted``)."""
+    if dtype == "float64" or native == 0 or promoted <= native * SHRUNK:
         return False
-    # NaN is no small remainder
-    return not promoted < own * KEPT
+    # NaN does not count as a small remainder
+    return not promoted < native * KEPT

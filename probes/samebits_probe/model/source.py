@@ -1,6 +1,6 @@
-"""Is a function the same source in two releases: a digest that comments and annotations leave alone.
+"""Digests of source code, for comparing a function between releases.
 
-Left out are what computes nothing: comments, blank lines, docstrings, annotations and the
+Parts that compute nothing are left out: comments, blank lines, docstrings, annotations and
 decorators that only write documentation.
 """
 
@@ -17,41 +17,41 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import CodeType
 
-LONGEST = 400
-"""Lines of a class or function above which no digest is made: PreTrainedModel has thousands."""
+MAX_LINES = 400
+"""Maximum lines of a class or function for a digest: PreTrainedModel has thousands."""
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_DOCUMENTS = re.compile(r"docstring|auto_doc")
+_DOCUMENTING_DECORATOR = re.compile(r"docstring|auto_doc")
 
 
 def digest(source: str) -> str:
     """Return the hex SHA-256 of a definition's syntax tree.
 
     Raises:
-        SyntaxError: it is not one whole statement.
+        SyntaxError: the source is not one whole statement.
 
     """
-    # an indented definition is parsed inside a block, because dedenting would change its strings
-    inside = source[:1].isspace()
-    (node,) = ast.parse(f"if 1:\n{source}" if inside else source).body
-    if inside:
+    # an indented definition is parsed inside a block, because dedent would change its strings
+    is_indented = source[:1].isspace()
+    (node,) = ast.parse(f"if 1:\n{source}" if is_indented else source).body
+    if is_indented:
         assert isinstance(node, ast.If)
         node = node.body[0]
     for part in ast.walk(node):
-        _strip(part)
+        _remove_documentation(part)
     return hashlib.sha256(ast.unparse(node).encode()).hexdigest()
 
 
-def _strip(node: ast.AST) -> None:
+def _remove_documentation(node: ast.AST) -> None:
     if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
         node.decorator_list = [
-            d for d in node.decorator_list if not _DOCUMENTS.search(ast.unparse(d))
+            d for d in node.decorator_list if not _DOCUMENTING_DECORATOR.search(ast.unparse(d))
         ]
-        first = node.body[0]
+        first_statement = node.body[0]
         if (
-            isinstance(first, ast.Expr)
-            and isinstance(first.value, ast.Constant)
-            and isinstance(first.value.value, str)
+            isinstance(first_statement, ast.Expr)
+            and isinstance(first_statement.value, ast.Constant)
+            and isinstance(first_statement.value.value, str)
         ):
             node.body = node.body[1:] or [ast.Pass()]
     if isinstance(node, _FUNCTIONS):
@@ -64,19 +64,19 @@ def _strip(node: ast.AST) -> None:
 
 @cache
 def of_code(code: CodeType) -> str:
-    """Return the digest of the function that a code object was made from; '' if it has no source."""
+    """Return the digest of the function of a code object; '' if it has no source."""
     lines = linecache.getlines(code.co_filename)
-    made = _digest_or_none("".join(lines[code.co_firstlineno - 1 : _last_line(code)]))
-    if made is not None:
-        return made
-    try:  # what computes nothing at the end has no position
+    text_digest = _digest_or_none("".join(lines[code.co_firstlineno - 1 : _last_line(code)]))
+    if text_digest is not None:
+        return text_digest
+    try:  # statements at the end that compute nothing have no position
         return _digest_or_none(inspect.getsource(code)) or ""
     except OSError:
         return ""
 
 
 def _last_line(code: CodeType) -> int:
-    """Return the last line that an instruction of the function stands on, or ends on."""
+    """Return the last line of the function's instructions."""
     positions = getattr(code, "co_positions", None)  # 3.11
     if positions is None:
         ends = [line for *_, line in code.co_lines() if line]
@@ -87,7 +87,7 @@ def _last_line(code: CodeType) -> int:
 
 
 def of_object(value: Any) -> str | None:
-    """Return the digest of a function or class; None if it has none or is longer than LONGEST."""
+    """Return the digest of a function or class; None without source or above MAX_LINES lines."""
     value = inspect.unwrap(value) if callable(value) else value
     code = getattr(value, "__code__", None)
     if inspect.iscode(code):
@@ -98,8 +98,8 @@ def of_object(value: Any) -> str | None:
     if place is None:
         return None
     lines, start = linecache.getlines(place[0]), place[1] - 1
-    made = (_digest_or_none("".join(lines[start:stop])) for stop in _block_ends(lines, start))
-    return next((text for text in made if text is not None), None)
+    digests = (_digest_or_none("".join(lines[start:stop])) for stop in _block_ends(lines, start))
+    return next((text for text in digests if text is not None), None)
 
 
 def _digest_or_none(source: str) -> str | None:
@@ -109,22 +109,22 @@ def _digest_or_none(source: str) -> str | None:
         return None
 
 
-def of_class(kind: type) -> tuple[str, int] | None:
-    """Return the file and the line of a top-level class, without parsing the file."""
+def of_class(cls: type) -> tuple[str, int] | None:
+    """Return the file and line of a top-level class, without parsing the file."""
     try:
-        file = inspect.getsourcefile(kind)
+        file = inspect.getsourcefile(cls)
     except TypeError:
         return None
     if file is None:
         return None
-    pattern = re.compile(rf"class {re.escape(kind.__name__)}\b")
+    pattern = re.compile(rf"class {re.escape(cls.__name__)}\b")
     lines = linecache.getlines(file)
     line = next((i for i, text in enumerate(lines, 1) if pattern.match(text)), None)
     return None if line is None else (file, line)
 
 
 def _block_ends(lines: list[str], start: int) -> list[int]:
-    """Return where a block that begins at ``start`` may end, up to LONGEST lines behind it."""
-    stops = range(start + 1, min(start + 1 + LONGEST, len(lines)))
+    """Return the lines where a block from ``start`` may end, up to MAX_LINES lines later."""
+    stops = range(start + 1, min(start + 1 + MAX_LINES, len(lines)))
     ends = [i for i in stops if lines[i].strip() and not lines[i][0].isspace()]
-    return ends or ([len(lines)] if len(lines) - start <= LONGEST else [])
+    return ends or ([len(lines)] if len(lines) - start <= MAX_LINES else [])

@@ -1,4 +1,4 @@
-"""Which tensors does a model hold: every parameter and buffer by name, and which share memory."""
+"""Tensors of a model: every parameter and buffer by name, and which of them share memory."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ class State(NamedTuple):
 
 
 def everything(model: torch.nn.Module) -> dict[str, State]:
-    """Return all parameters and buffers by name, what a checkpoint can hold first."""
-    found: dict[str, State] = {}
-    first: dict[tuple[Any, ...], str] = {}
-    for kind, name, tensor in _named(model):
-        tied = first.setdefault(_memory(tensor) or (name,), name)
-        found[name] = State(kind, tensor.detach(), "" if tied == name else tied)
-    return found
+    """Return all parameters and buffers by name; those that a checkpoint can hold come first."""
+    states: dict[str, State] = {}
+    first_names: dict[tuple[Any, ...], str] = {}
+    for kind, name, tensor in _named_tensors(model):
+        tied = first_names.setdefault(_memory_key(tensor) or (name,), name)
+        states[name] = State(kind, tensor.detach(), "" if tied == name else tied)
+    return states
 
 
-def let_go(model: torch.nn.Module) -> None:
-    """Take their memory from a model's tensors; names, shapes and dtypes stay.
+def drop_tensors(model: torch.nn.Module) -> None:
+    """Free the memory of a model's tensors; names, shapes and dtypes stay.
 
-    For a process of its own, once it needs nothing but those: two models fit where three would not.
+    For a forked child that needs only those: two models fit where three would not.
     """
     for tensor in (*model.parameters(), *model.buffers()):
-        # what cannot be exchanged, as a packed tensor, stays
+        # a tensor whose data cannot be replaced, such as a packed one, stays
         with suppress(RuntimeError, TypeError):
-            one = torch.zeros((), dtype=tensor.dtype, device=tensor.device)
-            tensor.data = one.expand(tensor.shape)
+            zero = torch.zeros((), dtype=tensor.dtype, device=tensor.device)
+            tensor.data = zero.expand(tensor.shape)
 
 
 def hashes(model: torch.nn.Module) -> dict[str, str]:
     """Return the hash of every tensor that has bytes."""
-    found = {}
+    digests = {}
     for name, state in everything(model).items():
         progress.beat()
         if (digest := _hash(state.tensor)) is not None:
-            found[name] = digest
-    return found
+            digests[name] = digest
+    return digests
 
 
 def _hash(tensor: torch.Tensor) -> str | None:
@@ -62,7 +62,7 @@ def _hash(tensor: torch.Tensor) -> str | None:
         return None
 
 
-def _named(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
+def _named_tensors(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
     persistent = set(model.state_dict(keep_vars=True))
     for name, parameter in model.named_parameters(remove_duplicate=False):
         yield "parameter", name, parameter
@@ -73,8 +73,8 @@ def _named(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
         yield "non-persistent buffer", name, buffers[name]
 
 
-def _memory(tensor: torch.Tensor) -> tuple[Any, ...] | None:
-    """Return what two names of the same memory share; None where there is none to share."""
+def _memory_key(tensor: torch.Tensor) -> tuple[Any, ...] | None:
+    """Return a key that two names of the same memory share; None where there is no memory."""
     if tensor.is_meta or tensor.layout != torch.strided or tensor.numel() == 0:
         return None
     return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)

@@ -1,8 +1,8 @@
-"""Can a model be judged by running it twice: does it repeat itself, and does rounding stay small?
+"""Checks whether a model is deterministic, and whether it amplifies rounding.
 
-Of a model that draws, or counts its calls, two ways to feed it are apart by that alone. Of one that
-is chaotic even float64's rounding grows until nothing is left of it, so that what stays apart there
-is no other function.
+In a model that uses random numbers or counts its calls, any two forwards differ, whatever their
+inputs. In a chaotic model even the rounding of float64 grows to the size of the logits, so that a
+difference in float64 does not prove a different function.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     Forward = Callable[[], torch.Tensor | None]
 
 NUDGE = 2.0**-48
-"""What every number behind the embeddings is moved by, relative to itself: 32 roundings of float64."""
+"""Relative change of every output of the embeddings: 32 roundings of float64."""
 
-GROWN = 2.0**-8
-"""How far the logits may move for that, relative to the largest of them.
+MAX_LOGITS_CHANGE = 2.0**-8
+"""Maximum change of the logits after that, relative to the largest of them.
 
-Beyond it the model multiplies a relative difference by 2**40. float32's rounding is then as large as
-the logits, and float64's may be an eighth of that, which samebits/compare/standing.py takes for another
-function. Ordinary models stay below 2**-40.
+Beyond it the model multiplies a relative difference by 2**40. The rounding of float32 is then as
+large as the logits, and that of float64 may be an eighth of it, which samebits/compare/standing.py
+takes for a different function. Ordinary models stay below 2**-40.
 """
 
 CHAOTIC = "the model amplifies rounding so much that float64 does not hold it down"
@@ -35,16 +35,16 @@ NOT_REPEATED = (
 )
 
 
-def repeats(forward: Forward, again: Forward | None = None) -> bool:
-    """Return True if two forwards give the same bytes, the second that of ``again`` if given."""
-    one, other = forward(), (again or forward)()
-    if one is None or other is None:
+def repeats(forward: Forward, second_forward: Forward | None = None) -> bool:
+    """Return True if two forwards, or ``forward`` and ``second_forward``, give the same bytes."""
+    first, second = forward(), (second_forward or forward)()
+    if first is None or second is None:
         return True
-    return tensor_hash(one) == tensor_hash(other)
+    return tensor_hash(first) == tensor_hash(second)
 
 
 def chaotic(model: Any, forward: Forward) -> bool:
-    """Return True if rounding of what leaves the embeddings of a float64 model moves its logits."""
+    """Return True if a tiny change of a float64 model's embeddings changes its logits much."""
     embeddings = _embeddings(model)
     plain = forward()
     if embeddings is None or plain is None or not plain.is_floating_point():
@@ -56,23 +56,23 @@ def chaotic(model: Any, forward: Forward) -> bool:
         hook.remove()
     if moved is None or moved.shape != plain.shape:
         return False
-    both = torch.isfinite(plain) & torch.isfinite(moved)
-    if not bool(both.any()):
+    finite = torch.isfinite(plain) & torch.isfinite(moved)
+    if not bool(finite.any()):
         return False
-    apart, largest = (moved - plain)[both].abs().max(), plain[both].abs().max()
-    return bool(apart > largest * GROWN)
+    change, largest = (moved - plain)[finite].abs().max(), plain[finite].abs().max()
+    return bool(change > largest * MAX_LOGITS_CHANGE)
 
 
 def _embeddings(model: Any) -> torch.nn.Module | None:
     try:
-        found = model.get_input_embeddings()
+        embeddings = model.get_input_embeddings()
     except (AttributeError, NotImplementedError):  # some classes have none
         return None
-    return found if isinstance(found, torch.nn.Module) else None
+    return embeddings if isinstance(embeddings, torch.nn.Module) else None
 
 
 def _nudge(_module: torch.nn.Module, _args: Any, output: Any) -> Any:
-    """Move every other number up and the rest down: a norm would undo a common factor."""
+    """Increase every other number and decrease the rest: a norm would undo a common factor."""
     if not isinstance(output, torch.Tensor) or not output.is_floating_point():
         return output
     signs = torch.ones_like(output).flatten()

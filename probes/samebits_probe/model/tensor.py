@@ -1,7 +1,7 @@
-"""Which bits does a tensor hold: its hash, and its bytes on disk when they are wanted.
+"""Hashes of tensors, and storage of their bytes.
 
-Writes ``<root>/tensors/<first two hex digits>/<sha256>.bin``: raw contiguous little-endian
-bytes. The hash covers dtype, shape and bytes as in samebits/records/tensor.py; a test keeps the two
+Files are ``<root>/tensors/<first two hex digits>/<sha256>.bin``: raw contiguous little-endian
+bytes. The hash covers dtype, shape and bytes as in samebits/records/tensor.py. A test keeps the two
 equal, because a probe may not import the host.
 """
 
@@ -20,16 +20,16 @@ HASH_HEADER = b"samebits-tensor-1"
 
 Ref = dict[str, Any]
 
-_CHUNK = 1 << 20
-"""Bytes compared at a time: two of them stay in the processor's cache."""
+_COMPARED_BYTES = 1 << 20
+"""Bytes compared at a time: two chunks fit in the processor's cache."""
 
 
 class Damaged(OSError):  # noqa: N818  it is the file that is wrong
-    """A stored tensor does not hold the bytes of its hash; its file is gone, to be written anew."""
+    """A stored tensor's bytes do not match its hash; its file was deleted, to be written again."""
 
 
 class NotHashable(Exception):  # noqa: N818  "this tensor has no bytes" is a result, not an error
-    """The tensor holds no plain bytes here: it is on the meta device, sparse or packed."""
+    """The tensor has no plain bytes: it is on the meta device, sparse or packed."""
 
 
 def dtype_name(dtype: torch.dtype | torch.layout) -> str:
@@ -37,8 +37,8 @@ def dtype_name(dtype: torch.dtype | torch.layout) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def refuse_bare(tensor: torch.Tensor) -> None:
-    """Refuse a tensor that holds no plain bytes.
+def require_plain(tensor: torch.Tensor) -> None:
+    """Raise if a tensor has no plain bytes.
 
     Raises:
         NotHashable: it is on the meta device, sparse or packed.
@@ -51,26 +51,26 @@ def refuse_bare(tensor: torch.Tensor) -> None:
 
 
 def raw_bytes(tensor: torch.Tensor) -> memoryview:
-    """Return the bytes of ``tensor`` in row-major order; a copy only if it is strided or away.
+    """Return the bytes of ``tensor`` in row-major order; copied only if strided or on a device.
 
     Raises:
-        NotHashable: see :func:`refuse_bare`.
+        NotHashable: see :func:`require_plain`.
 
     """
-    refuse_bare(tensor)
+    require_plain(tensor)
     flat = tensor.detach().to("cpu").contiguous().reshape(-1)
     if flat.is_complex():
-        # a conjugate is a mark on the tensor until somebody asks for its numbers
+        # a conjugate is a flag on the tensor until it is resolved
         flat = torch.view_as_real(flat.resolve_conj()).reshape(-1)
     # a 0-d tensor cannot be viewed as bytes; a flat one can
     return memoryview(flat.view(torch.uint8).numpy())
 
 
 def tensor_hash(tensor: torch.Tensor) -> str:
-    """Return the hex SHA-256 over dtype, shape and bytes; of a sparse or packed one over its parts.
+    """Return the hex SHA-256 over dtype, shape and bytes; for sparse or packed ones over the parts.
 
     Raises:
-        NotHashable: it holds no numbers that could be had.
+        NotHashable: its values are not available.
 
     """
     dims = ",".join(str(n) for n in tensor.shape)
@@ -85,18 +85,18 @@ def tensor_hash(tensor: torch.Tensor) -> str:
 
 
 def is_plain(tensor: torch.Tensor) -> bool:
-    """Return True if a tensor holds its numbers one behind the other."""
+    """Return True if a tensor is an ordinary strided one, neither meta, sparse nor packed."""
     return not (tensor.is_meta or tensor.layout != torch.strided or tensor.is_quantized)
 
 
 def kind_name(tensor: torch.Tensor) -> str:
-    """Return a tensor's dtype, with its layout if that is a sparse one: ``sparse_coo float32``."""
+    """Return a tensor's dtype, with its layout if it is sparse: ``sparse_coo float32``."""
     name = dtype_name(tensor.dtype)
     return name if tensor.layout == torch.strided else f"{dtype_name(tensor.layout)} {name}"
 
 
 def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """Return the plain tensors that a sparse or a packed one is made of; [] for any other."""
+    """Return the plain tensors that make up a sparse or packed one; [] for any other."""
     if tensor.is_meta:
         return []
     if tensor.is_quantized:
@@ -116,27 +116,31 @@ def _parts(tensor: torch.Tensor) -> list[torch.Tensor]:
     return []
 
 
-def same_bytes(one: torch.Tensor, other: torch.Tensor) -> bool:
+def same_bytes(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Return True if two tensors hold the same bytes in row-major order, whatever their shapes.
 
     Raises:
         NotHashable: see :func:`raw_bytes`.
 
     """
-    a, b = raw_bytes(one), raw_bytes(other)
-    if a.nbytes != b.nbytes:
+    first_bytes, second_bytes = raw_bytes(first), raw_bytes(second)
+    if first_bytes.nbytes != second_bytes.nbytes:
         return False
     # a memoryview compares element by element; bytes compare as memory does
-    starts = range(0, a.nbytes, _CHUNK)
-    return all(a[i : i + _CHUNK].tobytes() == b[i : i + _CHUNK].tobytes() for i in starts)
+    starts = range(0, first_bytes.nbytes, _COMPARED_BYTES)
+    return all(
+        first_bytes[i : i + _COMPARED_BYTES].tobytes()
+        == second_bytes[i : i + _COMPARED_BYTES].tobytes()
+        for i in starts
+    )
 
 
 def stored(folder: Path, ref: Ref) -> torch.Tensor:
-    """Return the values of a tensor that another process kept in ``folder``.
+    """Return the values of a tensor that another process stored in ``folder``.
 
     Raises:
-        Damaged: they are not those of the hash.
-        OSError: they are not there.
+        Damaged: the bytes do not match the hash.
+        OSError: the file cannot be read.
 
     """
     path = folder / ref["hash"][:2] / f"{ref['hash']}.bin"
@@ -152,10 +156,10 @@ def stored(folder: Path, ref: Ref) -> torch.Tensor:
 
 
 class Keeper:
-    """Turns tensors into references and stores the values that are wanted, each once.
+    """Makes references to tensors, and stores the values that are needed, each once.
 
-    Values are kept if a caller asks and they are no larger than ``limit`` bytes, or if their
-    hash is in ``wanted``: a second look at a cell asks for what turned out to differ.
+    Values are stored if the caller sets ``keep`` and they have at most ``limit`` bytes, or if their
+    hash is in ``wanted``: a later run of a cell requests the tensors that differ.
     """
 
     def __init__(self, root: str, limit: int, wanted: list[str]) -> None:
@@ -164,7 +168,7 @@ class Keeper:
         self.wanted = frozenset(wanted)
 
     def ref(self, tensor: torch.Tensor, *, keep: bool = True) -> Ref:
-        """Return the reference of ``tensor`` as a capture spells it, storing it if wanted."""
+        """Return the reference of ``tensor`` for a capture, and store the values if needed."""
         digest = tensor_hash(tensor)
         nbytes = tensor.numel() * tensor.element_size()
         stored = is_plain(tensor) and ((keep and nbytes <= self.limit) or digest in self.wanted)

@@ -1,7 +1,7 @@
-"""No process outlives what it was started for: neither its parent, nor the job that started it.
+"""Lifetime of processes: none outlives its parent or the job that started it.
 
-The kernel's own means, where there are any (Linux, prctl(2)): a process that is to die with its
-parent, and one that inherits what its descendants leave behind, wherever these hide.
+Uses prctl(2) on Linux: a process can be killed when its parent ends, and a process can become the
+parent of all orphaned descendants, whatever session they are in. Other systems have neither.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_PATIENCE = 5.0
-"""Seconds after which what still appears is left alone: something starts processes faster."""
+_MAX_SECONDS = 5.0
+"""Seconds spent on ending orphans. If new ones still appear, they are started faster than ended."""
 
 
-def end_with(parent: int) -> None:
+def die_with_parent(parent: int) -> None:
     """Make this process end at once when ``parent``, its parent, does."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it ended before it was asked
+    if os.getppid() != parent:  # it ended before prctl was called
         os._exit(1)
 
 
@@ -35,19 +35,23 @@ def inherit_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def be_the_first_to_go() -> None:
-    """Let the kernel end this process, and not one that others depend on, when memory runs out."""
+def be_first_for_oom_killer() -> None:
+    """Make this process the kernel's first choice to kill when memory runs out.
+
+    The other processes of a run are needed by more than one job.
+    """
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000", "ascii")
 
 
-def end_orphans(known: Collection[int]) -> None:
-    """End the processes that this one inherited, and theirs, until none is left.
+def end_orphans(jobs: Collection[int]) -> None:
+    """Kill the processes that this one inherited, and their descendants, until none is left.
 
-    Inherited are children of other sessions that are not ``known``: every job begins a session.
+    A child in another session whose id is not in ``known`` is inherited, because every job starts
+    a session.
     """
-    deadline = time.monotonic() + _PATIENCE
-    while (orphans := _orphans(known)) and time.monotonic() < deadline:
+    deadline = time.monotonic() + _MAX_SECONDS
+    while (orphans := _orphans(jobs)) and time.monotonic() < deadline:
         for pid in orphans:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -55,19 +59,19 @@ def end_orphans(known: Collection[int]) -> None:
                 os.waitpid(pid, 0)
 
 
-def _orphans(known: Collection[int]) -> list[int]:
-    own, session = os.getpid(), os.getsid(0)
-    found = []
-    for entry in _processes():
-        parent, of_session = _parent_and_session(entry)
-        if parent == own and of_session != session and int(entry) not in known:
-            found.append(int(entry))
-    return found
+def _orphans(jobs: Collection[int]) -> list[int]:
+    own_pid, session = os.getpid(), os.getsid(0)
+    orphans = []
+    for pid in _process_ids():
+        parent, process_session = _parent_and_session(pid)
+        if parent == own_pid and process_session != session and int(pid) not in jobs:
+            orphans.append(int(pid))
+    return orphans
 
 
-def _processes() -> list[str]:
+def _process_ids() -> list[str]:
     try:
-        return [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208  names alone
+        return [name for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208  names only
     except OSError:
         return []
 
@@ -77,7 +81,7 @@ def _parent_and_session(pid: str) -> tuple[int, int]:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
     except OSError:
         return 0, 0
-    # "pid (name) state ppid pgrp session …", where a name may hold spaces and brackets
+    # "pid (name) state ppid pgrp session …"; a name may contain spaces and brackets
     fields = text.rpartition(")")[2].split()
     return int(fields[1]), int(fields[3])
 

@@ -1,4 +1,4 @@
-"""What went wrong inside a stack, as data: type, message, phase, traceback and frames."""
+"""Failures inside a stack as data: type, message, phase, traceback and frames."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["PhaseFailed", "Unknown", "describe", "phase", "without_folders"]
 
 
 class PhaseFailed(Exception):  # noqa: N818  carries a failure out of the phase it happened in
-    """A phase of a cell raised; :attr:`failure` is what the capture says of it."""
+    """A phase of a cell raised; :attr:`failure` is its entry in the capture."""
 
     def __init__(self, failure: dict[str, Any]) -> None:
         super().__init__(failure["message"])
@@ -26,7 +26,7 @@ class PhaseFailed(Exception):  # noqa: N818  carries a failure out of the phase 
 
 
 class Unknown(Exception):  # noqa: N818  a release that does not know a model is a result
-    """Raised where a transformers release does not know a model or a feature; says why."""
+    """The transformers release does not know a model or a feature; the message is the reason."""
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def phase(name: str) -> Iterator[None]:
 
 
 def describe(name: str, error: BaseException) -> dict[str, Any]:
-    """Return an exception as a capture spells it, without this machine's folders."""
+    """Return an exception in the form of a capture, without this machine's folders."""
     frames = [
         {
             "file": package_path(frame.filename.replace("\\", "/")),
@@ -53,34 +53,36 @@ def describe(name: str, error: BaseException) -> dict[str, Any]:
         for frame in traceback.extract_tb(error.__traceback__)
         if "/probes/" not in frame.filename.replace("\\", "/")
     ]
-    kind = type(error)
+    error_class = type(error)
     return {
         "phase": name,
-        "type": kind.__name__ if kind.__module__ == "builtins" else _full_name(kind),
+        "type": error_class.__name__
+        if error_class.__module__ == "builtins"
+        else _full_name(error_class),
         "message": without_folders(str(error)),
-        "traceback": _traceback(frames, kind.__name__, without_folders(str(error))),
+        "traceback": _traceback(frames, error_class.__name__, without_folders(str(error))),
         "frames": frames,
-        "symbols": _symbols(error),
+        "symbols": _looked_up_symbols(error),
     }
 
 
-def _symbols(error: BaseException) -> list[dict[str, Any]]:
-    """Return the names that an exception speaks of, looked up; none if that itself goes wrong."""
+def _looked_up_symbols(error: BaseException) -> list[dict[str, Any]]:
+    """Look up the names in an exception's message; [] if the lookup itself raises."""
     try:
         return symbols.symbols(error)
-    except Exception:  # noqa: BLE001  looking up must not hide what is looked up
+    except Exception:  # noqa: BLE001  a failed lookup must not hide the original exception
         return []
 
 
-def _full_name(kind: type[BaseException]) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
+def _full_name(error_class: type[BaseException]) -> str:
+    return f"{error_class.__module__}.{error_class.__qualname__}"
 
 
-def _traceback(frames: list[dict[str, Any]], kind: str, message: str) -> str:
+def _traceback(frames: list[dict[str, Any]], class_name: str, message: str) -> str:
     lines = ["Traceback (most recent call last):"]
     for frame in frames:
         lines.append(f'  File "{frame["file"]}", line {frame["line"]}, in {frame["function"]}')
         if frame["code"]:
             lines.append(f"    {frame['code']}")
-    lines.append(f"{kind}: {message}")
+    lines.append(f"{class_name}: {message}")
     return "\n".join(lines)

@@ -1,11 +1,11 @@
-"""How does a probe put a file on disk: aside first, then renamed, so that no reader sees half.
+"""Atomic and sealed writing of files: written under a temporary name, then renamed.
 
-A capture, and whatever else says what was found, reaches the disk before it gets its name: it is
-what a later run goes by. A tensor need not: it is verified by its hash when it is read, and the
-flush would cost more than all else that keeping it takes.
+A reader therefore never sees half a file. Captures and other results are flushed to the disk before
+they get their name, because a later run reuses them. Tensors are not flushed: their hash is checked
+when they are read, and the flush would cost more than the rest of storing them.
 
-What says what was found bears a seal, so that a bit that is another later on is noticed: the last
-key of the file holds the SHA-256 of every byte before it, as samebits/base/seal.py reads it.
+Results carry a seal, so that a bit that changed later is noticed: the last key of the file holds
+the SHA-256 of all bytes before it. samebits/base/seal.py reads the same format.
 """
 
 from __future__ import annotations
@@ -23,46 +23,49 @@ if TYPE_CHECKING:
 
 @contextmanager
 def replacing(path: Path, *, lasting: bool) -> Iterator[IO[bytes]]:
-    """Give a file to write to, and put it at ``path`` unless an exception comes."""
+    """Yield a file to write to, and move it to ``path`` unless an exception is raised.
+
+    If ``lasting``, the content is flushed to the disk first.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with aside.open("wb") as file:
+        with temporary.open("wb") as file:
             yield file
             file.flush()
             if lasting:
                 os.fsync(file.fileno())
-        aside.replace(path)
+        temporary.replace(path)
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` closely packed, as transformers is to read it.
+    """Write ``value`` as compact JSON, for transformers to read.
 
-    Half a character, as in the name of a file that is no UTF-8, becomes a question mark: no
-    reader takes it.
+    An unpaired surrogate, as in a file name that is not UTF-8, becomes a question mark, because
+    JSON readers do not accept it.
     """
     with replacing(path, lasting=True) as file:
-        file.write(_packed(value))
+        file.write(_compact_json(value))
 
 
 def write_sealed(path: Path, value: dict[str, Any], *, lasting: bool = True) -> None:
-    """Write what was found, as samebits is to read it: the same with a seal."""
+    """Write a result as compact JSON with a seal, for samebits to read."""
     with replacing(path, lasting=lasting) as file:
         file.write(sealed(value))
 
 
 def sealed(value: dict[str, Any]) -> bytes:
-    """Return what is written."""
-    return _with_seal(_packed(value)[:-1] + (b"," if value else b""))
+    """Return the bytes that :func:`write_sealed` writes."""
+    return _with_seal(_compact_json(value)[:-1] + (b"," if value else b""))
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """Return what was written.
+    """Return the content of a sealed file.
 
     Raises:
-        ValueError: a bit of it is another.
+        ValueError: the seal does not match the content.
 
     """
     content = path.read_bytes()
@@ -77,5 +80,5 @@ def _with_seal(body: bytes) -> bytes:
     return body + b'"seal":"%s"}' % hashlib.sha256(body).hexdigest().encode()
 
 
-def _packed(value: Any) -> bytes:
+def _compact_json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")

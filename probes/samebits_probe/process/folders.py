@@ -1,7 +1,7 @@
-"""Messages without this machine's folders: captures become reports, and reports are published.
+"""Removal of this machine's folders from messages: captures go into reports that are published.
 
-``without_folders`` is the same function as in samebits/base/redaction.py; tests/base/test_redaction.py keeps
-the two equal.
+``without_folders`` is the same function as in samebits/base/redaction.py.
+tests/base/test_redaction.py keeps the two equal.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Does something in a process of its own, so that it changes nothing in this one.
+"""Functions that run in a forked child, so that they change nothing in this process.
 
-What loads, saves and poisons leaves marks: random generators, caches of modules, memory, settings.
-A child process that ends afterwards leaves none, and a crash or a hang in it is not one here.
+Loading, saving and poisoning memory change random generators, caches of modules, memory and
+settings. A child that ends afterwards takes these changes with it, and a crash or a hang of the
+child does not end this process.
 
-It can also be made first and asked later (:class:`Apart`): it then sees everything as it was when it
-was made, whatever this process has done to it since. Until it is asked it costs what this process
-changes meanwhile, page by page, as the kernel shares the rest.
+A child can also be forked first and run later (:class:`Apart`). It then sees everything as it was
+at the fork, whatever this process has changed since. While it waits it costs only the pages that
+this process writes to; the kernel shares all others.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.process import progress
-from samebits_probe.process.children import end_with
+from samebits_probe.process.children import die_with_parent
 from samebits_probe.process.failure import without_folders
 
 if TYPE_CHECKING:
@@ -29,17 +30,17 @@ if TYPE_CHECKING:
 
 
 class NoAnswer(Exception):  # noqa: N818  what could not be observed is a result
-    """The child gave no answer; the message says why."""
+    """The child returned no result; the message is the reason."""
 
 
 class Lost(NoAnswer):
-    """It took too long or died, which another time it may not."""
+    """The child took too long or died; another attempt may succeed."""
 
 
 def refusal(device: str) -> str:
-    """Return why no child can be made here; '' if one can.
+    """Return why no child can be forked; '' if one can.
 
-    A fork has one thread, and neither a pool of threads nor a device's context lives on in it.
+    A forked child has one thread. Neither a thread pool nor a device's context works in it.
     """
     if not hasattr(os, "fork"):
         return "this platform has no fork"
@@ -51,33 +52,33 @@ def refusal(device: str) -> str:
 
 
 class Apart:
-    """A forked child that waits until it is asked; it does so with what there is now."""
+    """A forked child that waits to run a function on the state of this process at the fork."""
 
     def __init__(self, function: Callable[[str], Any]) -> None:
         self._reader, writer = os.pipe()
-        waiting, self._start = os.pipe()
+        start_reader, self._start = os.pipe()
         parent = os.getpid()
         self._pid = os.fork()
         if not self._pid:
-            end_with(parent)
+            die_with_parent(parent)
             os.close(self._reader)
             os.close(self._start)
-            _wait_and_answer(function, waiting, writer)
+            _wait_and_answer(function, start_reader, writer)
         os.close(writer)
-        os.close(waiting)
+        os.close(start_reader)
 
-    def answer(self, said: str = "") -> Any:
-        """Return what the function returns for one line of text, as JSON.
+    def answer(self, argument: str = "") -> Any:
+        """Return the function's result for one line of text, passed back as JSON.
 
         It may take as long as it makes progress (process.progress).
 
         Raises:
-            NoAnswer: it raised.
-            Lost: it died, or made no progress.
+            NoAnswer: the function raised.
+            Lost: the child died, or made no progress.
 
         """
-        with contextlib.suppress(BrokenPipeError):  # it was killed meanwhile, as its status says
-            os.write(self._start, f"{said}\n".encode())
+        with contextlib.suppress(BrokenPipeError):  # it was killed; its exit status shows that
+            os.write(self._start, f"{argument}\n".encode())
         text, stalled = _read(self._reader)
         if stalled:
             os.kill(self._pid, signal.SIGKILL)
@@ -86,13 +87,13 @@ class Apart:
         if stalled:
             raise Lost(stalled)
         if status and not text:
-            raise Lost(_death(status))
+            raise Lost(_death_message(status))
         if status:
             raise NoAnswer(text.decode("utf-8", "replace"))
         return json.loads(text)
 
     def forget(self) -> None:
-        """End it without an answer."""
+        """Kill the child without running the function."""
         os.kill(self._pid, signal.SIGKILL)
         self._close()
 
@@ -104,44 +105,44 @@ class Apart:
 
 
 def apart(function: Callable[[], Any]) -> Any:
-    """Return what ``function`` returns in a forked child, as JSON.
+    """Return the result of ``function`` in a forked child, passed back as JSON.
 
     Raises:
-        NoAnswer: it raised.
-        Lost: it died, or made no progress.
+        NoAnswer: the function raised.
+        Lost: the child died, or made no progress.
 
     """
     return Apart(lambda _: function()).answer()
 
 
-def _death(status: int) -> str:
+def _death_message(status: int) -> str:
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        why = ", most likely because memory ran out" if number == signal.SIGKILL else ""
-        return f"it was killed by signal {number}{why}"
+        cause = ", most likely because memory ran out" if number == signal.SIGKILL else ""
+        return f"it was killed by signal {number}{cause}"
     return f"it ended with exit code {os.WEXITSTATUS(status)}"
 
 
-def _wait_and_answer(function: Callable[[str], Any], waiting: int, writer: int) -> None:
-    said = b""
+def _wait_and_answer(function: Callable[[str], Any], start_reader: int, writer: int) -> None:
+    argument = b""
     try:
-        while not said.endswith(b"\n"):
-            chunk = os.read(waiting, 1 << 12)
+        while not argument.endswith(b"\n"):
+            chunk = os.read(start_reader, 1 << 12)
             if not chunk:
-                os._exit(0)  # nothing will be asked
-            said += chunk
-        os.close(waiting)
+                os._exit(0)  # the parent closed the pipe and needs no result
+            argument += chunk
+        os.close(start_reader)
     except BaseException:  # noqa: BLE001  this process ends here, whatever happened
         os._exit(1)
-    progress.one_deeper()
-    _answer(lambda: function(said.decode()[:-1]), writer)
+    progress.enter_child()
+    _answer(lambda: function(argument.decode()[:-1]), writer)
 
 
 def _answer(function: Callable[[], Any], writer: int) -> None:
-    """Write the answer, or the exception, and end this process whatever happens."""
+    """Write the result or the exception, and end this process in every case."""
     code = 1
-    # A fork leaves torch's pool of threads to be made anew by whoever asks first, which two loading
-    # threads may do at once: "Invalid thread pool!" (pytorch PR #54895). 9 loads of 120 here.
+    # After a fork the first user recreates torch's thread pool, which two loading threads may do at
+    # once: "Invalid thread pool!" (pytorch PR #54895). It happened in 9 of 120 loads here.
     torch.set_num_threads(torch.get_num_threads())
     try:
         text = json.dumps(function())
@@ -158,7 +159,7 @@ def _answer(function: Callable[[], Any], writer: int) -> None:
 
 
 def _read(reader: int) -> tuple[bytes, str]:
-    """Return all that comes until the other end is closed, or why that is not waited for."""
+    """Return all bytes until the other end is closed, and '' or why waiting was given up."""
     watcher = progress.Watcher(progress.board(), progress.depth() + 1)
     chunks: list[bytes] = []
     while True:
@@ -169,5 +170,5 @@ def _read(reader: int) -> tuple[bytes, str]:
                 return b"".join(chunks), ""
             chunks.append(chunk)
         elif watcher.is_overdue():
-            said = f"{watcher.stalled()} in {watcher.place()}", watcher.meanwhile()
-            return b"", "; ".join(filter(None, said))
+            parts = f"{watcher.stalled()} in {watcher.place()}", watcher.meanwhile()
+            return b"", "; ".join(filter(None, parts))

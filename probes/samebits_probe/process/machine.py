@@ -1,6 +1,6 @@
-"""Where do the cells of this stack run: packages, CPU capability, threads, flags.
+"""Facts about the machine and the environment: packages, CPU capability, threads, flags.
 
-``python probe_machine.py`` prints it as one JSON object.
+Run as a program, this module prints them as one JSON object.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 
 
 def facts() -> dict[str, Any]:
-    """Return everything outside the model that its bits can depend on."""
+    """Return everything outside the model that can change its bits."""
     return {
         "python": platform.python_version(),
         "packages": {
@@ -48,7 +48,7 @@ def _flags() -> dict[str, str]:
 
 
 def _accelerator() -> str:
-    # asking for the name would initialise CUDA, after which the process cannot fork
+    # reading the device's name would initialise CUDA, after which the process cannot fork
     return f"CUDA {torch.version.cuda}" if torch.version.cuda else ""
 
 

@@ -1,9 +1,9 @@
-"""Is there memory for a dear question: what it needs, and what this job may still take.
+"""Memory that a step needs, compared with the memory that this job may still use.
 
-A process that takes more than there is gets killed, and what it was about to observe is lost. What
-explains only is therefore not tried where it does not fit. The bytes that a question needs follow from
-the model's parameters; what is there is the least of the machine's and of every control group's
-that this process is in, and each of the jobs that run at a time may take its part of it.
+A process that uses more than is available gets killed, and its remaining observations are lost.
+Steps that only explain a difference are therefore skipped where they do not fit. The bytes that a
+step needs follow from the model's parameters. The available memory is the minimum over the machine
+and every control group of this process, divided by the number of jobs that run at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GIB = 1 << 30
 
 
 def shortage(needs: int, slots: int, root: Path = Path("/")) -> str:
-    """Return why so many bytes more are too many; '' if they are there, or nothing is known."""
+    """Return why ``needs`` more bytes are too many; '' if they fit, or if that is unknown."""
     free = available(root)
     if free is None or needs <= free // slots:
         return ""
@@ -26,19 +26,19 @@ def shortage(needs: int, slots: int, root: Path = Path("/")) -> str:
 
 
 def require(needs: int, slots: int) -> None:
-    """Raise a failure of phase ``memory`` where so many bytes more are too many.
+    """Raise a failure of phase ``memory`` if ``needs`` more bytes are too many.
 
     Raises:
-        PhaseFailed: of a type that says that nothing went wrong.
+        PhaseFailed: its type shows that the step was not tried, which is not an error.
 
     """
     if reason := shortage(needs, slots):
-        told = {"phase": "memory", "type": "not asked", "traceback": ""}
-        raise PhaseFailed(told | {"message": f"{reason}: {remedy(slots)}"})
+        failure = {"phase": "memory", "type": "not asked", "traceback": ""}
+        raise PhaseFailed(failure | {"message": f"{reason}: {remedy(slots)}"})
 
 
 def remedy(slots: int) -> str:
-    """Return what lowers what a question needs, or raises what it may take."""
+    """Return what a user can change to make more memory available to a job."""
     return "use --jobs 1, or a machine with more memory" if slots > 1 else "use more memory"
 
 
@@ -47,14 +47,14 @@ def _gib(size: int) -> str:
 
 
 def available(root: Path = Path("/")) -> int | None:
-    """Return the bytes that this process may still take; None where that cannot be known."""
-    found = [_of_machine(root), *_of_groups(root)]
-    known = [size for size in found if size is not None]
-    return min(known) if known else None
+    """Return the bytes that this process may still use; None where that is unknown."""
+    candidates = [_machine_available(root), *_groups_available(root)]
+    sizes = [size for size in candidates if size is not None]
+    return min(sizes) if sizes else None
 
 
-def _of_machine(root: Path) -> int | None:
-    """Return what the kernel holds to be available (proc(5))."""
+def _machine_available(root: Path) -> int | None:
+    """Return the kernel's estimate of available bytes (proc(5))."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in (root / "proc/meminfo").read_text("ascii").splitlines():
             if line.startswith("MemAvailable:"):
@@ -62,39 +62,41 @@ def _of_machine(root: Path) -> int | None:
     return None
 
 
-def _of_groups(root: Path) -> list[int | None]:
-    """Return what each control group leaves, from the process's own up to the root."""
-    found: list[int | None] = []
+def _groups_available(root: Path) -> list[int | None]:
+    """Return the bytes available in each control group, from the process's own to the root."""
+    sizes: list[int | None] = []
     with contextlib.suppress(OSError, ValueError):
         for line in (root / "proc/self/cgroup").read_text("utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             if not controllers:
-                found += _up(root / "sys/fs/cgroup", path, "memory.max", "memory.current")
+                sizes += _available_up_to_root(
+                    root / "sys/fs/cgroup", path, "memory.max", "memory.current"
+                )
             elif "memory" in controllers.split(","):
                 names = ("memory.limit_in_bytes", "memory.usage_in_bytes")
-                found += _up(root / "sys/fs/cgroup/memory", path, *names)
-    return found
+                sizes += _available_up_to_root(root / "sys/fs/cgroup/memory", path, *names)
+    return sizes
 
 
-def _up(top: Path, path: str, limit: str, usage: str) -> list[int | None]:
-    # in a container the group's own folder may be what is mounted, whatever its path says
-    here = top / path.strip("/")
-    folders = [here, *here.parents]
-    return [_left(folder, limit, usage) for folder in folders[: folders.index(top) + 1]]
+def _available_up_to_root(top: Path, path: str, limit: str, usage: str) -> list[int | None]:
+    # in a container the mounted folder may be the group itself, whatever the path in cgroup is
+    group = top / path.strip("/")
+    folders = [group, *group.parents]
+    return [_group_available(folder, limit, usage) for folder in folders[: folders.index(top) + 1]]
 
 
-def _left(folder: Path, limit: str, usage: str) -> int | None:
-    """Return the limit less what is used; files that the kernel can drop at once are not used."""
+def _group_available(folder: Path, limit: str, usage: str) -> int | None:
+    """Return the limit minus usage; file pages that the kernel can drop do not count as used."""
     with contextlib.suppress(OSError, ValueError):
-        most = (folder / limit).read_text("ascii").strip()
-        if most == "max":
+        maximum = (folder / limit).read_text("ascii").strip()
+        if maximum == "max":
             return None
         used = int((folder / usage).read_text("ascii"))
-        return max(0, int(most) - used + _droppable(folder))
+        return max(0, int(maximum) - used + _reclaimable(folder))
     return None
 
 
-def _droppable(folder: Path) -> int:
+def _reclaimable(folder: Path) -> int:
     with contextlib.suppress(OSError, ValueError, IndexError):
         for line in (folder / "memory.stat").read_text("ascii").splitlines():
             if line.startswith(("inactive_file ", "total_inactive_file ")):

@@ -1,7 +1,7 @@
-"""No network for a job that needs none: what reaches for it is refused, and told why.
+"""Refusal of network access for jobs that load from a folder.
 
 An audit hook sees every call of Python's socket module, however it was imported, and cannot be
-taken away again. It does not see programs that a model's code starts.
+removed again. It does not see programs that a model's code starts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 REFUSAL = "samebits: a checkpoint in a folder needs no network, so this process has none"
 
-_NAMES = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr")
+_NAME_LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostbyaddr")
 _SENDS = ("socket.connect", "socket.sendto", "socket.sendmsg")
 
 
@@ -25,12 +25,12 @@ def needed(job: dict[str, Any]) -> bool:
 
 
 def refuse() -> None:
-    """Refuse this process, and what it forks, every connection outside of this machine's files."""
+    """Refuse all connections of this process and its forks, except to Unix sockets."""
     sys.addaudithook(_hook)
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     if not event.startswith("socket."):
         return
-    if event in _NAMES or (event in _SENDS and arguments[0].family != socket.AF_UNIX):
+    if event in _NAME_LOOKUPS or (event in _SENDS and arguments[0].family != socket.AF_UNIX):
         raise ConnectionRefusedError(errno.ECONNREFUSED, REFUSAL)

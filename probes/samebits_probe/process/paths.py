@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def package_path(path: str) -> str:
-    """Return a file's path from its package on, without the folders of this machine."""
+    """Return a file's path starting at its package, without the folders of this machine."""
     for marker in ("/site-packages/", "/transformers_modules/"):
         if marker in path:
             return path.rsplit(marker, 1)[1]

@@ -1,15 +1,14 @@
-"""How far has a job come: written by the process that does it, read by the process that waits.
+"""Progress of a job, written by the process that runs it and read by the process that waits.
 
-A job has no limit on its time, only on its time without progress. What it is at stands in a block of
-shared memory, the *board*: a count that grows with every step, the phase and the step, and how long
-that step may honestly take. To write it costs some microseconds and no system call, so that it can be
-done for every tensor; forked children write to the same board, and a model that closes every
-descriptor does not close it. Nothing here touches a model: no hook, no argument of ``generate()``.
+A job has no limit on its time, only on its time without progress. Its state is in a block of shared
+memory, the *board*: a count that grows with every step, the phase and the step, and how long that
+step is expected to take. Writing it takes some microseconds and no system call, so it can be done
+for every tensor. Forked children write to the same board, and a model that closes all descriptors
+does not close it. Nothing is added to a model: no hook, no argument of ``generate()``.
 
-A step's allowance comes on top of the limit. It follows from the model: from the bytes that are read,
-or from the number of forwards and from what the forwards before them took. While
-something is loaded, what the process reads from and writes to a disk is progress, too: a download
-has no other sign.
+A step's allowance is added to the limit. It follows from the model: from the bytes that are read,
+or from the number of forwards and the seconds of earlier forwards. While a checkpoint is loaded,
+bytes read from and written to a disk count as progress, too: a download has no other sign.
 """
 
 from __future__ import annotations
@@ -26,47 +25,47 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LIMIT = 120.0
-"""Seconds without progress, where nothing else is said."""
+"""Seconds without progress, unless a job sets another limit."""
 FACTOR = 10
-"""What a step may take, in times of what was measured or estimated: the machine may be busy."""
-_SLOWEST = 1e10
-"""Floating-point operations in a second of one core; a forward before the first one that was measured
-is allowed :data:`FACTOR` times as long as these take."""
-_BYTES_A_SECOND = 20e6
-"""What a slow disk reads in a second."""
-_OF_A_PATCH = 256
-"""Numbers of a picture or a sound that are one position."""
-_MOVED = 1 << 20
+"""A step may take this many times its measured or estimated time, as the machine may be busy."""
+_MIN_FLOPS = 1e10
+"""Floating-point operations per second of a slow core. Until a forward has been measured, the time
+of a forward is estimated from it, and :data:`FACTOR` times that is allowed."""
+_MIN_BYTES_PER_SECOND = 20e6
+"""What a slow disk reads per second."""
+_NUMBERS_PER_PATCH = 256
+"""Numbers of an image or a sound that count as one position."""
+_MIN_MOVED_BYTES = 1 << 20
 """Bytes from or to a disk that count as progress."""
-_NESTED = 5.0
-"""Seconds by which who waits for a forked child is more patient for each process between them: the
-nearest one ends it, and what it waited for is all that is lost."""
+_PATIENCE_PER_PROCESS = 5.0
+"""Seconds added to the patience of a waiting process for each process between it and the one that
+runs the step. The nearest process then ends it first, and only its result is lost."""
 LOOK = 0.25
 """Seconds between two looks at a board."""
 
 _HEAD = struct.Struct("<QQdddB")
-"""Beats, forwards, limit, the longest forward so far and the longest for one position, slot shown."""
+"""Beats, forwards, limit, longest forward so far, longest time per position, current slot."""
 _SLOT = struct.Struct("<dBBqQQ120s120s")
 _SIZE = _HEAD.size + 2 * _SLOT.size
 
 
 class Step(NamedTuple):
-    """What a process is at."""
+    """The step that a process is working on."""
 
     beats: int
     """Grows with every step."""
     phase: str
     what: str
-    """What the step is about, such as the name of a tensor; '' if nothing."""
+    """The subject of the step, such as the name of a tensor; '' if there is none."""
     step: int
     of: int
     """How many steps the phase has; 0 if it does not count them."""
     allowance: float
     """Seconds beyond the limit that the step may take."""
     moves: bool
-    """True if it reads or writes files, so that this counts as progress."""
+    """True if the step reads or writes files, so that moved bytes count as progress."""
     depth: int
-    """How many processes stand between the job's and the one that wrote it."""
+    """How many forks below the job's process the writing process is; 0 for the job's process."""
     pid: int
 
     @property
@@ -86,7 +85,7 @@ class Board:
 
     @classmethod
     def at(cls, path: Path, limit: float | None = None) -> Board:
-        """Return the board in a file, a new one if a limit is given: the way without fork."""
+        """Return the board in a file, a new one if a limit is given; used where fork is missing."""
         if limit is not None:
             path.write_bytes(bytes(_SIZE))
         with path.open("r+b") as file:
@@ -100,7 +99,7 @@ class Board:
         self.write(Step(0, "start", "", 0, 0, 0.0, moves=False, depth=0, pid=os.getpid()))
 
     def write(self, step: Step) -> None:
-        """Put a step on the board; whoever reads meanwhile reads the one before."""
+        """Put a step on the board; a concurrent reader sees the previous step."""
         slot = 1 - self._head[5]
         _SLOT.pack_into(
             self._memory,
@@ -117,11 +116,11 @@ class Board:
         self._write_head(slot=slot)
 
     def beat(self, forwards: int = 0) -> None:
-        """Say that the step goes on, and how many forwards of a model it has had."""
+        """Record progress inside the step, and ``forwards`` more forwards of a model."""
         self._write_head(forwards=forwards)
 
-    def took(self, seconds: float, positions: int) -> None:
-        """Note what one plain forward over so many positions took."""
+    def record_forward(self, seconds: float, positions: int) -> None:
+        """Record the seconds of one plain forward over ``positions`` positions."""
         self._write_head(longest=seconds, per_position=seconds / max(positions, 1))
 
     def _write_head(
@@ -132,16 +131,18 @@ class Board:
         per_position: float = 0.0,
         slot: int | None = None,
     ) -> None:
-        beats, before, limit, one, each, shown = self._head
+        beats, forwards_before, limit, longest_before, longest_per_position, current_slot = (
+            self._head
+        )
         _HEAD.pack_into(
             self._memory,
             0,
             beats + 1,
-            before + forwards,
+            forwards_before + forwards,
             limit,
-            max(one, longest),
-            max(each, per_position),
-            shown if slot is None else slot,
+            max(longest_before, longest),
+            max(longest_per_position, per_position),
+            current_slot if slot is None else slot,
         )
 
     @property
@@ -150,9 +151,9 @@ class Board:
         return beats, forwards, limit, longest, per_position, slot
 
     def read(self) -> Step:
-        """Return what is on the board."""
-        beats, *_, shown = self._head
-        fields = _SLOT.unpack_from(self._memory, _HEAD.size + shown * _SLOT.size)
+        """Return the current step."""
+        beats, *_, current_slot = self._head
+        fields = _SLOT.unpack_from(self._memory, _HEAD.size + current_slot * _SLOT.size)
         allowance, moves, depth, pid, step, of, phase, what = fields
         return Step(
             beats=beats,
@@ -168,7 +169,7 @@ class Board:
 
     @property
     def forwards(self) -> int:
-        """Forwards of a model so far, those of children included."""
+        """Forwards of a model so far, including those of children."""
         return self._head[1]
 
     @property
@@ -187,7 +188,7 @@ class Board:
         return self._head[4]
 
     def close(self) -> None:
-        """Let the memory go."""
+        """Release the memory."""
         self._memory.close()
 
 
@@ -199,17 +200,17 @@ def _text(field: bytes) -> str:
     return field.rstrip(b"\0").decode("utf-8", "ignore")
 
 
-# A process does one job at a time, and what it calls need not hand these on: a child has a board of
-# its own, which its parent made for it.
+# Globals, because a process runs one job at a time: functions need not pass the board on. The
+# parent creates the board of a child.
 _board = Board()
 _depth = 0
 _parameters = 0
-_last = _board.read()
+_last_step = _board.read()
 
 
 def use(board: Board) -> None:
     """Write to this board from now on."""
-    global _board  # noqa: PLW0603  one for each process, as said above
+    global _board  # noqa: PLW0603  one for each process, see above
     _board = board
     _put(board.read())
 
@@ -219,53 +220,53 @@ def board() -> Board:
     return _board
 
 
-def one_deeper() -> None:
-    """Say that this process is a child of the one that wrote so far."""
-    global _depth  # noqa: PLW0603  one for each process, as said above
+def enter_child() -> None:
+    """Record that this process is a child of the process that wrote to the board so far."""
+    global _depth  # noqa: PLW0603  one for each process, see above
     _depth += 1
-    _put(_board.read())  # and not what was the step when this process was made
+    _put(_board.read())  # the step may have changed since the fork
 
 
 def resume() -> None:
-    """Say that this process goes on with its step, after one that it waited for."""
-    _put(_last)
+    """Restore this process's step on the board after waiting for a child."""
+    _put(_last_step)
 
 
 def depth() -> int:
-    """Return how many processes stand between the job's and this one."""
+    """Return how many forks below the job's process this process is."""
     return _depth
 
 
 def begin(phase: str) -> None:
-    """Say that a phase begins."""
-    _put(_last._replace(phase=phase, what="", step=0, of=0, allowance=0.0, moves=False))
+    """Begin a phase."""
+    _put(_last_step._replace(phase=phase, what="", step=0, of=0, allowance=0.0, moves=False))
 
 
 def tick(
     what: str = "", step: int = 0, of: int = 0, *, allowance: float = 0.0, moves: bool = False
 ) -> None:
-    """Say that the next step of the phase begins."""
-    _put(_last._replace(what=what, step=step, of=of, allowance=allowance, moves=moves))
+    """Begin the next step of the phase."""
+    _put(_last_step._replace(what=what, step=step, of=of, allowance=allowance, moves=moves))
 
 
 def _put(step: Step) -> None:
-    global _last  # noqa: PLW0603  one for each process, as said above
-    _last = step._replace(depth=_depth, pid=os.getpid())
-    _board.write(_last)
+    global _last_step  # noqa: PLW0603  one for each process, see above
+    _last_step = step._replace(depth=_depth, pid=os.getpid())
+    _board.write(_last_step)
 
 
 def beat() -> None:
-    """Say that the step goes on: for loops of ours whose length is not known before."""
+    """Record progress inside the step, for loops whose length is not known in advance."""
     _board.beat()
 
 
 def moving(n_bytes: int) -> float:
-    """Return the allowance of a step that reads, writes or hashes so many bytes."""
-    return n_bytes / _BYTES_A_SECOND
+    """Return the allowance of a step that reads, writes or hashes ``n_bytes`` bytes."""
+    return n_bytes / _MIN_BYTES_PER_SECOND
 
 
 def loading(where: str, what: str = "load") -> None:
-    """Say that the checkpoint in a folder, or of the hub, is loaded as the next step."""
+    """Begin a step that loads a checkpoint from a folder or the hub."""
     tick(what, allowance=moving(size_of_files(where)), moves=True)
 
 
@@ -278,33 +279,33 @@ def size_of_files(where: str) -> int:
 
 
 def loaded(model: Any) -> None:
-    """Take the size of a model for what its first forward may take."""
-    global _parameters  # noqa: PLW0603  one for each process, as said above
+    """Record a model's size, from which the time of its first forward is estimated."""
+    global _parameters  # noqa: PLW0603  one for each process, see above
     _parameters = sum(p.numel() for p in model.parameters())
 
 
 def expected(n_positions: int) -> float:
-    """Return the seconds that a plain forward over so many positions takes, at most."""
+    """Return the maximum seconds expected for a plain forward over ``n_positions`` positions."""
     if _board.longest:
         return max(_board.longest, _board.per_position * n_positions)
-    return 2.0 * _parameters * n_positions / _SLOWEST
+    return 2.0 * _parameters * n_positions / _MIN_FLOPS
 
 
 @contextlib.contextmanager
 def forward(
     kwargs: Any, what: str | None = None, *, times: float = 1.0, plain: bool = False
 ) -> Iterator[None]:
-    """Say that one forward runs inside; what a ``plain`` one takes is the measure of later ones.
+    """Run one forward inside a step; the seconds of a ``plain`` one are measured for later ones.
 
-    Without ``what`` it belongs to the step that was begun. ``times`` is how much dearer it is than a
-    plain one: watched, traced, or in float64.
+    Without ``what`` it belongs to the current step. ``times`` is its cost relative to a plain
+    forward, for example when it is watched, traced, or in float64.
     """
     n = positions(kwargs)
     _put(_within(what)._replace(allowance=FACTOR * times * expected(n)))
     started = time.perf_counter()
     yield
     if plain:
-        _board.took(time.perf_counter() - started, n)
+        _board.record_forward(time.perf_counter() - started, n)
     _board.beat(1)
 
 
@@ -312,7 +313,7 @@ def forward(
 def forwards(
     n: int, kwargs: Any = None, what: str | None = None, *, times: float = 1.0
 ) -> Iterator[None]:
-    """Say that up to ``n`` forwards run inside, none of which is seen to begin: a ``generate()``."""
+    """Run up to ``n`` forwards inside a step without separate steps, as in ``generate()``."""
     longest = expected(positions(kwargs))
     _put(_within(what)._replace(allowance=FACTOR * times * n * longest))
     yield
@@ -320,50 +321,54 @@ def forwards(
 
 
 def _within(what: str | None) -> Step:
-    step = _last if what is None else _last._replace(what=what, step=0, of=0)
+    step = _last_step if what is None else _last_step._replace(what=what, step=0, of=0)
     return step._replace(moves=False)
 
 
 def positions(kwargs: Any) -> int:
-    """Return for how many positions a model computes, at most; of pictures and sounds by size."""
+    """Return the maximum number of positions of the inputs; from the size for images and sounds."""
     tensors = (value for value in (kwargs or {}).values() if hasattr(value, "numel"))
-    sizes = (t.numel() // (_OF_A_PATCH if t.is_floating_point() else 1) for t in tensors)
+    sizes = (t.numel() // (_NUMBERS_PER_PATCH if t.is_floating_point() else 1) for t in tensors)
     return max(sizes, default=1) or 1
 
 
 class Watcher:
-    """Who waits for a process looks at its board now and then."""
+    """Reads the board of a process at intervals, on behalf of the process that waits for it."""
 
     def __init__(self, board: Board, depth: int) -> None:
         self.board = board
         self.step = board.read()
         self._depth = depth
-        """Of the process that is waited for."""
+        """Depth of the process that is waited for."""
         self._since = time.monotonic()
         self._cpu: float | None = None
-        self._moved: int | None = None
+        self._bytes_moved: int | None = None
 
     def look(self) -> Step:
-        """Read the board, and note whether anything was done since the last look."""
+        """Read the board, and record whether there was progress since the last look."""
         step = self.board.read()
-        moved = _moved(step.pid) if step.moves else None
+        moved = _bytes_moved(step.pid) if step.moves else None
         if step.beats != self.step.beats or self._has_moved(moved):
-            self._since, self._cpu, self._moved = time.monotonic(), None, moved
+            self._since, self._cpu, self._bytes_moved = time.monotonic(), None, moved
         elif self._cpu is None:
-            self._cpu, self._moved = cpu_of(step.pid), moved
+            self._cpu, self._bytes_moved = cpu_of(step.pid), moved
         self.step = step
         return step
 
     def _has_moved(self, moved: int | None) -> bool:
-        return moved is not None and self._moved is not None and moved - self._moved >= _MOVED
+        return (
+            moved is not None
+            and self._bytes_moved is not None
+            and moved - self._bytes_moved >= _MIN_MOVED_BYTES
+        )
 
     @property
     def quiet(self) -> float:
-        """Seconds since the last progress that was seen."""
+        """Seconds since the last observed progress."""
         return time.monotonic() - self._since
 
     def is_overdue(self) -> bool:
-        """Return True if the step takes longer than it may."""
+        """Return True if the step takes longer than allowed."""
         self.look()
         return self.quiet > self.patience
 
@@ -372,29 +377,29 @@ class Watcher:
         """Seconds that the step may take."""
         limit = self.board.limit
         between = max(0, self.step.depth - self._depth)
-        return limit + self.step.allowance + between * min(_NESTED, limit / 2)
+        return limit + self.step.allowance + between * min(_PATIENCE_PER_PROCESS, limit / 2)
 
     def stalled(self) -> str:
-        """Return in words for how long there was no progress."""
+        """Return a phrase for how long there was no progress."""
         return f"no progress for {self.quiet:.0f} s"
 
     def meanwhile(self) -> str:
-        """Return in words what the CPU did: what only is slow is told from what waits."""
+        """Return a phrase for the CPU use since then: a slow step differs from a waiting one."""
         if self._cpu is None:
             return ""
         cpu = cpu_of(self.step.pid) - self._cpu
-        # a process that polls now and then computes nothing
+        # a process that polls at intervals uses a little CPU
         if cpu < self.quiet / 20:
             return "it used no CPU: it waits for something"
         return f"it used {cpu:.1f} s of CPU: it computes"
 
     def place(self) -> str:
-        """Return in words what it is at: ``phase greedy long (3 of 12)``."""
+        """Return a phrase for the current step: ``phase greedy long (3 of 12)``."""
         return f"phase {self.step.phase}" + (f" ({self.step.place})" if self.step.place else "")
 
 
 def cpu_of(pid: int) -> float:
-    """Return the CPU seconds of a process so far; 0.0 where that cannot be known."""
+    """Return the CPU seconds of a process so far; 0.0 where that is unknown."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
         user, system = text.rpartition(")")[2].split()[11:13]
@@ -403,8 +408,8 @@ def cpu_of(pid: int) -> float:
         return 0.0
 
 
-def _moved(pid: int) -> int | None:
-    """Return the bytes that a process had from and to disks; None where that cannot be known."""
+def _bytes_moved(pid: int) -> int | None:
+    """Return the bytes that a process read from and wrote to disks; None where that is unknown."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text("utf-8").splitlines()
         fields = dict(line.split(": ") for line in lines)
