@@ -13,15 +13,12 @@ the cache, the mask and the positions are those that the release makes.
 
 from __future__ import annotations
 
-import copy
 import time
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from samebits_probe.model import decode, forks, heap, layers, load, places, precision, steady
 from samebits_probe.model import feed as model_feed
@@ -153,8 +150,8 @@ class Ladder:
         except _TooLarge as reason:
             return _nothing(str(reason))
         own = getattr(torch, self.source.dtype)
-        found = self._rung(twin, promoted(dtype, own), dtype)
-        with torch.no_grad(), promoted(dtype, own):
+        found = self._rung(twin, precision.arithmetic_in(dtype, own), dtype)
+        with torch.no_grad(), precision.arithmetic_in(dtype, own):
             chaotic = dtype == torch.float64 and self._chaotic(twin)
         return _nothing(steady.CHAOTIC) if chaotic else found
 
@@ -184,10 +181,10 @@ class Ladder:
         if size > _COPY_LIMIT:
             msg = f"a copy in {_name(dtype)} would need another {size / 2**30:.1f} GiB"
             raise _TooLarge(msg)
-        twin = raised(self.loaded.model, dtype, self.job["ladder"]["rounded"])
+        twin = precision.copy_in(dtype, self.loaded.model, self.job["ladder"]["rounded"])
         if dtype == torch.float64 and self.job["ladder"]["tables"]:
             precision.compute_tables_again(twin)
-            _compute_attributes_again(twin)
+            precision.compute_attributes_again(twin)
         return twin
 
     def _noise(self) -> Facts:
@@ -196,10 +193,9 @@ class Ladder:
             twin = self._copy(torch.float32)
         except _TooLarge as reason:
             return _nothing(str(reason))
-        with Reordered():
-            return self._rung(
-                twin, promoted(torch.float32, torch.float32), torch.float32, twice=True
-            )
+        with precision.Reordered():
+            arithmetic = precision.arithmetic_in(torch.float32, torch.float32)
+            return self._rung(twin, arithmetic, torch.float32, twice=True)
 
     def _rung(
         self, model: Any, mode: Any, dtype: torch.dtype | None = None, *, twice: bool = False
@@ -246,7 +242,7 @@ class Ladder:
         if twice:
             logits = _second(logits, rows)
             outputs = [(name, _second(tensor, rows)) for name, tensor in outputs]
-        with real_dtypes():
+        with precision.real_dtypes():
             return self._kept(logits, outputs, choices or [])
 
     def _kept(self, logits: Any, outputs: list[layers.LayerOutput], choices: Any) -> Facts:
@@ -294,7 +290,7 @@ class Ladder:
                 logits_processor=decode.forcing(ids * 2 if twice else ids, begin),
             )
         first = rows if twice else 0
-        with real_dtypes():
+        with precision.real_dtypes():
             return {
                 row: self.keeper.ref(
                     torch.stack([step[first + i] for step in output.logits[: len(ids[i])]])
@@ -369,147 +365,19 @@ def _at_steps(watch: Watch | None, steps: int) -> Iterator[Callable[[int], None]
         yield begin
 
 
-# --- a model in another precision ------------------------------------------------------------
+class Watch(precision.Leaks):
+    """Lists operations that return a smaller float than the rung's, and every discrete choice.
 
-_LOWER: dict[torch.dtype, dict[torch.dtype, torch.dtype]] = {
-    torch.float64: {
-        torch.float32: torch.float64,
-        torch.float16: torch.float64,
-        torch.bfloat16: torch.float64,
-        torch.complex64: torch.complex128,
-    },
-    torch.float32: {
-        torch.float16: torch.float32,
-        torch.bfloat16: torch.float32,
-    },
-}
-
-
-def raised(model: Any, dtype: torch.dtype, rounded: dict[str, str]) -> Any:
-    """Return a copy in ``dtype`` that holds the numbers of ``model``.
-
-    Tables are not computed again: the numbers that both sides of a pair store are compared by
-    their bytes. ``rounded`` names tensors that the other side holds in a smaller dtype: they
-    are rounded to that one first, so that both sides start from the same numbers.
-    """
-    twin = copy.deepcopy(model)
-    known = dict(twin.named_parameters(remove_duplicate=False))
-    known |= dict(twin.named_buffers(remove_duplicate=False))
-    with torch.no_grad():
-        for name, smaller in rounded.items():
-            if name in known:
-                known[name].copy_(known[name].to(getattr(torch, smaller)))
-    for tensor in (*twin.parameters(), *twin.buffers()):
-        if tensor.is_floating_point():
-            tensor.data = tensor.data.to(dtype)
-        elif tensor.dtype in _LOWER[dtype]:
-            tensor.data = tensor.data.to(_LOWER[dtype][tensor.dtype])
-    for module in twin.modules():
-        for name, value in list(vars(module).items()):
-            if isinstance(value, torch.Tensor) and value.dtype in _LOWER[dtype]:
-                setattr(module, name, value.to(_LOWER[dtype][value.dtype]))
-    return twin
-
-
-def _compute_attributes_again(twin: Any) -> None:
-    """Replace tensors that are plain attributes of modules, such as gptj's scale, by exact ones."""
-    try:
-        with precision.promotion(), torch.random.fork_rng(devices=[]):
-            fresh = dict(type(twin)(copy.deepcopy(twin.config)).named_modules())
-    except Exception:  # noqa: BLE001  a class that cannot be made anew keeps what it has
-        return
-    for name, module in twin.named_modules():
-        for key, value in list(vars(module).items()):
-            exact = vars(fresh.get(name, module)).get(key)
-            if not (isinstance(value, torch.Tensor) and isinstance(exact, torch.Tensor)):
-                continue
-            if value.is_floating_point() and exact.shape == value.shape:
-                exact = exact.to(value)
-                if precision.same_table(exact, value):
-                    setattr(module, key, exact)
-
-
-class Reordered(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
-    """Multiplies matrices with the terms of every sum in another order: even ones, then odd."""
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Facts | None = None
-    ) -> Any:
-        """Run ``func``, a product of matrices with both factors reordered alike."""
-        at = _FACTORS.get(func)
-        if at is not None:
-            one, other = args[at], args[at + 1]
-            n = one.shape[-1]
-            order = torch.cat([torch.arange(0, n, 2), torch.arange(1, n, 2)]).to(one.device)
-            pair = one.index_select(-1, order), other.index_select(other.ndim - 2, order)
-            args = (*args[:at], *pair, *args[at + 2 :])
-        return func(*args, **kwargs or {})
-
-
-_FACTORS = {
-    torch.ops.aten.mm.default: 0,
-    torch.ops.aten.bmm.default: 0,
-    torch.ops.aten.addmm.default: 1,
-    torch.ops.aten.baddbmm.default: 1,
-}
-"""Product of matrices -> where its factors stand among the arguments."""
-
-
-class Promotion32(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the host's mypy
-    """Answers every request for a float smaller than float32 with float32."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Facts | None = None
-    ) -> Any:
-        """Run ``func`` with every smaller float among its arguments replaced."""
-        if func in {torch.Tensor.half, torch.Tensor.bfloat16}:
-            return args[0].float()
-        lower = _LOWER[torch.float32]
-        named = {k: _wider(v, lower) for k, v in (kwargs or {}).items()}
-        return func(*(_wider(arg, lower) for arg in args), **named)
-
-
-def _wider(value: Any, lower: dict[torch.dtype, torch.dtype]) -> Any:
-    return lower.get(value, value) if isinstance(value, torch.dtype) else value
-
-
-@contextmanager
-def promoted(dtype: torch.dtype, own: torch.dtype) -> Iterator[None]:
-    """Make ``dtype`` of every smaller float that code of a model in ``own`` asks for."""
-    claimed = precision.claimed_of(own)
-    with precision.promotion(claimed) if dtype == torch.float64 else Promotion32():
-        yield
-
-
-def real_dtypes() -> Any:
-    """Switch off inside what answers requests, so that a float64 is seen as one."""
-    return torch._C.DisableTorchFunction()
-
-
-class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
-    """Lists operations that give a smaller float than the rung's, and every discrete choice.
-
-    A choice is what top-k or argmax took, with the distance to what it just did not take.
+    A choice is what top-k or argmax took, with its margin over the first score not taken.
     """
 
     def __init__(self, dtype: torch.dtype | None) -> None:
-        super().__init__()
-        self.leaks: set[str] = set()
+        super().__init__(precision.smaller_than(dtype))
         self.choices: list[tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]] | None = None
-        self._lower = _LOWER[dtype] if dtype is not None else {}
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Facts | None = None
-    ) -> Any:
-        """Run ``func`` and look at what it gives."""
-        result = func(*args, **kwargs or {})
-        with real_dtypes():
-            self._look(func, args, kwargs or {}, result)
-        return result
-
-    def _look(self, func: Any, args: Any, kwargs: Facts, result: Any) -> None:
-        if isinstance(result, torch.Tensor) and result.dtype in self._lower and result.numel() > 1:
-            self.leaks.add(str(func))
+    def look(self, func: Any, args: Any, kwargs: Facts, result: Any) -> None:
+        """Note ``func`` if it returns a smaller float or chooses."""
+        super().look(func, args, kwargs, result)
         if self.choices is not None and len(self.choices) < _MOST_CHOICES:
             self._choice(func, args, kwargs, result)
 

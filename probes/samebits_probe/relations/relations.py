@@ -290,12 +290,12 @@ class Judge:
 
     def _first(self, look: Callable[[Subject], T], subject: Subject) -> T | None:
         """Look for the first time: any smaller float that comes up spoils the comparison."""
-        with model_precision.Leaks() as leaks:
-            found = look(subject)
-        if leaks.found:
-            self.no_float64 = f"less than float64 comes out of {', '.join(sorted(leaks.found))}"
+        with model_precision.Leaks() as watch:
+            result = look(subject)
+        if watch.leaks:
+            self.no_float64 = f"less than float64 comes out of {', '.join(sorted(watch.leaks))}"
             return None
-        return found
+        return result
 
     def _facts(self, relation: Relation, shown: Measured, tried: int) -> Facts:
         case = shown.case
