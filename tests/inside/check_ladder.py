@@ -100,7 +100,7 @@ def test_tokens_are_forced_row_by_row_and_step_by_step():
 
 def test_a_refusal_is_a_fact_and_ends_nothing():
     refused = {}
-    with ladder._fact(refused, "forward short"):
+    with ladder._refusal_noted(refused, "forward short"):
         msg = "no float64\nhere"
         raise NotImplementedError(msg)
     assert refused == {"forward short": "NotImplementedError: no float64 here"}
@@ -190,13 +190,13 @@ def test_noise_is_measured_where_float64_is_refused_and_not_where_it_is_chaotic(
             self.loaded = SimpleNamespace(model=None)
 
         def _promoted(self, _dtype):
-            return ladder._nothing(self.reason)
+            return ladder._empty_rung(self.reason)
 
         def _noise(self):
-            return ladder._nothing()
+            return ladder._empty_rung()
 
         def _rung(self, *_):
-            return ladder._nothing()
+            return ladder._empty_rung()
 
     assert list(Cell("no float64 of it").climb()) == ["float64", "noise", "own"]
     assert list(Cell(steady.CHAOTIC).climb()) == ["float64", "own"]

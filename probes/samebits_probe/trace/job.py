@@ -40,9 +40,9 @@ FORMAT_VERSION = 2
 
 Fact = dict[str, Any]
 
-_DEAR = 50
+_TRACED_COST = 50
 """What a forward costs of which every operation is hashed, in plain ones of a small model."""
-_CALLERS = 6
+_MAX_CALLERS = 6
 """Functions around an operation whose source is told."""
 
 
@@ -52,18 +52,18 @@ def run(job: Fact) -> None:
     heap.fill_unwritten("a", job["cell"]["variant"]["device"])
     try:
         with torch.no_grad():
-            told = Traced(job).facts()
+            facts = Traced(job).facts()
     except Unknown as reason:
-        told = {"failure": describe("load", LookupError(str(reason)))}
+        facts = {"failure": describe("load", LookupError(str(reason)))}
     except PhaseFailed as failed:
-        told = {"failure": failed.failure}
+        facts = {"failure": failed.failure}
     except Exception as error:  # noqa: BLE001  a defect of a probe is reported like any failure
         traceback.print_exc()
-        told = {"failure": describe("probe", error)}
-    write(job, told)
+        facts = {"failure": describe("probe", error)}
+    write(job, facts)
 
 
-def write(job: Fact, told: Fact) -> None:
+def write(job: Fact, facts: Fact) -> None:
     """Write a trace aside and rename it into place."""
     path = Path(job["trace"]["result"])
     head = {
@@ -74,7 +74,7 @@ def write(job: Fact, told: Fact) -> None:
         "what": job["trace"]["what"],
         "rung": job["trace"].get("rung", "own"),
     }
-    files.write_sealed(path, {**head, **told})
+    files.write_sealed(path, {**head, **facts})
 
 
 class Traced:
@@ -86,14 +86,14 @@ class Traced:
         self.source = load.Source.of(model, variant)
         self.keeper = Keeper(store["root"], store["limit"], [])
         self.looks: dict[int, Fact] = {}
-        self._promoted = job["trace"].get("rung") == "float64"
+        self._in_float64 = job["trace"].get("rung") == "float64"
 
     def facts(self) -> Fact:
         """Run the prompt twice and return the trace."""
         progress.begin("load")
         self.loaded = load.load(self.source)
         progress.begin("trace")
-        if not self._promoted:
+        if not self._in_float64:
             return self._traced()
         copied = 8 * sum(p.numel() for p in self.loaded.model.parameters())
         memory.require(copied, int(self.job.get("slots", 1)))
@@ -108,29 +108,29 @@ class Traced:
         inputs = self._prompts()
         started = time.perf_counter()
         plain = self._run(inputs, None)
-        between = time.perf_counter()
-        wanted = set(self.job["trace"].get("look") or ())
+        plain_done = time.perf_counter()
+        looked_at = set(self.job["trace"].get("look") or ())
         trace = Trace(
             self.loaded.model,
             inputs.kwargs,
             _pads(inputs),
-            self._look(wanted) if wanted else None,
-            coarse=self._promoted,
+            self._look(looked_at) if looked_at else None,
+            coarse=self._in_float64,
         )
         self._trace = trace
         with phase(f"trace {self.job['trace']['prompt']}"), trace:
             traced = self._run(inputs, trace)
-        behind = time.perf_counter()
+        traced_done = time.perf_counter()
         facts = trace.facts()
         chains = {n for look in self.looks.values() for n in look["chain"]}
         return {
             **facts,
             "real_rows": inputs.real_rows,
-            "effect": "none" if _same(plain, traced) else "changed the bits",
+            "effect": "none" if _same_bytes(plain, traced) else "changed the bits",
             "seconds": {
-                "plain": round(between - started, 4),
-                "traced": round(behind - between, 4),
-                "hashing": round(time.perf_counter() - behind, 4),
+                "plain": round(plain_done - started, 4),
+                "traced": round(traced_done - plain_done, 4),
+                "hashing": round(time.perf_counter() - traced_done, 4),
             },
             "looks": {str(index): look for index, look in self.looks.items()},
             "texts": {str(n): text for n, text in trace.texts(chains).items()},
@@ -141,9 +141,9 @@ class Traced:
         chosen = None
         decode = self.job["trace"]["what"] == "decode"
         for name, inputs in self._all_inputs():
-            wanted = name == self.job["trace"]["prompt"]
-            chosen = inputs if wanted else chosen
-            if wanted and not decode:
+            is_traced = name == self.job["trace"]["prompt"]
+            chosen = inputs if is_traced else chosen
+            if is_traced and not decode:
                 break
             # after a prompt that raised, the cell's own run went on
             with suppress(Exception), progress.forward(inputs.kwargs, f"forward {name}"):
@@ -156,7 +156,7 @@ class Traced:
         feed = model_feed.Feed(self.job["model"], dtype, self.source.device)
         for name, inputs in feed.all(self.loaded.tokenizer):
             kwargs = inputs.kwargs
-            if self._promoted:
+            if self._in_float64:
                 kwargs = {k: v.double() if v.is_floating_point() else v for k, v in kwargs.items()}
             yield name, inputs._replace(kwargs=kwargs)
 
@@ -164,7 +164,10 @@ class Traced:
         if self.job["trace"]["what"] == "decode":
             return self._decode(inputs, trace)
         with progress.forward(
-            inputs.kwargs, "plain" if trace is None else "traced", times=_DEAR, plain=trace is None
+            inputs.kwargs,
+            "plain" if trace is None else "traced",
+            times=_TRACED_COST,
+            plain=trace is None,
         ):
             result = self.loaded.model(**inputs.kwargs)
         logits = layers.logits_of(result)
@@ -181,8 +184,8 @@ class Traced:
         ids = [forced[name if rows == 1 else f"{name}[{row}]"] for row in range(rows)]
         forcing = _Forced(ids, self.job["trace"]["steps"], trace)
         steps = self.job["trace"]["steps"]
-        told = "plain decode" if trace is None else "traced decode"
-        with suppress(_Enough), progress.forwards(steps, kwargs, told, times=_DEAR):
+        label = "plain decode" if trace is None else "traced decode"
+        with suppress(_Enough), progress.forwards(steps, kwargs, label, times=_TRACED_COST):
             self.loaded.model.generate(
                 **kwargs,
                 # as many as the cell asked for: the size of a cache may depend on it
@@ -190,46 +193,46 @@ class Traced:
                 **model_decode.GREEDY,
                 logits_processor=[forcing],
             )
-        return forcing.found
+        return forcing.logits
 
     # --- a closer look -------------------------------------------------------------------------
 
-    def _look(self, wanted: set[int]) -> Any:
-        def look(index: int, func: Any, args: Any, more: Any) -> None:
-            if index not in wanted:
+    def _look(self, looked_at: set[int]) -> Any:
+        def look(index: int, func: Any, args: Any, kwargs: Any) -> None:
+            if index not in looked_at:
                 return
             if func is not None:
-                self.looks[index] = self._before(func, args, more)
+                self.looks[index] = self._operation_facts(func, args, kwargs)
             elif index in self.looks:
-                self.looks[index]["outputs"] = [self._ref(t) for t in _tensors(args)]
+                self.looks[index]["outputs"] = [self._stored_ref(t) for t in _tensors(args)]
 
         return look
 
-    def _before(self, func: Any, args: Any, kwargs: Fact) -> Fact:
+    def _operation_facts(self, func: Any, args: Any, kwargs: Fact) -> Fact:
         return {
             "inputs": [
                 {
-                    **self._ref(tensor),
+                    **self._stored_ref(tensor),
                     "strides": list(tensor.stride()),
-                    "aligned": _aligned(tensor),
+                    "aligned": _offset_from_boundary(tensor),
                     "whole": self._trace.values.digest(tensor, None),
                 }
                 for tensor in _tensors((args, kwargs))
             ],
-            "fresh": self._again(func, args, kwargs, _fresh),
-            "same_layout": self._again(func, args, kwargs, _copied),
-            "chain": self._trace.chain()[:_CALLERS],
+            "fresh": self._rerun(func, args, kwargs, _contiguous_copy),
+            "same_layout": self._rerun(func, args, kwargs, _copy_in_layout),
+            "chain": self._trace.chain()[:_MAX_CALLERS],
         }
 
-    def _again(self, func: Any, args: Any, kwargs: Fact, copied: Any) -> list[Fact] | None:
+    def _rerun(self, func: Any, args: Any, kwargs: Fact, copy_tensor: Any) -> list[Fact] | None:
         """Run an operation on copies of its inputs and return the contents that it gives."""
         try:
-            result = func(*_mapped(args, copied), **_mapped(kwargs, copied))
+            result = func(*_map_tensors(args, copy_tensor), **_map_tensors(kwargs, copy_tensor))
         except Exception:  # noqa: BLE001  an operation that refuses another layout is a fact
             return None
         return [self._trace.values.fact(tensor) for tensor in _tensors(result)]
 
-    def _ref(self, tensor: torch.Tensor) -> Fact:
+    def _stored_ref(self, tensor: torch.Tensor) -> Fact:
         try:
             return self.keeper.ref(tensor)
         except NotHashable as reason:
@@ -244,7 +247,7 @@ class _Forced:
     """A logits processor that makes generate() choose given tokens and marks what it is given."""
 
     def __init__(self, ids: list[list[int]], steps: int, trace: Trace | None) -> None:
-        self.found: list[torch.Tensor] = []
+        self.logits: list[torch.Tensor] = []
         self._ids = ids
         self._steps = steps
         self._trace = trace
@@ -252,8 +255,8 @@ class _Forced:
             trace.step("step 0")
 
     def __call__(self, _input_ids: Any, scores: torch.Tensor) -> torch.Tensor:
-        step = len(self.found)
-        self.found.append(scores.clone())
+        step = len(self.logits)
+        self.logits.append(scores.clone())
         if self._trace is not None:
             self._trace.mark("logits", scores)
             self._trace.step(f"step {step + 1}")
@@ -270,8 +273,8 @@ def _pads(inputs: Inputs) -> torch.Tensor | None:
     return None if mask is None or inputs.real_rows is None else mask == 0
 
 
-def _same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
-    return [digest(t, None) for t in one] == [digest(t, None) for t in other]
+def _same_bytes(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
+    return [digest(t, None) for t in first] == [digest(t, None) for t in second]
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
@@ -284,22 +287,22 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
-def _mapped(value: Any, function: Any) -> Any:
+def _map_tensors(value: Any, function: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return function(value)
     if isinstance(value, dict):
-        return {key: _mapped(item, function) for key, item in value.items()}
+        return {key: _map_tensors(item, function) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_mapped(item, function) for item in value)
+        return type(value)(_map_tensors(item, function) for item in value)
     return value
 
 
-def _fresh(tensor: torch.Tensor) -> torch.Tensor:
+def _contiguous_copy(tensor: torch.Tensor) -> torch.Tensor:
     """Return a contiguous copy, which the allocator aligns to 64 bytes."""
     return tensor.detach().clone(memory_format=torch.contiguous_format)
 
 
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
+def _copy_in_layout(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy with the strides of the tensor."""
     with suppress(RuntimeError):
         copy = torch.empty_strided(
@@ -309,7 +312,7 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().clone()
 
 
-def _aligned(tensor: torch.Tensor) -> int:
+def _offset_from_boundary(tensor: torch.Tensor) -> int:
     """Return how many bytes the first element lies behind a 64-byte boundary."""
     with suppress(RuntimeError):
         return int(tensor.data_ptr() % 64)

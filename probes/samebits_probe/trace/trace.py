@@ -49,10 +49,10 @@ _SAME_ORDER = frozenset(
 )
 """Operations that keep elements and order, where dtype and number of elements stay."""
 _SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
-_MASKED_BELOW = {torch.float16: -6e4}
-_MASKED = -1e9
+_MASK_LIMITS = {torch.float16: -6e4}
+_MASK_LIMIT = -1e9
 """A score at or below which an attention by hand has masked it; no release adds less than that."""
-_ROW_LIMIT = 1 << 16
+_MAX_MASK_BYTES = 1 << 16
 """Bytes of a packed mask above which only its digest is told."""
 
 
@@ -82,17 +82,17 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         self._prefix = ""
         self._steps = 0
         self._names = {id(module): name for name, module in model.named_modules()}
-        named = list(_named_tensors(model))
-        self._sources = {id(tensor): name for tensor, name in named}
+        named_tensors = list(_named_tensors(model))
+        self._sources = {id(tensor): name for tensor, name in named_tensors}
         self._inputs = {id(tensor): name for name, tensor in inputs.items()}
         # an identity stands for a tensor only while that lives
-        self._kept = [*inputs.values(), *(tensor for tensor, _ in named)]
-        self._named: dict[int, str] = {}
-        self._made: set[int] = set()
+        self._keepalive = [*inputs.values(), *(tensor for tensor, _ in named_tensors)]
+        self._source_names: dict[int, str] = {}
+        self._computed: set[int] = set()
         self._written: dict[int, list[int]] = {}
         self._table = _Table()
         self._frames = _Frames(self._table)
-        self._known: dict[Any, _Known] = {}
+        self._operations: dict[Any, _Operation] = {}
         self._stack: list[torch.nn.Module] = []
         self._paused = False
 
@@ -106,8 +106,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         ]
         for name, layer in layers.layers(self._model):
             self._hooks += [
-                layer.register_forward_pre_hook(self._before, with_kwargs=True),
-                layer.register_forward_hook(self._behind(name)),
+                layer.register_forward_pre_hook(self._mark_embeddings, with_kwargs=True),
+                layer.register_forward_hook(self._marker_of(name)),
             ]
         super().__enter__()
         return self
@@ -131,13 +131,15 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
             finally:
                 self._paused = False
 
-    def _before(self, _module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+    def _mark_embeddings(self, _module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         if not self._steps:
             self._steps += 1
-            first = args[0] if args else kwargs.get("hidden_states")
-            self.mark("embeddings", first if isinstance(first, torch.Tensor) else None)
+            hidden_states = args[0] if args else kwargs.get("hidden_states")
+            self.mark(
+                "embeddings", hidden_states if isinstance(hidden_states, torch.Tensor) else None
+            )
 
-    def _behind(self, name: str) -> Any:
+    def _marker_of(self, name: str) -> Any:
         def hook(_module: torch.nn.Module, _args: Any, output: Any) -> None:
             self.mark(name, layers.first_tensor(output))
 
@@ -168,82 +170,90 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
             self._paused = False
 
     def _operation(self, func: Any, args: Any, kwargs: Fact) -> Any:
-        known = self._known.get(func)
-        if known is None:
-            known = self._known[func] = _Known(func, self._table)
-        given = list(_tensors((args, kwargs)))
-        before = [self._value(tensor) for tensor in given]
+        operation = self._operations.get(func)
+        if operation is None:
+            operation = self._operations[func] = _Operation(func, self._table)
+        inputs = list(_tensors((args, kwargs)))
+        input_values = [self._value(tensor) for tensor in inputs]
         index = len(self.ops)
         if self._look is not None:
             self._look(index, func, args, kwargs)
         result = func(*args, **kwargs)
-        made = list(_tensors(result))
-        structural = all(map(self._is_structural, before))
-        written = self._wrote(func, args, kwargs, structural) if known.mutable else {}
+        outputs = list(_tensors(result))
+        structural = all(map(self._is_structural, input_values))
+        written = self._written_values(func, args, kwargs, structural) if operation.mutable else {}
         # a tensor is not marked as a view before the operation returns, which is after this
-        base = given[0] if known.views and len(given) == 1 else None
-        if known.same_order and self._same_order(base, given, made, before):
+        base = inputs[0] if operation.views and len(inputs) == 1 else None
+        if operation.same_order and self._same_order(base, inputs, outputs, input_values):
             return result
-        behind = [
-            self._output(t, before[:1], base, structural) for t in made if id(t) not in written
+        output_values = [
+            self._output_value(t, input_values[:1], base, structural)
+            for t in outputs
+            if id(t) not in written
         ]
-        behind = [*written.values(), *behind]
-        self._made.update(behind)
+        output_values = [*written.values(), *output_values]
+        self._computed.update(output_values)
         self.ops.append(
             [
-                known.number,
+                operation.number,
                 self._table.number("arguments", _template(args, kwargs)),
-                before,
-                behind,
+                input_values,
+                output_values,
                 self._table.number("modules", self._module()),
                 *self._frames.here(),
             ]
         )
         if self._look is not None:
-            self._look(index, None, result, behind)
-        if known.attends:
-            self._attention(known.name, args, kwargs, index)
+            self._look(index, None, result, output_values)
+        if operation.attends:
+            self._attention(operation.name, args, kwargs, index)
         return result
 
-    def _output(
-        self, tensor: torch.Tensor, before: list[int], base: torch.Tensor | None, structural: bool
+    def _output_value(
+        self,
+        tensor: torch.Tensor,
+        input_values: list[int],
+        base: torch.Tensor | None,
+        structural: bool,
     ) -> int:
         if base is not None:
-            return self.values.of_view(tensor, before[0], base, structural=structural)
+            return self.values.of_view(tensor, input_values[0], base, structural=structural)
         return self.values.of(tensor, structural=structural)
 
     def _same_order(
         self,
         base: torch.Tensor | None,
-        given: list[torch.Tensor],
-        made: list[torch.Tensor],
-        before: list[int],
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        input_values: list[int],
     ) -> bool:
         """Return True if an operation changed no content; its output then carries the input's."""
-        if len(given) != 1 or len(made) != 1:
+        if len(inputs) != 1 or len(outputs) != 1:
             return False
-        one, other = given[0], made[0]
-        if one.dtype != other.dtype or one.numel() != other.numel():
+        source, result = inputs[0], outputs[0]
+        if source.dtype != result.dtype or source.numel() != result.numel():
             return False
         # what a cast to its own dtype returns is the tensor itself
-        self.values.mark(other, before[0], None if other is one else base)
+        self.values.mark(result, input_values[0], None if result is source else base)
         return True
 
-    def _wrote(self, func: Any, args: Any, kwargs: Fact, structural: bool) -> dict[int, int]:
+    def _written_values(
+        self, func: Any, args: Any, kwargs: Fact, structural: bool
+    ) -> dict[int, int]:
         """Return the values of the tensors that were written into, by identity.
 
         Other tensors may look into the same memory, so it is remembered what was written there.
         """
         arguments = func._schema.arguments
-        given = [*args, *(kwargs.get(a.name) for a in arguments[len(args) :])]
-        found = {}
-        for argument, tensor in zip(arguments, given, strict=False):
+        arguments_given = [*args, *(kwargs.get(a.name) for a in arguments[len(args) :])]
+        values = {}
+        for argument, tensor in zip(arguments, arguments_given, strict=False):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 for written in _tensors(tensor):
                     value = self.values.of_written(written, structural=structural)
-                    self._written.setdefault(_memory(written), []).append(value)
-                    found[id(written)] = value
-        return found
+                    self._written.setdefault(_storage_id(written), []).append(value)
+                    values[id(written)] = value
+        return values
 
     def _is_structural(self, value: int) -> bool:
         return bool(self.values.facts[value].get("structural"))
@@ -261,31 +271,31 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
                 if floating
                 else self.values.of(tensor, structural=True)
             )
-            self._named.setdefault(value, name)
+            self._source_names.setdefault(value, name)
             return value
         stale = self.values.stale(tensor)
-        written = self._written.pop(_memory(tensor), [])
-        before = [v for v in (stale, *written) if v is not None]
+        written = self._written.pop(_storage_id(tensor), [])
+        earlier = [v for v in (stale, *written) if v is not None]
         # a single number that nothing computed is a constant of the code
-        plain = not tensor.is_floating_point() or tensor.numel() == 1
-        structural = all(map(self._is_structural, before)) if before else plain
+        is_constant = not tensor.is_floating_point() or tensor.numel() == 1
+        structural = all(map(self._is_structural, earlier)) if earlier else is_constant
         value = self.values.of(tensor, structural=structural)
-        if value in self._made or value in self._named:
+        if value in self._computed or value in self._source_names:
             return value
-        if before:
-            self._made.add(value)
+        if earlier:
+            self._computed.add(value)
             self.ops.append(
                 [
                     self._table.number("names", "write"),
                     self._table.number("arguments", ""),
-                    before,
+                    earlier,
                     [value],
                     self._table.number("modules", self._module()),
                     *self._frames.here(),
                 ]
             )
         else:
-            self._named[value] = "constant"
+            self._source_names[value] = "constant"
         return value
 
     def _module(self) -> str:
@@ -303,7 +313,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         else:
             return
         if allowed is not None:
-            self.attentions.append({"op": index, **_packed(allowed)})
+            self.attentions.append({"op": index, **_pack(allowed)})
 
     def _in_attention(self) -> bool:
         return any(
@@ -328,7 +338,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         self.values.close()
         return {
             "values": self.values.facts,
-            "sources": {str(value): name for value, name in self._named.items()},
+            "sources": {str(value): name for value, name in self._source_names.items()},
             "ops": self.ops,
             **self._table.columns,
             "functions": self._frames.functions,
@@ -337,7 +347,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         }
 
 
-class _Known:
+class _Operation:
     """What is asked of every call of an operation, found out at the first."""
 
     def __init__(self, func: Any, table: _Table) -> None:
@@ -375,47 +385,47 @@ class _Frames:
     def __init__(self, table: _Table) -> None:
         self.functions: list[Fact] = []
         self._numbers: dict[int, int | None] = {}
-        self._codes: list[CodeType] = []
+        self._code_objects: list[CodeType] = []
         self._table = table
-        self._around: list[tuple[FrameType, tuple[int, ...], int]] = []
+        self._entered: list[tuple[FrameType, tuple[int, ...], int]] = []
         table.columns["chains"] = []
 
     def here(self) -> tuple[int, int]:
         """Return the number of the running functions, innermost first, and the innermost's line."""
-        found, line = self._walked(sys._getframe(2))
-        return self._table.number("chains", " ".join(map(str, found))), line
+        numbers, line = self._walk(sys._getframe(2))
+        return self._table.number("chains", " ".join(map(str, numbers))), line
 
     def enter(self, frame: FrameType) -> None:
         """Remember what runs around ``frame``, which calls a module."""
-        self._around.append((frame, *self._walked(frame)))
+        self._entered.append((frame, *self._walk(frame)))
 
     def leave(self) -> None:
         """Forget the innermost frame that was entered."""
-        self._around.pop()
+        self._entered.pop()
 
-    def _walked(self, frame: FrameType | None) -> tuple[tuple[int, ...], int]:
-        around, more, its_line = self._around[-1] if self._around else (None, (), 0)
-        found: list[int] = []
+    def _walk(self, frame: FrameType | None) -> tuple[tuple[int, ...], int]:
+        entered, outer_numbers, outer_line = self._entered[-1] if self._entered else (None, (), 0)
+        numbers: list[int] = []
         line = 0
-        while frame is not None and frame is not around:
+        while frame is not None and frame is not entered:
             number = self._number(frame)
             if number is not None:
                 line = line or frame.f_lineno
-                found.append(number)
+                numbers.append(number)
             frame = frame.f_back
         if frame is None:
-            return tuple(found), line
-        return (*found, *more), line or its_line
+            return tuple(numbers), line
+        return (*numbers, *outer_numbers), line or outer_line
 
     def _number(self, frame: FrameType) -> int | None:
         code = frame.f_code
         key = id(code)
         if key not in self._numbers:
-            self._codes.append(code)  # an identity stands for a code only while that lives
-            self._numbers[key] = self._new(code, frame.f_globals.get("__name__") or "")
+            self._code_objects.append(code)  # an identity stands for a code only while that lives
+            self._numbers[key] = self._add_function(code, frame.f_globals.get("__name__") or "")
         return self._numbers[key]
 
-    def _new(self, code: CodeType, module: str) -> int | None:
+    def _add_function(self, code: CodeType, module: str) -> int | None:
         package = module.partition(".")[0]
         if package not in {"transformers", REMOTE} or code.co_name.startswith("<"):
             return None
@@ -434,15 +444,15 @@ class _Frames:
 
     def sources(self, numbers: set[int]) -> dict[int, str]:
         """Return the source of some of the functions, by their numbers."""
-        found = {}
-        for code in self._codes:
+        texts = {}
+        for code in self._code_objects:
             number = self._numbers[id(code)]
             if number in numbers and number is not None:
-                found[number] = _text(code)
-        return found
+                texts[number] = _source_text(code)
+        return texts
 
 
-def _text(code: CodeType) -> str:
+def _source_text(code: CodeType) -> str:
     try:
         return inspect.getsource(code)
     except (OSError, TypeError):
@@ -473,7 +483,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
 
 
-def _memory(tensor: torch.Tensor) -> int:
+def _storage_id(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
@@ -498,26 +508,26 @@ def _sdpa_mask(args: Any, kwargs: Fact) -> torch.Tensor | None:
     query, key = args[0], args[1]
     shape = (*query.shape[:-1], key.shape[-2])
     mask = kwargs.get("attn_mask")
-    given = [a for a in args[3:] if isinstance(a, torch.Tensor)]
-    mask = given[0] if mask is None and given else mask
+    tensor_arguments = [a for a in args[3:] if isinstance(a, torch.Tensor)]
+    mask = tensor_arguments[0] if mask is None and tensor_arguments else mask
     causal = kwargs.get("is_causal") or any(a is True for a in args[3:])
     allowed = torch.ones(shape, dtype=torch.bool)
     if causal:
         allowed = allowed.tril()
     if mask is not None:
-        allowed = allowed & (mask if mask.dtype == torch.bool else ~_below(mask))
+        allowed = allowed & (mask if mask.dtype == torch.bool else ~_is_masked(mask))
     return allowed
 
 
 def _softmax_mask(scores: torch.Tensor) -> torch.Tensor | None:
-    return ~_below(scores) if scores.ndim in {3, 4} else None
+    return ~_is_masked(scores) if scores.ndim in {3, 4} else None
 
 
-def _below(scores: torch.Tensor) -> torch.Tensor:
-    return scores <= _MASKED_BELOW.get(scores.dtype, _MASKED)
+def _is_masked(scores: torch.Tensor) -> torch.Tensor:
+    return scores <= _MASK_LIMITS.get(scores.dtype, _MASK_LIMIT)
 
 
-def _packed(allowed: torch.Tensor) -> Fact:
+def _pack(allowed: torch.Tensor) -> Fact:
     """Return a mask as data: heads that agree count once, and so do batch rows."""
     if allowed.ndim == 4 and bool((allowed == allowed[:, :1]).all()):
         allowed = allowed[:, :1]
@@ -525,5 +535,5 @@ def _packed(allowed: torch.Tensor) -> Fact:
     flat = torch.nn.functional.pad(flat, (0, -len(flat) % 8)).reshape(-1, 8).to(torch.uint8)
     weights = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8)
     raw = bytes((flat * weights).sum(1).to(torch.uint8).tolist())
-    packed = base64.b64encode(zlib.compress(raw, 9)).decode() if len(raw) <= _ROW_LIMIT else ""
+    packed = base64.b64encode(zlib.compress(raw, 9)).decode() if len(raw) <= _MAX_MASK_BYTES else ""
     return {"shape": list(allowed.shape), "allowed": packed}

@@ -22,15 +22,15 @@ Fact = dict[str, Any]
 LITERAL_LIMIT = 4
 """Elements up to which a value's numbers stand in the trace."""
 _MARK = "_samebits_value"
-_LOOSE_LIMIT = 1 << 18
+_MAX_LOOSE_ELEMENTS = 1 << 18
 """Elements above which a value is identified by its bytes alone."""
-_MOST_ROWS = 512
+_MAX_ROWS = 512
 _GRID = 20
-_BEYOND = 1e30
+_MASK_SIZE = 1e30
 """Where masks begin: a mask's smallest number depends on the dtype it was made for."""
 _SENTINEL = 2**31 - 1
 _PATTERNS = {2: np.int16, 4: np.int32, 8: np.int64}
-_SYMBOLIC = 1 << 16
+_MAX_HASHED_BYTES = 1 << 16
 """Bytes above which a view of a parameter is identified by base and layout and not hashed."""
 
 
@@ -42,8 +42,8 @@ class Values:
         self.facts: list[Fact] = []
         """Per value: hash, dtype, shape at the first meeting, structural, literal."""
         self._ids: dict[Any, int] = {}
-        self._bases: list[tuple[int, torch.Tensor, tuple[Any, ...] | None]] = []
-        self._large: set[int] = set()
+        self._deferred: list[tuple[int, torch.Tensor, tuple[Any, ...] | None]] = []
+        self._large_values: set[int] = set()
         self._marked: list[torch.Tensor] = []
         self.pads = pads
 
@@ -93,10 +93,10 @@ class Values:
 
     def of_source(self, tensor: torch.Tensor) -> int:
         """Return the value of a parameter or buffer; a large one is hashed when all is done."""
-        if _nbytes(tensor) <= _SYMBOLIC or tensor.is_meta:
+        if _nbytes(tensor) <= _MAX_HASHED_BYTES or tensor.is_meta:
             return self.of(tensor)
-        value = self._later(("source", id(tensor)), tensor, None)
-        self._large.add(value)
+        value = self._defer(("source", id(tensor)), tensor, None)
+        self._large_values.add(value)
         return value
 
     def of_view(
@@ -106,20 +106,20 @@ class Values:
 
         A view of a large parameter is not hashed: parameter and layout identify it.
         """
-        if value in self._large:
+        if value in self._large_values:
             layout = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
-            return self._later(("view", value, layout), tensor, layout, base)
+            return self._defer(("view", value, layout), tensor, layout, base)
         return self.of(tensor, structural=structural, base=base)
 
     def close(self) -> None:
         """Hash what was put off and leave no mark on tensors that live on."""
         bases = {}
-        for value, tensor, layout in self._bases:
+        for value, tensor, layout in self._deferred:
             if layout is None:
                 bases[value] = self.digest(tensor, None)
                 self.facts[value]["hash"] = bases[value]
         by_key = {value: key for key, value in self._ids.items()}
-        for value, _, layout in self._bases:
+        for value, _, layout in self._deferred:
             if layout is not None:
                 text = f"{bases[by_key[value][1]]} {layout}"
                 self.facts[value]["hash"] = hashlib.sha256(text.encode()).hexdigest()[:20]
@@ -134,7 +134,7 @@ class Values:
     def fact(self, tensor: torch.Tensor) -> Fact:
         """Return what identifies a content, rows of padding taken as zeros."""
         content = self._content(tensor, self.pads)
-        return _described(tensor, content.digest()) | content.loose()
+        return _describe(tensor, content.digest()) | content.loose()
 
     def _content(self, tensor: torch.Tensor, pads: torch.Tensor | None) -> Content:
         return Content(tensor, pads, coarse=self._coarse)
@@ -148,10 +148,10 @@ class Values:
         value = self._ids.get(key)
         if value is not None:
             return value
-        fact = _described(tensor, digest)
+        fact = _describe(tensor, digest)
         return self._number(key, fact | ({"structural": True} if structural else content.loose()))
 
-    def _later(
+    def _defer(
         self,
         key: Any,
         tensor: torch.Tensor,
@@ -160,8 +160,8 @@ class Values:
     ) -> int:
         value = self._ids.get(key)
         if value is None:
-            value = self._number(key, _described(tensor, ""))
-            self._bases.append((value, tensor, layout))
+            value = self._number(key, _describe(tensor, ""))
+            self._deferred.append((value, tensor, layout))
         self.mark(tensor, value, base)
         return value
 
@@ -184,7 +184,7 @@ class Content:
         if pads is not None and floating:
             tensor = without_pads(tensor, pads)
         self._shape = tuple(tensor.shape)
-        self._loose = floating and 4 < tensor.numel() <= _LOOSE_LIMIT
+        self._loose = floating and 4 < tensor.numel() <= _MAX_LOOSE_ELEMENTS
         self._size = tensor.element_size()
         self._name = dtype_name(tensor.dtype)
         try:
@@ -199,9 +199,9 @@ class Content:
 
     def digest(self) -> str:
         """Return 80 bits of SHA-256 over dtype and bytes."""
-        made = hashlib.sha256(self._name.encode())
-        made.update(self._raw)
-        return made.hexdigest()[:20]
+        sha256 = hashlib.sha256(self._name.encode())
+        sha256.update(self._raw)
+        return sha256.hexdigest()[:20]
 
     def loose(self) -> Fact:
         """Return what identifies a tensor whatever the order of its elements, and that of its rows.
@@ -216,12 +216,12 @@ class Content:
         powers = bits * bits
         sums = [bits.sum(), powers.sum()]
         powers *= bits
-        found = {"bag": np.array([*sums, powers.sum()], np.int64).tobytes().hex()}
+        sums_by_name = {"bag": np.array([*sums, powers.sum()], np.int64).tobytes().hex()}
         width = self._shape[-1] if len(self._shape) > 1 else 0
-        if width > 1 and bits.size // width <= _MOST_ROWS:
+        if width > 1 and bits.size // width <= _MAX_ROWS:
             rows = bits.reshape(-1, width) @ _weights(width)
-            found["rows"] = base64.b64encode(rows.tobytes()).decode()
-        return found
+            sums_by_name["rows"] = base64.b64encode(rows.tobytes()).decode()
+        return sums_by_name
 
 
 def digest(tensor: torch.Tensor, pads: torch.Tensor | None) -> str:
@@ -229,7 +229,7 @@ def digest(tensor: torch.Tensor, pads: torch.Tensor | None) -> str:
     return Content(tensor, pads).digest()
 
 
-def _described(tensor: torch.Tensor, key: str) -> Fact:
+def _describe(tensor: torch.Tensor, key: str) -> Fact:
     fact = {"hash": key, "dtype": dtype_name(tensor.dtype), "shape": list(tensor.shape)}
     if tensor.numel() <= LITERAL_LIMIT and not tensor.is_meta:
         fact["literal"] = [repr(number) for number in tensor.detach().flatten().tolist()]
@@ -242,11 +242,11 @@ def coarsened(numbers: Any) -> Any:
     In float64 rounding is some 2^-50 of that, so two sides agree unless they compute something
     else; a number that lies that near to the middle between two multiples is one in 2^30.
     """
-    inside = np.abs(numbers) < _BEYOND
+    inside = np.abs(numbers) < _MASK_SIZE
     if inside.all():
         return _on_grid(numbers)
-    found = _on_grid(np.where(inside, numbers, 0.0))
-    return np.where(inside, found, np.where(numbers < 0, -_SENTINEL, _SENTINEL)).astype(np.int32)
+    grid = _on_grid(np.where(inside, numbers, 0.0))
+    return np.where(inside, grid, np.where(numbers < 0, -_SENTINEL, _SENTINEL)).astype(np.int32)
 
 
 def _on_grid(numbers: Any) -> Any:

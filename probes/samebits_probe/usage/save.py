@@ -26,8 +26,8 @@ def checkpointing(subject: Subject) -> Facts:
     functions = (getattr(m, "_gradient_checkpointing_func", None) for m in model.modules())
     partials = [f.keywords for f in functions if isinstance(f, functools.partial)]
     model.gradient_checkpointing_disable()
-    found = {keywords.get("use_reentrant") for keywords in partials}
-    return {"use_reentrant": found.pop() if len(found) == 1 else None}
+    choices = {keywords.get("use_reentrant") for keywords in partials}
+    return {"use_reentrant": choices.pop() if len(choices) == 1 else None}
 
 
 def saved(subject: Subject) -> Facts:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 HALF = 6
 """Tokens of each of the two sequences that are packed into one row."""
-_LONGEST = 120
+_MAX_ERROR_LENGTH = 120
 
 
 class NoMeaning(Exception):  # noqa: N818  "this model has no such thing" is a result
@@ -30,12 +30,12 @@ class Subject:
         self.model = model
         self.head = head
         self.folder = folder
-        self._plain: torch.Tensor | None = None
+        self._plain_logits: torch.Tensor | None = None
 
     def refuses_text(self) -> str:
         """Return why the model is asked nothing about tokens; '' if it is."""
-        main = getattr(self.model, "main_input_name", "input_ids")
-        if self.head != "causal-lm" or main != "input_ids":
+        main_input = getattr(self.model, "main_input_name", "input_ids")
+        if self.head != "causal-lm" or main_input != "input_ids":
             return f"{type(self.model).__name__} is no causal language model"
         if getattr(self.model.config, "is_encoder_decoder", False):
             return f"{type(self.model).__name__} has an encoder"
@@ -59,10 +59,10 @@ class Subject:
 
     def logits(self) -> torch.Tensor:
         """Return the logits of the plain forward over :meth:`ids`, computed once."""
-        if self._plain is None:
+        if self._plain_logits is None:
             with torch.no_grad():
-                self._plain = self.model(self.ids()).logits
-        return self._plain
+                self._plain_logits = self.model(self.ids()).logits
+        return self._plain_logits
 
     def accepts(self, name: str) -> bool:
         """Return True if forward names such a parameter."""
@@ -71,6 +71,6 @@ class Subject:
 
 def said(error: BaseException) -> str:
     """Return type and first line of an exception, paths removed."""
-    first = str(error).strip().partition("\n")[0]
-    text = without_folders(f"{type(error).__name__}: {first}")
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    first_line = str(error).strip().partition("\n")[0]
+    text = without_folders(f"{type(error).__name__}: {first_line}")
+    return text if len(text) <= _MAX_ERROR_LENGTH else f"{text[:_MAX_ERROR_LENGTH]}…"

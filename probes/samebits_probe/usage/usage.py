@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from samebits_probe.model import load
 
 Facts = dict[str, Any]
-_FORWARDS, _POSITIONS = 16, 16
+_MAX_FORWARDS, _MAX_POSITIONS = 16, 16
 """Of one question at most: eight tokens of two strategies, and a dozen tokens of a prompt."""
 MOST_BYTES = 1 << 30
 """Bytes of parameters above which nothing is tried: some thirty forwards, and a save."""
@@ -64,19 +64,19 @@ def usage(loaded: load.Loaded, folder: Path, limit: float) -> Facts:
     no_text = subject.refuses_text()
     facts: Facts = {"skips": {}}
     for i, question in enumerate(QUESTIONS, 1):
-        forwards = _FORWARDS * progress.FACTOR * progress.expected(_POSITIONS)
+        forwards = _MAX_FORWARDS * progress.FACTOR * progress.expected(_MAX_POSITIONS)
         progress.tick(question.name, i, len(QUESTIONS), allowance=forwards)
         reason = no_text if question.of_text else ""
         if time.perf_counter() - started > limit:
             reason = "no time was left: raise budget: in matrix.yaml"
         if not reason:
-            reason = _asked(question, subject, facts)
+            reason = _answer(question, subject, facts)
         if reason:
             facts["skips"][question.name] = reason
     return facts | {"seconds": round(time.perf_counter() - started, 4)}
 
 
-def _asked(question: Question, subject: Subject, facts: Facts) -> str:
+def _answer(question: Question, subject: Subject, facts: Facts) -> str:
     """Ask one question and note the answer; return why there is none, or ''."""
     # nothing here is on a device, and torch.manual_seed() formats a stack trace for each kind
     torch.default_generator.manual_seed(0)
