@@ -1,12 +1,12 @@
-"""Traces one prompt of one cell: runs it without a trace and with one, and writes what was seen.
+"""The job that traces one prompt of one cell: it runs the prompt without and with a trace.
 
 Expects the job of a cell with ``trace``: prompt, what (``forward`` or ``decode``), look (numbers of
-operations to look at closely) and result (a path); of a decode also new_tokens (how many the cell
-asked for), forced (row -> token ids) and steps (behind which it stops).
-Writes the file that samebits/records/trace.py reads, whole or not at all.
+operations to look at closely) and result (a path); for a decode also new_tokens (as many as the
+cell generates), forced (row -> token ids) and steps (after which it stops). Writes the file that
+samebits/records/trace.py reads, completely or not at all.
 
-What an operation that is looked at takes and gives is kept by its bytes, and it is run again on
-copies of its inputs: in the same layout, and contiguous in fresh memory.
+For an operation in ``look`` the bytes of inputs and outputs are kept. The operation also runs again
+on copies of its inputs: in the same layout, and contiguous in fresh memory.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ FORMAT_VERSION = 2
 Fact = dict[str, Any]
 
 _TRACED_COST = 50
-"""What a forward costs of which every operation is hashed, in plain ones of a small model."""
+"""Cost of a forward with every operation hashed, in plain forwards of a small model."""
 _MAX_CALLERS = 6
-"""Functions around an operation whose source is told."""
+"""Calling functions of an operation whose source is recorded."""
 
 
 def run(job: Fact) -> None:
-    """Trace one prompt and write what came of it."""
+    """Trace one prompt and write the result."""
     torch.set_num_threads(int(job["threads"]))
     heap.fill_unwritten("a", job["cell"]["variant"]["device"])
     try:
@@ -64,7 +64,7 @@ def run(job: Fact) -> None:
 
 
 def write(job: Fact, facts: Fact) -> None:
-    """Write a trace aside and rename it into place."""
+    """Write a trace under a temporary name and rename it into place."""
     path = Path(job["trace"]["result"])
     head = {
         "format": "samebits-trace",
@@ -78,7 +78,7 @@ def write(job: Fact, facts: Fact) -> None:
 
 
 class Traced:
-    """One model, loaded once, with the prompt that is traced."""
+    """One model, loaded once, and the prompt to trace."""
 
     def __init__(self, job: Fact) -> None:
         variant, model, store = job["cell"]["variant"], job["model"], job["store"]
@@ -137,7 +137,7 @@ class Traced:
         }
 
     def _prompts(self) -> Inputs:
-        """Run what comes before the prompt, as the cell's own run did, and return its inputs."""
+        """Run the prompts before the traced one, as the cell's run did, and return its inputs."""
         chosen = None
         decode = self.job["trace"]["what"] == "decode"
         for name, inputs in self._all_inputs():
@@ -145,7 +145,7 @@ class Traced:
             chosen = inputs if is_traced else chosen
             if is_traced and not decode:
                 break
-            # after a prompt that raised, the cell's own run went on
+            # the cell's run continues after a prompt that raises
             with suppress(Exception), progress.forward(inputs.kwargs, f"forward {name}"):
                 self.loaded.model(**inputs.kwargs)
         assert chosen is not None, "the host names a prompt that the cell has run"
@@ -188,7 +188,7 @@ class Traced:
         with suppress(_Enough), progress.forwards(steps, kwargs, label, times=_TRACED_COST):
             self.loaded.model.generate(
                 **kwargs,
-                # as many as the cell asked for: the size of a cache may depend on it
+                # as many as the cell generates: the size of a cache may depend on it
                 max_new_tokens=self.job["trace"]["new_tokens"],
                 **model_decode.GREEDY,
                 logits_processor=[forcing],
@@ -225,10 +225,10 @@ class Traced:
         }
 
     def _rerun(self, func: Any, args: Any, kwargs: Fact, copy_tensor: Any) -> list[Fact] | None:
-        """Run an operation on copies of its inputs and return the contents that it gives."""
+        """Run an operation on copies of its inputs and return the contents of its outputs."""
         try:
             result = func(*_map_tensors(args, copy_tensor), **_map_tensors(kwargs, copy_tensor))
-        except Exception:  # noqa: BLE001  an operation that refuses another layout is a fact
+        except Exception:  # noqa: BLE001  an operation may refuse another layout
             return None
         return [self._trace.values.fact(tensor) for tensor in _tensors(result)]
 
@@ -239,12 +239,12 @@ class Traced:
             return {"hash": "", "dtype": "", "shape": [], "stored": False, "note": str(reason)}
 
 
-class _Enough(Exception):  # noqa: N818  generate() has no other way to be told to stop at a step
-    """The steps that were asked for are done."""
+class _Enough(Exception):  # noqa: N818  the only way to stop generate() at a step
+    """The requested steps are done."""
 
 
 class _Forced:
-    """A logits processor that makes generate() choose given tokens and marks what it is given."""
+    """A logits processor that forces tokens in generate() and marks the logits of each step."""
 
     def __init__(self, ids: list[list[int]], steps: int, trace: Trace | None) -> None:
         self.logits: list[torch.Tensor] = []
@@ -313,7 +313,7 @@ def _copy_in_layout(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _offset_from_boundary(tensor: torch.Tensor) -> int:
-    """Return how many bytes the first element lies behind a 64-byte boundary."""
+    """Return the offset in bytes of the first element from a 64-byte boundary."""
     with suppress(RuntimeError):
         return int(tensor.data_ptr() % 64)
     return 0

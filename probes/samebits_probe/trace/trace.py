@@ -1,11 +1,11 @@
-"""What does every operation of a forward take and give: a trace that joins by content.
+"""Trace of a forward: the inputs and outputs of every operation, identified by content.
 
-Seen by dispatch, so what a composite operation is made of and what a fused kernel is not; each
-operation with the values before it and behind it, the module it ran in, and the functions of
+The trace sees what is dispatched: the parts of a composite operation, but not those of a fused
+kernel. Each operation has its input and output values, its module, and the functions of
 transformers or of the model's own code that called it, with the line of the innermost one.
 
-Operations that give the same elements in the same order (view, contiguous, clone …) are left
-out: their value is that of their input.
+Operations that return the same elements in the same order (view, contiguous, clone …) are left
+out: their output has the value of their input.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ _SAME_ORDER = frozenset(
         "_to_copy",
     }
 )
-"""Operations that keep elements and order, where dtype and number of elements stay."""
+"""Operations that keep elements and order, if dtype and number of elements stay the same."""
 _SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
 _MASK_LIMITS = {torch.float16: -6e4}
 _MASK_LIMIT = -1e9
-"""A score at or below which an attention by hand has masked it; no release adds less than that."""
+"""Score at or below which eager attention has masked it; no release adds less than that."""
 _MAX_MASK_BYTES = 1 << 16
-"""Bytes of a packed mask above which only its digest is told."""
+"""Bytes of a packed mask above which the mask itself is not recorded."""
 
 
 class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
-    """Records every operation while it is active; :meth:`facts` then tells them.
+    """Records every operation while it is active; :meth:`facts` then returns them.
 
-    ``look`` is called with the index of an operation, its function and arguments before it runs,
-    and with its result behind it.
+    ``look`` is called before an operation runs with its index, function and arguments, and after
+    it with the result.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         named_tensors = list(_named_tensors(model))
         self._sources = {id(tensor): name for tensor, name in named_tensors}
         self._inputs = {id(tensor): name for name, tensor in inputs.items()}
-        # an identity stands for a tensor only while that lives
+        # an id identifies a tensor only while the tensor exists
         self._keepalive = [*inputs.values(), *(tensor for tensor, _ in named_tensors)]
         self._source_names: dict[int, str] = {}
         self._computed: set[int] = set()
@@ -118,12 +118,12 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
             hook.remove()
 
     def step(self, name: str) -> None:
-        """Name the forwards that follow: layers of several forwards are told apart by it."""
+        """Name the following forwards, to distinguish the layers of several forwards."""
         self._prefix = f"{name} " if name else ""
         self._steps = 0
 
     def mark(self, name: str, tensor: torch.Tensor | None) -> None:
-        """Note which value stands at a place of the model that both sides have."""
+        """Record the value at a place of the model that both sides have."""
         if tensor is not None and not self._paused:
             self._paused = True
             try:
@@ -182,7 +182,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         outputs = list(_tensors(result))
         structural = all(map(self._is_structural, input_values))
         written = self._written_values(func, args, kwargs, structural) if operation.mutable else {}
-        # a tensor is not marked as a view before the operation returns, which is after this
+        # torch marks a tensor as a view only when the operation returns, which is later
         base = inputs[0] if operation.views and len(inputs) == 1 else None
         if operation.same_order and self._same_order(base, inputs, outputs, input_values):
             return result
@@ -227,22 +227,22 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         outputs: list[torch.Tensor],
         input_values: list[int],
     ) -> bool:
-        """Return True if an operation changed no content; its output then carries the input's."""
+        """Return True if an operation kept its content, and give the output the input's value."""
         if len(inputs) != 1 or len(outputs) != 1:
             return False
         source, result = inputs[0], outputs[0]
         if source.dtype != result.dtype or source.numel() != result.numel():
             return False
-        # what a cast to its own dtype returns is the tensor itself
+        # a cast to the same dtype returns the tensor itself
         self.values.mark(result, input_values[0], None if result is source else base)
         return True
 
     def _written_values(
         self, func: Any, args: Any, kwargs: Fact, structural: bool
     ) -> dict[int, int]:
-        """Return the values of the tensors that were written into, by identity.
+        """Return the values of the tensors that were written into, by id.
 
-        Other tensors may look into the same memory, so it is remembered what was written there.
+        Other tensors may share the memory, so the written values are recorded by storage.
         """
         arguments = func._schema.arguments
         arguments_given = [*args, *(kwargs.get(a.name) for a in arguments[len(args) :])]
@@ -259,7 +259,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         return bool(self.values.facts[value].get("structural"))
 
     def _value(self, tensor: torch.Tensor) -> int:
-        """Return the value of a tensor before an operation, with where it came from if that is new."""
+        """Return the value of a tensor before an operation; record the origin of a new value."""
         value = self.values.known(tensor)
         if value is not None:
             return value
@@ -276,7 +276,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         stale = self.values.stale(tensor)
         written = self._written.pop(_storage_id(tensor), [])
         earlier = [v for v in (stale, *written) if v is not None]
-        # a single number that nothing computed is a constant of the code
+        # a single number without an operation is a constant of the code
         is_constant = not tensor.is_floating_point() or tensor.numel() == 1
         structural = all(map(self._is_structural, earlier)) if earlier else is_constant
         value = self.values.of(tensor, structural=structural)
@@ -305,7 +305,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
     # --- masks ---------------------------------------------------------------------------------
 
     def _attention(self, name: str, args: Any, kwargs: Fact, index: int) -> None:
-        """Note which keys each query may see, as the kernel of an attention was told."""
+        """Record which keys each query may see, from the arguments of the attention kernel."""
         if "scaled_dot_product" in name:
             allowed = _sdpa_mask(args, kwargs)
         elif self._in_attention():
@@ -323,7 +323,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         )
 
     def chain(self) -> list[int]:
-        """Return the numbers of the functions of interest that run now, innermost first."""
+        """Return the numbers of the running functions of interest, innermost first."""
         chain, _ = self._frames.here()
         return [int(number) for number in self._table.columns["chains"][chain].split()]
 
@@ -348,7 +348,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
 
 
 class _Operation:
-    """What is asked of every call of an operation, found out at the first."""
+    """Properties of an operation that are the same in every call, read at the first."""
 
     def __init__(self, func: Any, table: _Table) -> None:
         schema = func._schema
@@ -362,7 +362,7 @@ class _Operation:
 
 
 class _Table:
-    """Numbers words that occur often."""
+    """Numbers for words that occur often."""
 
     def __init__(self) -> None:
         self.columns: dict[str, list[str]] = {"names": [], "arguments": [], "modules": []}
@@ -377,9 +377,9 @@ class _Table:
 
 
 class _Frames:
-    """Tells which functions of transformers or of the model's own code are running.
+    """The running functions of transformers or of the model's own code.
 
-    What runs around a module does not change until that returns, so it is walked once.
+    The callers of a module do not change until it returns, so their frames are walked once.
     """
 
     def __init__(self, table: _Table) -> None:
@@ -391,12 +391,12 @@ class _Frames:
         table.columns["chains"] = []
 
     def here(self) -> tuple[int, int]:
-        """Return the number of the running functions, innermost first, and the innermost's line."""
+        """Return the number of the chain of running functions, and the line of the innermost."""
         numbers, line = self._walk(sys._getframe(2))
         return self._table.number("chains", " ".join(map(str, numbers))), line
 
     def enter(self, frame: FrameType) -> None:
-        """Remember what runs around ``frame``, which calls a module."""
+        """Remember the callers of ``frame``, which calls a module."""
         self._entered.append((frame, *self._walk(frame)))
 
     def leave(self) -> None:
@@ -421,7 +421,7 @@ class _Frames:
         code = frame.f_code
         key = id(code)
         if key not in self._numbers:
-            self._code_objects.append(code)  # an identity stands for a code only while that lives
+            self._code_objects.append(code)  # an id is unique only while the code exists
             self._numbers[key] = self._add_function(code, frame.f_globals.get("__name__") or "")
         return self._numbers[key]
 
@@ -504,7 +504,7 @@ def _written(value: Any) -> str:
 
 
 def _sdpa_mask(args: Any, kwargs: Fact) -> torch.Tensor | None:
-    """Return who may see whom, [batch, heads, queries, keys], as a call of sdpa means it."""
+    """Return the mask of an sdpa call, [batch, heads, queries, keys]; True where a key is seen."""
     query, key = args[0], args[1]
     shape = (*query.shape[:-1], key.shape[-2])
     mask = kwargs.get("attn_mask")
@@ -528,7 +528,7 @@ def _is_masked(scores: torch.Tensor) -> torch.Tensor:
 
 
 def _pack(allowed: torch.Tensor) -> Fact:
-    """Return a mask as data: heads that agree count once, and so do batch rows."""
+    """Return a mask as data; heads that agree are stored once."""
     if allowed.ndim == 4 and bool((allowed == allowed[:, :1]).all()):
         allowed = allowed[:, :1]
     flat = allowed.detach().cpu().contiguous().reshape(-1)

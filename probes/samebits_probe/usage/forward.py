@@ -1,4 +1,4 @@
-"""What a user asks of forward: attention maps, packed sequences, the cache, cache_position."""
+"""Questions about forward: attention maps, packed sequences, the cache, cache_position."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 _MAX_WINDOW = 512
-"""Tokens: past a longer window a forward would be a stress test."""
+"""Tokens: a forward past a longer window would be a stress test."""
 _POSITION_ERROR = 3
-"""By how many positions a cache_position is wrong."""
+"""Number of positions by which the wrong cache_position is off."""
 
 
 # --- output_attentions ---------------------------------------------------------------------
 
 
 def attentions(subject: Subject) -> Facts:
-    """Return what output_attentions=True gives, as the model is and forced to eager."""
+    """Return the result of output_attentions=True, with the model as it is and with eager."""
     model, ids = subject.model, subject.ids()
     facts: Facts = {"implementation": getattr(model.config, "_attn_implementation", None) or ""}
     facts["given"], logits = _attentions_of(model, ids)
@@ -40,7 +40,7 @@ def attentions(subject: Subject) -> Facts:
 
 
 def _attentions_of(model: Any, ids: torch.Tensor) -> tuple[str, torch.Tensor | None]:
-    """Return what kind of thing the attentions are, and the logits."""
+    """Return the kind of the attentions, and the logits."""
     try:
         output = model(ids, output_attentions=True)
     except Exception as error:  # noqa: BLE001  a refusal is an answer
@@ -90,8 +90,8 @@ WAYS = (
 def packed(subject: Subject) -> Facts:
     """Return whether the second of two packed sequences sees the first, in every way to feed them.
 
-    Another first sequence is fed, too: what changes in the rows of the second is what it sees. How
-    much that can be is known from the same ids under ordinary positions.
+    A different first sequence is fed too: a change in the rows of the second shows that it sees the
+    first. The same ids under ordinary positions show how large that change can be.
     """
     if not subject.accepts("position_ids"):
         msg = "forward takes no position_ids"
@@ -127,7 +127,7 @@ def _packed_in(model: Any, way: Way, pairs: tuple[torch.Tensor, ...], alone: tor
 
 
 def cache(subject: Subject) -> Facts:
-    """Return what the layers of a cache hold after a forward past the sliding window."""
+    """Return the contents of a cache's layers after a forward past the sliding window."""
     model = subject.model
     if forks.cache_keyword(model) != "past_key_values":
         msg = "forward takes no past_key_values"
@@ -160,7 +160,7 @@ def cache(subject: Subject) -> Facts:
 
 
 def _counted_kinds(layers: Any) -> list[Facts]:
-    """Return each kind of layer once, with how many there are of it."""
+    """Return each kind of layer once, with the number of such layers."""
     kinds: list[Facts] = []
     for layer in layers:
         same = next((kind for kind in kinds if layer.items() <= kind.items()), None)
@@ -175,7 +175,7 @@ def _counted_kinds(layers: Any) -> list[Facts]:
 
 
 def cache_position(subject: Subject) -> Facts:
-    """Return whether forward names cache_position, and what a wrong one changes."""
+    """Return whether forward takes cache_position, and what a wrong one changes."""
     if forks.cache_keyword(subject.model) != "past_key_values":
         msg = "forward takes no past_key_values"
         raise NoMeaning(msg)

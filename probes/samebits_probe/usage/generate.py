@@ -1,4 +1,4 @@
-"""What a user passes to generate(): position_ids, an assistant, strategies of older releases."""
+"""Questions about generate(): position_ids, an assistant, strategies of older releases."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ STRATEGIES: dict[str, Facts] = {
 
 
 def position_ids(subject: Subject) -> Facts:
-    """Return what becomes of position_ids handed to generate(): which ones each step is fed.
+    """Return what generate() does with position_ids: the position that each step gets.
 
-    They are the ones that it counts by itself where it is handed none.
+    The passed positions are those that generate() computes itself if it gets none.
     """
     if not subject.accepts("position_ids"):
         msg = "forward takes no position_ids"
@@ -44,7 +44,7 @@ def position_ids(subject: Subject) -> Facts:
 
 
 def _position_hook(fed: list[int | None]) -> Any:
-    """Return a hook that notes the last position of what forward is fed."""
+    """Return a hook that records the last position of forward's inputs."""
 
     def hook(_module: Any, _args: Any, kwargs: Facts) -> None:
         positions = kwargs.get("position_ids")
@@ -56,8 +56,8 @@ def _position_hook(fed: list[int | None]) -> Any:
 def assisted(subject: Subject) -> Facts:
     """Return what assisted generation does with min_new_tokens; the assistant is the model itself.
 
-    Without the argument it is tried only where it fails with it. A minimum has no meaning where no
-    token ends the text, so one does.
+    It is tried without the argument only if it fails with it. A minimum has no meaning without a
+    token that ends the text, so token 0 does.
     """
     arguments = {"assistant_model": subject.model, "eos_token_id": 0}
     with_minimum = _exception_of(subject, min_new_tokens=2, **arguments)
@@ -66,7 +66,7 @@ def assisted(subject: Subject) -> Facts:
 
 
 def strategies(subject: Subject) -> Facts:
-    """Return what becomes of the strategies that left the library, by their arguments."""
+    """Return the exceptions of the strategies that left the library, by their arguments."""
     return {name: _exception_of(subject, **arguments) for name, arguments in STRATEGIES.items()}
 
 
@@ -86,7 +86,7 @@ def _logits(subject: Subject, **arguments: Any) -> torch.Tensor:
 
 
 def _generate(subject: Subject, **arguments: Any) -> Any:
-    """Return what a greedy generate() returns.
+    """Return the output of a greedy generate().
 
     Raises:
         NoMeaning: the class does not generate.

@@ -1,4 +1,4 @@
-"""What a user does with a model beside running it: save it, train it with checkpointing."""
+"""Questions about saving a model and about gradient checkpointing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DTYPE_KEYS = ("torch_dtype", "dtype")
 
 
 def checkpointing(subject: Subject) -> Facts:
-    """Return which use_reentrant gradient_checkpointing_enable() chooses without arguments."""
+    """Return the use_reentrant that gradient_checkpointing_enable() chooses by default."""
     model = subject.model
     try:
         model.gradient_checkpointing_enable()
@@ -31,7 +31,7 @@ def checkpointing(subject: Subject) -> Facts:
 
 
 def saved(subject: Subject) -> Facts:
-    """Return what save_pretrained(safe_serialization=False) writes, and how it names the dtype."""
+    """Return the files of save_pretrained(safe_serialization=False), and the dtype's key."""
     signature = inspect.signature(subject.model.save_pretrained)
     shard = signature.parameters.get("max_shard_size")
     facts: Facts = {"max_shard_size": "" if shard is None else str(shard.default)}

@@ -1,4 +1,4 @@
-"""Whom the questions of usage.usage are put to: a loaded model, and the tokens it is fed."""
+"""The loaded model and the tokens that the questions of usage.usage use."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ HALF = 6
 _MAX_ERROR_LENGTH = 120
 
 
-class NoMeaning(Exception):  # noqa: N818  "this model has no such thing" is a result
-    """The question has no meaning for this model; the message says why."""
+class NoMeaning(Exception):  # noqa: N818  a question that does not apply is a result
+    """The question does not apply to this model; the message says why."""
 
 
 class Subject:
-    """One model, whatever it is for."""
+    """One model of any kind."""
 
     def __init__(self, model: Any, head: str, folder: Path) -> None:
         self.model = model
@@ -33,7 +33,7 @@ class Subject:
         self._plain_logits: torch.Tensor | None = None
 
     def refuses_text(self) -> str:
-        """Return why the model is asked nothing about tokens; '' if it is."""
+        """Return why questions about tokens do not apply; '' if they do."""
         main_input = getattr(self.model, "main_input_name", "input_ids")
         if self.head != "causal-lm" or main_input != "input_ids":
             return f"{type(self.model).__name__} is no causal language model"
@@ -41,7 +41,7 @@ class Subject:
             return f"{type(self.model).__name__} has an encoder"
         try:
             self.logits()
-        except Exception as error:  # noqa: BLE001  the cell's own forward says so, too
+        except Exception as error:  # noqa: BLE001  the cell's own forward reports it too
             return f"the plain forward raised {said(error)}"
         return ""
 
