@@ -130,7 +130,7 @@ def test_suspects_of_two_kinds_never_share_a_name():
         donor = {"state": {**places_of, "buffers": theirs, "attributes": held}, "seen": {}}
         asked = {"untried": [], "weights": [], "buffers": [], "config": {}}
         state_here = {**places_of, "buffers": mine, "attributes": other}
-        found = Suspects(donor, state_here, {}, asked, keeper.root).found
+        found = Suspects(donor, state_here, {}, asked, keeper.root).ordered
     assert [s.name for s in found] == ["buffer layers.*.x", "attribute layers.*.x"]
 
 

@@ -118,16 +118,16 @@ class Patient(Bench):
         state = graft_state.survey(
             model, _hash_fact, [pair[1] for pair in self.question["weights"]]
         )
-        seen = apart(lambda: self._look(model))
-        if seen["mismatch"]:
-            return {"mismatch": seen["mismatch"]}
-        if seen["standing"]["same"] == seen["standing"]["of"]:
+        observed = apart(lambda: self._look(model))
+        if observed["mismatch"]:
+            return {"mismatch": observed["mismatch"]}
+        if observed["standing"]["same"] == observed["standing"]["of"]:
             return {"mismatch": "it has the reference's bytes already"}
-        passed = self._seen_on_donors_kernel(state) | seen["seen"]
+        passed = self._seen_on_donors_kernel(state) | observed["seen"]
         suspects = Suspects(self._donor, state, passed, self.question, self.keeper.root)
         candidates = self._attributable(suspects)
         self._suspects = {suspect.name: suspect for suspect in candidates}
-        self.tried: list[Fact] = [{"suspects": [], **seen["standing"]}]
+        self.tried: list[Fact] = [{"suspects": [], **observed["standing"]}]
         search = Search(self._try_set, int(self.question["budget"]))
         hint = frozenset(self.question["hint"])
         search.run(
@@ -148,27 +148,27 @@ class Patient(Bench):
 
         A second load may place parameters elsewhere in memory, which changes bits by itself.
         """
-        if not any(suspect.is_loaded for suspect in suspects.found):
-            return suspects.found
+        if not any(suspect.is_loaded for suspect in suspects.ordered):
+            return suspects.ordered
         try:
             twin = self._load_twin({}, {})
             wrong = apart(lambda: self.mismatch(self.outputs(twin)))
         except Exception as reason:  # noqa: BLE001  a model that cannot be loaded twice is a result
             wrong = _first_line(reason)
         if not wrong:
-            return suspects.found
-        for suspect in suspects.found:
+            return suspects.ordered
+        for suspect in suspects.ordered:
             if suspect.is_loaded:
                 suspects.skip(suspect.name, f"loaded once more with nothing changed, {wrong}")
-        return [suspect for suspect in suspects.found if not suspect.is_loaded]
+        return [suspect for suspect in suspects.ordered if not suspect.is_loaded]
 
     def _look(self, model: Any) -> Fact:
         """Run as it is, then again with all places watched: watching must not change a bit."""
         plain = self.outputs(model)
         if wrong := self.mismatch(plain):
             return {"mismatch": wrong}
-        seen = apart(lambda: self._observe(model))
-        return {**seen, "standing": self._standing(plain)}
+        observed = apart(lambda: self._observe(model))
+        return {**observed, "standing": self._standing(plain)}
 
     def _seen_on_donors_kernel(self, state: Fact) -> Fact:
         """Return what passes with the donor's attention implementation; {} if it is the same.
@@ -180,10 +180,10 @@ class Patient(Bench):
             return {}
         try:
             twin = self._twin({"attn_implementation": donor_attention}, {})
-            seen: Fact = apart(lambda: self._observe(twin))["seen"]
+            observed: Fact = apart(lambda: self._observe(twin))["seen"]
         except Exception:  # noqa: BLE001
             return {}  # the attempt with that kernel reports the failure
-        return seen
+        return observed
 
     def _observe(self, model: Any) -> Fact:
         with Places(model, _hash_fact) as places:
@@ -200,7 +200,7 @@ class Patient(Bench):
         try:
             model = self._model_for(chosen)
             attempt |= apart(lambda: self._graft_and_run(model, chosen))
-        except Exception as reason:  # noqa: BLE001  a set with which the model does not run is a result
+        except Exception as reason:  # noqa: BLE001  a set may stop the model from running
             attempt |= {
                 "same": 0,
                 "of": len(self.question["compared"]),
@@ -214,16 +214,20 @@ class Patient(Bench):
 
     def _graft_and_run(self, model: Any, chosen: list[Suspect]) -> Fact:
         """Put the suspects in, run, and return how many outputs have the donor's bytes."""
-        substitutes: dict[str, list[Fact]] = {}
+        by_place: dict[str, list[Fact]] = {}
         for suspect in chosen:
             suspect.put(model)
-            substitutes |= suspect.given
+            by_place |= suspect.substitutes
         generate_options: Fact = {}
         if any(suspect.plain_cache for suspect in chosen):
             generate_options = {"past_key_values": transformers.DynamicCache()}
-        with Places(model, None, substitutes) as places:
+        with Places(model, None, by_place) as places:
             outputs = self.outputs(model, generate_options)
-        idle = [s.name for s in chosen if s.given and not any(places.used[p] for p in s.given)]
+        idle = [
+            s.name
+            for s in chosen
+            if s.substitutes and not any(places.used[p] for p in s.substitutes)
+        ]
         return self._standing(outputs) | {"idle": idle}
 
     def _standing(self, outputs: list[Output]) -> Fact:

@@ -44,23 +44,23 @@ class Unfit(Exception):  # noqa: N818  a value that does not fit is a result
 
 
 class Places:
-    """Watches one run: records the values that pass, and puts in the ``given`` ones.
+    """Watches one run: records the values that pass, and puts in ``substitutes``.
 
-    ``keep`` turns a tensor into a fact; without it nothing is recorded. ``given`` holds, by place,
-    the value for each time that the place is passed; a single value is used every time.
+    ``keep`` turns a tensor into a fact; without it nothing is recorded. ``substitutes`` holds, by
+    place, the value for each time that the place is passed; a single value is used every time.
     """
 
     def __init__(
         self,
         model: torch.nn.Module,
         keep: Callable[[torch.Tensor], Fact] | None = None,
-        given: dict[str, list[Parts]] | None = None,
+        substitutes: dict[str, list[Parts]] | None = None,
     ) -> None:
         self.seen: dict[str, list[Fact]] = {}
         self.used: Counter[str] = Counter()
         self._model = model
         self._keep = keep
-        self._given = given or {}
+        self._substitutes = substitutes or {}
         self._undo: list[Callable[[], None]] = []
 
     def __enter__(self) -> Places:  # noqa: PYI034  no subclass; 3.10 has no Self
@@ -98,15 +98,15 @@ class Places:
         """Record the value that passes a place, and return the value to use."""
         if self._keep is not None:
             self.seen.setdefault(place, []).append({k: self._fact(v) for k, v in parts.items()})
-        substitutes = self._given.get(place)
-        if substitutes is None:
+        values = self._substitutes.get(place)
+        if values is None:
             return parts
-        index = 0 if len(substitutes) == 1 else self.used[place]
-        if index >= len(substitutes):
-            msg = f"{place} is passed more than {len(substitutes)} times"
+        index = 0 if len(values) == 1 else self.used[place]
+        if index >= len(values):
+            msg = f"{place} is passed more than {len(values)} times"
             raise Unfit(msg)
         self.used[place] += 1
-        chosen = substitutes[index]
+        chosen = values[index]
         if chosen.keys() != parts.keys():
             msg = f"{place} takes {', '.join(parts)} here and {', '.join(chosen)} there"
             raise Unfit(msg)
@@ -195,7 +195,7 @@ class Places:
         contents = dict(forks.cache_tensors(cache))
         if contents:
             substitutes = self._exchange(CACHE, contents)
-            if CACHE in self._given:
+            if CACHE in self._substitutes:
                 _overwrite_cache(contents, substitutes)
         last = kwargs.get(self._head, 0) if self._head else 0
         if not isinstance(last, int):
@@ -261,19 +261,19 @@ def _layout(call: Parts) -> Parts:
     return layout
 
 
-def _run_kernel(call: Parts, layout: Parts, wanted: Parts) -> Any:
+def _run_kernel(call: Parts, layout: Parts, target: Parts) -> Any:
     """Run the kernel on the same numbers in the layout ``wanted``."""
-    if wanted == layout:
+    if target == layout:
         return _SDPA(**call)
     tensors = {
-        part: _with_layout(part, call[part], *wanted[part]) for part in ("query", "key", "value")
+        part: _with_layout(part, call[part], *target[part]) for part in ("query", "key", "value")
     }
     mask = call.get("attn_mask")
     if mask is not None and mask.ndim == 4 and mask.shape[1] > 1:
         heads, rows = tensors["query"].shape[1:3]
         if tuple(mask.shape[1:3]) != (heads, rows):
             tensors["attn_mask"] = mask.reshape(mask.shape[0], heads, rows, mask.shape[-1])
-    output = _SDPA(**(call | tensors | {"enable_gqa": wanted["enable_gqa"]}))
+    output = _SDPA(**(call | tensors | {"enable_gqa": target["enable_gqa"]}))
     return output.reshape(*call["query"].shape[:-1], output.shape[-1])
 
 

@@ -52,7 +52,7 @@ class Search:
     """Tries sets until the smallest that restores is known, or the budget is spent."""
 
     def __init__(self, restores: Callable[[Set], bool | None], budget: int) -> None:
-        """Take the oracle, which returns None for a set that does not run, and the budget of runs."""
+        """Take the oracle (None for a set that does not run) and the budget of runs."""
         self.tried: dict[Set, bool | None] = {}
         self.spent = False
         self._restores = restores
@@ -112,7 +112,7 @@ class Search:
         while shrinking:
             shrinking = False
             for group in reversed(needed):
-                rest = [kept for kept in needed if kept != group]
+                rest = [g for g in needed if g != group]
                 if rest and self._try(rest):
                     needed, shrinking = rest, True
                     break
@@ -123,13 +123,13 @@ class Search:
         needed = list(groups)
         for group in groups:
             if len(group) > 1:
-                rest = [kept for kept in needed if kept != group]
+                rest = [g for g in needed if g != group]
                 needed = rest + self._narrow(group, rest)
         singles = [frozenset({name}) for group in needed for name in sorted(group)]
         self._minimal(singles)
 
     def _narrow(self, group: Set, rest: list[Set]) -> list[Set]:
-        """Return fewer suspects of a group that still restore with ``rest``, by halving the group."""
+        """Return fewer suspects of a group that still restore with ``rest``, by halving."""
         parts = [frozenset({name}) for name in sorted(group)]
         for part in parts if len(parts) <= MAX_GROUPS else ():
             if self._try([*rest, part]):

@@ -63,7 +63,7 @@ class Suspect(NamedTuple):
     memory: dict[str, Any] | None = None
     options: dict[str, Any] = {}  # noqa: RUF012  never written to
     fields: dict[str, Any] = {}  # noqa: RUF012
-    given: dict[str, list[Fact]] = {}  # noqa: RUF012
+    substitutes: dict[str, list[Fact]] = {}  # noqa: RUF012
     plain_cache: bool = False
 
     @property
@@ -119,14 +119,14 @@ class Suspects:
         self._add_memory()
 
     @property
-    def found(self) -> list[Suspect]:
+    def ordered(self) -> list[Suspect]:
         """The suspects in the order of data flow, with unique names.
 
         The same pattern may name buffers in some layers and attributes in others.
         """
-        ordered = sorted(self._suspects, key=lambda suspect: _ORDER.index(suspect.kind))
-        times = Counter(suspect.name for suspect in ordered)
-        return [s._replace(name=f"{s.kind} {s.name}") if times[s.name] > 1 else s for s in ordered]
+        in_order = sorted(self._suspects, key=lambda suspect: _ORDER.index(suspect.kind))
+        times = Counter(suspect.name for suspect in in_order)
+        return [s._replace(name=f"{s.kind} {s.name}") if times[s.name] > 1 else s for s in in_order]
 
     def skip(self, what: str, reason: str) -> None:
         """Record a suspect that is not tried."""
@@ -265,9 +265,9 @@ class Suspects:
                     break
                 reasons.append(f"{place}: {reason}")
             else:
-                shown = [reason for reason in reasons if not reason.endswith(_ON_NEITHER_SIDE)]
-                if shown:
-                    self.skip(name, "; ".join(shown))
+                one_sided = [reason for reason in reasons if not reason.endswith(_ON_NEITHER_SIDE)]
+                if one_sided:
+                    self.skip(name, "; ".join(one_sided))
 
     def _add_passed(
         self, kind: str, name: str, place: str, donors: list[Fact], patients: list[Fact]
@@ -288,7 +288,7 @@ class Suspects:
             self.skip(name, str(reason))
             return
         what = f"it differs {n:,} of the {len(patients):,} times that it is used"
-        self._suspects.append(Suspect(kind, name, what, given={place: substitutes}))
+        self._suspects.append(Suspect(kind, name, what, substitutes={place: substitutes}))
 
     def _stored_part(self, value: Any) -> Any:
         return self._stored_tensor(value) if isinstance(value, dict) and "hash" in value else value

@@ -185,7 +185,7 @@ class Chooser:
         return load.has_tokenizer(self.source)
 
     def _decoder(self, name: str, rows: Rows) -> torch.Tensor:
-        """Return decoder ids for every row; one more than usual if a tokenizer decides the length."""
+        """Return decoder ids for every row; one more if a tokenizer decides the length."""
         length = inputs.DECODER_LENGTH + 1
         if rows.width is not None:
             length = inputs.decoder_length(rows.width)

@@ -90,7 +90,7 @@ class Ladder:
         memory.require(self._largest_copy(), int(job.get("slots", 1)))
 
     def climb(self) -> Facts:
-        """Return the results of every rung; the native one is last, as it may leave state behind."""
+        """Return the results of every rung; the native one is last, as it may leave state."""
         progress.begin("float64")
         rungs = {"float64": self._promoted(torch.float64)}
         if self.source.dtype != "float32":
@@ -105,7 +105,7 @@ class Ladder:
         rungs["own"] = self._rung(self.loaded.model, nullcontext())
         return rungs
 
-    def aligned(self, own: Facts) -> Facts | None:
+    def aligned(self, native: Facts) -> Facts | None:
         """Return the results of one prompt with all tensors aligned; None if the job has no prompt.
 
         The prompt first runs again as it is. A change there comes from state that prompts leave,
@@ -117,14 +117,14 @@ class Ladder:
             return None
         model = self.loaded.model
         answer: Facts = {"what": what, "off": places.n_off(model), "refused": ""}
-        before = _rows_of_prompt(own, *what.split(" ", 1))
+        before = _rows_of_prompt(native, *what.split(" ", 1))
         if not answer["off"]:
             return answer | {"repeats": True, "refs": before}
         try:
             repeats = self._rerun(what) == before
             places.align(model)
             return answer | {"repeats": repeats, "refs": self._rerun(what)}
-        except Exception as error:  # noqa: BLE001  it ran before: a lack of memory, or a defect of ours
+        except Exception as error:  # noqa: BLE001  it ran before: no memory, or a defect of ours
             refused = f"{type(error).__name__}: {without_folders(str(error))}"[:_REASON_LENGTH]
             return answer | {"repeats": None, "refs": {}, "refused": refused}
 
@@ -162,7 +162,7 @@ class Ladder:
         return next((size for size in sizes if size <= _COPY_LIMIT), 0)
 
     def _chaotic(self, twin: Any) -> bool:
-        """Return True if the first prompt is chaotic; tried last, as it may leave state behind."""
+        """Return True if the first prompt is chaotic; tried last, as it may leave state."""
         first_prompt = next(iter(self._prompts(torch.float64)), None)
         if first_prompt is None:
             return False

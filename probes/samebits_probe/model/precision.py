@@ -152,7 +152,7 @@ def _same_table(exact: torch.Tensor, rounded: torch.Tensor) -> bool:
 
 @contextmanager
 def arithmetic_in(dtype: torch.dtype, native: torch.dtype) -> Iterator[None]:
-    """Give code of a model in ``native`` the dtype ``dtype`` for every smaller float it asks for."""
+    """Give a ``native`` model's code ``dtype`` for every smaller float that it asks for."""
     with promotion(claimed_of(native)) if dtype == torch.float64 else Promotion32():
         yield
 

@@ -38,9 +38,9 @@ def _trials(decode: Callable[[Subject, Ids, int], Decoded], subject: Subject) ->
     for placed, placement in ((True, "given"), (False, "left out")):
 
         def pairs(s: Subject, n_steps: int, *, placed: bool = placed) -> list[Pair]:
-            first = s.once((decode, n_steps), lambda: decode(s, prompt, n_steps))
+            first = s.memoized((decode, n_steps), lambda: decode(s, prompt, n_steps))
             loop = partial(with_cache, s, prompt, n_steps, placed=placed)
-            return [Pair(first, s.once(("with cache", placed, n_steps), loop))]
+            return [Pair(first, s.memoized(("with cache", placed, n_steps), loop))]
 
         label = f"{n} tokens, {_STEPS} more, positions and mask {placement}"
         yield Trial(label, _STEPS, (n, n + _STEPS), pairs)

@@ -60,8 +60,8 @@ def too_large(size: int, job_options: dict[str, Any]) -> str:
     if size <= COPY_LIMIT or job_options.get("large"):
         return ""
     return (
-        f"of {size / 2**30:.1f} GiB no copy in float64 is made, without which no relation can be called "
-        "broken: write invariants: true at the model to try them all the same"
+        f"of {size / 2**30:.1f} GiB no copy in float64 is made, without which no relation can be "
+        "called broken: write invariants: true at the model to try them all the same"
     )
 
 
@@ -190,8 +190,8 @@ class Judge:
             return
         tried = list(self._measure_cases(relation, sweep=sweep))
         if tried:
-            shown = self._decisive_case(relation, tried)
-            self.relations.append(self._facts(relation, shown, len(tried)))
+            decisive = self._decisive_case(relation, tried)
+            self.relations.append(self._facts(relation, decisive, len(tried)))
 
     def of_tokens(self, relation: tokens.TokenRelation) -> None:
         """Try a relation of tokens at all its shapes, or record why it does not apply."""
@@ -298,22 +298,22 @@ class Judge:
             return None
         return result
 
-    def _facts(self, relation: Relation, shown: Measured, tried: int) -> Facts:
-        case = shown.case
+    def _facts(self, relation: Relation, decisive: Measured, tried: int) -> Facts:
+        case = decisive.case
         first, second = self.subject.walk(case.first), self.subject.walk(case.second)
         facts: Facts = {
             "relation": relation.name,
             "case": case.label,
-            "holds": not shown.native.differs,
-            "distance": shown.native.whole,
-            "promoted": shown.promoted.whole if shown.promoted else None,
+            "holds": not decisive.native.differs,
+            "distance": decisive.native.whole,
+            "promoted": decisive.promoted.whole if decisive.promoted else None,
             "tried": tried,
-            "note": self._by_design(case) if shown.native.differs else "",
+            "note": self._by_design(case) if decisive.native.differs else "",
         }
         if relation.of_cache:
             return facts | {"cache": cache_table(first, second)}
         facts["layers"] = layer_table(first, second, case)
-        if shown.promoted and self._float64:
+        if decisive.promoted and self._float64:
             float64_layers = layer_table(
                 self._float64.walk(case.first), self._float64.walk(case.second), case
             )

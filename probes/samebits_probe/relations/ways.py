@@ -116,7 +116,7 @@ class Subject:
         """Remove the hooks from the model; no more ways can be run."""
         self._recorder.remove()
 
-    def once(self, key: Hashable, compute: Callable[[], Any]) -> Any:
+    def memoized(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """Return the cached result of ``compute``, which must be small and always the same."""
         if key not in self._results:
             self._results[key] = compute()
@@ -217,10 +217,10 @@ class Subject:
         return arguments
 
     def _encoder_arguments(self, way: Way) -> dict[str, Any]:
-        """Return the encoder's outputs and mask; its input depends only on each row's second token."""
+        """Return the encoder's outputs and mask; its input depends on each row's second token."""
         seconds = tuple(row[1:2] for row in way.rows)
         key = ("encoded", seconds, way.encoder_pad)
-        outputs, mask = self.once(key, lambda: self._encode(seconds, way.encoder_pad))
+        outputs, mask = self.memoized(key, lambda: self._encode(seconds, way.encoder_pad))
         return {"encoder_outputs": copy.copy(outputs), "attention_mask": mask}
 
     def _encode(self, seconds: tuple[Ids, ...], n_pads: int) -> tuple[Any, torch.Tensor]:

@@ -200,7 +200,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
                 input_values,
                 output_values,
                 self._table.number("modules", self._module()),
-                *self._frames.here(),
+                *self._frames.callers(),
             ]
         )
         if self._look is not None:
@@ -260,7 +260,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
 
     def _value(self, tensor: torch.Tensor) -> int:
         """Return the value of a tensor before an operation; record the origin of a new value."""
-        value = self.values.known(tensor)
+        value = self.values.carried(tensor)
         if value is not None:
             return value
         name = self._inputs.get(id(tensor)) or self._sources.get(id(tensor))
@@ -291,7 +291,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
                     earlier,
                     [value],
                     self._table.number("modules", self._module()),
-                    *self._frames.here(),
+                    *self._frames.callers(),
                 ]
             )
         else:
@@ -324,7 +324,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
 
     def chain(self) -> list[int]:
         """Return the numbers of the running functions of interest, innermost first."""
-        chain, _ = self._frames.here()
+        chain, _ = self._frames.callers()
         return [int(number) for number in self._table.columns["chains"][chain].split()]
 
     def texts(self, numbers: set[int]) -> dict[int, str]:
@@ -390,7 +390,7 @@ class _Frames:
         self._entered: list[tuple[FrameType, tuple[int, ...], int]] = []
         table.columns["chains"] = []
 
-    def here(self) -> tuple[int, int]:
+    def callers(self) -> tuple[int, int]:
         """Return the number of the chain of running functions, and the line of the innermost."""
         numbers, line = self._walk(sys._getframe(2))
         return self._table.number("chains", " ".join(map(str, numbers))), line

@@ -47,7 +47,7 @@ class Values:
         self._marked: list[torch.Tensor] = []
         self.pads = pads
 
-    def known(self, tensor: torch.Tensor) -> int | None:
+    def carried(self, tensor: torch.Tensor) -> int | None:
         """Return the value that a tensor carries; None if it was written into since."""
         mark = getattr(tensor, _MARK, None)
         return mark[1] if mark is not None and mark[0] == _version(tensor) else None
@@ -73,7 +73,7 @@ class Values:
         base: torch.Tensor | None = None,
     ) -> int:
         """Return the value of a tensor, hashed if it carries none."""
-        value = self.known(tensor)
+        value = self.carried(tensor)
         if value is not None:
             return value
         value = self._hashed(tensor, structural=structural)

@@ -9,7 +9,7 @@ import torch
 from samebits_probe.model import forks
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.model.inputs import past_window, text_config
-from samebits_probe.usage.subject import HALF, NoMeaning, said
+from samebits_probe.usage.subject import HALF, NoMeaning, error_text
 
 if TYPE_CHECKING:
     from samebits_probe.usage.subject import Subject
@@ -44,7 +44,7 @@ def _attentions_of(model: Any, ids: torch.Tensor) -> tuple[str, torch.Tensor | N
     try:
         output = model(ids, output_attentions=True)
     except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return said(error), None
+        return error_text(error), None
     return _kind(getattr(output, "attentions", None)), output.logits
 
 
@@ -64,7 +64,7 @@ def _set_in_config(model: Any) -> str:
     try:
         model.config.output_attentions = True
     except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return said(error)
+        return error_text(error)
     model.config.output_attentions = False
     return ""
 
@@ -99,14 +99,16 @@ def packed(subject: Subject) -> Facts:
     first_ids, other_ids, second_ids = (subject.ids(f"packed {name}", HALF) for name in "abc")
     pairs = tuple(torch.cat([head, second_ids], dim=1) for head in (first_ids, other_ids))
     ordinary = [subject.model(ids).logits[:, HALF:] for ids in pairs]
-    alone = subject.model(second_ids).logits
+    second_logits = subject.model(second_ids).logits
     return {
         "ordinary": distance(*ordinary)["max_abs"],
-        "ways": [_packed_in(subject.model, way, pairs, alone) for way in WAYS],
+        "ways": [_packed_in(subject.model, way, pairs, second_logits) for way in WAYS],
     }
 
 
-def _packed_in(model: Any, way: Way, pairs: tuple[torch.Tensor, ...], alone: torch.Tensor) -> Facts:
+def _packed_in(
+    model: Any, way: Way, pairs: tuple[torch.Tensor, ...], second_logits: torch.Tensor
+) -> Facts:
     arguments: Facts = {"position_ids": torch.arange(HALF).repeat(2)[None]}
     if way.mask:
         arguments["attention_mask"] = torch.ones_like(pairs[0])
@@ -115,11 +117,11 @@ def _packed_in(model: Any, way: Way, pairs: tuple[torch.Tensor, ...], alone: tor
     try:
         first, second = (model(ids, **arguments).logits[:, HALF:] for ids in pairs)
     except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return {"way": way.name, "refused": said(error)}
+        return {"way": way.name, "refused": error_text(error)}
     return {
         "way": way.name,
         "by_the_first": distance(first, second)["max_abs"],
-        "from_alone": distance(first, alone)["max_abs"],
+        "from_alone": distance(first, second_logits)["max_abs"],
     }
 
 
@@ -185,6 +187,6 @@ def cache_position(subject: Subject) -> Facts:
     try:
         logits = subject.model(ids, cache_position=wrong).logits
     except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return facts | {"wrong": said(error)}
+        return facts | {"wrong": error_text(error)}
     same = same_bytes(subject.logits(), logits)
     return facts | {"wrong": "the same logits" if same else "other logits"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.model.distance import same_bytes
-from samebits_probe.usage.subject import NoMeaning, said
+from samebits_probe.usage.subject import NoMeaning, error_text
 
 if TYPE_CHECKING:
     from samebits_probe.usage.subject import Subject
@@ -36,7 +36,7 @@ def position_ids(subject: Subject) -> Facts:
     try:
         with_positions = _logits(subject, position_ids=torch.arange(_PROMPT_LENGTH)[None])
     except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return {"refused": said(error)}
+        return {"refused": error_text(error)}
     finally:
         hook.remove()
     same = with_positions.shape == plain.shape and same_bytes(with_positions, plain)
@@ -75,7 +75,7 @@ def _exception_of(subject: Subject, **arguments: Any) -> str:
     try:
         _generate(subject, **arguments)
     except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return said(error)
+        return error_text(error)
     return ""
 
 

@@ -7,7 +7,7 @@ import inspect
 import json
 from typing import TYPE_CHECKING, Any
 
-from samebits_probe.usage.subject import said
+from samebits_probe.usage.subject import error_text
 
 if TYPE_CHECKING:
     from samebits_probe.usage.subject import Subject
@@ -22,7 +22,7 @@ def checkpointing(subject: Subject) -> Facts:
     try:
         model.gradient_checkpointing_enable()
     except Exception as error:  # noqa: BLE001  a class without it is a fact
-        return {"refused": said(error)}
+        return {"refused": error_text(error)}
     functions = (getattr(m, "_gradient_checkpointing_func", None) for m in model.modules())
     partials = [f.keywords for f in functions if isinstance(f, functools.partial)]
     model.gradient_checkpointing_disable()
@@ -38,7 +38,7 @@ def saved(subject: Subject) -> Facts:
     try:
         subject.model.save_pretrained(subject.folder, safe_serialization=False)
     except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return facts | {"refused": said(error)}
+        return facts | {"refused": error_text(error)}
     config = json.loads((subject.folder / "config.json").read_text("utf-8"))
     return facts | {
         "files": sorted(path.name for path in subject.folder.iterdir() if path.is_file()),

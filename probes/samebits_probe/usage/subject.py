@@ -42,7 +42,7 @@ class Subject:
         try:
             self.logits()
         except Exception as error:  # noqa: BLE001  the cell's own forward reports it too
-            return f"the plain forward raised {said(error)}"
+            return f"the plain forward raised {error_text(error)}"
         return ""
 
     def ids(self, name: str = "usage", length: int = 2 * HALF) -> torch.Tensor:
@@ -69,7 +69,7 @@ class Subject:
         return forks.accepts(self.model, name)
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return type and first line of an exception, paths removed."""
     first_line = str(error).strip().partition("\n")[0]
     text = without_folders(f"{type(error).__name__}: {first_line}")

@@ -15,7 +15,7 @@ import torch
 
 from samebits_probe.process import progress
 from samebits_probe.usage import forward, generate, save
-from samebits_probe.usage.subject import NoMeaning, Subject, said
+from samebits_probe.usage.subject import NoMeaning, Subject, error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,5 +86,5 @@ def _answer(question: Question, subject: Subject, facts: Facts) -> str:
     except NoMeaning as reason:
         return str(reason)
     except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-        return said(error)
+        return error_text(error)
     return ""
