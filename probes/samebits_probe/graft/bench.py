@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import decode
-from samebits_probe.model import feed as model_feed
-from samebits_probe.model import layers as model_layers
-from samebits_probe.model import load as model_load
-from samebits_probe.model.decode import forcing
+from samebits_probe.model import layers, load
+from samebits_probe.model.decode import GREEDY_LOGITS, forcing
+from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import progress
 
@@ -42,13 +40,13 @@ class Bench:
         variant, model, store = job["cell"]["variant"], job["model"], job["store"]
         self.job = job
         self.question = job["graft"]
-        self.source = model_load.Source.of(model, variant)
+        self.source = load.Source.of(model, variant)
         self.keeper = Keeper(store["root"], store["limit"], [])
 
     def load(self) -> None:
         """Load the model and run the prompts before this one, as the cell's run did."""
         progress.begin("load")
-        self.loaded = model_load.load(self.source)
+        self.loaded = load.load(self.source)
         progress.begin("graft")
         self.inputs = self.before(self.loaded.model)
 
@@ -57,7 +55,7 @@ class Bench:
         chosen = None
         decodes = self.question["what"] == "decode"
         dtype = getattr(torch, self.source.dtype)
-        feed = model_feed.Feed(self.job["model"], dtype, self.source.device)
+        feed = Feed(self.job["model"], dtype, self.source.device)
         for name, inputs in feed.all(self.loaded.tokenizer):
             is_traced = name == self.question["prompt"]
             chosen = inputs if is_traced else chosen
@@ -80,12 +78,12 @@ class Bench:
 
     def _forward(self, model: Any) -> list[tuple[str, torch.Tensor]]:
         with (
-            model_layers.recorded(model) as layers,
+            layers.recorded(model) as layer_outputs,
             progress.forward(self.inputs.kwargs, times=_WATCHED_COST),
         ):
             result = model(**self.inputs.kwargs)
-        logits = model_layers.logits_of(result)
-        return [*layers, *([] if logits is None else [("logits", logits)])]
+        logits = layers.logits_of(result)
+        return [*layer_outputs, *([] if logits is None else [("logits", logits)])]
 
     def _decode(self, model: Any, generate_options: Fact) -> list[tuple[str, torch.Tensor]]:
         kwargs = {k: v for k, v in self.inputs.kwargs.items() if k != "decoder_input_ids"}
@@ -96,7 +94,7 @@ class Bench:
                 **kwargs,
                 **generate_options,
                 max_new_tokens=steps,
-                **decode.GREEDY_LOGITS,
+                **GREEDY_LOGITS,
                 logits_processor=forcing(ids),
             )
         return [

@@ -22,10 +22,10 @@ from typing import Any
 import torch
 import transformers
 
-from samebits_probe.graft import state as graft_state
 from samebits_probe.graft.bench import Bench, Output
 from samebits_probe.graft.places import Places
 from samebits_probe.graft.search import Search, Spent, grouped
+from samebits_probe.graft.state import survey
 from samebits_probe.graft.suspects import Suspect, Suspects
 from samebits_probe.model import forks, heap, load
 from samebits_probe.model.tensor import stored, tensor_hash
@@ -84,7 +84,7 @@ class Donor(Bench):
         """Run the prompt and return everything that passed."""
         self.load()
         model = self.loaded.model
-        state = graft_state.survey(model, self._keep, self.question["weights"])
+        state = survey(model, self._keep, self.question["weights"])
         name = f"{self.question['what']} {self.question['prompt']}"
         with phase(name), Places(model, self._keep) as places:
             outputs = self.outputs(model)
@@ -115,9 +115,7 @@ class Patient(Bench):
         self._donor = files.read_sealed(Path(self.question["donor"]))
         self._numbers = self._read_numbers()
         model = self.loaded.model
-        state = graft_state.survey(
-            model, _hash_fact, [pair[1] for pair in self.question["weights"]]
-        )
+        state = survey(model, _hash_fact, [pair[1] for pair in self.question["weights"]])
         observed = apart(lambda: self._look(model))
         if observed["mismatch"]:
             return {"mismatch": observed["mismatch"]}

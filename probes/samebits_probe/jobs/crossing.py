@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import feed as model_feed
 from samebits_probe.model import heap, layers, places
-from samebits_probe.model import load as model_load
 from samebits_probe.model.choice import DoesNotApply
+from samebits_probe.model.feed import Feed
+from samebits_probe.model.load import Source, load_model, plain_config
 from samebits_probe.model.refusal import refusals
 from samebits_probe.model.tensor import NotHashable, tensor_hash
 from samebits_probe.process import files, progress
@@ -40,8 +40,6 @@ from samebits_probe.process.failure import PhaseFailed, Unknown, phase, without_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from samebits_probe.model.feed import Feed
-    from samebits_probe.model.load import Source
 
 FORMAT_VERSION = 3
 # History of FORMAT_VERSION:
@@ -96,7 +94,7 @@ def _save_into(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     if (size := progress.size_of_files(source.where)) > job["limit"]:
         return _skipped_as_too_large(size, job["limit"])
     try:
-        loaded = model_load.load_model(source)
+        loaded = load_model(source)
     except Unknown as reason:
         return {"outcome": "absent", "reason": str(reason)}
     except PhaseFailed as failed:
@@ -200,7 +198,7 @@ def load(job: dict[str, Any]) -> None:
     progress.begin("load the original")
     try:
         source = _source(job)
-        feed = model_feed.Feed(job["model"], getattr(torch, source.dtype), source.device)
+        feed = Feed(job["model"], getattr(torch, source.dtype), source.device)
         original = Original(source, feed)
     except (Unknown, PhaseFailed) as error:
         reason = f"this stack cannot load the original either: {_first_line(error)}"
@@ -261,7 +259,7 @@ def observe(source: Source, feed: Feed, seed: int = 0) -> Observed:
         PhaseFailed: config or load raised.
 
     """
-    loaded = model_load.load_model(source, seed)
+    loaded = load_model(source, seed)
     facts = loaded.facts
     keys = {
         f"{kind.removesuffix('_keys')} {key}"
@@ -269,7 +267,7 @@ def observe(source: Source, feed: Feed, seed: int = 0) -> Observed:
         for key in facts[kind]
     }
     hashes, bare = _hashes(loaded.model)
-    config_values = model_load.plain_config(loaded.model.config)
+    config_values = plain_config(loaded.model.config)
     config, nulls = _config_fields(config_values), set(_null_fields(config_values))
     logits, no_logits, failure = None, "", None
     places.align(loaded.model)  # places in a file depend on the length of its header
@@ -483,7 +481,7 @@ def _value_text(value: Any) -> str:
 
 
 def _source(job: Mapping[str, Any]) -> Source:
-    return model_load.Source.of(job["model"], job["variant"])
+    return Source.of(job["model"], job["variant"])
 
 
 def _first_line(error: Exception) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.model import decode, forks, heap, layers, load, places, precision, steady
-from samebits_probe.model import feed as model_feed
+from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import files, memory, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, without_folders
@@ -221,7 +221,7 @@ class Ladder:
     def _prompts(self, dtype: torch.dtype | None) -> Iterator[tuple[str, Inputs]]:
         """Yield the inputs of the cell, with floats in the rung's dtype."""
         native = getattr(torch, self.source.dtype)
-        feed = model_feed.Feed(self.job["model"], native, self.source.device)
+        feed = Feed(self.job["model"], native, self.source.device)
         for name, inputs in feed.all(self.loaded.tokenizer):
             kwargs = inputs.kwargs
             if dtype is not None:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import forks, precision
-from samebits_probe.model import layers as model_layers
+from samebits_probe.model import forks, layers, precision
 from samebits_probe.model.inputs import seeded_ids, text_config
 from samebits_probe.process import progress
 from samebits_probe.relations.state import Snapshot
@@ -81,7 +80,7 @@ class Subject:
         self.small = sum(p.numel() * p.element_size() for p in model.parameters()) <= COPY_LIMIT
         self.model = precision.promoted_copy(model) if float64 else model
         self._snapshot = Snapshot(self.model, parameters=self.small)
-        self._recorder = model_layers.Recorder(self.model)
+        self._recorder = layers.Recorder(self.model)
         self._walks: dict[Way, Walk] = {}
         self._cached_bytes = 0
         self._results: dict[Hashable, Any] = {}
@@ -110,7 +109,7 @@ class Subject:
         try:
             return Subject(self.model, self.head, self.config, float64=True)
         finally:
-            self._recorder = model_layers.Recorder(self.model)
+            self._recorder = layers.Recorder(self.model)
 
     def release(self) -> None:
         """Remove the hooks from the model; no more ways can be run."""
@@ -168,12 +167,12 @@ class Subject:
             cost = 20 if self.float64 else 4
             with self._recorder.recording() as outputs, progress.forward(kwargs, times=cost):
                 result = self.model(**kwargs)
-        logits = model_layers.logits_of(result)
+        logits = layers.logits_of(result)
         assert logits is not None
         cache_after = self._cache_after(result, cache) if way.cached and self.keyword else None
         shape = (len(way.rows), stop - start)
-        layers = {name: t for name, t in outputs if t.shape[:2] == shape}
-        return Step(logits.detach().clone(), layers, cache_after)
+        layer_outputs = {name: t for name, t in outputs if t.shape[:2] == shape}
+        return Step(logits.detach().clone(), layer_outputs, cache_after)
 
     def _cache_after(self, result: Any, cache: Any) -> Any:
         """Return the cache that forward returns, or the one that it filled."""

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from samebits_probe.model import decode as model_decode
-from samebits_probe.model import feed as model_feed
 from samebits_probe.model import heap, layers, load, precision
+from samebits_probe.model.decode import GREEDY
+from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, memory, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
@@ -153,7 +153,7 @@ class Traced:
 
     def _all_inputs(self) -> Iterator[tuple[str, Inputs]]:
         dtype = getattr(torch, self.source.dtype)
-        feed = model_feed.Feed(self.job["model"], dtype, self.source.device)
+        feed = Feed(self.job["model"], dtype, self.source.device)
         for name, inputs in feed.all(self.loaded.tokenizer):
             kwargs = inputs.kwargs
             if self._in_float64:
@@ -190,7 +190,7 @@ class Traced:
                 **kwargs,
                 # as many as the cell generates: the size of a cache may depend on it
                 max_new_tokens=self.job["trace"]["new_tokens"],
-                **model_decode.GREEDY,
+                **GREEDY,
                 logits_processor=[forcing],
             )
         return forcing.logits
