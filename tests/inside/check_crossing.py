@@ -33,7 +33,7 @@ def cross(saved, first=None, again=None):
     original = object.__new__(Original)
     original.source, original.feed = SOURCE, None
     original.first = first or observed()
-    original._again = again or original.first
+    original._reloaded = again or original.first
     jobs_crossing.observe = lambda source, feed, seed: saved
     return jobs_crossing.crossing(original, "/saved")
 
@@ -97,7 +97,7 @@ def test_a_changed_config_field_is_told_with_both_values():
 
 
 def test_of_a_list_the_items_that_changed_are_told():
-    changes = jobs_crossing._changes(
+    changes = jobs_crossing._changed_fields(
         {"kinds": ["a", "b", [1]], "limit": [0.0, "inf"], "n": 1, "zero": 0.0},
         observed(config={"kinds": ["a", "c", [2]], "limit": [0.0], "n": True, "zero": -0.0}),
     )
@@ -187,7 +187,7 @@ def test_fields_that_only_spell_the_release_are_left_out():
         "eos_token_id": None,
         "text_config": {"_name_or_path": "/x", "dtype": "float16", "rope": {"theta": 1}},
     }
-    assert jobs_crossing._fields(config) == {
+    assert jobs_crossing._config_fields(config) == {
         "dtype": "float32",
         "text_config.dtype": "float16",
         "text_config.rope.theta": 1,

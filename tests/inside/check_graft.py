@@ -94,7 +94,7 @@ def patient(donor, mine, names=("logits",)):
         {"name": n, "rows": "there", "ref": {"stored": True, "shape": list(t.shape)}}
         for n, t in zip(names, donor)
     ]
-    told.asked = {"what": "forward", "compared": [[i, i] for i in range(len(names))]}
+    told.question = {"what": "forward", "compared": [[i, i] for i in range(len(names))]}
     told._donor, told._numbers = {"outputs": outputs}, dict(zip(names, donor))
     return told._standing([Output(n, "here", "here", t) for n, t in zip(names, mine)])
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_compared_with_the_cells_own_run_is_not_tried():
     bench = object.__new__(Bench)
     output = Output("step 0", "whole", "rows", torch.ones(1))
     for expected, said in ((["whole"], ""), (["", "whole"], ""), (["", ""], "kept nothing")):
-        bench.asked = {"expected": expected}
+        bench.question = {"expected": expected}
         told = bench.mismatch([output] * len(expected))
         assert said in told
         assert bool(said) == bool(told)
@@ -130,7 +130,7 @@ def test_suspects_of_two_kinds_never_share_a_name():
         donor = {"state": {**places_of, "buffers": theirs, "attributes": held}, "seen": {}}
         asked = {"untried": [], "weights": [], "buffers": [], "config": {}}
         state_here = {**places_of, "buffers": mine, "attributes": other}
-        found = Suspects(donor, state_here, {}, asked, keeper.root).found
+        found = Suspects(donor, state_here, {}, asked, keeper.root).ordered
     assert [s.name for s in found] == ["buffer layers.*.x", "attribute layers.*.x"]
 
 
@@ -181,12 +181,12 @@ def test_keys_that_are_no_repetition_are_not_taken_for_one():
         (torch.randn(1, 2, 3, 2), [1, 2, 4, 2]),
     ):
         try:
-            places._other_heads("key", tensor, shape)
+            places._with_heads("key", tensor, shape)
         except places.Unfit:
             continue
         raise AssertionError((tensor.shape, shape))
     try:
-        places._other_heads("query", torch.randn(1, 4, 3, 2), [1, 2, 6, 2])
+        places._with_heads("query", torch.randn(1, 4, 3, 2), [1, 2, 6, 2])
     except places.Unfit:
         return
     msg = "heads of several tokens do not lie one behind the other"

@@ -528,7 +528,7 @@ def test_every_request_for_a_smaller_float_is_answered_with_float64():
 def test_a_smaller_float_that_nobody_asked_for_is_named():
     with precision.promotion(), precision.Leaks() as leaks:
         torch.from_numpy(np.ones(3, "float32")) * 2
-    assert "aten.mul.Tensor" in leaks.found
+    assert "aten.mul.Tensor" in leaks.leaks
 
 
 class Decaying(torch.nn.Module):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import torch
 from samebits_probe.jobs import ladder
-from samebits_probe.model import precision, steady
+from samebits_probe.model import decode, precision, steady
 
 
 class Tiny(torch.nn.Module):
@@ -28,7 +28,7 @@ class Tiny(torch.nn.Module):
 def test_a_copy_holds_the_same_numbers_in_the_rungs_dtype_and_leaves_the_model():
     model = Tiny(torch.bfloat16)
     for dtype in (torch.float32, torch.float64):
-        twin = ladder.raised(model, dtype, {})
+        twin = precision.copy_in(dtype, model, {})
         assert {t.dtype for t in (*twin.parameters(), *twin.buffers(), twin.scale)} == {dtype}
         assert torch.equal(twin.proj.weight, model.proj.weight.to(dtype))
         assert twin.tied is twin.proj.weight
@@ -37,17 +37,17 @@ def test_a_copy_holds_the_same_numbers_in_the_rungs_dtype_and_leaves_the_model()
 
 def test_the_finer_side_is_rounded_to_the_coarser_ones_dtype():
     model = Tiny()
-    twin = ladder.raised(model, torch.float64, {"proj.weight": "bfloat16"})
+    twin = precision.copy_in(torch.float64, model, {"proj.weight": "bfloat16"})
     assert torch.equal(twin.proj.weight, model.proj.weight.bfloat16().double())
     assert torch.equal(twin.proj.bias, model.proj.bias.double())
 
 
 def test_no_smaller_float_is_left_on_a_rung():
     for dtype in (torch.float32, torch.float64):
-        twin = ladder.raised(Tiny(torch.bfloat16), dtype, {})
+        twin = precision.copy_in(dtype, Tiny(torch.bfloat16), {})
         x = torch.ones(2, 24, dtype=dtype)
         watch = ladder.Watch(dtype)
-        with torch.no_grad(), ladder.promoted(dtype, torch.bfloat16), watch:
+        with torch.no_grad(), precision.arithmetic_in(dtype, torch.bfloat16), watch:
             out = twin(x)
         assert out.dtype == dtype
         assert not watch.leaks
@@ -60,12 +60,12 @@ def test_another_order_of_summation_gives_other_bits_of_the_same_numbers():
     torch.manual_seed(1)
     x, w = torch.randn(7, 96), torch.randn(33, 96)
     plain = torch.nn.functional.linear(x, w)
-    with torch.no_grad(), ladder.Reordered():
+    with torch.no_grad(), precision.Reordered():
         other = torch.nn.functional.linear(x, w)
     assert not torch.equal(plain, other)
     exact = x.double() @ w.double().T
     assert (other - exact).abs().max() < 1e-4
-    with torch.no_grad(), ladder.Reordered():
+    with torch.no_grad(), precision.Reordered():
         batch = torch.baddbmm(torch.ones(2, 3, 5), torch.ones(2, 3, 4), torch.ones(2, 4, 5))
     assert torch.equal(batch, torch.full((2, 3, 5), 5.0))
 
@@ -92,7 +92,7 @@ def test_all_that_there_is_has_an_infinite_margin():
 
 
 def test_tokens_are_forced_row_by_row_and_step_by_step():
-    (forced,) = ladder.forcing([[3, 1], [2]])
+    (forced,) = decode.forcing([[3, 1], [2]])
     scores = torch.randn(2, 5)
     assert forced(None, scores).argmax(-1).tolist() == [3, 2]
     assert forced(None, scores).argmax(-1).tolist() == [1, 2]
@@ -100,7 +100,7 @@ def test_tokens_are_forced_row_by_row_and_step_by_step():
 
 def test_a_refusal_is_a_fact_and_ends_nothing():
     refused = {}
-    with ladder._fact(refused, "forward short"):
+    with ladder._refusal_noted(refused, "forward short"):
         msg = "no float64\nhere"
         raise NotImplementedError(msg)
     assert refused == {"forward short": "NotImplementedError: no float64 here"}
@@ -118,10 +118,10 @@ def test_tables_and_plain_attributes_are_computed_again():
             self.register_buffer("table", torch.arange(1, 9, dtype=torch.float32) ** -0.5)
 
     model = Model(Config())
-    twin = ladder.raised(model, torch.float64, {})
+    twin = precision.copy_in(torch.float64, model, {})
     assert twin.scale.item() != 12.0**0.5
     precision.compute_tables_again(twin)
-    ladder._compute_attributes_again(twin)
+    precision.compute_attributes_again(twin)
     assert twin.scale.item() == 12.0**0.5
     assert torch.equal(twin.table, torch.arange(1, 9, dtype=torch.float64) ** -0.5)
 
@@ -133,14 +133,14 @@ def test_code_that_asks_for_the_dtype_takes_the_branch_of_its_own():
 
     x = torch.randn(3, 8, dtype=torch.float64)
     want = torch.softmax(x * 1.001, -1)
-    with ladder.promoted(torch.float64, torch.float32), ladder.Watch(None):
+    with precision.arithmetic_in(torch.float64, torch.float32), ladder.Watch(None):
         told, ids = x.dtype, torch.zeros(2, dtype=torch.int64).dtype
         given = branching(x)
-        with ladder.real_dtypes():
+        with precision.real_dtypes():
             real = given.dtype
     assert (told, ids, real) == (torch.float32, torch.int64, torch.float64)
     assert torch.equal(given, want)
-    with ladder.promoted(torch.float64, torch.bfloat16):
+    with precision.arithmetic_in(torch.float64, torch.bfloat16):
         assert x.dtype == torch.float64
         assert torch.equal(branching(x), torch.softmax(x, -1))
 
@@ -151,7 +151,7 @@ def test_a_claimed_dtype_is_no_leak():
         return x * 2 + 1
 
     watch = ladder.Watch(torch.float64)
-    with ladder.promoted(torch.float64, torch.float32), watch:
+    with precision.arithmetic_in(torch.float64, torch.float32), watch:
         scripted(torch.randn(3, dtype=torch.float64))
     assert not watch.leaks
 
@@ -190,13 +190,13 @@ def test_noise_is_measured_where_float64_is_refused_and_not_where_it_is_chaotic(
             self.loaded = SimpleNamespace(model=None)
 
         def _promoted(self, _dtype):
-            return ladder._nothing(self.reason)
+            return ladder._empty_rung(self.reason)
 
         def _noise(self):
-            return ladder._nothing()
+            return ladder._empty_rung()
 
         def _rung(self, *_):
-            return ladder._nothing()
+            return ladder._empty_rung()
 
     assert list(Cell("no float64 of it").climb()) == ["float64", "noise", "own"]
     assert list(Cell(steady.CHAOTIC).climb()) == ["float64", "own"]

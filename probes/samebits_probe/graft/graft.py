@@ -1,12 +1,13 @@
-"""What does a model compute when it is given pieces of what another release made of it?
+"""The job of a graft: a model computes with pieces of the same model under another release.
 
 Expects the job of a cell with ``graft``: role, prompt, what (``forward`` or ``decode``), forced
-(row -> token ids, for a decode), expected (hash of each output that the cell's own run gave) and
-result (a path). A donor runs the prompt once and leaves what can be given; a patient, which
-is told the donor's file and what the comparison says differs, finds out with which of it its own
-outputs get the donor's bytes. Both write the files that samebits/records/graft.py reads, whole or not at all.
+(row -> token ids, for a decode), expected (hash of each output of the cell's run) and result (a
+path). A donor runs the prompt once and saves the pieces that can be transplanted. A patient gets
+the donor's file and the differences that the comparison found, and searches for the pieces with
+which its outputs get the donor's bytes. Both write files that samebits/records/graft.py reads,
+completely or not at all.
 
-Each set of pieces is put into the model in a forked child, so no try leaves a trace on the next.
+Each set of pieces is put into the model in a forked child, so no attempt affects the next.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from typing import Any
 import torch
 import transformers
 
-from samebits_probe.graft import state as graft_state
 from samebits_probe.graft.bench import Bench, Output
 from samebits_probe.graft.places import Places
 from samebits_probe.graft.search import Search, Spent, grouped
+from samebits_probe.graft.state import survey
 from samebits_probe.graft.suspects import Suspect, Suspects
 from samebits_probe.model import forks, heap, load
 from samebits_probe.model.tensor import stored, tensor_hash
@@ -40,51 +41,51 @@ FORMAT_VERSION = 3
 
 Fact = dict[str, Any]
 
-_TWINS_LIMIT = 1 << 30
-"""Bytes of parameters above which a model that is loaded otherwise is not kept for the next set."""
+_MAX_TWIN_BYTES = 1 << 30
+"""Bytes of parameters above which a model loaded with other options is not kept."""
 
 
 def run(job: Fact) -> None:
-    """Run the job of a donor or of a patient and write what came of it."""
+    """Run the job of a donor or of a patient and write the results."""
     torch.set_num_threads(int(job["threads"]))
     heap.fill_unwritten("a", job["cell"]["variant"]["device"])
     started = time.perf_counter()
     try:
         with torch.no_grad():
-            told = _ROLES[job["graft"]["role"]](job).facts()
+            results = _ROLES[job["graft"]["role"]](job).facts()
     except Unknown as reason:
-        told = {"failure": describe("load", LookupError(str(reason)))}
+        results = {"failure": describe("load", LookupError(str(reason)))}
     except PhaseFailed as failed:
-        told = {"failure": failed.failure}
+        results = {"failure": failed.failure}
     except Exception as error:  # noqa: BLE001  a defect of a probe is reported like any failure
         traceback.print_exc()
-        told = {"failure": describe("probe", error)}
-    told["seconds"] = round(time.perf_counter() - started, 4)
-    write(job, told)
+        results = {"failure": describe("probe", error)}
+    results["seconds"] = round(time.perf_counter() - started, 4)
+    write(job, results)
 
 
-def write(job: Fact, told: Fact) -> None:
-    """Write a file aside and rename it into place."""
-    asked = job["graft"]
+def write(job: Fact, results: Fact) -> None:
+    """Write the file under a temporary name and rename it into place."""
+    question = job["graft"]
     head = {
-        "format": "samebits-donor" if asked["role"] == "donor" else "samebits-graft",
+        "format": "samebits-donor" if question["role"] == "donor" else "samebits-graft",
         "format_version": FORMAT_VERSION,
         "cell": job["cell"],
-        "prompt": asked["prompt"],
-        "what": asked["what"],
+        "prompt": question["prompt"],
+        "what": question["what"],
     }
-    files.write_sealed(Path(asked["result"]), {**head, **told})
+    files.write_sealed(Path(question["result"]), {**head, **results})
 
 
 class Donor(Bench):
-    """Leaves what can be given."""
+    """Saves the pieces that can be transplanted."""
 
     def facts(self) -> Fact:
-        """Run the prompt and return all that passed."""
+        """Run the prompt and return everything that passed."""
         self.load()
         model = self.loaded.model
-        state = graft_state.survey(model, self._keep, self.asked["weights"])
-        name = f"{self.asked['what']} {self.asked['prompt']}"
+        state = survey(model, self._keep, self.question["weights"])
+        name = f"{self.question['what']} {self.question['prompt']}"
         with phase(name), Places(model, self._keep) as places:
             outputs = self.outputs(model)
         return {
@@ -102,167 +103,183 @@ class Donor(Bench):
 
 
 class Patient(Bench):
-    """Tries which of the donor's pieces give it the donor's bytes."""
+    """Finds the donor's pieces with which this model computes the donor's bytes."""
 
     def facts(self) -> Fact:
-        """Look at itself, then try sets of suspects."""
+        """Observe this model as it is, then try sets of suspects."""
         if reason := refusal(self.source.device):
             return {"mismatch": reason}
         self.load()
-        self._deadline = time.monotonic() + float(self.asked["seconds"])
+        self._deadline = time.monotonic() + float(self.question["seconds"])
         self._twins: dict[str, Any] = {}
-        self._donor = files.read_sealed(Path(self.asked["donor"]))
+        self._donor = files.read_sealed(Path(self.question["donor"]))
         self._numbers = self._read_numbers()
         model = self.loaded.model
-        state = graft_state.survey(model, _hashed, [pair[1] for pair in self.asked["weights"]])
-        seen = apart(lambda: self._look(model))
-        if seen["mismatch"]:
-            return {"mismatch": seen["mismatch"]}
-        if seen["standing"]["same"] == seen["standing"]["of"]:
+        state = survey(model, _hash_fact, [pair[1] for pair in self.question["weights"]])
+        observed = apart(lambda: self._look(model))
+        if observed["mismatch"]:
+            return {"mismatch": observed["mismatch"]}
+        if observed["standing"]["same"] == observed["standing"]["of"]:
             return {"mismatch": "it has the reference's bytes already"}
-        passed = self._seen_otherwise(state) | seen["seen"]
-        suspects = Suspects(self._donor, state, passed, self.asked, self.keeper.root)
-        found = self._without_confused(suspects)
-        self._known = {suspect.name: suspect for suspect in found}
-        self.tried: list[Fact] = [{"suspects": [], **seen["standing"]}]
-        search = Search(self._restores, int(self.asked["budget"]))
-        hint = frozenset(self.asked["hint"])
+        passed = self._seen_on_donors_kernel(state) | observed["seen"]
+        suspects = Suspects(self._donor, state, passed, self.question, self.keeper.root)
+        candidates = self._attributable(suspects)
+        self._suspects = {suspect.name: suspect for suspect in candidates}
+        self.tried: list[Fact] = [{"suspects": [], **observed["standing"]}]
+        search = Search(self._try_set, int(self.question["budget"]))
+        hint = frozenset(self.question["hint"])
         search.run(
-            grouped([(suspect.kind, suspect.name) for suspect in found]),
-            hint if hint <= self._known.keys() else frozenset(),
+            grouped([(suspect.kind, suspect.name) for suspect in candidates]),
+            hint if hint <= self._suspects.keys() else frozenset(),
         )
         return {
             "mismatch": "",
-            "suspects": [suspect.told() for suspect in found],
+            "suspects": [suspect.record() for suspect in candidates],
             "untried": suspects.untried,
             "tried": self.tried,
             "spent": search.spent,
             "forks": forks.TAKEN,
         }
 
-    def _without_confused(self, suspects: Suspects) -> list[Suspect]:
-        """Return the suspects, without those whose effect cannot be told from loading once more.
+    def _attributable(self, suspects: Suspects) -> list[Suspect]:
+        """Return the suspects without those whose effect is confused with that of a second load.
 
-        A second load may lay parameters elsewhere in memory, which changes bits by itself.
+        A second load may place parameters elsewhere in memory, which changes bits by itself.
         """
-        if not any(suspect.is_loaded for suspect in suspects.found):
-            return suspects.found
+        if not any(suspect.is_loaded for suspect in suspects.ordered):
+            return suspects.ordered
         try:
-            twin = self._loaded_with({}, {})
+            twin = self._load_twin({}, {})
             wrong = apart(lambda: self.mismatch(self.outputs(twin)))
-        except Exception as reason:  # noqa: BLE001  what cannot be loaded twice is a result
+        except Exception as reason:  # noqa: BLE001  a model that cannot be loaded twice is a result
             wrong = _first_line(reason)
         if not wrong:
-            return suspects.found
-        for suspect in suspects.found:
+            return suspects.ordered
+        for suspect in suspects.ordered:
             if suspect.is_loaded:
                 suspects.skip(suspect.name, f"loaded once more with nothing changed, {wrong}")
-        return [suspect for suspect in suspects.found if not suspect.is_loaded]
+        return [suspect for suspect in suspects.ordered if not suspect.is_loaded]
 
     def _look(self, model: Any) -> Fact:
-        """Run as it is, then once more to see what passes: watching must not change a bit."""
+        """Run as it is, then again with all places watched: watching must not change a bit."""
         plain = self.outputs(model)
         if wrong := self.mismatch(plain):
             return {"mismatch": wrong}
-        seen = apart(lambda: self._watched(model))
-        return {**seen, "standing": self._standing(plain)}
+        observed = apart(lambda: self._observe(model))
+        return {**observed, "standing": self._standing(plain)}
 
-    def _seen_otherwise(self, state: Fact) -> Fact:
-        """Return what passes where attention is computed as the donor does it, {} if that is so anyway.
+    def _seen_on_donors_kernel(self, state: Fact) -> Fact:
+        """Return what passes with the donor's attention implementation; {} if it is the same.
 
-        Attention by hand has no call whose mask could be exchanged; put on the donor's kernel it has.
+        Eager attention has no call whose mask could be exchanged; the donor's kernel has one.
         """
-        theirs = self._donor["state"]["attention"]
-        if theirs is None or theirs == state["attention"]:
+        donor_attention = self._donor["state"]["attention"]
+        if donor_attention is None or donor_attention == state["attention"]:
             return {}
         try:
-            twin = self._model_with({"attn_implementation": theirs}, {})
-            seen: Fact = apart(lambda: self._watched(twin))["seen"]
+            twin = self._twin({"attn_implementation": donor_attention}, {})
+            observed: Fact = apart(lambda: self._observe(twin))["seen"]
         except Exception:  # noqa: BLE001
-            return {}  # that it cannot be put on that kernel is said where it is tried
-        return seen
+            return {}  # the attempt with that kernel reports the failure
+        return observed
 
-    def _watched(self, model: Any) -> Fact:
-        with Places(model, _hashed) as places:
+    def _observe(self, model: Any) -> Fact:
+        with Places(model, _hash_fact) as places:
             outputs = self.outputs(model)
         wrong = self.mismatch(outputs) if model is self.loaded.model else ""
         return {"mismatch": f"watching changed it: {wrong}" if wrong else "", "seen": places.seen}
 
-    def _restores(self, names: frozenset[str]) -> bool | None:
+    def _try_set(self, names: frozenset[str]) -> bool | None:
         if time.monotonic() > self._deadline:
             raise Spent
-        chosen = [suspect for name, suspect in self._known.items() if name in names]
-        told: Fact = {"suspects": [suspect.name for suspect in chosen]}
-        progress.tick("set", len(self.tried), int(self.asked["budget"]))
+        chosen = [suspect for name, suspect in self._suspects.items() if name in names]
+        attempt: Fact = {"suspects": [suspect.name for suspect in chosen]}
+        progress.tick("set", len(self.tried), int(self.question["budget"]))
         try:
-            model = self._model(chosen)
-            told |= apart(lambda: self._operated(model, chosen))
-        except Exception as reason:  # noqa: BLE001  what does not run with the set put in is a result
-            told |= {"same": 0, "of": len(self.asked["compared"]), "error": _first_line(reason)}
-            told |= {"lost": True} if isinstance(reason, Lost) else {}
-        self.tried.append(told)
-        return None if "error" in told else bool(told["same"] == told["of"] and told["of"])
+            model = self._model_for(chosen)
+            attempt |= apart(lambda: self._graft_and_run(model, chosen))
+        except Exception as reason:  # noqa: BLE001  a set may stop the model from running
+            attempt |= {
+                "same": 0,
+                "of": len(self.question["compared"]),
+                "error": _first_line(reason),
+            }
+            attempt |= {"lost": True} if isinstance(reason, Lost) else {}
+        self.tried.append(attempt)
+        return (
+            None if "error" in attempt else bool(attempt["same"] == attempt["of"] and attempt["of"])
+        )
 
-    def _operated(self, model: Any, chosen: list[Suspect]) -> Fact:
-        """Put the suspects in, run, and say how much of the donor's bytes comes out."""
-        given: dict[str, list[Fact]] = {}
+    def _graft_and_run(self, model: Any, chosen: list[Suspect]) -> Fact:
+        """Put the suspects in, run, and return how many outputs have the donor's bytes."""
+        by_place: dict[str, list[Fact]] = {}
         for suspect in chosen:
             suspect.put(model)
-            given |= suspect.given
-        more: Fact = {}
+            by_place |= suspect.substitutes
+        generate_options: Fact = {}
         if any(suspect.plain_cache for suspect in chosen):
-            more = {"past_key_values": transformers.DynamicCache()}
-        with Places(model, None, given) as places:
-            outputs = self.outputs(model, more)
-        idle = [s.name for s in chosen if s.given and not any(places.used[p] for p in s.given)]
+            generate_options = {"past_key_values": transformers.DynamicCache()}
+        with Places(model, None, by_place) as places:
+            outputs = self.outputs(model, generate_options)
+        idle = [
+            s.name
+            for s in chosen
+            if s.substitutes and not any(places.used[p] for p in s.substitutes)
+        ]
         return self._standing(outputs) | {"idle": idle}
 
     def _standing(self, outputs: list[Output]) -> Fact:
-        theirs = self._donor["outputs"]
+        donors_outputs = self._donor["outputs"]
         pairs = [
-            (theirs[there], outputs[here] if here < len(outputs) else None)
-            for there, here in self.asked["compared"]
+            (donors_outputs[donors_index], outputs[own_index] if own_index < len(outputs) else None)
+            for donors_index, own_index in self.question["compared"]
         ]
-        wrong = [(one, mine) for one, mine in pairs if mine is None or one["rows"] != mine.rows]
+        wrong = [
+            (donors, output)
+            for donors, output in pairs
+            if output is None or donors["rows"] != output.rows
+        ]
         numbers = [pair for pair in wrong if not self._is_layer(pair[0]["name"])]
-        are_compared = any(not self._is_layer(one["name"]) for one, _ in pairs)
+        are_compared = any(not self._is_layer(donors["name"]) for donors, _ in pairs)
         return {
             "same": len(pairs) - len(wrong),
             "of": len(pairs),
             "first": wrong[0][0]["name"] if wrong else "",
-            "max_abs": self._apart(numbers) if are_compared else None,
+            "max_abs": self._max_abs(numbers) if are_compared else None,
         }
 
     def _read_numbers(self) -> dict[str, torch.Tensor]:
-        """Return the donor's logits; here, as what fails in a try is told of the set that is tried."""
-        outputs = [self._donor["outputs"][there] for there, _ in self.asked["compared"]]
+        """Return the donor's logits; read here, as an attempt would blame its set for a failure."""
+        outputs = [
+            self._donor["outputs"][donors_index] for donors_index, _ in self.question["compared"]
+        ]
         return {
-            one["name"]: stored(self.keeper.root, one["ref"])
-            for one in outputs
-            if not self._is_layer(one["name"]) and one["ref"]["stored"]
+            output["name"]: stored(self.keeper.root, output["ref"])
+            for output in outputs
+            if not self._is_layer(output["name"]) and output["ref"]["stored"]
         }
 
     def _is_layer(self, name: str) -> bool:
-        return self.asked["what"] == "forward" and name != "logits"
+        return self.question["what"] == "forward" and name != "logits"
 
-    def _apart(self, pairs: list[Any]) -> float | None:
-        """Return the largest distance in logits; None if it is not to be had."""
-        found = [0.0]
-        for one, mine in pairs:
+    def _max_abs(self, pairs: list[Any]) -> float | None:
+        """Return the largest distance in logits; None if it is not known."""
+        distances = [0.0]
+        for donors, output in pairs:
             if (
-                mine is None
-                or not one["ref"]["stored"]
-                or one["ref"]["shape"] != list(mine.tensor.shape)
+                output is None
+                or not donors["ref"]["stored"]
+                or donors["ref"]["shape"] != list(output.tensor.shape)
             ):
                 return None
-            there = self._numbers[one["name"]].double()
-            apart = (there - mine.tensor.double()).abs()
-            found.append(float(apart.max()) if apart.numel() else 0.0)
-        # max() passes over NaN
-        return max(found) if all(map(math.isfinite, found)) else None
+            donors_logits = self._numbers[donors["name"]].double()
+            differences = (donors_logits - output.tensor.double()).abs()
+            distances.append(float(differences.max()) if differences.numel() else 0.0)
+        # max() ignores NaN
+        return max(distances) if all(map(math.isfinite, distances)) else None
 
-    def _model(self, chosen: list[Suspect]) -> Any:
-        """Return the model, or one that was loaded as the suspects say."""
+    def _model_for(self, chosen: list[Suspect]) -> Any:
+        """Return the model, or one loaded with the options of the suspects."""
         options: Fact = {}
         fields: Fact = {}
         for suspect in chosen:
@@ -270,26 +287,26 @@ class Patient(Bench):
             fields |= suspect.fields
         if not options and not fields:
             return self.loaded.model
-        return self._model_with(options, fields)
+        return self._twin(options, fields)
 
-    def _model_with(self, options: Fact, fields: Fact) -> Any:
+    def _twin(self, options: Fact, fields: Fact) -> Any:
         key = json.dumps([options, fields], sort_keys=True)
         if key not in self._twins:
             if (
                 sum(p.numel() * p.element_size() for p in self.loaded.model.parameters())
-                > _TWINS_LIMIT
+                > _MAX_TWIN_BYTES
             ):
                 self._twins.clear()
-            self._twins[key] = self._loaded_with(options, fields)
+            self._twins[key] = self._load_twin(options, fields)
         return self._twins[key]
 
-    def _loaded_with(self, options: Fact, fields: Fact) -> Any:
+    def _load_twin(self, options: Fact, fields: Fact) -> Any:
         try:
             model = load.loaded_with(self.loaded, self.source, options, fields)
         except (ValueError, ImportError) as error:
             if "attn_implementation" not in options or not forks.refuses_attention(str(error)):
                 raise
-            # what a release refuses may still be what the other one did: it is tried all the same
+            # the other release may have done what this one refuses, so it is tried all the same
             rest = {k: v for k, v in options.items() if k != "attn_implementation"}
             model = load.loaded_with(self.loaded, self.source, rest, fields)
             for module in model.modules():
@@ -302,7 +319,7 @@ class Patient(Bench):
 _ROLES: dict[str, type[Donor | Patient]] = {"donor": Donor, "patient": Patient}
 
 
-def _hashed(tensor: torch.Tensor) -> Fact:
+def _hash_fact(tensor: torch.Tensor) -> Fact:
     return {
         "hash": tensor_hash(tensor),
         "dtype": str(tensor.dtype).removeprefix("torch."),

@@ -1,7 +1,6 @@
-"""What a loaded model holds that another one could be given: tensors, plain attributes, places in memory.
+"""State of a loaded model that can be transplanted: tensors, plain attributes, places in memory.
 
-Taken right before the forward that is looked at, so that what an earlier prompt left behind is
-part of it.
+It is read right before the observed forward, so it includes what an earlier prompt left.
 """
 
 from __future__ import annotations
@@ -18,17 +17,21 @@ if TYPE_CHECKING:
 
 Fact = dict[str, Any]
 
-_PLAIN = (bool, int, float, str, type(None))
-_OF_TORCH = frozenset(vars(torch.nn.Module()))
+_PLAIN_TYPES = (bool, int, float, str, type(None))
+_TORCH_ATTRIBUTES = frozenset(vars(torch.nn.Module()))
 
 
 def survey(model: Any, keep: Callable[[torch.Tensor], Fact], weights: Iterable[str]) -> Fact:
-    """Return what the model holds; values are kept as ``keep`` does, of weights only those named."""
-    named = dict(model.named_parameters(remove_duplicate=False))
+    """Return the model's state, each tensor as the fact from ``keep``; only the named weights."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
     persistent = model.state_dict(keep_vars=True)
-    known = named | {k: v for k, v in persistent.items() if isinstance(v, torch.Tensor)}
+    weights_by_name = parameters | {
+        k: v for k, v in persistent.items() if isinstance(v, torch.Tensor)
+    }
     return {
-        "weights": {name: keep(known[name]) for name in weights if name in known},
+        "weights": {
+            name: keep(weights_by_name[name]) for name in weights if name in weights_by_name
+        },
         "memory": {
             name: [behind(tensor), list(tensor.shape), list(tensor.stride())]
             for name, tensor in model.named_parameters()
@@ -42,29 +45,29 @@ def survey(model: Any, keep: Callable[[torch.Tensor], Fact], weights: Iterable[s
 
 
 def implementation(model: Any, name: str) -> str | None:
-    """Return which implementation a config has resolved to; None where it knows no such choice."""
+    """Return the implementation that a config chose; None if it has no such choice."""
     value = getattr(model.config, name, None)
     return value if isinstance(value, str) else None
 
 
 def _attributes(model: Any, keep: Callable[[torch.Tensor], Fact]) -> Iterator[tuple[str, Any]]:
-    """Yield ``module.name`` and what a module keeps beside tensors that are registered."""
+    """Yield ``module.name`` and value of attributes that are not registered tensors."""
     for path, module in model.named_modules():
         for name, value in vars(module).items():
-            if name in _OF_TORCH or name == "name_or_path" or name.startswith("_"):
+            if name in _TORCH_ATTRIBUTES or name == "name_or_path" or name.startswith("_"):
                 continue
             full = f"{path}.{name}" if path else name
             if isinstance(value, torch.Tensor):
                 yield full, {"tensor": keep(value)}
-            elif isinstance(value, _PLAIN):
+            elif isinstance(value, _PLAIN_TYPES):
                 yield full, {"plain": value, "type": type(value).__name__}
 
 
 def put_tensor(model: Any, name: str, tensor: torch.Tensor) -> None:
-    """Give a parameter, a buffer or an attribute that holds a tensor other numbers.
+    """Replace the numbers of a parameter, a buffer or an attribute that holds a tensor.
 
-    Numbers of the same shape and dtype are written where the old ones lie: another place in memory
-    is a suspect of its own.
+    Numbers of the same shape and dtype overwrite the old ones: another place in memory is a
+    separate suspect.
 
     Raises:
         Unfit: the model has no such tensor.
@@ -73,49 +76,53 @@ def put_tensor(model: Any, name: str, tensor: torch.Tensor) -> None:
     path, _, leaf = name.rpartition(".")
     try:
         module = model.get_submodule(path)
-        held = getattr(module, leaf)
+        current = getattr(module, leaf)
     except AttributeError as error:
         msg = f"there is no {name}"
         raise Unfit(msg) from error
     with torch.no_grad():
-        if held.shape == tensor.shape and held.dtype == tensor.dtype:
-            held.copy_(tensor)
-        elif isinstance(held, torch.nn.Parameter):
-            held.data = tensor
+        if current.shape == tensor.shape and current.dtype == tensor.dtype:
+            current.copy_(tensor)
+        elif isinstance(current, torch.nn.Parameter):
+            current.data = tensor
         else:
             setattr(module, leaf, tensor)
 
 
 def put_attribute(model: Any, name: str, value: Any) -> None:
-    """Give a module another plain attribute."""
+    """Replace a plain attribute of a module."""
     path, _, leaf = name.rpartition(".")
     setattr(model.get_submodule(path), leaf, value)
 
 
 def put_scaling(model: Any, buffer: str, scaling: float) -> None:
-    """Give the rotary module that holds ``buffer`` another factor on cos and sin.
+    """Replace the factor on cos and sin in the rotary module that holds ``buffer``.
 
     5.x has one for each layer type, named like the frequencies.
     """
     path, _, leaf = buffer.rpartition(".")
     module = model.get_submodule(path)
-    own = f"{leaf.removesuffix('inv_freq')}attention_scaling"
-    setattr(module, own if hasattr(module, own) else "attention_scaling", scaling)
+    layer_type_name = f"{leaf.removesuffix('inv_freq')}attention_scaling"
+    setattr(
+        module,
+        layer_type_name if hasattr(module, layer_type_name) else "attention_scaling",
+        scaling,
+    )
 
 
 def put_memory(model: Any, places: dict[str, Any]) -> None:
-    """Lay parameters as far behind a 64-byte boundary as ``places`` says."""
+    """Move parameters to the offsets from a 64-byte boundary in ``places``."""
     for name, parameter in model.named_parameters():
-        wanted = places.get(name)
-        if wanted is None or wanted[1] != list(parameter.shape):
+        place = places.get(name)
+        if place is None or place[1] != list(parameter.shape):
             continue
-        if wanted[0] == behind(parameter) or not parameter.is_contiguous():
+        if place[0] == behind(parameter) or not parameter.is_contiguous():
             continue
-        parameter.data = _laid(parameter.data, wanted[0])
+        parameter.data = _copy_at_offset(parameter.data, place[0])
 
 
-def _laid(tensor: torch.Tensor, offset: int) -> torch.Tensor:
+def _copy_at_offset(tensor: torch.Tensor, offset: int) -> torch.Tensor:
     size = tensor.element_size()
-    room = torch.empty(tensor.numel() + 2 * BOUNDARY // size, dtype=tensor.dtype)
-    skip = (offset - behind(room)) % BOUNDARY // size
-    return room[skip : skip + tensor.numel()].view(tensor.shape).copy_(tensor)
+    buffer = torch.empty(tensor.numel() + 2 * BOUNDARY // size, dtype=tensor.dtype)
+    skip = (offset - behind(buffer)) % BOUNDARY // size
+    return buffer[skip : skip + tensor.numel()].view(tensor.shape).copy_(tensor)

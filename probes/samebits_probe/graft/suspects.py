@@ -1,7 +1,7 @@
-"""What of a donor could make the difference to a patient: each thing that both have and that differs.
+"""Suspects of a graft: each piece that donor and patient both have and that differs.
 
-A suspect knows how it is put in: into the loaded model, by loading it otherwise, or each time
-that a place is passed in the forward.
+A suspect knows how it is put in: into the loaded model, by loading with other options, or each time
+that the forward passes a place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PLACES = (
     ("cache", "cache contents", (places.CACHE,)),
     ("head", "positions that the head computes", (places.HEAD,)),
 )
-"""Kind, name, and the places where it passes: the first that both sides have as often is taken."""
+"""Kind, name and places: the first place is taken that both sides pass equally often."""
 
 _PLAIN_CACHE = "DynamicLayer"
 
@@ -48,11 +48,11 @@ _ORDER = (
     "head",
     "memory",
 )
-"""Kinds in the order in which data flows: what is at the root of a difference comes first."""
+"""Kinds in the order of data flow: the root of a difference comes first."""
 
 
 class Suspect(NamedTuple):
-    """Something that differs, and how the donor's is put in its place."""
+    """One piece that differs, and how the donor's replaces it."""
 
     kind: str
     name: str
@@ -63,7 +63,7 @@ class Suspect(NamedTuple):
     memory: dict[str, Any] | None = None
     options: dict[str, Any] = {}  # noqa: RUF012  never written to
     fields: dict[str, Any] = {}  # noqa: RUF012
-    given: dict[str, list[Fact]] = {}  # noqa: RUF012
+    substitutes: dict[str, list[Fact]] = {}  # noqa: RUF012
     plain_cache: bool = False
 
     @property
@@ -71,12 +71,12 @@ class Suspect(NamedTuple):
         """True if the model must be loaded again for it."""
         return bool(self.options or self.fields)
 
-    def told(self) -> Fact:
-        """Return what a reader is told."""
+    def record(self) -> Fact:
+        """Return the suspect as the answer records it."""
         return {"kind": self.kind, "name": self.name, "what": self.what}
 
     def put(self, model: Any) -> None:
-        """Put in what a loaded model can be given."""
+        """Put in the parts that go into a loaded model."""
         for name, tensor in self.tensors:
             state.put_tensor(model, name, tensor)
         for name, value in self.attributes:
@@ -88,223 +88,248 @@ class Suspect(NamedTuple):
 
 
 class Suspects:
-    """Lists the suspects between a donor's file and what the patient saw of itself."""
+    """Lists the suspects between a donor's file and the patient's state and passing values."""
 
     def __init__(
-        self, donor: Fact, mine: Fact, seen: dict[str, list[Fact]], asked: Fact, root: Path
+        self,
+        donor: Fact,
+        state: Fact,
+        patients_seen: dict[str, list[Fact]],
+        question: Fact,
+        root: Path,
     ) -> None:
         self.untried: list[Fact] = [
-            {"what": what, "reason": reason} for what, reason in asked["untried"]
+            {"what": what, "reason": reason} for what, reason in question["untried"]
         ]
-        self._donor, self._mine, self._seen, self._asked = donor, mine, seen, asked
+        self._donor, self._patients_state, self._patients_seen, self._question = (
+            donor,
+            state,
+            patients_seen,
+            question,
+        )
         self._root = root
-        self._all: list[Suspect] = []
-        self._fields()
-        self._weights()
-        self._buffers()
-        self._attributes()
-        self._passing()
-        self._implementations()
-        self._kind_of_cache()
-        self._memory()
+        self._suspects: list[Suspect] = []
+        self._add_config_fields()
+        self._add_weights()
+        self._add_buffers()
+        self._add_attributes()
+        self._add_passing()
+        self._add_implementations()
+        self._add_kind_of_cache()
+        self._add_memory()
 
     @property
-    def found(self) -> list[Suspect]:
-        """The suspects, those at the root of a difference first, each under a name of its own.
+    def ordered(self) -> list[Suspect]:
+        """The suspects in the order of data flow, with unique names.
 
-        A pattern may be that of buffers in some layers and of attributes in others.
+        The same pattern may name buffers in some layers and attributes in others.
         """
-        ordered = sorted(self._all, key=lambda suspect: _ORDER.index(suspect.kind))
-        times = Counter(suspect.name for suspect in ordered)
-        return [s._replace(name=f"{s.kind} {s.name}") if times[s.name] > 1 else s for s in ordered]
+        in_order = sorted(self._suspects, key=lambda suspect: _ORDER.index(suspect.kind))
+        times = Counter(suspect.name for suspect in in_order)
+        return [s._replace(name=f"{s.kind} {s.name}") if times[s.name] > 1 else s for s in in_order]
 
     def skip(self, what: str, reason: str) -> None:
-        """Note a suspect that is not tried."""
+        """Record a suspect that is not tried."""
         self.untried.append({"what": what, "reason": reason})
 
-    def _value(self, ref: Fact) -> torch.Tensor:
+    def _stored_tensor(self, ref: Fact) -> torch.Tensor:
         if not ref["stored"]:
             msg = f"{ref['dtype']}{ref['shape']} is too large to be handed over"
             raise places.Unfit(msg)
         return stored(self._root, ref)
 
-    def _fields(self) -> None:
-        for field, (there, here) in self._asked["config"].items():
-            what = f"{there!r} there and {here!r} here"
-            self._all.append(Suspect("config", f"config.{field}", what, fields={field: there}))
+    def _add_config_fields(self) -> None:
+        for field, (donor_value, patient_value) in self._question["config"].items():
+            what = f"{donor_value!r} there and {patient_value!r} here"
+            self._suspects.append(
+                Suspect("config", f"config.{field}", what, fields={field: donor_value})
+            )
 
     # --- what a loaded model holds --------------------------------------------------------------
 
-    def _weights(self) -> None:
-        theirs, mine = self._donor["state"]["weights"], self._mine["weights"]
+    def _add_weights(self) -> None:
+        donors, patients = self._donor["state"]["weights"], self._patients_state["weights"]
         pairs: list[tuple[str, Fact, float | None]] = [
-            (here, theirs[there], None)
-            for there, here in self._asked["weights"]
-            if there in theirs and here in mine
+            (name, donors[donors_name], None)
+            for donors_name, name in self._question["weights"]
+            if donors_name in donors and name in patients
         ]
-        self._tensors("weight", pairs)
+        self._add_tensors("weight", pairs)
 
-    def _buffers(self) -> None:
-        theirs, mine = self._donor["state"]["buffers"], self._mine["buffers"]
-        paired = {here: (there, scaling) for there, here, scaling in self._asked["buffers"]}
-        paired = {name: (name, None) for name in mine if name in theirs} | paired
-        weights = {here for _, here in self._asked["weights"]}
+    def _add_buffers(self) -> None:
+        donors, patients = self._donor["state"]["buffers"], self._patients_state["buffers"]
+        paired = {
+            name: (donors_name, scaling) for donors_name, name, scaling in self._question["buffers"]
+        }
+        paired = {name: (name, None) for name in patients if name in donors} | paired
+        weights = {name for _, name in self._question["weights"]}
         pairs = [
-            (here, theirs[there], scaling)
-            for here, (there, scaling) in paired.items()
-            if here in mine
-            and there in theirs
-            and here not in weights
-            and (theirs[there]["hash"] != mine[here]["hash"] or scaling is not None)
+            (name, donors[donors_name], scaling)
+            for name, (donors_name, scaling) in paired.items()
+            if name in patients
+            and donors_name in donors
+            and name not in weights
+            and (donors[donors_name]["hash"] != patients[name]["hash"] or scaling is not None)
         ]
-        self._tensors("buffer", pairs)
-        taken = {there for there, _ in paired.values()}
-        for name in _patterns(name for name in theirs if name not in taken):
+        self._add_tensors("buffer", pairs)
+        taken = {donors_name for donors_name, _ in paired.values()}
+        for name in _patterns(name for name in donors if name not in taken):
             self.skip(f"buffer {name}", "this side has no such buffer")
 
-    def _tensors(self, kind: str, pairs: list[tuple[str, Fact, float | None]]) -> None:
-        """Add a suspect for each name, those that differ in a number alone as one."""
-        named = {name: (ref, scaling) for name, ref, scaling in pairs}
-        for pattern, names in _patterns(named).items():
+    def _add_tensors(self, kind: str, pairs: list[tuple[str, Fact, float | None]]) -> None:
+        """Add a suspect for each name; names that differ only in a number make one suspect."""
+        facts = {name: (ref, scaling) for name, ref, scaling in pairs}
+        for pattern, names in _patterns(facts).items():
             try:
-                tensors = tuple((name, self._value(named[name][0])) for name in names)
+                tensors = tuple((name, self._stored_tensor(facts[name][0])) for name in names)
             except places.Unfit as reason:
                 self.skip(f"{kind} {pattern}", str(reason))
                 continue
-            first = named[names[0]][0]
-            what = f"{first['dtype']}{first['shape']}"
+            fact = facts[names[0]][0]
+            what = f"{fact['dtype']}{fact['shape']}"
             what += f", {len(names)} of them" if len(names) > 1 else ""
-            scalings = tuple((n, s) for n in names if (s := named[n][1]) is not None)
+            scalings = tuple((n, s) for n in names if (s := facts[n][1]) is not None)
             what += ", with the factor on cos and sin" if scalings else ""
-            self._all.append(Suspect(kind, pattern, what, tensors, scalings=scalings))
+            self._suspects.append(Suspect(kind, pattern, what, tensors, scalings=scalings))
 
-    def _attributes(self) -> None:
-        theirs, mine = self._donor["state"]["attributes"], self._mine["attributes"]
+    def _add_attributes(self) -> None:
+        donors, patients = self._donor["state"]["attributes"], self._patients_state["attributes"]
         changed = {
             name: value
-            for name, value in theirs.items()
-            if name in mine and not _same(value, mine[name])
+            for name, value in donors.items()
+            if name in patients and not _same_value(value, patients[name])
         }
         for pattern, names in _patterns(changed).items():
             try:
-                held = [(name, self._attribute(changed[name])) for name in names]
+                values = [(name, self._stored_attribute(changed[name])) for name in names]
             except places.Unfit as reason:
                 self.skip(f"attribute {pattern}", str(reason))
                 continue
-            told = [changed[names[0]], mine[names[0]]]
-            words = [repr(v["plain"]) if "plain" in v else "a tensor" for v in told]
-            what = f"{words[0]} there and {words[1]} here" if words[0] != words[1] else words[0]
-            self._all.append(Suspect("attribute", pattern, what, attributes=tuple(held)))
+            sides = [changed[names[0]], patients[names[0]]]
+            texts = [repr(v["plain"]) if "plain" in v else "a tensor" for v in sides]
+            what = f"{texts[0]} there and {texts[1]} here" if texts[0] != texts[1] else texts[0]
+            self._suspects.append(Suspect("attribute", pattern, what, attributes=tuple(values)))
 
-    def _attribute(self, value: Fact) -> Any:
-        return value["plain"] if "plain" in value else self._value(value["tensor"])
+    def _stored_attribute(self, value: Fact) -> Any:
+        return value["plain"] if "plain" in value else self._stored_tensor(value["tensor"])
 
-    def _memory(self) -> None:
-        theirs, mine = self._donor["state"]["memory"], self._mine["memory"]
-        moved = [n for n, place in theirs.items() if n in mine and mine[n][0] != place[0]]
+    def _add_memory(self) -> None:
+        donors, patients = self._donor["state"]["memory"], self._patients_state["memory"]
+        moved = [n for n, place in donors.items() if n in patients and patients[n][0] != place[0]]
         if moved:
             what = f"{len(moved):,} parameters lie otherwise behind a 64-byte boundary"
             name = "place of the parameters in memory"
-            self._all.append(Suspect("memory", name, what, memory=theirs))
+            self._suspects.append(Suspect("memory", name, what, memory=donors))
 
-    def _implementations(self) -> None:
+    def _add_implementations(self) -> None:
         for option, key, missing in (
             ("attn_implementation", "attention", None),
             ("experts_implementation", "experts", "eager"),
         ):
-            mine = self._mine[key]
-            theirs = self._donor["state"][key] or missing  # before there was a choice, a loop
-            if mine is not None and theirs is not None and mine != theirs:
-                name = f"{key} implementation {theirs}"
-                what = f"{theirs} there and {mine} here"
-                self._all.append(Suspect("implementation", name, what, options={option: theirs}))
+            patient_choice = self._patients_state[key]
+            donor_choice = self._donor["state"][key] or missing  # before there was a choice, a loop
+            if (
+                patient_choice is not None
+                and donor_choice is not None
+                and patient_choice != donor_choice
+            ):
+                name = f"{key} implementation {donor_choice}"
+                what = f"{donor_choice} there and {patient_choice} here"
+                self._suspects.append(
+                    Suspect("implementation", name, what, options={option: donor_choice})
+                )
 
-    def _kind_of_cache(self) -> None:
-        """Add the plain cache of the donor, which every release can be handed: it needs no config."""
-        sides = [found.get(places.KIND, []) for found in (self._donor["seen"], self._seen)]
+    def _add_kind_of_cache(self) -> None:
+        """Add the donor's plain cache, which every release accepts, as it needs no config."""
+        sides = [seen.get(places.KIND, []) for seen in (self._donor["seen"], self._patients_seen)]
         if not all(sides) or sides[0] == sides[1]:
             return
-        there, here = (", ".join(side[0]["kinds"]) for side in sides)
-        what = f"{there} there and {here} here"
-        if there == _PLAIN_CACHE:
-            self._all.append(Suspect("cache", "kind of cache", what, plain_cache=True))
+        donor_kinds, patient_kinds = (", ".join(side[0]["kinds"]) for side in sides)
+        what = f"{donor_kinds} there and {patient_kinds} here"
+        if donor_kinds == _PLAIN_CACHE:
+            self._suspects.append(Suspect("cache", "kind of cache", what, plain_cache=True))
         else:
             self.skip("kind of cache", f"{what}; only a plain one is put in")
 
     # --- what passes in a forward ---------------------------------------------------------------
 
-    def _passing(self) -> None:
+    def _add_passing(self) -> None:
         for kind, name, where in _PLACES:
             reasons = []
             for place in where:
-                theirs = self._donor["seen"].get(place, [])
-                mine = self._seen.get(place, [])
-                reason = _unpaired(theirs, mine)
+                donors = self._donor["seen"].get(place, [])
+                patients = self._patients_seen.get(place, [])
+                reason = _unpaired(donors, patients)
                 if not reason:
-                    self._passed(kind, name, place, theirs, mine)
+                    self._add_passed(kind, name, place, donors, patients)
                     break
                 reasons.append(f"{place}: {reason}")
             else:
-                told = [reason for reason in reasons if not reason.endswith(_NEITHER)]
-                if told:
-                    self.skip(name, "; ".join(told))
+                one_sided = [reason for reason in reasons if not reason.endswith(_ON_NEITHER_SIDE)]
+                if one_sided:
+                    self.skip(name, "; ".join(one_sided))
 
-    def _passed(
-        self, kind: str, name: str, place: str, theirs: list[Fact], mine: list[Fact]
+    def _add_passed(
+        self, kind: str, name: str, place: str, donors: list[Fact], patients: list[Fact]
     ) -> None:
-        if len(theirs) != len(mine):
-            theirs = theirs[:1]  # the same each time, however often
-            n = sum(not _alike(theirs[0], one) for one in mine)
+        if len(donors) != len(patients):
+            donors = donors[:1]  # the same each time, however often
+            n = sum(not _same_parts(donors[0], passage) for passage in patients)
         else:
-            n = sum(not _alike(a, b) for a, b in zip(theirs, mine, strict=True))
+            n = sum(not _same_parts(a, b) for a, b in zip(donors, patients, strict=True))
         if not n:
             return
         try:
-            given = [{part: self._part(value) for part, value in one.items()} for one in theirs]
+            substitutes = [
+                {part: self._stored_part(value) for part, value in passage.items()}
+                for passage in donors
+            ]
         except places.Unfit as reason:
             self.skip(name, str(reason))
             return
-        what = f"it differs {n:,} of the {len(mine):,} times that it is used"
-        self._all.append(Suspect(kind, name, what, given={place: given}))
+        what = f"it differs {n:,} of the {len(patients):,} times that it is used"
+        self._suspects.append(Suspect(kind, name, what, substitutes={place: substitutes}))
 
-    def _part(self, value: Any) -> Any:
-        return self._value(value) if isinstance(value, dict) and "hash" in value else value
-
-
-_NEITHER = "neither side has it"
+    def _stored_part(self, value: Any) -> Any:
+        return self._stored_tensor(value) if isinstance(value, dict) and "hash" in value else value
 
 
-def _unpaired(theirs: list[Fact], mine: list[Fact]) -> str:
-    """Return why what passes on both sides cannot be paired; '' if it can."""
-    if not theirs and not mine:
-        return _NEITHER
-    if not theirs or not mine:
-        return f"only {'this side' if mine else 'the reference'} has it"
-    constant = all(_alike(theirs[0], one) for one in theirs)
-    if len(theirs) != len(mine) and not constant:
-        return f"it passes {len(theirs):,} times there and {len(mine):,} times here"
+_ON_NEITHER_SIDE = "neither side has it"
+
+
+def _unpaired(donors: list[Fact], patients: list[Fact]) -> str:
+    """Return why the passing values of both sides cannot be paired; '' if they can."""
+    if not donors and not patients:
+        return _ON_NEITHER_SIDE
+    if not donors or not patients:
+        return f"only {'this side' if patients else 'the reference'} has it"
+    constant = all(_same_parts(donors[0], passage) for passage in donors)
+    if len(donors) != len(patients) and not constant:
+        return f"it passes {len(donors):,} times there and {len(patients):,} times here"
     return ""
 
 
-def _alike(one: Fact, other: Fact) -> bool:
-    return one.keys() == other.keys() and all(_same_part(one[k], other[k]) for k in one)
+def _same_parts(donors: Fact, patients: Fact) -> bool:
+    return donors.keys() == patients.keys() and all(
+        _same_part(donors[k], patients[k]) for k in donors
+    )
 
 
-def _same_part(one: Any, other: Any) -> bool:
-    if isinstance(one, dict) and isinstance(other, dict):
-        return bool(one["hash"] == other["hash"])
-    return bool(one == other)
+def _same_part(donors: Any, patients: Any) -> bool:
+    if isinstance(donors, dict) and isinstance(patients, dict):
+        return bool(donors["hash"] == patients["hash"])
+    return bool(donors == patients)
 
 
-def _same(one: Fact, other: Fact) -> bool:
-    if "plain" in one:
-        return bool(one == other)
-    return "tensor" in other and bool(one["tensor"]["hash"] == other["tensor"]["hash"])
+def _same_value(donors: Fact, patients: Fact) -> bool:
+    if "plain" in donors:
+        return bool(donors == patients)
+    return "tensor" in patients and bool(donors["tensor"]["hash"] == patients["tensor"]["hash"])
 
 
 def _patterns(names: Any) -> dict[str, list[str]]:
-    """Return the names by what they share when their numbers are left out; a lone one as it is."""
-    found: dict[str, list[str]] = {}
+    """Group names by their pattern with numbers as ``*``; a single name stays as it is."""
+    by_pattern: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(re.sub(r"(?<=\.)\d+(?=\.)", "*", name), []).append(name)
-    return {key if len(same) > 1 else same[0]: same for key, same in found.items()}
+        by_pattern.setdefault(re.sub(r"(?<=\.)\d+(?=\.)", "*", name), []).append(name)
+    return {key if len(members) > 1 else members[0]: members for key, members in by_pattern.items()}

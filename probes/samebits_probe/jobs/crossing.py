@@ -1,19 +1,20 @@
-"""What becomes of a model that one stack saves and another one loads.
+"""The jobs of a crossing: one stack saves a model, and another stack loads it.
 
 Expects one of two jobs, each with a model (source, revision, trust_remote_code), a variant, and
 the ids of the crossing (model, variant, and stack for the saver or loader):
 
-``save`` with ``out`` and ``limit``: loads the checkpoint and leaves the folder ``out``, whole or
-not at all, with what ``save_pretrained`` writes and ``saved.json`` (SavedModel in
-samebits/records/crossing.py). Where nothing was saved the folder holds ``saved.json`` alone, and why.
+``save`` with ``out`` and ``limit``: loads the checkpoint and leaves the folder ``out``, completely
+or not at all, with the files of ``save_pretrained`` and ``saved.json`` (SavedModel in
+samebits/records/crossing.py). If nothing was saved the folder holds only ``saved.json``, with the
+reason.
 
 ``load`` with ``savers`` (stack id -> folder) and ``result``: loads the original once, then each
 folder, and compares inside this process: parameters and buffers by bytes, the config, and the
-logits of one seeded prompt. Writes ``result`` (CrossingsFile) anew after each folder, so that a
-crash costs one.
+logits of one seeded prompt. Writes ``result`` (CrossingsFile) again after each folder, so that a
+crash costs one folder.
 
-What is compared is what this one stack makes of both, so another layout or another spelling in
-another release is no difference.
+This stack loads both sides, so a different layout or spelling in another release does not count as
+a difference.
 """
 
 from __future__ import annotations
@@ -27,21 +28,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import feed as model_feed
 from samebits_probe.model import heap, layers, places
-from samebits_probe.model import load as model_load
 from samebits_probe.model.choice import DoesNotApply
+from samebits_probe.model.feed import Feed
+from samebits_probe.model.load import Source, load_model, plain_config
 from samebits_probe.model.refusal import refusals
 from samebits_probe.model.tensor import NotHashable, tensor_hash
-from samebits_probe.process import files as process_files
-from samebits_probe.process import progress
+from samebits_probe.process import files, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase, without_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from samebits_probe.model.feed import Feed
-    from samebits_probe.model.load import Source
 
 FORMAT_VERSION = 3
 # History of FORMAT_VERSION:
@@ -49,18 +47,18 @@ FORMAT_VERSION = 3
 # 2: it bears a seal.
 # 3: tensors without plain bytes are named.
 
-_WIDEST = 160
-"""Characters of a config value that a crossing spells out."""
+_MAX_VALUE_LENGTH = 160
+"""Characters of a config value that a crossing shows."""
 _RELEASE_FIELDS = {
     "transformers_version",
     "_name_or_path",
     "_attn_implementation_autoset",
     "auto_map",
 }
-"""Config fields that say which release, folder or code it was, at any depth."""
+"""Config fields that name the release, folder or code, at any depth."""
 _WRITTEN_DOWN = {"architectures", "dtype"}
 """Config fields that save_pretrained fills in from the model that it saves."""
-_NOT_THERE = object()
+_ABSENT = object()
 
 
 def run(job: dict[str, Any]) -> None:
@@ -74,36 +72,36 @@ def run(job: dict[str, Any]) -> None:
 
 
 def save(job: dict[str, Any]) -> None:
-    """Save the model as this stack does, and say what came of it."""
+    """Save the model as this stack does, and write the outcome."""
     progress.begin("save")
     out = Path(job["out"])
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
-        said = _saved(job, folder)
-        if said["outcome"] != "saved":
+        outcome = _save_into(job, folder)
+        if outcome["outcome"] != "saved":
             _empty(folder)
-        process_files.write_sealed(folder / "saved.json", _head("samebits-saved", job) | said)
+        files.write_sealed(folder / "saved.json", _head("samebits-saved", job) | outcome)
         folder.chmod(0o755)  # mkdtemp's 0700 would hide it from the loaders of another user
         _move_into_place(folder, out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _saved(job: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _save_into(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Fill ``folder`` and return the outcome."""
     source = _source(job)
     if (size := progress.size_of_files(source.where)) > job["limit"]:
-        return _too_large(size, job["limit"])
+        return _skipped_as_too_large(size, job["limit"])
     try:
-        loaded = model_load.load_model(source)
+        loaded = load_model(source)
     except Unknown as reason:
         return {"outcome": "absent", "reason": str(reason)}
     except PhaseFailed as failed:
         return {"outcome": "not loaded", "failure": failed.failure}
     parameters = loaded.model.parameters()
     if (size := sum(p.numel() * p.element_size() for p in parameters)) > job["limit"]:
-        return _too_large(size, job["limit"])
+        return _skipped_as_too_large(size, job["limit"])
     progress.tick("save", allowance=progress.moving(size), moves=True)
     try:
         with phase("save"):
@@ -111,16 +109,16 @@ def _saved(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     except PhaseFailed as failed:
         return {"outcome": "failed", "failure": failed.failure}
     restored = _restore_code(source.where, folder) if source.trust_remote_code else []
-    return {"outcome": "saved", "restored": restored, "files": _digests(folder)}
+    return {"outcome": "saved", "restored": restored, "files": _file_digests(folder)}
 
 
-def _too_large(size: int, limit: int) -> dict[str, Any]:
+def _skipped_as_too_large(size: int, limit: int) -> dict[str, Any]:
     msg = f"the model has {size / 2**30:.1f} GiB, and up to {limit / 2**30:g} GiB are saved"
     return {"outcome": "skipped", "reason": msg}
 
 
 def _restore_code(where: str, folder: Path) -> list[str]:
-    """Bring along what ``save_pretrained`` left out of the model's own code; name it.
+    """Copy the model's own code that ``save_pretrained`` left out; return the names.
 
     Whether it copies code depends on how the class was registered (custom_object_save in
     dynamic_module_utils.py); the crossing is about weights and config.
@@ -137,21 +135,21 @@ def _restore_code(where: str, folder: Path) -> list[str]:
             restored.append(name.as_posix())
     path = folder / "config.json"
     if not path.is_file():
-        return restored  # the loaders say what becomes of that
+        return restored  # the loaders report a missing config
     config = json.loads(path.read_text("utf-8"))
     auto_map = json.loads((original / "config.json").read_text("utf-8")).get("auto_map")
     if auto_map and config.get("auto_map") != auto_map:
-        process_files.write_json(path, config | {"auto_map": auto_map})
+        files.write_json(path, config | {"auto_map": auto_map})
         restored.append("auto_map")
     return restored
 
 
-def _digests(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): _digest(path) for path in files}
+def _file_digests(folder: Path) -> dict[str, str]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): _sha256(path) for path in paths}
 
 
-def _digest(path: Path) -> str:
+def _sha256(path: Path) -> str:
     progress.tick(path.name, allowance=progress.moving(path.stat().st_size), moves=True)
     digest = hashlib.sha256()
     with path.open("rb") as file:
@@ -175,72 +173,72 @@ def _move_into_place(folder: Path, out: Path) -> None:
 
 
 class Observed(NamedTuple):
-    """What a stack makes of one checkpoint."""
+    """One stack's results for one checkpoint."""
 
     hashes: dict[str, str]
     bare: set[str]
     """Tensors without plain bytes."""
     config: dict[str, Any]
     nulls: set[str]
-    """Fields of the config that are there and have no value."""
+    """Fields of the config that exist without a value."""
     keys: set[str]
-    """What loading said of keys: ``missing x``, ``unexpected x`` …"""
+    """Keys that loading reports: ``missing x``, ``unexpected x`` …"""
     logits: torch.Tensor | None
     no_logits: str
-    """Why there are none."""
+    """The reason if there are none."""
     failure: dict[str, Any] | None
-    """What the forward raised."""
+    """The exception of the forward."""
 
 
 def load(job: dict[str, Any]) -> None:
-    """Compare what each saver left with the original."""
+    """Compare each saved model with the original."""
     result = Path(job["result"])
     result.parent.mkdir(parents=True, exist_ok=True)
-    found: list[dict[str, Any]] = []
+    crossings: list[dict[str, Any]] = []
     progress.begin("load the original")
     try:
         source = _source(job)
-        feed = model_feed.Feed(job["model"], getattr(torch, source.dtype), source.device)
+        feed = Feed(job["model"], getattr(torch, source.dtype), source.device)
         original = Original(source, feed)
     except (Unknown, PhaseFailed) as error:
         reason = f"this stack cannot load the original either: {_first_line(error)}"
-        absent = {"loader": job["stack"], "outcome": "absent", "reason": reason}
+        failed = {"loader": job["stack"], "outcome": "absent", "reason": reason}
         if isinstance(error, PhaseFailed):
-            absent["failure"] = error.failure  # may be the machine's, and then is none of the stack
-        found = [{"saver": saver} | absent for saver in job["savers"]]
-        _write_result(result, job, found)
+            failed["failure"] = error.failure  # the machine may be the cause, not the stack
+        crossings = [{"saver": saver} | failed for saver in job["savers"]]
+        _write_result(result, job, crossings)
         return
-    _write_result(result, job, found)
+    _write_result(result, job, crossings)
     for saver, folder in job["savers"].items():
         progress.begin(f"load what {saver} saved")
-        said = crossing(original, folder)
-        found.append({"saver": saver, "loader": job["stack"], **said})
-        _write_result(result, job, found)
+        facts = crossing(original, folder)
+        crossings.append({"saver": saver, "loader": job["stack"], **facts})
+        _write_result(result, job, crossings)
 
 
-def _write_result(path: Path, job: dict[str, Any], found: list[dict[str, Any]]) -> None:
-    process_files.write_sealed(path, _head("samebits-crossings", job) | {"crossings": found})
+def _write_result(path: Path, job: dict[str, Any], crossings: list[dict[str, Any]]) -> None:
+    files.write_sealed(path, _head("samebits-crossings", job) | {"crossings": crossings})
 
 
 class Original:
-    """The original checkpoint in this stack, loaded a second time only if something differs."""
+    """The original checkpoint in this stack; loaded a second time only if something differs."""
 
     def __init__(self, source: Source, feed: Feed) -> None:
         self.source = source
         self.feed = feed
         self.first = observe(source, feed)
-        self._again: Observed | None = None
+        self._reloaded: Observed | None = None
 
     @property
-    def again(self) -> Observed:
-        """The same under another seed and over other memory: what differs here is chance."""
-        if self._again is None:
-            self._again = otherwise(self.source, self.feed)
-        return self._again
+    def reloaded(self) -> Observed:
+        """The original with another seed and other unwritten memory: differences are random."""
+        if self._reloaded is None:
+            self._reloaded = observe_reseeded(self.source, self.feed)
+        return self._reloaded
 
 
-def otherwise(source: Source, feed: Feed) -> Observed:
-    """Load under another seed and over other memory: chance that two loads share is no sameness.
+def observe_reseeded(source: Source, feed: Feed) -> Observed:
+    """Load with another seed and other unwritten memory, so that random values differ.
 
     Raises:
         Unknown, PhaseFailed: as :func:`observe`.
@@ -254,14 +252,14 @@ def otherwise(source: Source, feed: Feed) -> Observed:
 
 
 def observe(source: Source, feed: Feed, seed: int = 0) -> Observed:
-    """Load a checkpoint and run the one prompt.
+    """Load a checkpoint and run the prompt.
 
     Raises:
         Unknown: the release has no such architecture.
         PhaseFailed: config or load raised.
 
     """
-    loaded = model_load.load_model(source, seed)
+    loaded = load_model(source, seed)
     facts = loaded.facts
     keys = {
         f"{kind.removesuffix('_keys')} {key}"
@@ -269,16 +267,16 @@ def observe(source: Source, feed: Feed, seed: int = 0) -> Observed:
         for key in facts[kind]
     }
     hashes, bare = _hashes(loaded.model)
-    plain = model_load.plain_config(loaded.model.config)
-    config, nulls = _fields(plain), set(_nulls(plain))
-    logits, why, failure = None, "", None
-    places.align(loaded.model)  # a file places its tensors as its header is long
+    config_values = plain_config(loaded.model.config)
+    config, nulls = _config_fields(config_values), set(_null_fields(config_values))
+    logits, no_logits, failure = None, "", None
+    places.align(loaded.model)  # places in a file depend on the length of its header
     try:
         with phase("forward"), torch.no_grad():
-            logits, why = _logits(loaded.model, feed)
+            logits, no_logits = _logits(loaded.model, feed)
     except PhaseFailed as failed:
         failure = failed.failure
-    return Observed(hashes, bare, config, nulls, keys, logits, why, failure)
+    return Observed(hashes, bare, config, nulls, keys, logits, no_logits, failure)
 
 
 def _hashes(model: torch.nn.Module) -> tuple[dict[str, str], set[str]]:
@@ -287,16 +285,16 @@ def _hashes(model: torch.nn.Module) -> tuple[dict[str, str], set[str]]:
         *model.named_parameters(remove_duplicate=False),
         *model.named_buffers(remove_duplicate=False),
     ]
-    told = {}
+    digests = {}
     for i, (name, tensor) in enumerate(tensors, 1):
         size = tensor.numel() * tensor.element_size()
         progress.tick(name, i, len(tensors), allowance=progress.moving(size))
-        told[name] = _hash(tensor)
-    hashes = {name: digest for name, digest in told.items() if digest is not None}
-    return hashes, told.keys() - hashes.keys()
+        digests[name] = _tensor_hash_or_none(tensor)
+    hashes = {name: digest for name, digest in digests.items() if digest is not None}
+    return hashes, digests.keys() - hashes.keys()
 
 
-def _hash(tensor: torch.Tensor) -> str | None:
+def _tensor_hash_or_none(tensor: torch.Tensor) -> str | None:
     try:
         return tensor_hash(tensor)
     except NotHashable:
@@ -304,7 +302,7 @@ def _hash(tensor: torch.Tensor) -> str | None:
 
 
 def _logits(model: Any, feed: Feed) -> tuple[torch.Tensor | None, str]:
-    """Return the logits of the one prompt, or why there are none."""
+    """Return the logits of the prompt, or the reason why there are none."""
     try:
         inputs = feed.crossing()
         with (
@@ -314,139 +312,148 @@ def _logits(model: Any, feed: Feed) -> tuple[torch.Tensor | None, str]:
             result = model(**inputs.kwargs)
     except DoesNotApply as reason:
         return None, str(reason)
-    found = layers.logits_of(result)
-    if found is None:
+    logits = layers.logits_of(result)
+    if logits is None:
         return None, "the model returns no tensor"
-    return found.detach().to("cpu").clone(), ""
+    return logits.detach().to("cpu").clone(), ""
 
 
 def crossing(original: Original, folder: str) -> dict[str, Any]:
-    """Return what becomes of the model that lies in ``folder``, as a Crossing spells it."""
+    """Return the fields of a Crossing for the model saved in ``folder``."""
     try:
-        saved = otherwise(original.source._replace(where=folder, revision=None), original.feed)
+        saved = observe_reseeded(
+            original.source._replace(where=folder, revision=None), original.feed
+        )
     except Unknown as reason:
         return {"outcome": "load failed", "reason": str(reason)}
     except PhaseFailed as failed:
         return {"outcome": "load failed", "failure": failed.failure}
-    first = original.first
-    said: dict[str, Any] = {
-        **_tensors(original, saved),
-        "bare": sorted(first.bare & saved.bare),
-        "config": [*_changes(first.config, saved), *_given(first, saved.config)],
-        "ignored": sorted(_unknown(saved.config, first)),
-        "keys": sorted(saved.keys - first.keys),
-        **_logits_said(original, saved),
+    reference = original.first
+    facts: dict[str, Any] = {
+        **_compared_tensors(original, saved),
+        "bare": sorted(reference.bare & saved.bare),
+        "config": [
+            *_changed_fields(reference.config, saved),
+            *_added_fields(reference, saved.config),
+        ],
+        "ignored": sorted(_ignored_fields(saved.config, reference)),
+        "keys": sorted(saved.keys - reference.keys),
+        **_compared_logits(original, saved),
     }
-    if saved.failure is not None and first.failure is None:
-        return said | {"outcome": "forward failed", "failure": saved.failure}
-    differs = said["tensors"] or said["config"] or said["logits"] == "differs"
-    return said | {"outcome": "differs" if differs else "same bits"}
+    if saved.failure is not None and reference.failure is None:
+        return facts | {"outcome": "forward failed", "failure": saved.failure}
+    differs = facts["tensors"] or facts["config"] or facts["logits"] == "differs"
+    return facts | {"outcome": "differs" if differs else "same bits"}
 
 
-def _tensors(original: Original, saved: Observed) -> dict[str, Any]:
-    """Return the names of tensors that came back otherwise, those apart that chance decides."""
-    names = _other(original.first.hashes, saved.hashes)
-    if not names:
+def _compared_tensors(original: Original, saved: Observed) -> dict[str, Any]:
+    """Return the names of tensors that changed; those with random values separately."""
+    differing = _differing(original.first.hashes, saved.hashes)
+    if not differing:
         return {"tensors": []}
-    chance = set(_other(original.first.hashes, original.again.hashes))
+    by_chance = set(_differing(original.first.hashes, original.reloaded.hashes))
     return {
-        "tensors": [name for name in names if name not in chance],
-        "unsteady": [name for name in names if name in chance],
+        "tensors": [name for name in differing if name not in by_chance],
+        "unsteady": [name for name in differing if name in by_chance],
     }
 
 
-def _other(left: Mapping[str, str], right: Mapping[str, str]) -> list[str]:
-    return [name for name in {**left, **right} if left.get(name) != right.get(name)]
+def _differing(reference: Mapping[str, str], candidate: Mapping[str, str]) -> list[str]:
+    return [
+        name for name in {**reference, **candidate} if reference.get(name) != candidate.get(name)
+    ]
 
 
-def _logits_said(original: Original, saved: Observed) -> dict[str, Any]:
-    first = original.first
-    if first.failure is not None:
-        reason = f"the forward of the original raises {first.failure['type']} here"
+def _compared_logits(original: Original, saved: Observed) -> dict[str, Any]:
+    reference = original.first
+    if reference.failure is not None:
+        reason = f"the forward of the original raises {reference.failure['type']} here"
         return {"logits": "not compared", "reason": reason}
-    if first.logits is None:
-        return {"logits": "not compared", "reason": first.no_logits}
+    if reference.logits is None:
+        return {"logits": "not compared", "reason": reference.no_logits}
     if saved.logits is None:
         return {"logits": "differs", "reason": f"the original has logits: {saved.no_logits}"}
-    if _same_bits(first.logits, saved.logits):
+    if _same_bits(reference.logits, saved.logits):
         return {"logits": "same bits", "logits_max_abs": 0.0}
-    again = original.again.logits
-    if again is not None and not _same_bits(first.logits, again):
+    reloaded = original.reloaded.logits
+    if reloaded is not None and not _same_bits(reference.logits, reloaded):
         reason = "two loads of the original by this stack give other logits"
         return {"logits": "not compared", "reason": reason}
-    if first.logits.shape != saved.logits.shape:
-        shapes = [list(logits.shape) for logits in (first.logits, saved.logits)]
+    if reference.logits.shape != saved.logits.shape:
+        shapes = [list(logits.shape) for logits in (reference.logits, saved.logits)]
         return {"logits": "differs", "reason": f"logits of shape {shapes[0]} became {shapes[1]}"}
-    return {"logits": "differs", "logits_max_abs": _max_abs(first.logits, saved.logits)}
+    return {"logits": "differs", "logits_max_abs": _max_abs(reference.logits, saved.logits)}
 
 
-def _same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
-    return tensor_hash(left) == tensor_hash(right)
+def _same_bits(reference: torch.Tensor, candidate: torch.Tensor) -> bool:
+    return tensor_hash(reference) == tensor_hash(candidate)
 
 
-def _max_abs(left: torch.Tensor, right: torch.Tensor) -> float | str:
-    """Return the largest absolute difference, as JSON can spell it; NaN against a number is inf."""
-    apart = (left.double() - right.double()).abs()
-    both = left.isnan() & right.isnan()
-    apart = apart.masked_fill(both | (left == right), 0.0).nan_to_num(float("inf"), float("inf"))
-    largest = float(apart.max()) if apart.numel() else 0.0
+def _max_abs(reference: torch.Tensor, candidate: torch.Tensor) -> float | str:
+    """Return the largest absolute difference as a JSON value; NaN against a number is inf."""
+    differences = (reference.double() - candidate.double()).abs()
+    both_nan = reference.isnan() & candidate.isnan()
+    differences = differences.masked_fill(both_nan | (reference == candidate), 0.0).nan_to_num(
+        float("inf"), float("inf")
+    )
+    largest = float(differences.max()) if differences.numel() else 0.0
     return "Infinity" if largest == float("inf") else largest
 
 
-def _fields(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a config's values by dotted names, without those that say which release it was.
+def _config_fields(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a config's values by dotted names, without those that name the release.
 
-    A field that is None is as good as one that is not there; 4.x calls the dtype torch_dtype.
+    A field that is None counts as missing; 4.x calls the dtype torch_dtype.
     """
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for key, value in config.items():
         name = f"{prefix}{'dtype' if key == 'torch_dtype' else key}"
         if key in _RELEASE_FIELDS or value is None:
             continue
         if isinstance(value, dict):
-            found.update(_fields(value, f"{name}."))
+            fields.update(_config_fields(value, f"{name}."))
         else:
-            found[name] = value
-    return found
+            fields[name] = value
+    return fields
 
 
-def _nulls(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _null_fields(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     """Yield the dotted names of fields without a value."""
     for key, value in config.items():
         name = f"{prefix}{'dtype' if key == 'torch_dtype' else key}"
         if value is None or value == {}:
             yield name
         elif isinstance(value, dict):
-            yield from _nulls(value, f"{name}.")
+            yield from _null_fields(value, f"{name}.")
 
 
-def _changes(original: Mapping[str, Any], saved: Observed) -> list[str]:
+def _changed_fields(original: Mapping[str, Any], saved: Observed) -> list[str]:
     """Return ``field: value from the original \u2192 value from the saved``."""
     return [
         change
         for name, value in original.items()
-        for change in _change(
-            name, value, saved.config.get(name, None if name in saved.nulls else _NOT_THERE)
+        for change in _field_changes(
+            name, value, saved.config.get(name, None if name in saved.nulls else _ABSENT)
         )
     ]
 
 
-def _given(original: Observed, saved: Mapping[str, Any]) -> list[str]:
-    """Return the changes of fields that have no value in the original and one in the saved."""
-    unknown = _unknown(saved, original)
-    given = (name for name in saved if name not in original.config and name not in unknown)
+def _added_fields(original: Observed, saved: Mapping[str, Any]) -> list[str]:
+    """Return the changes of fields that have a value only in the saved config."""
+    ignored = _ignored_fields(saved, original)
+    added = (name for name in saved if name not in original.config and name not in ignored)
     return [
-        f"{name}: null \u2192 {_shown(saved[name])}"
-        for name in given
+        f"{name}: null \u2192 {_value_text(saved[name])}"
+        for name in added
         if name.rpartition(".")[2] not in _WRITTEN_DOWN
     ]
 
 
-def _unknown(saved: Mapping[str, Any], original: Observed) -> set[str]:
-    """Return the fields that this release's config has for the saved alone.
+def _ignored_fields(saved: Mapping[str, Any], original: Observed) -> set[str]:
+    """Return the fields that only the saved config has, and that this release does not read.
 
-    None that its class knows, so nothing reads them: what it knows it has for the original, too,
-    if only without a value.
+    The config's class does not know them: a field that it knows is also in the original's config,
+    at least without a value.
     """
     return {
         name
@@ -455,26 +462,26 @@ def _unknown(saved: Mapping[str, Any], original: Observed) -> set[str]:
     }
 
 
-def _change(name: str, original: Any, saved: Any) -> list[str]:
-    """Return how one field changed, if it did; of a list that is as long as it was, the items."""
-    if saved is _NOT_THERE:
-        return [f"{name}: {_shown(original)} \u2192 not there"]
+def _field_changes(name: str, original: Any, saved: Any) -> list[str]:
+    """Return the change of one field, if any; of a list of the same length, of each item."""
+    if saved is _ABSENT:
+        return [f"{name}: {_value_text(original)} \u2192 not there"]
     if isinstance(original, list) and isinstance(saved, list) and len(original) == len(saved):
         pairs = enumerate(zip(original, saved, strict=True))
-        return [c for i, (one, other) in pairs for c in _change(f"{name}[{i}]", one, other)]
+        return [c for i, (old, new) in pairs for c in _field_changes(f"{name}[{i}]", old, new)]
     # save_pretrained sorts by key, at any depth
     if json.dumps(original, sort_keys=True) == json.dumps(saved, sort_keys=True):
         return []
-    return [f"{name}: {_shown(original)} \u2192 {_shown(saved)}"]
+    return [f"{name}: {_value_text(original)} \u2192 {_value_text(saved)}"]
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     text = without_folders(json.dumps(value, sort_keys=True))
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}\u2026"
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 1]}\u2026"
 
 
 def _source(job: Mapping[str, Any]) -> Source:
-    return model_load.Source.of(job["model"], job["variant"])
+    return Source.of(job["model"], job["variant"])
 
 
 def _first_line(error: Exception) -> str:

@@ -1,12 +1,12 @@
-"""What are the cells of a model fed? Chosen once from its signature and its config, and made once.
+"""The job that chooses the inputs of a model's cells, from the model's signature and config.
 
-Expects a job: model (source, revision, trust_remote_code, prompts), stack, store (root) and result (a
-path). Loads the config and the class, and no weights. Writes the file that samebits/records/inputs.py reads,
-whole or not at all; the bytes of the tensors lie in the store by hash, where every job of the model
-finds them (model.feed).
+Expects a job: model (source, revision, trust_remote_code, prompts), stack, store (root) and result
+(a path). Loads the config and the class, but no weights. Writes the file that
+samebits/records/inputs.py reads, completely or not at all. The bytes of the tensors are in the
+store by hash, where every job of the model finds them (model.feed).
 
-What a tokenizer makes of a text is a fact of a release. A prompt of texts is therefore left to each
-stack's own tokenizer: the record holds its texts, and everything else that is fed with it.
+The token ids of a text depend on the release, so each stack tokenizes a text prompt itself: the
+record holds the texts and all other inputs.
 """
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ FORMAT_VERSION = 1
 Fact = dict[str, Any]
 
 _LIMIT = 1 << 30
-"""Bytes up to which an input is kept; there is no model that takes more for one prompt."""
-_CROSSING_LONGEST = 64
-"""Tokens of the prompt of a crossing: past the window of a tiny model, and quick on any."""
+"""Bytes up to which an input is kept; no model takes more for one prompt."""
+_MAX_CROSSING_LENGTH = 64
+"""Tokens of a crossing's prompt: past the window of a tiny model, and fast on any model."""
 
 
 def run(job: Fact) -> None:
-    """Choose what a model is fed, and write the record."""
+    """Choose a model's inputs and write the record."""
     torch.set_num_threads(int(job["threads"]))
     progress.begin("inputs")
     try:
         with phase("inputs"):
-            found = Chooser(job).facts()
+            facts = Chooser(job).facts()
     except Unknown as reason:
-        found = {"absent": str(reason)}
+        facts = {"absent": str(reason)}
     except PhaseFailed as failed:
-        found = {"failure": failed.failure}
+        facts = {"failure": failed.failure}
     head = {
         "format": "samebits-inputs",
         "format_version": FORMAT_VERSION,
         "model": job["name"],
         "stack": job["stack"],
     }
-    files.write_sealed(Path(job["result"]), head | found)
+    files.write_sealed(Path(job["result"]), head | facts)
 
 
 class Rows(NamedTuple):
-    """The rows of token ids of a prompt; of a text its ids are each stack's own."""
+    """The rows of token ids of a prompt; the ids of a text come from each stack's tokenizer."""
 
     rows: list[Fact]
     width: int | None
-    """Length of the longest; None if a tokenizer decides it."""
+    """Length of the longest row; None if a tokenizer decides it."""
 
 
 class Chooser:
-    """One model's config and class, and what follows from them."""
+    """One model's config and class, and the inputs that follow from them."""
 
     def __init__(self, job: Fact) -> None:
         self.job = job
         model = job["model"]
-        plain = {"dtype": "float32", "attention": "default", "device": "cpu"}
-        self.source = load.Source.of(model, plain)
+        variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
+        self.source = load.Source.of(model, variant)
         self.config = load.load_config(self.source)
         self.model_class = load.class_of(self.config, self.source)
         self.tokens = inputs.token_config(self.config)
@@ -79,73 +79,73 @@ class Chooser:
         self.keeper = Keeper(job["store"]["root"], _LIMIT, [])
 
     def _traits(self) -> choice.Traits:
-        main = getattr(self.model_class, "main_input_name", choice.TOKENS)
+        main_input = getattr(self.model_class, "main_input_name", choice.TOKENS)
         generates = getattr(self.model_class, "can_generate", lambda: False)
         return choice.traits_of(
             load.plain_config(self.config),
-            main=main if isinstance(main, str) else choice.TOKENS,
+            main=main_input if isinstance(main_input, str) else choice.TOKENS,
             vocabulary=inputs.vocabulary(self.tokens),
             generates=bool(generates()),
         )
 
     def facts(self) -> Fact:
-        """Return what is fed for every prompt, and for a crossing."""
-        length = max(1, min(inputs.past_window(self.tokens), _CROSSING_LONGEST))
+        """Return the inputs of every prompt, and of a crossing."""
+        length = max(1, min(inputs.past_window(self.tokens), _MAX_CROSSING_LENGTH))
         prompts = self.job["model"]["prompts"].items()
         return {
             "model_class": self.model_class.__name__,
-            "prompts": {name: self._fed(name, prompt) for name, prompt in prompts},
-            "crossing": self._fed("crossing", {"length": length}),
+            "prompts": {name: self._fact_of(name, prompt) for name, prompt in prompts},
+            "crossing": self._fact_of("crossing", {"length": length}),
         }
 
-    def _fed(self, name: str, prompt: Fact) -> Fact:
+    def _fact_of(self, name: str, prompt: Fact) -> Fact:
         try:
-            return self._made(name, prompt)
+            return self._chosen(name, prompt)
         except DoesNotApply as reason:
             return {"reason": str(reason), "why": reason.why}
 
-    def _made(self, name: str, prompt: Fact) -> Fact:
-        """Return what is fed for one prompt.
+    def _chosen(self, name: str, prompt: Fact) -> Fact:
+        """Return the inputs of one prompt.
 
         Raises:
-            DoesNotApply: the prompt has no meaning for the model, or the model cannot be fed.
+            DoesNotApply: the prompt has no meaning for the model, or no inputs can be made.
 
         """
         arguments = choice.arguments(self.signature, self.traits)
         if choice.TOKENS not in arguments:
-            return self._of_values(name, prompt, arguments)
+            return self._of_pixels_or_sound(name, prompt, arguments)
         batch = prompt.get("batch")
         if batch and not self.signature.takes(choice.MASK):
             msg = f"forward takes no {choice.MASK}, so that a padded batch has no meaning"
             raise DoesNotApply(msg)
         rows = self._rows(name, prompt, ends=choice.PIXELS in arguments)
         tensors: dict[str, torch.Tensor] = {}
-        fed: Fact = {}
+        fact: Fact = {}
         if rows.width is None:
             pad = inputs.pad_id(self.tokens)
             masked = choice.MASK in arguments
-            fed |= {"rows": rows.rows, "pad": pad, "masked": masked, "text": prompt.get("text")}
+            fact |= {"rows": rows.rows, "pad": pad, "masked": masked, "text": prompt.get("text")}
         else:
-            made = inputs.padded(
+            padded = inputs.padded(
                 [row["ids"] for row in rows.rows],
                 inputs.pad_id(self.tokens),
                 masked=choice.MASK in arguments,
             )
-            tensors |= made.kwargs
-            fed["real_rows"] = made.real_rows
+            tensors |= padded.kwargs
+            fact["real_rows"] = padded.real_rows
         for argument in arguments:
             if argument == choice.DECODER:
                 tensors[argument] = self._decoder(name, rows)
             elif argument in choice.VALUES:
                 count = len(rows.rows)
                 tensors[argument] = inputs.values(name, argument, self.config, count)
-        return fed | {"tensors": self._kept(tensors)}
+        return fact | {"tensors": self._refs(tensors)}
 
-    def _of_values(self, name: str, prompt: Fact, arguments: tuple[str, ...]) -> Fact:
-        """Return what a model of images or sound is fed."""
-        main = arguments[0]
+    def _of_pixels_or_sound(self, name: str, prompt: Fact, arguments: tuple[str, ...]) -> Fact:
+        """Return the inputs of a model of images or sound."""
+        main_input = arguments[0]
         if prompt.get("batch") or prompt.get("length") == "past-window":
-            msg = f"the model takes {main}, which has neither padding nor a window here"
+            msg = f"the model takes {main_input}, which has neither padding nor a window here"
             raise DoesNotApply(msg)
         tensors = {
             argument: torch.tensor([self._decoder_ids(name, inputs.DECODER_LENGTH)])
@@ -153,14 +153,14 @@ class Chooser:
             else inputs.values(name, argument, self.config)
             for argument in arguments
         }
-        return {"tensors": self._kept(tensors)}
+        return {"tensors": self._refs(tensors)}
 
     def _rows(self, name: str, prompt: Fact, *, ends: bool) -> Rows:
-        """Return the rows of a prompt; seeded ones end with the token that ends a text if ``ends``."""
-        several = prompt.get("batch")
+        """Return the rows of a prompt; with ``ends`` seeded rows end with the end-of-text token."""
+        batch = prompt.get("batch")
         rows = [
-            self._row(f"{name}[{i}]" if several else name, row, ends=ends)
-            for i, row in enumerate(several or [prompt])
+            self._row(f"{name}[{i}]" if batch else name, row, ends=ends)
+            for i, row in enumerate(batch or [prompt])
         ]
         if any("text" in row for row in rows):
             return Rows(rows, None)
@@ -177,7 +177,7 @@ class Chooser:
         ids = inputs.seeded_ids(name, past or int(length or 9), self.tokens, reserved)
         end = getattr(self.tokens, "eos_token_id", None)
         if ends and isinstance(end, int) and 0 <= end < inputs.vocabulary(self.tokens):
-            ids[-1] = end  # where a text part is pooled
+            ids[-1] = end  # a text part is pooled there
         return {"ids": ids}
 
     @cached_property
@@ -185,7 +185,7 @@ class Chooser:
         return load.has_tokenizer(self.source)
 
     def _decoder(self, name: str, rows: Rows) -> torch.Tensor:
-        """Return decoder ids for every row; one more than most need where a tokenizer decides."""
+        """Return decoder ids for every row; one more if a tokenizer decides the length."""
         length = inputs.DECODER_LENGTH + 1
         if rows.width is not None:
             length = inputs.decoder_length(rows.width)
@@ -194,5 +194,5 @@ class Chooser:
     def _decoder_ids(self, name: str, length: int) -> list[int]:
         return inputs.decoder_ids(name, self.config, length)
 
-    def _kept(self, tensors: dict[str, torch.Tensor]) -> Fact:
+    def _refs(self, tensors: dict[str, torch.Tensor]) -> Fact:
         return {name: self.keeper.ref(tensor) for name, tensor in tensors.items()}

@@ -1,30 +1,27 @@
-"""What does one cell compute on every rung of the precision ladder: own dtype, float32, float64.
+"""The job that runs one cell on every rung of the precision ladder: native dtype, float32, float64.
 
 Expects the job of a cell with ``ladder``: result (a path), forced (row -> token ids), rounded
-(tensor -> dtype), tables (compute them again in float64) and again (``forward short``: what to compute
-once more with all tensors aligned in memory; '' for nothing). Writes the file that samebits/records/ladder.py
-reads, whole or not at all.
+(tensor -> dtype), tables (compute them again in float64) and again (what to compute once more with
+all tensors aligned in memory, such as ``forward short``; '' for nothing). Writes the file that
+samebits/records/ladder.py reads, completely or not at all.
 
-All prompts run, in the order of the cell's own run, on each rung's own copy of the model: what
-an earlier prompt leaves behind (a rope that stays stretched) belongs to the difference. Decoding
-is generate() itself, with its tokens forced: discrete choices cannot make two sides part, and
-the cache, the mask and the positions are those that the release makes.
+On each rung all prompts run on a copy of the model, in the order of the cell's run: state that an
+earlier prompt leaves (such as a rope that stays stretched) is part of the difference. Decoding is
+generate() with forced tokens. Discrete choices then cannot make two sides diverge, and the release
+still makes the cache, the mask and the positions.
 """
 
 from __future__ import annotations
 
-import copy
 import time
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from samebits_probe.model import decode, forks, heap, layers, load, places, precision, steady
-from samebits_probe.model import feed as model_feed
+from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import files, memory, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, without_folders
@@ -36,47 +33,47 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 3
 _COPY_LIMIT = 4 << 30
-"""Bytes of a promoted copy above which none is made, and the ladder says so."""
+"""Bytes of a promoted copy above which none is made; the ladder reports that."""
 _REASON_LENGTH = 300
-_DEAR = 10
-"""What a forward in float64, every operation seen by Python, may cost in plain ones."""
+_WATCHED_COST = 10
+"""Cost limit of a forward in float64 with every operation seen by Python, in plain forwards."""
 _WATCHED_STEPS = 3
-"""Steps of a decode that are watched, beside its last: its prompt's and two through the cache."""
-_MOST_CHOICES = 512
-"""Choices of one forward that are kept: every router of a model, and no loop that runs wild."""
+"""Steps of a decode that are watched besides the last: the prefill and two with the cache."""
+_MAX_CHOICES = 512
+"""Choices of one forward that are kept: enough for every router, and a limit on endless loops."""
 
 Facts = dict[str, Any]
 
 
 def run(job: Facts) -> None:
-    """Run one cell on all rungs and write what came of it."""
+    """Run one cell on all rungs and write the results."""
     torch.set_num_threads(int(job["threads"]))
     heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
     started = time.perf_counter()
-    found: Facts = {"rungs": {}, "aligned": None, "failure": None}
+    results: Facts = {"rungs": {}, "aligned": None, "failure": None}
     try:
         ladder = Ladder(job)
-        found["rungs"] = ladder.climb()
-        found["aligned"] = ladder.aligned(found["rungs"]["own"])
+        results["rungs"] = ladder.climb()
+        results["aligned"] = ladder.aligned(results["rungs"]["own"])
     except Unknown as reason:
-        found["failure"] = describe("load", LookupError(str(reason)))
+        results["failure"] = describe("load", LookupError(str(reason)))
     except PhaseFailed as failed:
-        found["failure"] = failed.failure
-    except Exception as error:  # noqa: BLE001  a cell that ran before and does not now is a fact
-        found["failure"] = describe("ladder", error)
-    found["seconds"] = round(time.perf_counter() - started, 4)
-    _write(Path(job["ladder"]["result"]), job, found)
+        results["failure"] = failed.failure
+    except Exception as error:  # noqa: BLE001  a cell that ran before and fails now is a result
+        results["failure"] = describe("ladder", error)
+    results["seconds"] = round(time.perf_counter() - started, 4)
+    _write(Path(job["ladder"]["result"]), job, results)
 
 
-def _write(path: Path, job: Facts, found: Facts) -> None:
-    said = {
+def _write(path: Path, job: Facts, results: Facts) -> None:
+    record = {
         "format": "samebits-ladder",
         "format_version": FORMAT_VERSION,
         "cell": job["cell"],
         "forks": forks.TAKEN,
-        **found,
+        **results,
     }
-    files.write_sealed(path, said)
+    files.write_sealed(path, record)
 
 
 class Ladder:
@@ -89,11 +86,11 @@ class Ladder:
         self.keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
         progress.begin("load")
         self.loaded = load.load(self.source)
-        # a copy in float64 that has no room would end the job, and all that it found
+        # a float64 copy that does not fit would end the job and lose its results
         memory.require(self._largest_copy(), int(job.get("slots", 1)))
 
     def climb(self) -> Facts:
-        """Return what every rung gave; the cell's own comes last, as it may leave a state behind."""
+        """Return the results of every rung; the native one is last, as it may leave state."""
         progress.begin("float64")
         rungs = {"float64": self._promoted(torch.float64)}
         if self.source.dtype != "float32":
@@ -108,30 +105,30 @@ class Ladder:
         rungs["own"] = self._rung(self.loaded.model, nullcontext())
         return rungs
 
-    def aligned(self, own: Facts) -> Facts | None:
-        """Return what one prompt gives with every tensor aligned in memory; None if it is not asked.
+    def aligned(self, native: Facts) -> Facts | None:
+        """Return the results of one prompt with all tensors aligned; None if the job has no prompt.
 
-        The prompt runs once more as it is before: what that changes follows from a state that
-        prompts leave, and not from places in memory. Where all tensors are aligned, the model's
-        own rung is the answer.
+        The prompt first runs again as it is. A change there comes from state that prompts leave,
+        not from places in memory. Where all tensors are aligned already, the native rung is the
+        answer.
         """
         what = self.job["ladder"]["again"]
         if not what:
             return None
         model = self.loaded.model
-        found: Facts = {"what": what, "off": places.n_off(model), "refused": ""}
-        before = _rows_of(own, *what.split(" ", 1))
-        if not found["off"]:
-            return found | {"repeats": True, "refs": before}
+        answer: Facts = {"what": what, "off": places.n_off(model), "refused": ""}
+        before = _rows_of_prompt(native, *what.split(" ", 1))
+        if not answer["off"]:
+            return answer | {"repeats": True, "refs": before}
         try:
-            repeats = self._once(what) == before
+            repeats = self._rerun(what) == before
             places.align(model)
-            return found | {"repeats": repeats, "refs": self._once(what)}
-        except Exception as error:  # noqa: BLE001  it ran before: a lack of memory, or a defect of ours
+            return answer | {"repeats": repeats, "refs": self._rerun(what)}
+        except Exception as error:  # noqa: BLE001  it ran before: no memory, or a defect of ours
             refused = f"{type(error).__name__}: {without_folders(str(error))}"[:_REASON_LENGTH]
-            return found | {"repeats": None, "refs": {}, "refused": refused}
+            return answer | {"repeats": None, "refs": {}, "refused": refused}
 
-    def _once(self, what: str) -> Facts:
+    def _rerun(self, what: str) -> Facts:
         """Return the logits of ``forward short``, or of each row of ``decode short``."""
         kind, prompt = what.split(" ", 1)
         inputs = dict(self._prompts(None))[prompt]
@@ -147,83 +144,84 @@ class Ladder:
         return {} if logits is None else {prompt: self.keeper.ref(logits)}
 
     def _promoted(self, dtype: torch.dtype) -> Facts:
-        """Return what a copy in ``dtype`` gives, with every float that the code asks for in it."""
+        """Return the results of a copy in ``dtype``, in which the code also gets only ``dtype``."""
         try:
             twin = self._copy(dtype)
         except _TooLarge as reason:
-            return _nothing(str(reason))
-        own = getattr(torch, self.source.dtype)
-        found = self._rung(twin, promoted(dtype, own), dtype)
-        with torch.no_grad(), promoted(dtype, own):
+            return _empty_rung(str(reason))
+        native = getattr(torch, self.source.dtype)
+        rung = self._rung(twin, precision.arithmetic_in(dtype, native), dtype)
+        with torch.no_grad(), precision.arithmetic_in(dtype, native):
             chaotic = dtype == torch.float64 and self._chaotic(twin)
-        return _nothing(steady.CHAOTIC) if chaotic else found
+        return _empty_rung(steady.CHAOTIC) if chaotic else rung
 
     def _largest_copy(self) -> int:
-        """Return the bytes of the largest copy that is made: in float64, unless that is too large."""
+        """Return the bytes of the largest copy that will be made: in float64, unless too large."""
         n = sum(p.numel() for p in self.loaded.model.parameters())
         sizes = (n * dtype.itemsize for dtype in (torch.float64, torch.float32))
         return next((size for size in sizes if size <= _COPY_LIMIT), 0)
 
     def _chaotic(self, twin: Any) -> bool:
-        """Try it on the first prompt; last, as it may leave a state behind."""
-        first = next(iter(self._prompts(torch.float64)), None)
-        if first is None:
+        """Return True if the first prompt is chaotic; tried last, as it may leave state."""
+        first_prompt = next(iter(self._prompts(torch.float64)), None)
+        if first_prompt is None:
             return False
 
         def forward() -> torch.Tensor | None:
-            with progress.forward(first[1].kwargs, "chaos", times=_DEAR):
-                return layers.logits_of(twin(**first[1].kwargs))
+            with progress.forward(first_prompt[1].kwargs, "chaos", times=_WATCHED_COST):
+                return layers.logits_of(twin(**first_prompt[1].kwargs))
 
         try:
             return steady.chaotic(twin, forward)
-        except Exception:  # noqa: BLE001  what the rung could run it has run
+        except Exception:  # noqa: BLE001  the rung has its results already
             return False
 
     def _copy(self, dtype: torch.dtype) -> Any:
         size = sum(p.numel() for p in self.loaded.model.parameters()) * dtype.itemsize
         if size > _COPY_LIMIT:
-            msg = f"a copy in {_name(dtype)} would need another {size / 2**30:.1f} GiB"
+            msg = f"a copy in {_dtype_name(dtype)} would need another {size / 2**30:.1f} GiB"
             raise _TooLarge(msg)
-        twin = raised(self.loaded.model, dtype, self.job["ladder"]["rounded"])
+        twin = precision.copy_in(dtype, self.loaded.model, self.job["ladder"]["rounded"])
         if dtype == torch.float64 and self.job["ladder"]["tables"]:
             precision.compute_tables_again(twin)
-            _compute_attributes_again(twin)
+            precision.compute_attributes_again(twin)
         return twin
 
     def _noise(self) -> Facts:
-        """Return the float32 rung once more, each row fed twice, all sums in another order."""
+        """Return the float32 rung again, with each row fed twice and all sums in another order."""
         try:
             twin = self._copy(torch.float32)
         except _TooLarge as reason:
-            return _nothing(str(reason))
-        with Reordered():
-            return self._rung(
-                twin, promoted(torch.float32, torch.float32), torch.float32, twice=True
-            )
+            return _empty_rung(str(reason))
+        with precision.Reordered():
+            arithmetic = precision.arithmetic_in(torch.float32, torch.float32)
+            return self._rung(twin, arithmetic, torch.float32, twice=True)
 
     def _rung(
         self, model: Any, mode: Any, dtype: torch.dtype | None = None, *, twice: bool = False
     ) -> Facts:
-        found = _nothing()
+        rung = _empty_rung()
         started = time.perf_counter()
         watch = Watch(dtype)
         prompts = list(self._prompts(dtype))
         with torch.no_grad(), mode:
             for name, inputs in prompts:
-                with _fact(found["refused"], f"forward {name}"), watch:
-                    found["forward"][name] = self._forward(model, name, inputs, watch, twice=twice)
+                with _refusal_noted(rung["refused"], f"forward {name}"), watch:
+                    rung["forward"][name] = self._forward(model, name, inputs, watch, twice=twice)
             for name, inputs in prompts:
-                seen = None if dtype is None else watch  # the own dtype has no leaks
-                with _fact(found["refused"], f"decode {name}"):
-                    found["decode"].update(self._decode(model, name, inputs, seen, twice=twice))
-        found["leaks"] = sorted(watch.leaks)
-        found["seconds"] = round(time.perf_counter() - started, 4)
-        return found
+                decode_watch = None if dtype is None else watch  # the own dtype has no leaks
+                with _refusal_noted(rung["refused"], f"decode {name}"):
+                    rung["decode"].update(
+                        self._decode(model, name, inputs, decode_watch, twice=twice)
+                    )
+        rung["leaks"] = sorted(watch.leaks)
+        rung["seconds"] = round(time.perf_counter() - started, 4)
+        return rung
 
     def _prompts(self, dtype: torch.dtype | None) -> Iterator[tuple[str, Inputs]]:
-        """Yield the inputs of the cell; those that are floats, in the rung's dtype."""
-        own = getattr(torch, self.source.dtype)
-        feed = model_feed.Feed(self.job["model"], own, self.source.device)
+        """Yield the inputs of the cell, with floats in the rung's dtype."""
+        native = getattr(torch, self.source.dtype)
+        feed = Feed(self.job["model"], native, self.source.device)
         for name, inputs in feed.all(self.loaded.tokenizer):
             kwargs = inputs.kwargs
             if dtype is not None:
@@ -234,22 +232,22 @@ class Ladder:
         self, model: Any, name: str, inputs: Inputs, watch: Watch, *, twice: bool
     ) -> Facts:
         watch.choices = []
-        kwargs = _doubled(inputs.kwargs) if twice else inputs.kwargs
+        kwargs = _each_row_twice(inputs.kwargs) if twice else inputs.kwargs
         with (
             layers.recorded(model) as outputs,
-            progress.forward(kwargs, f"forward {name}", times=_DEAR, plain=True),
+            progress.forward(kwargs, f"forward {name}", times=_WATCHED_COST, plain=True),
         ):
             result = model(**kwargs)
         choices, watch.choices = watch.choices, None
         logits = layers.logits_of(result)
         rows = next(iter(inputs.kwargs.values())).shape[0]
         if twice:
-            logits = _second(logits, rows)
-            outputs = [(name, _second(tensor, rows)) for name, tensor in outputs]
-        with real_dtypes():
-            return self._kept(logits, outputs, choices or [])
+            logits = _second_half(logits, rows)
+            outputs = [(name, _second_half(tensor, rows)) for name, tensor in outputs]
+        with precision.real_dtypes():
+            return self._refs(logits, outputs, choices or [])
 
-    def _kept(self, logits: Any, outputs: list[layers.LayerOutput], choices: Any) -> Facts:
+    def _refs(self, logits: Any, outputs: list[layers.LayerOutput], choices: Any) -> Facts:
         return {
             "logits": None if logits is None else self.keeper.ref(logits),
             "hidden_states": [
@@ -260,9 +258,9 @@ class Ladder:
                     "op": op,
                     "scores": self.keeper.ref(scores),
                     "chosen": self.keeper.ref(chosen),
-                    "margin": self.keeper.ref(margin),
+                    "margin": self.keeper.ref(gap),
                 }
-                for op, scores, chosen, margin in choices
+                for op, scores, chosen, gap in choices
             ],
         }
 
@@ -275,7 +273,7 @@ class Ladder:
         *,
         twice: bool,
     ) -> Facts:
-        """Return the logits of every step, [steps, vocabulary] by row, with the tokens forced."""
+        """Return the logits of every step by row, [steps, vocabulary], with forced tokens."""
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
         rows = next(iter(kwargs.values())).shape[0]
         names = [name if rows == 1 else f"{name}[{row}]" for row in range(rows)]
@@ -285,16 +283,16 @@ class Ladder:
         steps = max(map(len, ids))
         with (
             _at_steps(watch, steps) as begin,
-            progress.forwards(steps, kwargs, f"decode {name}", times=_DEAR),
+            progress.forwards(steps, kwargs, f"decode {name}", times=_WATCHED_COST),
         ):
             output = model.generate(
-                **(_doubled(kwargs) if twice else kwargs),
+                **(_each_row_twice(kwargs) if twice else kwargs),
                 max_new_tokens=steps,
                 **decode.GREEDY_LOGITS,
                 logits_processor=decode.forcing(ids * 2 if twice else ids, begin),
             )
         first = rows if twice else 0
-        with real_dtypes():
+        with precision.real_dtypes():
             return {
                 row: self.keeper.ref(
                     torch.stack([step[first + i] for step in output.logits[: len(ids[i])]])
@@ -303,8 +301,8 @@ class Ladder:
             }
 
 
-def _rows_of(rung: Facts, kind: str, prompt: str) -> Facts:
-    """Return what a rung has of one prompt: its logits, or those of every row that is decoded."""
+def _rows_of_prompt(rung: Facts, kind: str, prompt: str) -> Facts:
+    """Return a rung's logits of one prompt, or of every decoded row of it."""
     if kind == "decode":
         rows = rung["decode"].items()
         return {row: ref for row, ref in rows if row == prompt or row.startswith(f"{prompt}[")}
@@ -313,10 +311,10 @@ def _rows_of(rung: Facts, kind: str, prompt: str) -> Facts:
 
 
 class _TooLarge(Exception):  # noqa: N818  "there is no room for a copy" is a result
-    """A model is too large to be copied; the message says how large."""
+    """A model is too large to be copied; the message gives the size."""
 
 
-def _nothing(refused: str = "") -> Facts:
+def _empty_rung(refused: str = "") -> Facts:
     return {
         "forward": {},
         "decode": {},
@@ -327,8 +325,8 @@ def _nothing(refused: str = "") -> Facts:
 
 
 @contextmanager
-def _fact(refused: dict[str, str], what: str) -> Iterator[None]:
-    """Note an exception under ``what``: an operation that refuses a precision is a fact."""
+def _refusal_noted(refused: dict[str, str], what: str) -> Iterator[None]:
+    """Record an exception under ``what``: an operation that refuses a precision is a result."""
     try:
         yield
     except Exception as error:  # noqa: BLE001
@@ -336,27 +334,27 @@ def _fact(refused: dict[str, str], what: str) -> Iterator[None]:
         refused[what] = f"{type(error).__name__}: {text}"[:_REASON_LENGTH]
 
 
-def _name(dtype: torch.dtype) -> str:
+def _dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _doubled(kwargs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return inputs in which every row comes twice."""
+def _each_row_twice(kwargs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the inputs with their rows repeated once."""
     return {name: torch.cat([tensor, tensor]) for name, tensor in kwargs.items()}
 
 
-def _second(tensor: torch.Tensor, rows: int) -> torch.Tensor:
-    """Return the second half of an output whose rows came twice, or all of one without rows."""
+def _second_half(tensor: torch.Tensor, rows: int) -> torch.Tensor:
+    """Return the second half of an output with repeated rows, or all of one without rows."""
     return tensor[rows:] if tensor.ndim and tensor.shape[0] == 2 * rows else tensor
 
 
 @contextmanager
 def _at_steps(watch: Watch | None, steps: int) -> Iterator[Callable[[int], None]]:
-    """Watch the steps of a decode that differ in kind: the first, and the last of ``steps``.
+    """Watch the steps of a decode that differ in kind: the first ones, and the last of ``steps``.
 
-    What is given is to be called before each step but the first, with its number. Every operation
-    that is watched goes by way of Python, which is most of a small model's decode; those between
-    repeat what was seen.
+    The caller must call the yielded function before each step but the first, with its number. A
+    watched operation goes through Python, which takes most of a small model's decode. The steps in
+    between repeat the same operations.
     """
     with ExitStack() as watched:
 
@@ -369,169 +367,41 @@ def _at_steps(watch: Watch | None, steps: int) -> Iterator[Callable[[int], None]
         yield begin
 
 
-# --- a model in another precision ------------------------------------------------------------
+class Watch(precision.Leaks):
+    """Lists operations that return a smaller float than the rung's, and every discrete choice.
 
-_LOWER: dict[torch.dtype, dict[torch.dtype, torch.dtype]] = {
-    torch.float64: {
-        torch.float32: torch.float64,
-        torch.float16: torch.float64,
-        torch.bfloat16: torch.float64,
-        torch.complex64: torch.complex128,
-    },
-    torch.float32: {
-        torch.float16: torch.float32,
-        torch.bfloat16: torch.float32,
-    },
-}
-
-
-def raised(model: Any, dtype: torch.dtype, rounded: dict[str, str]) -> Any:
-    """Return a copy in ``dtype`` that holds the numbers of ``model``.
-
-    Tables are not computed again: the numbers that both sides of a pair store are compared by
-    their bytes. ``rounded`` names tensors that the other side holds in a smaller dtype: they
-    are rounded to that one first, so that both sides start from the same numbers.
-    """
-    twin = copy.deepcopy(model)
-    known = dict(twin.named_parameters(remove_duplicate=False))
-    known |= dict(twin.named_buffers(remove_duplicate=False))
-    with torch.no_grad():
-        for name, smaller in rounded.items():
-            if name in known:
-                known[name].copy_(known[name].to(getattr(torch, smaller)))
-    for tensor in (*twin.parameters(), *twin.buffers()):
-        if tensor.is_floating_point():
-            tensor.data = tensor.data.to(dtype)
-        elif tensor.dtype in _LOWER[dtype]:
-            tensor.data = tensor.data.to(_LOWER[dtype][tensor.dtype])
-    for module in twin.modules():
-        for name, value in list(vars(module).items()):
-            if isinstance(value, torch.Tensor) and value.dtype in _LOWER[dtype]:
-                setattr(module, name, value.to(_LOWER[dtype][value.dtype]))
-    return twin
-
-
-def _compute_attributes_again(twin: Any) -> None:
-    """Replace tensors that are plain attributes of modules, such as gptj's scale, by exact ones."""
-    try:
-        with precision.promotion(), torch.random.fork_rng(devices=[]):
-            fresh = dict(type(twin)(copy.deepcopy(twin.config)).named_modules())
-    except Exception:  # noqa: BLE001  a class that cannot be made anew keeps what it has
-        return
-    for name, module in twin.named_modules():
-        for key, value in list(vars(module).items()):
-            exact = vars(fresh.get(name, module)).get(key)
-            if not (isinstance(value, torch.Tensor) and isinstance(exact, torch.Tensor)):
-                continue
-            if value.is_floating_point() and exact.shape == value.shape:
-                exact = exact.to(value)
-                if precision.same_table(exact, value):
-                    setattr(module, key, exact)
-
-
-class Reordered(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
-    """Multiplies matrices with the terms of every sum in another order: even ones, then odd."""
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Facts | None = None
-    ) -> Any:
-        """Run ``func``, a product of matrices with both factors reordered alike."""
-        at = _FACTORS.get(func)
-        if at is not None:
-            one, other = args[at], args[at + 1]
-            n = one.shape[-1]
-            order = torch.cat([torch.arange(0, n, 2), torch.arange(1, n, 2)]).to(one.device)
-            pair = one.index_select(-1, order), other.index_select(other.ndim - 2, order)
-            args = (*args[:at], *pair, *args[at + 2 :])
-        return func(*args, **kwargs or {})
-
-
-_FACTORS = {
-    torch.ops.aten.mm.default: 0,
-    torch.ops.aten.bmm.default: 0,
-    torch.ops.aten.addmm.default: 1,
-    torch.ops.aten.baddbmm.default: 1,
-}
-"""Product of matrices -> where its factors stand among the arguments."""
-
-
-class Promotion32(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the host's mypy
-    """Answers every request for a float smaller than float32 with float32."""
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Facts | None = None
-    ) -> Any:
-        """Run ``func`` with every smaller float among its arguments replaced."""
-        if func in {torch.Tensor.half, torch.Tensor.bfloat16}:
-            return args[0].float()
-        lower = _LOWER[torch.float32]
-        named = {k: _wider(v, lower) for k, v in (kwargs or {}).items()}
-        return func(*(_wider(arg, lower) for arg in args), **named)
-
-
-def _wider(value: Any, lower: dict[torch.dtype, torch.dtype]) -> Any:
-    return lower.get(value, value) if isinstance(value, torch.dtype) else value
-
-
-@contextmanager
-def promoted(dtype: torch.dtype, own: torch.dtype) -> Iterator[None]:
-    """Make ``dtype`` of every smaller float that code of a model in ``own`` asks for."""
-    claimed = precision.claimed_of(own)
-    with precision.promotion(claimed) if dtype == torch.float64 else Promotion32():
-        yield
-
-
-def real_dtypes() -> Any:
-    """Switch off inside what answers requests, so that a float64 is seen as one."""
-    return torch._C.DisableTorchFunction()
-
-
-class Watch(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
-    """Lists operations that give a smaller float than the rung's, and every discrete choice.
-
-    A choice is what top-k or argmax took, with the distance to what it just did not take.
+    A choice is what top-k or argmax took, with its margin over the first score not taken.
     """
 
     def __init__(self, dtype: torch.dtype | None) -> None:
-        super().__init__()
-        self.leaks: set[str] = set()
+        super().__init__(precision.smaller_than(dtype))
         self.choices: list[tuple[str, torch.Tensor, torch.Tensor, torch.Tensor]] | None = None
-        self._lower = _LOWER[dtype] if dtype is not None else {}
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Facts | None = None
-    ) -> Any:
-        """Run ``func`` and look at what it gives."""
-        result = func(*args, **kwargs or {})
-        with real_dtypes():
-            self._look(func, args, kwargs or {}, result)
-        return result
+    def look(self, func: Any, args: Any, kwargs: Facts, result: Any) -> None:
+        """Note ``func`` if it returns a smaller float or chooses."""
+        super().look(func, args, kwargs, result)
+        if self.choices is not None and len(self.choices) < _MAX_CHOICES:
+            self._note_choice(func, args, kwargs, result)
 
-    def _look(self, func: Any, args: Any, kwargs: Facts, result: Any) -> None:
-        if isinstance(result, torch.Tensor) and result.dtype in self._lower and result.numel() > 1:
-            self.leaks.add(str(func))
-        if self.choices is not None and len(self.choices) < _MOST_CHOICES:
-            self._choice(func, args, kwargs, result)
-
-    def _choice(self, func: Any, args: Any, kwargs: Facts, result: Any) -> None:
+    def _note_choice(self, func: Any, args: Any, kwargs: Facts, result: Any) -> None:
         assert self.choices is not None
         if func is torch.ops.aten.topk.default:
             scores, k = args[0], args[1]
             dim = args[2] if len(args) > 2 else kwargs.get("dim", -1)
             largest = args[3] if len(args) > 3 else kwargs.get("largest", True)
             chosen = result[1].movedim(dim, -1)
-            apart = margin(scores, k, dim, largest=largest)
-            self.choices.append(("topk", scores.movedim(dim, -1).clone(), chosen, apart))
+            distance = margin(scores, k, dim, largest=largest)
+            self.choices.append(("topk", scores.movedim(dim, -1).clone(), chosen, distance))
         elif func is torch.ops.aten.argmax.default and len(args) > 1 and args[1] is not None:
             scores, dim = args[0], args[1]
             chosen = result.reshape(*scores.movedim(dim, -1).shape[:-1], 1)
             if scores.is_floating_point():
-                apart = margin(scores, 1, dim, largest=True)
-                self.choices.append(("argmax", scores.movedim(dim, -1).clone(), chosen, apart))
+                distance = margin(scores, 1, dim, largest=True)
+                self.choices.append(("argmax", scores.movedim(dim, -1).clone(), chosen, distance))
 
 
 def margin(scores: torch.Tensor, k: int, dim: int, *, largest: bool) -> torch.Tensor:
-    """Return the distance between the last score taken and the first that was not, by row.
+    """Return, by row, the distance between the last score taken and the first one not taken.
 
     Infinite where all are taken.
     """

@@ -1,9 +1,13 @@
-"""What does a model compute when every number is a float64: the top rung of the precision ladder.
+"""Copies of a model in a higher precision, and code that runs in it.
 
-A difference that is rounding shrinks from 1e-6 to 1e-15 there; one that is not keeps its size.
-Casting a model's parameters is not enough: its code asks for float32 by name (norms, softmax,
-rotary tables, routers, scans), and each of those puts float32's rounding back. A
-TorchFunctionMode sees every such request, whatever module makes it, and answers with float64.
+Two callers compute a model again in more bits. The relations and a trace take ``promoted_copy``
+and compute in float64. The precision ladder takes ``copy_in`` and computes in float64 and in
+float32.
+
+Rounding shrinks from 1e-6 to 1e-15 in float64, and a difference that is not rounding keeps its
+size. It is not enough to cast the parameters: a model's code asks for float32 by name (norms,
+softmax, rotary tables, routers, scans), and each request puts float32's rounding back. A
+TorchFunctionMode sees every request, in any module, and answers it with the wider dtype.
 """
 
 from __future__ import annotations
@@ -19,63 +23,169 @@ from torch.utils._python_dispatch import TorchDispatchMode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LOW = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
-_LOW_TYPES = {"torch.FloatTensor", "torch.HalfTensor", "torch.BFloat16Tensor"}
-_CASTS = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
-_GROUPED = {"grouped_mm", "_grouped_mm"}
-_NAMING = {torch.dtype, str}
-_ASKED_DTYPE = torch.Tensor.dtype.__get__
+Widening = dict[torch.dtype, torch.dtype]
+"""Each smaller dtype -> the dtype that replaces it."""
 
-_SAME_TABLE = 2.0**-16
+_TO_FLOAT64: Widening = {
+    torch.float32: torch.float64,
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+}
+_WIDENINGS: dict[torch.dtype, Widening] = {
+    torch.float64: {**_TO_FLOAT64, torch.complex64: torch.complex128},
+    torch.float32: {torch.float16: torch.float32, torch.bfloat16: torch.float32},
+}
+"""The dtype of a rung -> each smaller dtype, and what replaces it on that rung."""
+_TYPE_NAMES = {"torch.FloatTensor", "torch.HalfTensor", "torch.BFloat16Tensor"}
+_CASTS = {torch.Tensor.float, torch.Tensor.half, torch.Tensor.bfloat16}
+_CASTS_BELOW_FLOAT32 = {torch.Tensor.half, torch.Tensor.bfloat16}
+_GROUPED = {"grouped_mm", "_grouped_mm"}
+_DTYPE_ARGUMENTS = {torch.dtype, str}
+_GET_DTYPE = torch.Tensor.dtype.__get__
+
+_TABLE_TOLERANCE = 2.0**-16
 """Relative difference up to which a table and its float64 version are the same numbers."""
 
 
+# --- copies --------------------------------------------------------------------------------------
+
+
 def promoted_copy(model: Any) -> Any:
-    """Return a copy whose parameters, buffers and plain tensor attributes are float64."""
+    """Return a copy whose parameters, buffers and plain tensor attributes are float64.
+
+    Unlike :func:`copy_in` it leaves complex tensors as they are, and always computes the tables
+    again.
+    """
     twin = copy.deepcopy(model).double()
-    for module in twin.modules():
-        for name, value in list(vars(module).items()):
-            if isinstance(value, torch.Tensor) and value.dtype in _LOW:
-                setattr(module, name, value.double())
+    _widen_attributes(twin, _TO_FLOAT64)
     compute_tables_again(twin)
     return twin
+
+
+def copy_in(dtype: torch.dtype, model: Any, rounded: dict[str, str]) -> Any:
+    """Return a copy in ``dtype`` that holds the numbers of ``model``.
+
+    Tables are not computed again: the numbers that both sides of a pair store are compared by
+    their bytes. ``rounded`` names tensors that the other side holds in a smaller dtype. They
+    are rounded to that dtype first, so that both sides start from the same numbers.
+    """
+    twin = copy.deepcopy(model)
+    tensors = dict(twin.named_parameters(remove_duplicate=False))
+    tensors |= dict(twin.named_buffers(remove_duplicate=False))
+    with torch.no_grad():
+        for name, smaller in rounded.items():
+            if name in tensors:
+                tensors[name].copy_(tensors[name].to(getattr(torch, smaller)))
+    widening = _WIDENINGS[dtype]
+    for tensor in (*twin.parameters(), *twin.buffers()):
+        if tensor.is_floating_point():
+            tensor.data = tensor.data.to(dtype)
+        elif tensor.dtype in widening:
+            tensor.data = tensor.data.to(widening[tensor.dtype])
+    _widen_attributes(twin, widening)
+    return twin
+
+
+def _widen_attributes(twin: Any, widening: Widening) -> None:
+    """Widen tensors that are plain attributes of modules."""
+    for module in twin.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor) and value.dtype in widening:
+                setattr(module, name, value.to(widening[value.dtype]))
 
 
 def compute_tables_again(twin: Any) -> None:
     """Replace buffers that the code computes, such as minimax's decays, by exact ones.
 
     A table that was rounded once disagrees with a formula for the same numbers that another
-    branch evaluates. Buffers that a fresh model has otherwise are not the code's alone.
+    branch evaluates. A buffer that has other numbers in a fresh model does not come from the
+    code alone, and stays.
     """
     if not any(buffer.is_floating_point() for buffer in twin.buffers()):
         return
-    try:
-        with promotion(), torch.random.fork_rng(devices=[]):
-            fresh = dict(type(twin)(copy.deepcopy(twin.config)).named_buffers())
-    except Exception:  # noqa: BLE001  a class that cannot be made anew keeps its tables
+    fresh = _fresh_model(twin)
+    if fresh is None:
         return
+    tables = dict(fresh.named_buffers())
     for name, buffer in twin.named_buffers():
-        exact = fresh.get(name)
+        exact = tables.get(name)
         if exact is None or exact.dtype != buffer.dtype or exact.shape != buffer.shape:
             continue
-        if buffer.is_floating_point() and same_table(exact, buffer):
+        if buffer.is_floating_point() and _same_table(exact, buffer):
             buffer.copy_(exact)
 
 
-def same_table(exact: torch.Tensor, rounded: torch.Tensor) -> bool:
-    """Return True if a table is the exact one as float32 holds it, or thereabouts."""
-    apart = (exact.to(rounded.device) - rounded).abs()
-    return bool((apart <= _SAME_TABLE * rounded.abs()).all())
+def compute_attributes_again(twin: Any) -> None:
+    """Replace tensors that are plain attributes of modules, such as gptj's scale, by exact ones."""
+    fresh = _fresh_model(twin)
+    if fresh is None:
+        return
+    modules = dict(fresh.named_modules())
+    for name, module in twin.named_modules():
+        for key, value in list(vars(module).items()):
+            exact = vars(modules.get(name, module)).get(key)
+            if not (isinstance(value, torch.Tensor) and isinstance(exact, torch.Tensor)):
+                continue
+            if value.is_floating_point() and exact.shape == value.shape:
+                exact = exact.to(value)
+                if _same_table(exact, value):
+                    setattr(module, key, exact)
+
+
+def _fresh_model(twin: Any) -> Any:
+    """Return a model made in float64 from the config of ``twin``; None if it cannot be made."""
+    try:
+        with promotion(), torch.random.fork_rng(devices=[]):
+            return type(twin)(copy.deepcopy(twin.config))
+    except Exception:  # noqa: BLE001  a class that cannot be made again keeps what it has
+        return None
+
+
+def _same_table(exact: torch.Tensor, rounded: torch.Tensor) -> bool:
+    """Return True if ``rounded`` holds the numbers of ``exact``, as float32 rounds them."""
+    distance = (exact.to(rounded.device) - rounded).abs()
+    return bool((distance <= _TABLE_TOLERANCE * rounded.abs()).all())
+
+
+# --- code that runs in a higher precision --------------------------------------------------------
+
+
+@contextmanager
+def arithmetic_in(dtype: torch.dtype, native: torch.dtype) -> Iterator[None]:
+    """Give a ``native`` model's code ``dtype`` for every smaller float that it asks for."""
+    with promotion(claimed_of(native)) if dtype == torch.float64 else Promotion32():
+        yield
+
+
+@contextmanager
+def promotion(claimed: torch.dtype | None = None) -> Iterator[None]:
+    """Give code float64 for every float that it asks for, by name or by default."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with Promotion(claimed):
+            yield
+    finally:
+        torch.set_default_dtype(default)
+
+
+def claimed_of(dtype: torch.dtype) -> torch.dtype | None:
+    """Return the dtype that code sees in place of float64, in a model of ``dtype``.
+
+    None for a dtype smaller than float32: such a model also holds float32, and a float64 does not
+    show which of the two it replaces.
+    """
+    return dtype if dtype == torch.float32 else None
 
 
 class Promotion(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the host's mypy
     """Answers every request for a smaller float with float64.
 
-    ``torch.finfo`` is no tensor function and stays as it is: float32's smallest number is as
+    ``torch.finfo`` is not a tensor function and stays as it is: float32's smallest number is as
     good a mask in float64.
 
-    ``claimed`` is what code that asks for the dtype of a float64 is told, if it is to take the
-    branches that it takes in that dtype: what is computed in float64 alone says nothing of it.
+    ``claimed`` is the dtype that code reads from a float64 tensor. With it the code takes the
+    branches that it takes in that dtype: a branch for float64 only would show nothing about them.
     """
 
     def __init__(self, claimed: torch.dtype | None = None) -> None:
@@ -93,43 +203,61 @@ class Promotion(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the
         if func in _CASTS:
             return args[0].double()
         if not kwargs and len(args) == 1:  # most calls are for a shape or a dtype
-            found = func(*args)
-            asked = self._claimed is not None and found is torch.float64 and func == _ASKED_DTYPE
-            return self._claimed if asked else found
+            result = func(*args)
+            claims = self._claimed is not None and result is torch.float64 and func == _GET_DTYPE
+            return self._claimed if claims else result
         if getattr(func, "__name__", "") in _GROUPED:
             return _grouped_mm(*args, **kwargs or {})
         for value in args:
-            if type(value) in _NAMING:
-                args = tuple(map(_wider, args))
+            if type(value) in _DTYPE_ARGUMENTS:
+                args = tuple(map(_widened_argument, args))
                 break
         if not kwargs:
             return func(*args)
-        return func(*args, **{name: _wider(value) for name, value in kwargs.items()})
+        return func(*args, **{name: _widened_argument(value) for name, value in kwargs.items()})
 
 
-def _wider(value: Any) -> Any:
-    if isinstance(value, torch.dtype):
-        return _LOW.get(value, value)
-    return "torch.DoubleTensor" if isinstance(value, str) and value in _LOW_TYPES else value
+def _widened_argument(value: Any) -> Any:
+    if isinstance(value, str):
+        return "torch.DoubleTensor" if value in _TYPE_NAMES else value
+    return _widened_dtype(value, _TO_FLOAT64)
+
+
+def _widened_dtype(value: Any, widening: Widening) -> Any:
+    return widening.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 def _grouped_mm(
     rows: torch.Tensor, weights: torch.Tensor, offs: torch.Tensor, **_options: Any
 ) -> torch.Tensor:
-    """Multiply each group of rows by its own matrix; torch's own refuses float64."""
+    """Multiply each group of rows by its own matrix; torch's own function refuses float64."""
     ends = [int(end) for end in offs]
     starts = [0, *ends[:-1]]
-    done = [rows[a:b] @ weight for a, b, weight in zip(starts, ends, weights, strict=True)]
+    products = [rows[a:b] @ weight for a, b, weight in zip(starts, ends, weights, strict=True)]
     rest = rows.new_zeros((rows.shape[0] - ends[-1], weights.shape[-1]))
-    return torch.cat([*done, rest])
+    return torch.cat([*products, rest])
 
 
-class Leaks(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
-    """Lists operations that give a smaller float all the same, such as scripted functions."""
+class Promotion32(TorchFunctionMode):  # type: ignore[misc]  # torch is Any to the host's mypy
+    """Answers every request for a float smaller than float32 with float32."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: set[str] = set()
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run ``func`` with every smaller float among its arguments replaced."""
+        if func in _CASTS_BELOW_FLOAT32:
+            return args[0].float()
+        widening = _WIDENINGS[torch.float32]
+        named = {name: _widened_dtype(value, widening) for name, value in (kwargs or {}).items()}
+        return func(*(_widened_dtype(arg, widening) for arg in args), **named)
+
+
+class Reordered(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
+    """Multiplies matrices with the terms of every sum in another order: even ones, then odd."""
 
     def __torch_dispatch__(
         self,
@@ -138,30 +266,65 @@ class Leaks(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         args: Any = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Run ``func`` and look at what it gives."""
+        """Run ``func``, a matrix product with both factors reordered in the same way."""
+        at = _FACTORS.get(func)
+        if at is not None:
+            left, right = args[at], args[at + 1]
+            n = left.shape[-1]
+            order = torch.cat([torch.arange(0, n, 2), torch.arange(1, n, 2)]).to(left.device)
+            factors = left.index_select(-1, order), right.index_select(right.ndim - 2, order)
+            args = (*args[:at], *factors, *args[at + 2 :])
+        return func(*args, **kwargs or {})
+
+
+_FACTORS = {
+    torch.ops.aten.mm.default: 0,
+    torch.ops.aten.bmm.default: 0,
+    torch.ops.aten.addmm.default: 1,
+    torch.ops.aten.baddbmm.default: 1,
+}
+"""Product of matrices -> index of its first factor among the arguments."""
+
+
+# --- what escapes it -----------------------------------------------------------------------------
+
+
+class Leaks(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
+    """Lists operations that return a smaller float all the same, such as scripted functions."""
+
+    def __init__(self, smaller: Widening = _TO_FLOAT64) -> None:
+        super().__init__()
+        self.leaks: set[str] = set()
+        self._smaller = smaller
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run ``func`` and look at its result."""
         result = func(*args, **kwargs or {})
-        with torch._C.DisableTorchFunction():  # a promotion may claim another dtype
-            if isinstance(result, torch.Tensor) and result.dtype in _LOW and result.numel() > 1:
-                self.found.add(str(func))
+        with real_dtypes():
+            self.look(func, args, kwargs or {}, result)
         return result
 
+    def look(self, func: Any, _args: Any, _kwargs: dict[str, Any], result: Any) -> None:
+        """Note ``func`` if it returns a tensor in a smaller float."""
+        if (
+            isinstance(result, torch.Tensor)
+            and result.dtype in self._smaller
+            and result.numel() > 1
+        ):
+            self.leaks.add(str(func))
 
-def claimed_of(dtype: torch.dtype) -> torch.dtype | None:
-    """Return what code is told of float64 in place of a model's ``dtype``.
 
-    None for a smaller one than float32: such a model holds float32, too, and of a float64 nobody
-    can tell which of the two it stands for.
-    """
-    return dtype if dtype == torch.float32 else None
+def smaller_than(dtype: torch.dtype | None) -> Widening:
+    """Return the dtypes that a rung in ``dtype`` should not see; none for the native rung."""
+    return {} if dtype is None else _WIDENINGS[dtype]
 
 
-@contextmanager
-def promotion(claimed: torch.dtype | None = None) -> Iterator[None]:
-    """Make float64 of every float that code inside asks for, by name or by default."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        with Promotion(claimed):
-            yield
-    finally:
-        torch.set_default_dtype(before)
+def real_dtypes() -> Any:
+    """Switch the promotion off, which may claim another dtype, so that a float64 is seen as one."""
+    return torch._C.DisableTorchFunction()

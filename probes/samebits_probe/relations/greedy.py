@@ -1,7 +1,8 @@
-"""Does a model choose the same tokens without a cache, with one by hand, and in generate().
+"""Greedy decoding without a cache, with a cache in a loop, and in generate().
 
-Half of https://github.com/huggingface/transformers/issues/25420 was positions that a hand-made
-loop left out, so the loop is run with and without them.
+The model must choose the same tokens. Half of
+https://github.com/huggingface/transformers/issues/25420 was positions that a handwritten loop left
+out, so the loop runs with and without them.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ _STEPS = 8
 
 def no_generate(subject: Subject) -> str | None:
     """Return why a model cannot be compared with generate(); None if it can."""
-    can = getattr(subject.model, "can_generate", lambda: False)
-    return None if can() else f"{type(subject.model).__name__} does not generate"
+    can_generate = getattr(subject.model, "can_generate", lambda: False)
+    return None if can_generate() else f"{type(subject.model).__name__} does not generate"
 
 
 def _trials(decode: Callable[[Subject, Ids, int], Decoded], subject: Subject) -> Iterator[Trial]:
-    """Compare ``decode`` with the loop with a cache, told positions and mask or not."""
+    """Compare ``decode`` with the loop with a cache, with and without positions and mask."""
     n = max(1, lengths(subject)[0] - _STEPS)
     prompt = subject.prompt("row 0", n)
-    for placed, said in ((True, "given"), (False, "left out")):
+    for placed, placement in ((True, "given"), (False, "left out")):
 
         def pairs(s: Subject, n_steps: int, *, placed: bool = placed) -> list[Pair]:
-            one = s.once((decode, n_steps), lambda: decode(s, prompt, n_steps))
+            first = s.memoized((decode, n_steps), lambda: decode(s, prompt, n_steps))
             loop = partial(with_cache, s, prompt, n_steps, placed=placed)
-            return [Pair(one, s.once(("with cache", placed, n_steps), loop))]
+            return [Pair(first, s.memoized(("with cache", placed, n_steps), loop))]
 
-        label = f"{n} tokens, {_STEPS} more, positions and mask {said}"
+        label = f"{n} tokens, {_STEPS} more, positions and mask {placement}"
         yield Trial(label, _STEPS, (n, n + _STEPS), pairs)
 
 
@@ -66,7 +67,7 @@ def with_cache(
 ) -> Decoded:
     """Choose each token from a forward over the last one and the cache.
 
-    Behind a ``cache`` of ``past`` tokens the rest of the prompt is fed one by one.
+    After a ``cache`` of ``past`` tokens the rest of the prompt is fed one by one.
     """
     ids, logits = prompt, []
     if cache is None:
@@ -83,7 +84,7 @@ def with_cache(
 
 
 def generated(subject: Subject, prompt: Ids, n_steps: int, cache: Any = None) -> Decoded:
-    """Let generate() choose, with the model's own settings made greedy: they name its cache."""
+    """Decode with generate() and the model's settings, made greedy: they name its cache."""
     settings = copy.deepcopy(subject.model.generation_config)
     settings.update(
         max_new_tokens=n_steps,
@@ -94,21 +95,21 @@ def generated(subject: Subject, prompt: Ids, n_steps: int, cache: Any = None) ->
         output_logits=True,
         return_dict_in_generate=True,
     )
-    given = subject.generation_inputs(Way((prompt,)))
+    inputs = subject.generation_inputs(Way((prompt,)))
     if cache is not None:
-        settings.cache_implementation = None  # generate() refuses a cache beside the name of one
-        ids = given.get("decoder_input_ids", given.get("input_ids"))
-        given |= forks.behind_cache(subject.model, cache, ids)
-    dear = 20 if subject.float64 else 4
-    with subject.arithmetic(), progress.forwards(n_steps, given, times=dear):
-        output = subject.model.generate(**given, generation_config=settings)
+        settings.cache_implementation = None  # generate() refuses both a cache and its name
+        ids = inputs.get("decoder_input_ids", inputs.get("input_ids"))
+        inputs |= forks.behind_cache(subject.model, cache, ids)
+    cost = 20 if subject.float64 else 4
+    with subject.arithmetic(), progress.forwards(n_steps, inputs, times=cost):
+        output = subject.model.generate(**inputs, generation_config=settings)
     subject.settle()
     count = len(output.logits)
     ids = output.sequences[0, -count:].tolist()
     return Decoded(tuple(ids), torch.stack([logits[0] for logits in output.logits]))
 
 
-def _nothing(_subject: Subject) -> str | None:
+def _no_reason(_subject: Subject) -> str | None:
     return None
 
 
@@ -116,7 +117,7 @@ RELATIONS = (
     TokenRelation(
         "greedy without cache = with cache",
         ("decoder", "cache"),
-        _nothing,
+        _no_reason,
         partial(_trials, without_cache),
     ),
     TokenRelation(

@@ -1,7 +1,7 @@
-"""Does a prefix's cache, copied for each of two prompts, give what two fresh runs give.
+"""A prefix's cache, copied for each of two prompts, compared with two fresh runs.
 
-As transformers' guide to its caches does it: the prefix is fed once, its cache is copied with
-``copy.deepcopy``, and each prompt goes on from a copy of its own.
+It follows transformers' guide to its caches: the prefix is fed once, its cache is copied with
+``copy.deepcopy``, and each prompt continues from its own copy.
 """
 
 from __future__ import annotations
@@ -21,29 +21,39 @@ if TYPE_CHECKING:
 
     from samebits_probe.relations.tokens import Decoded
 
-_PREFIX, _NEW = 28, 3
-_STEPS, _GENERATED = 20, 8
-"""Tokens chosen by hand and by generate(), whose relation to the loop by hand is another one."""
+_PREFIX_LENGTH, _NEW_TOKENS = 28, 3
+_STEPS, _GENERATED_STEPS = 20, 8
+"""Tokens of the loop and of generate(); another relation compares these two."""
 
 
-def _room(subject: Subject) -> str | None:
-    need = 2 + _NEW + _STEPS
-    short = longest(subject) < need
-    return f"it needs {need} positions, and the model has fewer" if short else None
+def _too_short(subject: Subject) -> str | None:
+    n_needed = 2 + _NEW_TOKENS + _STEPS
+    is_short = longest(subject) < n_needed
+    return f"it needs {n_needed} positions, and the model has fewer" if is_short else None
 
 
 def _trials(subject: Subject) -> Iterator[Trial]:
-    """Go on by hand, one token at a time, and as users do, in generate()."""
-    n = min(_PREFIX, longest(subject) - _NEW - _STEPS)
+    """Continue in a loop, one token at a time, and in generate(), as users do."""
+    n = min(_PREFIX_LENGTH, longest(subject) - _NEW_TOKENS - _STEPS)
     prefix = subject.prompt("prefix", n)
-    prompts = [prefix + subject.prompt(f"continued {i}", _NEW + 1)[1:] for i in (1, 2)]
-    label = f"{n} tokens cached and copied for 2 prompts of {_NEW} more"
-    both = n, n + _NEW  # from there on a fresh run's keys are made at the same lengths
-    said = f"{label}, fed one by one, {_STEPS} chosen"
-    yield Trial(said, _STEPS, both, partial(_pairs, prefix, prompts, by_hand=True))
+    prompts = [prefix + subject.prompt(f"continued {i}", _NEW_TOKENS + 1)[1:] for i in (1, 2)]
+    label = f"{n} tokens cached and copied for 2 prompts of {_NEW_TOKENS} more"
+    range_of_lengths = (
+        n,
+        n + _NEW_TOKENS,
+    )  # from there on a fresh run's keys are made at the same lengths
+    description = f"{label}, fed one by one, {_STEPS} chosen"
+    yield Trial(
+        description, _STEPS, range_of_lengths, partial(_pairs, prefix, prompts, by_hand=True)
+    )
     if no_generate(subject) is None and forks.generates_behind_cache(subject.model):
-        said = f"{label}, handed to generate(), {_GENERATED} chosen"
-        yield Trial(said, _GENERATED, both, partial(_pairs, prefix, prompts, by_hand=False))
+        description = f"{label}, handed to generate(), {_GENERATED_STEPS} chosen"
+        yield Trial(
+            description,
+            _GENERATED_STEPS,
+            range_of_lengths,
+            partial(_pairs, prefix, prompts, by_hand=False),
+        )
 
 
 def _pairs(
@@ -51,26 +61,26 @@ def _pairs(
 ) -> list[Pair]:
     decode = with_cache if by_hand else generated
     fresh = [decode(subject, prompt, n_steps) for prompt in prompts]
-    reused = _reused(subject, prefix, prompts, n_steps, by_hand=by_hand)
-    found = enumerate(zip(fresh, reused, strict=True), start=1)
-    return [Pair(one, other, f"prompt {i} of {len(prompts)}") for i, (one, other) in found]
+    reused = _decode_from_copies(subject, prefix, prompts, n_steps, by_hand=by_hand)
+    numbered = enumerate(zip(fresh, reused, strict=True), start=1)
+    return [Pair(first, second, f"prompt {i} of {len(prompts)}") for i, (first, second) in numbered]
 
 
-def _reused(
+def _decode_from_copies(
     subject: Subject, prefix: Ids, prompts: list[Ids], n_steps: int, *, by_hand: bool
 ) -> list[Decoded]:
-    """Feed the prefix once and decode every prompt behind a copy of what it left."""
+    """Feed the prefix once and decode every prompt after a copy of its cache."""
     room = max(map(len, prompts)) + n_steps - len(prefix)
     cache: Any = subject.new_cache(Way((prefix + (0,) * room,)))
     cache = subject.step(Way((prefix,)), 0, len(prefix), cache).cache
-    found = []
+    decoded = []
     for prompt in prompts:
-        own = copy.deepcopy(cache)
+        copied = copy.deepcopy(cache)
         if by_hand:
-            found.append(with_cache(subject, prompt, n_steps, past=len(prefix), cache=own))
+            decoded.append(with_cache(subject, prompt, n_steps, past=len(prefix), cache=copied))
         else:
-            found.append(generated(subject, prompt, n_steps, cache=own))
-    return found
+            decoded.append(generated(subject, prompt, n_steps, cache=copied))
+    return decoded
 
 
-RELATION = TokenRelation("prefix cache reused", ("decoder", "cache object"), _room, _trials)
+RELATION = TokenRelation("prefix cache reused", ("decoder", "cache object"), _too_short, _trials)

@@ -1,9 +1,9 @@
-"""Does a model give the same answer however its tokens are fed, inside one release.
+"""Relations inside one release: the same tokens must give the same logits however they are fed.
 
-Every relation is two ways to compute the same rows (relations.cases). Both are walked in
-the cell's dtype; where their bytes differ, both are walked again in float64 with everything
-promoted, so that rounding and a broken relation can be told apart. What comes back has the
-form of samebits/records/relations.py's InvariantsSignal.
+Every relation is a pair of ways to compute the same rows (relations.cases). Both ways run in the
+cell's dtype. Where their bytes differ, both run again in float64 with everything promoted, which
+separates rounding from a broken relation. The result has the form of InvariantsSignal in
+samebits/records/relations.py.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import torch
 
 from samebits_probe.model import forks, steady
-from samebits_probe.model import precision as model_precision
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.distance import broken, distance, gaps, pooled, precision, same_bytes
+from samebits_probe.model.precision import Leaks
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import without_folders
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 _TOP = 5
 _SAMPLE_LENGTH = 64
-_REPEATED = 40
-"""Tokens of the prompt on which it is tried whether a model can be judged at all."""
+_REPEATED_LENGTH = 40
+"""Tokens of the prompt that tests whether the model repeats its results."""
 _REASON_LENGTH = 200
-_FORWARDS, _PROMOTED, _SWEPT = 350, 3.0, 8.0
-"""Forwards of a decoder; what float64 makes of them, in plain ones; and with every shape tried."""
+_PLAIN_FORWARDS, _FLOAT64_FACTOR, _SWEEP_FACTOR = 350, 3.0, 8.0
+"""Forwards of a decoder; the cost factor of float64; and the factor of a sweep of all shapes."""
 Facts = dict[str, Any]
 T = TypeVar("T")
 
@@ -43,53 +43,52 @@ OF_TOKENS = (prefix.RELATION, *greedy.RELATIONS)
 
 
 def cost(size: int, dtype: torch.dtype, job_options: dict[str, Any]) -> tuple[float, float]:
-    """Return what the relations take at most: in plain forwards, and in bytes of the model's own.
+    """Return the maximum cost of the relations: in plain forwards, and in multiples of the model.
 
-    ``size`` are the bytes of its parameters. Beside the model that is loaded for it, 4.x making it
-    twice, there is a copy of its state; of one that is small a copy in float64 with a copy of its
-    state, too.
+    ``size`` is the bytes of its parameters. Memory holds the loaded model, which 4.x makes twice,
+    and a copy of its state; for a small model also a float64 copy with a copy of its state.
     """
     copies = 2 * torch.float64.itemsize / dtype.itemsize if size <= COPY_LIMIT else 0.0
-    forwards = _FORWARDS * (_PROMOTED if copies else 1.0)
+    forwards = _PLAIN_FORWARDS * (_FLOAT64_FACTOR if copies else 1.0)
     if job_options.get("sweep"):
-        forwards *= _SWEPT
+        forwards *= _SWEEP_FACTOR
     return forwards + 2 * int(job_options.get("samples") or 0), 3.0 + copies
 
 
 def too_large(size: int, job_options: dict[str, Any]) -> str:
-    """Return why the relations are not tried on a model of so many bytes; '' if they are."""
+    """Return why the relations are not tried on a model of ``size`` bytes; '' if they are."""
     if size <= COPY_LIMIT or job_options.get("large"):
         return ""
     return (
-        f"of {size / 2**30:.1f} GiB no copy in float64 is made, without which no relation can be called "
-        "broken: write invariants: true at the model to try them all the same"
+        f"of {size / 2**30:.1f} GiB no copy in float64 is made, without which no relation can be "
+        "called broken: write invariants: true at the model to try them all the same"
     )
 
 
 def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) -> Facts:
-    """Return every relation tried on ``model``; ``job_options`` may ask for sweep and samples."""
+    """Try every relation on ``model``; ``job_options`` may request sweep and samples."""
     started = time.perf_counter()
-    main = getattr(model, "main_input_name", "input_ids")
-    if main in {"input_ids", "inputs_embeds"}:
+    main_input = getattr(model, "main_input_name", "input_ids")
+    if main_input in {"input_ids", "inputs_embeds"}:
         try:
-            found = _tried(Subject(model, head, config), job_options)
+            signal = _try_all(Subject(model, head, config), job_options)
         except DoesNotApply as reason:  # no token ids can be made
-            found = _nothing(str(reason))
+            signal = _untried(str(reason))
     else:
-        found = _nothing(f"the model takes {main}, not tokens")
-    return found | {"seconds": round(time.perf_counter() - started, 4)}
+        signal = _untried(f"the model takes {main_input}, not tokens")
+    return signal | {"seconds": round(time.perf_counter() - started, 4)}
 
 
-def _tried(subject: Subject, job_options: dict[str, Any]) -> Facts:
+def _try_all(subject: Subject, job_options: dict[str, Any]) -> Facts:
     try:
         if not _repeats(subject):
-            return _nothing(steady.NOT_REPEATED)
-        return _found(subject, job_options)
+            return _untried(steady.NOT_REPEATED)
+        return _all_relations(subject, job_options)
     finally:
         subject.release()
 
 
-def _found(subject: Subject, job_options: dict[str, Any]) -> Facts:
+def _all_relations(subject: Subject, job_options: dict[str, Any]) -> Facts:
     judge = Judge(subject)
     count = len(RELATIONS) + len(OF_TOKENS)
     for i, relation in enumerate(RELATIONS, 1):
@@ -101,11 +100,11 @@ def _found(subject: Subject, job_options: dict[str, Any]) -> Facts:
         with judge.refusing(of_tokens.name):
             judge.of_tokens(of_tokens)
     progress.tick("precision")
-    found, no_precision = _precision(subject)
+    used_bits, no_precision = _precision(subject)
     return {
         "relations": judge.relations,
         "inapplicable": judge.inapplicable,
-        "precision": found,
+        "precision": used_bits,
         "no_precision": no_precision,
         "averages": judge.averages(int(job_options.get("samples") or 0)),
         "no_float64": judge.no_float64,
@@ -113,20 +112,20 @@ def _found(subject: Subject, job_options: dict[str, Any]) -> Facts:
 
 
 def _repeats(subject: Subject) -> bool:
-    """Return False if the plainest of all ways, walked twice, gives other bytes."""
+    """Return False if the plainest way, run twice, gives different bytes."""
     way = _plainest(subject)
     try:
         return steady.repeats(lambda: subject.walk_anew(way).logits)
-    except Exception:  # noqa: BLE001  each relation says what the model refuses
+    except Exception:  # noqa: BLE001  each relation reports what the model refuses
         subject.settle()
         return True
 
 
 def _plainest(subject: Subject) -> Way:
-    return Way((subject.prompt("repeated", _REPEATED),), cached=False)
+    return Way((subject.prompt("repeated", _REPEATED_LENGTH),), cached=False)
 
 
-def _nothing(reason: str) -> Facts:
+def _untried(reason: str) -> Facts:
     names = [relation.name for relation in (*RELATIONS, *OF_TOKENS)]
     return {
         "relations": [],
@@ -138,13 +137,13 @@ def _nothing(reason: str) -> Facts:
     }
 
 
-class Apart(NamedTuple):
-    """How far the two ways of a case are apart."""
+class Distances(NamedTuple):
+    """Distances between the two ways of a case."""
 
     whole: Facts
-    """Of the logits, or of the cache."""
+    """Distance of the logits, or of the cache."""
     layers: Facts | None
-    """Of all layers together; None where they agree to the byte, or were not looked at."""
+    """Distance of all layers together; None if their bytes agree or were not compared."""
 
     @property
     def differs(self) -> bool:
@@ -152,29 +151,29 @@ class Apart(NamedTuple):
         return bool(self.whole["n_differ"]) or self.layers is not None
 
     @property
-    def told(self) -> Facts:
-        """What the case is judged by: the layers only where the logits agree to the byte."""
+    def decisive(self) -> Facts:
+        """The distance that decides the case: the layers' only if the logits' bytes agree."""
         return self.layers if self.layers and not self.whole["n_differ"] else self.whole
 
 
 class Measured(NamedTuple):
-    """One case and how far its two ways are apart, in the cell's dtype and in float64."""
+    """One case and the distances of its two ways, in the cell's dtype and in float64."""
 
     case: Case
-    own: Apart
-    promoted: Apart | None = None
+    native: Distances
+    promoted: Distances | None = None
 
     def broken(self, dtype: torch.dtype) -> bool:
         """Return True if the two ways compute different functions."""
         if self.promoted is None:
             return False
-        by_layers = self.own.told is not self.own.whole
-        finer = self.promoted.layers if by_layers else self.promoted.whole
-        return finer is not None and broken(self.own.told, finer, dtype)
+        by_layers = self.native.decisive is not self.native.whole
+        in_float64 = self.promoted.layers if by_layers else self.promoted.whole
+        return in_float64 is not None and broken(self.native.decisive, in_float64, dtype)
 
 
 class Judge:
-    """Tries relations on one model and keeps what was found."""
+    """Tries relations on one model and keeps the results."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -184,18 +183,18 @@ class Judge:
         self.no_float64 = None if subject.small else "the model is too large to be copied"
 
     def relation(self, relation: Relation, *, sweep: bool) -> None:
-        """Try a relation at all its shapes, or say why it has no meaning here."""
+        """Try a relation at all its shapes, or record why it does not apply."""
         reason = lacks(self.subject, relation.needs)
         if reason:
             self.skip(relation.name, reason)
             return
-        tried = list(self._tried(relation, sweep=sweep))
+        tried = list(self._measure_cases(relation, sweep=sweep))
         if tried:
-            shown = self._shown(relation, tried)
-            self.relations.append(self._facts(relation, shown, len(tried)))
+            decisive = self._decisive_case(relation, tried)
+            self.relations.append(self._facts(relation, decisive, len(tried)))
 
     def of_tokens(self, relation: tokens.TokenRelation) -> None:
-        """Try a relation of tokens at all its shapes, or say why it has no meaning here."""
+        """Try a relation of tokens at all its shapes, or record why it does not apply."""
         reason = lacks(self.subject, relation.needs) or relation.lacks(self.subject)
         if reason:
             self.skip(relation.name, reason)
@@ -206,69 +205,71 @@ class Judge:
                 tried += tokens.attempt(self.subject, trial, self.promoted)
             except Exception as error:  # noqa: BLE001, PERF203  refusing a shape is a fact
                 self.subject.settle()
-                self.skip(relation.name, f"{trial.label}: {_said(error)}")
+                self.skip(relation.name, f"{trial.label}: {_error_text(error)}")
         if tried:
             self.relations.append(tokens.facts(self.subject, relation.name, tried))
 
     @contextmanager
     def refusing(self, name: str) -> Iterator[None]:
-        """Keep what one relation raises from the others."""
+        """Record the exception of one relation, so that the others are still tried."""
         try:
             yield
         except Exception as error:  # noqa: BLE001  refusing is a fact of the model
             self.subject.settle()
-            self.skip(name, _said(error))
+            self.skip(name, _error_text(error))
 
     def skip(self, name: str, reason: str) -> None:
-        """Note that a relation, or one of its shapes, could not be tried."""
+        """Record that a relation, or one of its shapes, could not be tried."""
         self.inapplicable.append({"relation": name, "reason": reason})
 
-    def _tried(self, relation: Relation, *, sweep: bool) -> Iterator[Measured]:
+    def _measure_cases(self, relation: Relation, *, sweep: bool) -> Iterator[Measured]:
         refusals: dict[str, str] = {}
         for case in relation.cases(self.subject, sweep):
             try:
-                yield Measured(case, apart(self.subject, case, of_cache=relation.of_cache))
+                yield Measured(case, case_distances(self.subject, case, of_cache=relation.of_cache))
             except Exception as error:  # noqa: BLE001, PERF203  refusing a shape is a fact
                 self.subject.settle()
-                refusals.setdefault(_shape_free(_said(error)), f"{case.label}: {_said(error)}")
-        for said in refusals.values():
-            self.skip(relation.name, said)
+                refusals.setdefault(
+                    _without_numbers(_error_text(error)), f"{case.label}: {_error_text(error)}"
+                )
+        for refusal in refusals.values():
+            self.skip(relation.name, refusal)
 
-    def _shown(self, relation: Relation, tried: list[Measured]) -> Measured:
-        """Return the smallest shape that is broken in float64, too, else the worst.
+    def _decisive_case(self, relation: Relation, tried: list[Measured]) -> Measured:
+        """Return the smallest shape that is broken in float64 too, else the worst.
 
-        One that is broken by design stands for the relation only if no other is.
+        A shape that is broken by design represents the relation only if no other shape is broken.
         """
-        worst = max(tried, key=lambda m: (m.own.whole["max_abs"], m.own.differs))
+        worst = max(tried, key=lambda m: (m.native.whole["max_abs"], m.native.differs))
         by_design = None
         for measured in tried:
-            if not measured.own.differs:
+            if not measured.native.differs:
                 continue
-            finer = self._finer(relation, measured)
-            if finer.broken(self.subject.dtype):
-                if not self._note(finer.case):
-                    return finer
-                by_design = by_design or finer
+            in_float64 = self._with_float64(relation, measured)
+            if in_float64.broken(self.subject.dtype):
+                if not self._by_design(in_float64.case):
+                    return in_float64
+                by_design = by_design or in_float64
             if measured.case is worst.case:
-                worst = finer
+                worst = in_float64
         return by_design or worst
 
-    def _finer(self, relation: Relation, measured: Measured) -> Measured:
-        def look(subject: Subject) -> Apart:
-            return apart(
+    def _with_float64(self, relation: Relation, measured: Measured) -> Measured:
+        def look(subject: Subject) -> Distances:
+            return case_distances(
                 subject,
                 measured.case,
                 of_cache=relation.of_cache,
-                layers=measured.own.layers is not None,
+                layers=measured.native.layers is not None,
             )
 
         return measured._replace(promoted=self.promoted(look))
 
-    def _note(self, case: Case) -> str:
-        return rope.of_ways(self.subject, case.one, case.other)
+    def _by_design(self, case: Case) -> str:
+        return rope.of_ways(self.subject, case.first, case.second)
 
     def promoted(self, look: Callable[[Subject], T]) -> T | None:
-        """Return what ``look`` finds on the model in float64; None where that cannot be."""
+        """Return the result of ``look`` on the model in float64; None if that is not possible."""
         if self.no_float64:
             return None
         try:
@@ -277,10 +278,10 @@ class Judge:
                 if self._chaotic(self._float64):
                     self.no_float64 = steady.CHAOTIC
                     return None
-                return self._first(look, self._float64)
+                return self._checked_for_leaks(look, self._float64)
             return look(self._float64)
         except Exception as error:  # noqa: BLE001  an operation that refuses float64 is a fact
-            self.no_float64 = _said(error)
+            self.no_float64 = _error_text(error)
             return None
 
     @staticmethod
@@ -288,64 +289,66 @@ class Judge:
         way = _plainest(subject)
         return steady.chaotic(subject.model, lambda: subject.walk_anew(way).logits)
 
-    def _first(self, look: Callable[[Subject], T], subject: Subject) -> T | None:
-        """Look for the first time: any smaller float that comes up spoils the comparison."""
-        with model_precision.Leaks() as leaks:
-            found = look(subject)
-        if leaks.found:
-            self.no_float64 = f"less than float64 comes out of {', '.join(sorted(leaks.found))}"
+    def _checked_for_leaks(self, look: Callable[[Subject], T], subject: Subject) -> T | None:
+        """Run ``look`` for the first time: any smaller float makes the comparison useless."""
+        with Leaks() as watch:
+            result = look(subject)
+        if watch.leaks:
+            self.no_float64 = f"less than float64 comes out of {', '.join(sorted(watch.leaks))}"
             return None
-        return found
+        return result
 
-    def _facts(self, relation: Relation, shown: Measured, tried: int) -> Facts:
-        case = shown.case
-        one, other = self.subject.walk(case.one), self.subject.walk(case.other)
+    def _facts(self, relation: Relation, decisive: Measured, tried: int) -> Facts:
+        case = decisive.case
+        first, second = self.subject.walk(case.first), self.subject.walk(case.second)
         facts: Facts = {
             "relation": relation.name,
             "case": case.label,
-            "holds": not shown.own.differs,
-            "distance": shown.own.whole,
-            "promoted": shown.promoted.whole if shown.promoted else None,
+            "holds": not decisive.native.differs,
+            "distance": decisive.native.whole,
+            "promoted": decisive.promoted.whole if decisive.promoted else None,
             "tried": tried,
-            "note": self._note(case) if shown.own.differs else "",
+            "note": self._by_design(case) if decisive.native.differs else "",
         }
         if relation.of_cache:
-            return facts | {"cache": cache_table(one, other)}
-        facts["layers"] = layer_table(one, other, case)
-        if shown.promoted and self._float64:
-            finer = layer_table(self._float64.walk(case.one), self._float64.walk(case.other), case)
-            sizes = {layer["name"]: layer["distance"] for layer in finer}
+            return facts | {"cache": cache_table(first, second)}
+        facts["layers"] = layer_table(first, second, case)
+        if decisive.promoted and self._float64:
+            float64_layers = layer_table(
+                self._float64.walk(case.first), self._float64.walk(case.second), case
+            )
+            float64_distances = {layer["name"]: layer["distance"] for layer in float64_layers}
             for layer in facts["layers"]:
-                layer["promoted"] = sizes.get(layer["name"])
-        return facts | _of_logits(one, other, case)
+                layer["promoted"] = float64_distances.get(layer["name"])
+        return facts | _logit_differences(first, second, case)
 
     def averages(self, samples: int) -> Facts | None:
-        """Return the means over prompts, or say why the model cannot decode one."""
+        """Return the means over prompts; None if there are none, with the reason recorded."""
         if samples <= 0 or lacks(self.subject, AVERAGED.needs):
             return None
         try:
             return averages(self.subject, samples)
         except Exception as error:  # noqa: BLE001  refusing is a fact of the model
             self.subject.settle()
-            self.skip(AVERAGED.name, f"{samples} samples: {_said(error)}")
+            self.skip(AVERAGED.name, f"{samples} samples: {_error_text(error)}")
             return None
 
 
 AVERAGED = RELATIONS[0]
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {without_folders(text)}"[:_REASON_LENGTH]
 
 
-def _shape_free(said: str) -> str:
-    """Return what was said without its numbers: one shape stands for all that say it."""
-    return re.sub(r"\d+", "n", said)
+def _without_numbers(message: str) -> str:
+    """Return a message without its numbers: one shape represents all with the same message."""
+    return re.sub(r"\d+", "n", message)
 
 
 def lacks(subject: Subject, needs: tuple[str, ...]) -> str | None:
-    """Return why a relation has no meaning for a model; None if it has one."""
+    """Return why a relation does not apply to a model; None if it does."""
     kind = type(subject.model).__name__
     missing = {
         "decoder": None if subject.decodes else f"{kind} does not predict the next token",
@@ -363,88 +366,102 @@ def _takes_mask(subject: Subject) -> bool:
     return forks.accepts(subject.model, "attention_mask")
 
 
-def apart(
+def case_distances(
     subject: Subject, case: Case, *, of_cache: bool = False, layers: bool | None = None
-) -> Apart:
-    """Return the distance of a case's two ways: of all that must agree, or of the cache.
+) -> Distances:
+    """Return the distances of a case's two ways: of all that must agree, or of the cache.
 
-    Unless it is said whether to look at layers, they are where the logits agree to the byte.
+    If ``layers`` is None, layers are compared only where the bytes of the logits agree.
     """
-    one, other = subject.walk(case.one), subject.walk(case.other)
+    first, second = subject.walk(case.first), subject.walk(case.second)
     if of_cache:
-        return Apart(pooled(cache_pairs(one, other).values()), None)
-    whole = distance(*_rows(one.logits, other.logits, case), logits=True)
+        return Distances(pooled(cache_pairs(first, second).values()), None)
+    whole = distance(*_rows(first.logits, second.logits, case), logits=True)
     if not (layers if layers is not None else not whole["n_differ"]):
-        return Apart(whole, None)
-    pairs = layer_pairs(one, other, case).values()
+        return Distances(whole, None)
+    pairs = layer_pairs(first, second, case).values()
     differ = any(not same_bytes(*pair) for pair in pairs)
-    return Apart(whole, pooled(pairs) if differ else None)
+    return Distances(whole, pooled(pairs) if differ else None)
 
 
-def _rows(one: torch.Tensor, other: torch.Tensor, case: Case) -> tuple[torch.Tensor, torch.Tensor]:
-    return _picked(one, case.spans), _picked(other, case.other_spans or case.spans)
+def _rows(
+    first: torch.Tensor, second: torch.Tensor, case: Case
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return _rows_of_spans(first, case.spans), _rows_of_spans(
+        second, case.second_spans or case.spans
+    )
 
 
-def _picked(tensor: torch.Tensor, spans: tuple[Span, ...]) -> torch.Tensor:
+def _rows_of_spans(tensor: torch.Tensor, spans: tuple[Span, ...]) -> torch.Tensor:
     return torch.cat([tensor[row, start:stop] for row, start, stop in spans])
 
 
-def layer_pairs(one: Walk, other: Walk, case: Case) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+def layer_pairs(
+    first: Walk, second: Walk, case: Case
+) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
     """Return each layer's outputs at the rows that must agree."""
-    names = [name for name in one.layers if name in other.layers]
-    return {name: _rows(one.layers[name], other.layers[name], case) for name in names}
+    names = [name for name in first.layers if name in second.layers]
+    return {name: _rows(first.layers[name], second.layers[name], case) for name in names}
 
 
-def layer_table(one: Walk, other: Walk, case: Case) -> list[Facts]:
+def layer_table(first: Walk, second: Walk, case: Case) -> list[Facts]:
     """Return the distance of every layer."""
-    pairs = layer_pairs(one, other, case)
+    pairs = layer_pairs(first, second, case)
     return [{"name": name, "distance": distance(*pair)} for name, pair in pairs.items()]
 
 
-def cache_pairs(one: Walk, other: Walk) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Return the tensors of both caches by name, cut to the tokens that both still hold."""
-    held = dict(other.cache)
-    found = {name: _common(t, held[name]) for name, t in one.cache if name in held}
-    if not found:
+def cache_pairs(first: Walk, second: Walk) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Return the tensors of both caches by name, cut to the tokens that both hold."""
+    second_tensors = dict(second.cache)
+    pairs = {
+        name: _common_tokens(t, second_tensors[name])
+        for name, t in first.cache
+        if name in second_tensors
+    }
+    if not pairs:
         msg = "forward gave no cache whose contents can be read"
         raise LookupError(msg)
-    return found
+    return pairs
 
 
-def _common(one: torch.Tensor, other: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Cut the token axis to the last that both hold: a sliding layer may keep more at first."""
-    if one.ndim < 2 or one.shape[:-2] != other.shape[:-2] or one.shape[-1] != other.shape[-1]:
-        return one, other
-    n = min(one.shape[-2], other.shape[-2])
-    return one[..., one.shape[-2] - n :, :], other[..., other.shape[-2] - n :, :]
+def _common_tokens(first: torch.Tensor, second: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cut the token axis to the last tokens of both: a sliding layer may first keep more."""
+    if (
+        first.ndim < 2
+        or first.shape[:-2] != second.shape[:-2]
+        or first.shape[-1] != second.shape[-1]
+    ):
+        return first, second
+    n = min(first.shape[-2], second.shape[-2])
+    return first[..., first.shape[-2] - n :, :], second[..., second.shape[-2] - n :, :]
 
 
-def cache_table(one: Walk, other: Walk) -> list[Facts]:
+def cache_table(first: Walk, second: Walk) -> list[Facts]:
     """Return the distance of every tensor of the cache."""
     return [
         {"name": name, "shape": list(pair[0].shape), "distance": distance(*pair)}
-        for name, pair in cache_pairs(one, other).items()
+        for name, pair in cache_pairs(first, second).items()
     ]
 
 
-def _of_logits(one: Walk, other: Walk, case: Case) -> Facts:
-    """Return the largest difference at each position, and the largest of all with its token."""
-    first, second = _rows(one.logits, other.logits, case)
-    if first.shape != second.shape or first.ndim != 2:
+def _logit_differences(first: Walk, second: Walk, case: Case) -> Facts:
+    """Return the largest difference at each position, and the largest of all with tokens."""
+    first_logits, second_logits = _rows(first.logits, second.logits, case)
+    if first_logits.shape != second_logits.shape or first_logits.ndim != 2:
         return {}
-    table = gaps(first, second).reshape(first.shape)
+    table = gaps(first_logits, second_logits).reshape(first_logits.shape)
     largest = torch.topk(table.reshape(-1), min(_TOP, table.numel()))
     top = []
     for value, index in zip(largest.values.tolist(), largest.indices.tolist(), strict=True):
-        row, token = divmod(int(index), first.shape[1])
-        pair = {"one": float(first[row, token]), "other": float(second[row, token])}
+        row, token = divmod(int(index), first_logits.shape[1])
+        pair = {"one": float(first_logits[row, token]), "other": float(second_logits[row, token])}
         if value:
             top.append({"position": _position(case, row), "token": token, **pair})
     return {"positions": table.amax(-1).tolist(), "top": top}
 
 
 def _position(case: Case, row: int) -> int:
-    """Return the position in its own prompt of the n-th row compared."""
+    """Return the position in its prompt of the compared row ``row``."""
     for _, start, stop in case.spans:
         if row < stop - start:
             return start + row
@@ -453,17 +470,17 @@ def _position(case: Case, row: int) -> int:
 
 
 def _precision(subject: Subject) -> tuple[list[Facts], str | None]:
-    """Return what the bits hold, and why that is not known of what a forward gives, if it is not."""
-    found = precision("parameters", subject.model.parameters(), each=False)
+    """Return the bits that values use, and why those of a forward are unknown, if they are."""
+    used_bits = precision("parameters", subject.model.parameters(), each=False)
     way = Way((subject.prompt("precision", lengths(subject)[0]),), cached=False)
     try:
         walk = subject.walk(way)
     except Exception as error:  # noqa: BLE001  refusing is a fact of the model
         subject.settle()
-        return found, _said(error)
+        return used_bits, _error_text(error)
     layers = [tensor for name, tensor in walk.layers.items() if name != "embeddings"]
-    found += precision("activations", layers, each=True)
-    return found + precision("logits", [walk.logits], each=False), None
+    used_bits += precision("activations", layers, each=True)
+    return used_bits + precision("logits", [walk.logits], each=False), None
 
 
 def averages(subject: Subject, samples: int) -> Facts:
@@ -485,6 +502,6 @@ def averages(subject: Subject, samples: int) -> Facts:
 
 
 def _maxima(subject: Subject, case: Case) -> dict[str, float]:
-    one, other = subject.walk(case.one, keep=False), subject.walk(case.other, keep=False)
-    pairs = layer_pairs(one, other, case) | {"logits": _rows(one.logits, other.logits, case)}
+    first, second = subject.walk(case.first, keep=False), subject.walk(case.second, keep=False)
+    pairs = layer_pairs(first, second, case) | {"logits": _rows(first.logits, second.logits, case)}
     return {name: float(gaps(*pair).max()) for name, pair in pairs.items()}

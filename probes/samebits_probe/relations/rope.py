@@ -1,8 +1,8 @@
-"""Which two ways see other rotary frequencies because the model's rope depends on the length.
+"""Ways that get different rotary frequencies because the model's rope depends on the length.
 
 "dynamic" and "longrope" compute frequencies from the longest position that a forward sees, and
-keys that a cache already holds are not turned again (transformers/modeling_rope_utils.py,
-dynamic_rope_update). Ways that pass the limit at other steps differ by design.
+cached keys are not rotated again (transformers/modeling_rope_utils.py, dynamic_rope_update). Ways
+that pass the limit at different steps differ by design.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 
 class Scaling(NamedTuple):
-    """A rope that depends on the length, and the length beyond which it does."""
+    """A rope that depends on the length beyond ``limit``."""
 
     kind: str
     limit: int
 
     def scale(self, length: int) -> int:
-        """Return what is equal for lengths that give the same frequencies."""
-        beyond = max(length, self.limit)
-        return min(beyond, self.limit + 1) if self.kind == "longrope" else beyond
+        """Return a number that is equal for lengths with the same frequencies."""
+        length_used = max(length, self.limit)
+        return min(length_used, self.limit + 1) if self.kind == "longrope" else length_used
 
 
 def scalings(config: Any) -> list[Scaling]:
     """Return the ropes of a model that depend on the length."""
     settings = forks.rope_settings(config)
-    found = []
-    for one in (settings, *(v for v in settings.values() if isinstance(v, dict))):
-        kind, limit = _kind(one), _limit(one, config)
+    dependent = []
+    for rope in (settings, *(v for v in settings.values() if isinstance(v, dict))):
+        kind, limit = _kind(rope), _limit(rope, config)
         if kind and limit:
-            found.append(Scaling(kind, limit))
-    return found
+            dependent.append(Scaling(kind, limit))
+    return dependent
 
 
 def _kind(settings: dict[str, Any]) -> str:
@@ -49,7 +49,7 @@ def _kind(settings: dict[str, Any]) -> str:
 
 
 def _limit(settings: dict[str, Any], config: Any) -> int | None:
-    """Return the length that the frequencies were made for."""
+    """Return the length that the frequencies are made for."""
     longest = getattr(config, "max_position_embeddings", None)
     if _kind(settings) == "dynamic":
         return longest
@@ -57,34 +57,34 @@ def _limit(settings: dict[str, Any], config: Any) -> int | None:
     return settings.get(name) or getattr(config, name, None) or longest
 
 
-def of_ways(subject: Subject, one: Way, other: Way) -> str:
-    """Return why two ways see other frequencies; "" if they do not."""
-    ends, others = _ends(subject, one), _ends(subject, other)
+def of_ways(subject: Subject, first: Way, second: Way) -> str:
+    """Return why two ways get different frequencies; "" if they do not."""
+    first_lengths, second_lengths = _seen_lengths(subject, first), _seen_lengths(subject, second)
     return next(
         (
-            _said(scaling)
+            _explanation(scaling)
             for scaling in scalings(subject.text)
-            if set(map(scaling.scale, ends)) != set(map(scaling.scale, others))
+            if set(map(scaling.scale, first_lengths)) != set(map(scaling.scale, second_lengths))
         ),
         "",
     )
 
 
 def of_lengths(subject: Subject, lengths: Iterable[int]) -> str:
-    """Return why tokens fed one after another see other frequencies; "" if they do not."""
+    """Return why tokens fed one by one get different frequencies; "" if they do not."""
     lengths = list(lengths)
-    found = scalings(subject.text)
-    return next((_said(s) for s in found if len(set(map(s.scale, lengths))) > 1), "")
+    dependent = scalings(subject.text)
+    return next((_explanation(s) for s in dependent if len(set(map(s.scale, lengths))) > 1), "")
 
 
-def _said(scaling: Scaling) -> str:
+def _explanation(scaling: Scaling) -> str:
     return (
         f"by design: this {scaling.kind} rope has other frequencies beyond {scaling.limit} tokens, "
         "and keys that are cached are not turned again"
     )
 
 
-def _ends(subject: Subject, way: Way) -> list[int]:
+def _seen_lengths(subject: Subject, way: Way) -> list[int]:
     """Return how many positions each forward of a way has seen at its end."""
     stops = (*way.cuts, len(way.rows[0]))
     if way.mask is None or not way.placed or not subject.decodes:

@@ -1,12 +1,12 @@
-"""Traces one prompt of one cell: runs it without a trace and with one, and writes what was seen.
+"""The job that traces one prompt of one cell: it runs the prompt without and with a trace.
 
 Expects the job of a cell with ``trace``: prompt, what (``forward`` or ``decode``), look (numbers of
-operations to look at closely) and result (a path); of a decode also new_tokens (how many the cell
-asked for), forced (row -> token ids) and steps (behind which it stops).
-Writes the file that samebits/records/trace.py reads, whole or not at all.
+operations to look at closely) and result (a path); for a decode also new_tokens (as many as the
+cell generates), forced (row -> token ids) and steps (after which it stops). Writes the file that
+samebits/records/trace.py reads, completely or not at all.
 
-What an operation that is looked at takes and gives is kept by its bytes, and it is run again on
-copies of its inputs: in the same layout, and contiguous in fresh memory.
+For an operation in ``look`` the bytes of inputs and outputs are kept. The operation also runs again
+on copies of its inputs: in the same layout, and contiguous in fresh memory.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from samebits_probe.model import decode as model_decode
-from samebits_probe.model import feed as model_feed
 from samebits_probe.model import heap, layers, load, precision
+from samebits_probe.model.decode import GREEDY
+from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, memory, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
@@ -40,31 +40,31 @@ FORMAT_VERSION = 2
 
 Fact = dict[str, Any]
 
-_DEAR = 50
-"""What a forward costs of which every operation is hashed, in plain ones of a small model."""
-_CALLERS = 6
-"""Functions around an operation whose source is told."""
+_TRACED_COST = 50
+"""Cost of a forward with every operation hashed, in plain forwards of a small model."""
+_MAX_CALLERS = 6
+"""Calling functions of an operation whose source is recorded."""
 
 
 def run(job: Fact) -> None:
-    """Trace one prompt and write what came of it."""
+    """Trace one prompt and write the result."""
     torch.set_num_threads(int(job["threads"]))
     heap.fill_unwritten("a", job["cell"]["variant"]["device"])
     try:
         with torch.no_grad():
-            told = Traced(job).facts()
+            facts = Traced(job).facts()
     except Unknown as reason:
-        told = {"failure": describe("load", LookupError(str(reason)))}
+        facts = {"failure": describe("load", LookupError(str(reason)))}
     except PhaseFailed as failed:
-        told = {"failure": failed.failure}
+        facts = {"failure": failed.failure}
     except Exception as error:  # noqa: BLE001  a defect of a probe is reported like any failure
         traceback.print_exc()
-        told = {"failure": describe("probe", error)}
-    write(job, told)
+        facts = {"failure": describe("probe", error)}
+    write(job, facts)
 
 
-def write(job: Fact, told: Fact) -> None:
-    """Write a trace aside and rename it into place."""
+def write(job: Fact, facts: Fact) -> None:
+    """Write a trace under a temporary name and rename it into place."""
     path = Path(job["trace"]["result"])
     head = {
         "format": "samebits-trace",
@@ -74,11 +74,11 @@ def write(job: Fact, told: Fact) -> None:
         "what": job["trace"]["what"],
         "rung": job["trace"].get("rung", "own"),
     }
-    files.write_sealed(path, {**head, **told})
+    files.write_sealed(path, {**head, **facts})
 
 
 class Traced:
-    """One model, loaded once, with the prompt that is traced."""
+    """One model, loaded once, and the prompt to trace."""
 
     def __init__(self, job: Fact) -> None:
         variant, model, store = job["cell"]["variant"], job["model"], job["store"]
@@ -86,14 +86,14 @@ class Traced:
         self.source = load.Source.of(model, variant)
         self.keeper = Keeper(store["root"], store["limit"], [])
         self.looks: dict[int, Fact] = {}
-        self._promoted = job["trace"].get("rung") == "float64"
+        self._in_float64 = job["trace"].get("rung") == "float64"
 
     def facts(self) -> Fact:
         """Run the prompt twice and return the trace."""
         progress.begin("load")
         self.loaded = load.load(self.source)
         progress.begin("trace")
-        if not self._promoted:
+        if not self._in_float64:
             return self._traced()
         copied = 8 * sum(p.numel() for p in self.loaded.model.parameters())
         memory.require(copied, int(self.job.get("slots", 1)))
@@ -108,44 +108,44 @@ class Traced:
         inputs = self._prompts()
         started = time.perf_counter()
         plain = self._run(inputs, None)
-        between = time.perf_counter()
-        wanted = set(self.job["trace"].get("look") or ())
+        plain_done = time.perf_counter()
+        looked_at = set(self.job["trace"].get("look") or ())
         trace = Trace(
             self.loaded.model,
             inputs.kwargs,
             _pads(inputs),
-            self._look(wanted) if wanted else None,
-            coarse=self._promoted,
+            self._look(looked_at) if looked_at else None,
+            coarse=self._in_float64,
         )
         self._trace = trace
         with phase(f"trace {self.job['trace']['prompt']}"), trace:
             traced = self._run(inputs, trace)
-        behind = time.perf_counter()
+        traced_done = time.perf_counter()
         facts = trace.facts()
         chains = {n for look in self.looks.values() for n in look["chain"]}
         return {
             **facts,
             "real_rows": inputs.real_rows,
-            "effect": "none" if _same(plain, traced) else "changed the bits",
+            "effect": "none" if _same_bytes(plain, traced) else "changed the bits",
             "seconds": {
-                "plain": round(between - started, 4),
-                "traced": round(behind - between, 4),
-                "hashing": round(time.perf_counter() - behind, 4),
+                "plain": round(plain_done - started, 4),
+                "traced": round(traced_done - plain_done, 4),
+                "hashing": round(time.perf_counter() - traced_done, 4),
             },
             "looks": {str(index): look for index, look in self.looks.items()},
             "texts": {str(n): text for n, text in trace.texts(chains).items()},
         }
 
     def _prompts(self) -> Inputs:
-        """Run what comes before the prompt, as the cell's own run did, and return its inputs."""
+        """Run the prompts before the traced one, as the cell's run did, and return its inputs."""
         chosen = None
         decode = self.job["trace"]["what"] == "decode"
         for name, inputs in self._all_inputs():
-            wanted = name == self.job["trace"]["prompt"]
-            chosen = inputs if wanted else chosen
-            if wanted and not decode:
+            is_traced = name == self.job["trace"]["prompt"]
+            chosen = inputs if is_traced else chosen
+            if is_traced and not decode:
                 break
-            # after a prompt that raised, the cell's own run went on
+            # the cell's run continues after a prompt that raises
             with suppress(Exception), progress.forward(inputs.kwargs, f"forward {name}"):
                 self.loaded.model(**inputs.kwargs)
         assert chosen is not None, "the host names a prompt that the cell has run"
@@ -153,10 +153,10 @@ class Traced:
 
     def _all_inputs(self) -> Iterator[tuple[str, Inputs]]:
         dtype = getattr(torch, self.source.dtype)
-        feed = model_feed.Feed(self.job["model"], dtype, self.source.device)
+        feed = Feed(self.job["model"], dtype, self.source.device)
         for name, inputs in feed.all(self.loaded.tokenizer):
             kwargs = inputs.kwargs
-            if self._promoted:
+            if self._in_float64:
                 kwargs = {k: v.double() if v.is_floating_point() else v for k, v in kwargs.items()}
             yield name, inputs._replace(kwargs=kwargs)
 
@@ -164,7 +164,10 @@ class Traced:
         if self.job["trace"]["what"] == "decode":
             return self._decode(inputs, trace)
         with progress.forward(
-            inputs.kwargs, "plain" if trace is None else "traced", times=_DEAR, plain=trace is None
+            inputs.kwargs,
+            "plain" if trace is None else "traced",
+            times=_TRACED_COST,
+            plain=trace is None,
         ):
             result = self.loaded.model(**inputs.kwargs)
         logits = layers.logits_of(result)
@@ -181,70 +184,70 @@ class Traced:
         ids = [forced[name if rows == 1 else f"{name}[{row}]"] for row in range(rows)]
         forcing = _Forced(ids, self.job["trace"]["steps"], trace)
         steps = self.job["trace"]["steps"]
-        told = "plain decode" if trace is None else "traced decode"
-        with suppress(_Enough), progress.forwards(steps, kwargs, told, times=_DEAR):
+        label = "plain decode" if trace is None else "traced decode"
+        with suppress(_Enough), progress.forwards(steps, kwargs, label, times=_TRACED_COST):
             self.loaded.model.generate(
                 **kwargs,
-                # as many as the cell asked for: the size of a cache may depend on it
+                # as many as the cell generates: the size of a cache may depend on it
                 max_new_tokens=self.job["trace"]["new_tokens"],
-                **model_decode.GREEDY,
+                **GREEDY,
                 logits_processor=[forcing],
             )
-        return forcing.found
+        return forcing.logits
 
     # --- a closer look -------------------------------------------------------------------------
 
-    def _look(self, wanted: set[int]) -> Any:
-        def look(index: int, func: Any, args: Any, more: Any) -> None:
-            if index not in wanted:
+    def _look(self, looked_at: set[int]) -> Any:
+        def look(index: int, func: Any, args: Any, kwargs: Any) -> None:
+            if index not in looked_at:
                 return
             if func is not None:
-                self.looks[index] = self._before(func, args, more)
+                self.looks[index] = self._operation_facts(func, args, kwargs)
             elif index in self.looks:
-                self.looks[index]["outputs"] = [self._ref(t) for t in _tensors(args)]
+                self.looks[index]["outputs"] = [self._stored_ref(t) for t in _tensors(args)]
 
         return look
 
-    def _before(self, func: Any, args: Any, kwargs: Fact) -> Fact:
+    def _operation_facts(self, func: Any, args: Any, kwargs: Fact) -> Fact:
         return {
             "inputs": [
                 {
-                    **self._ref(tensor),
+                    **self._stored_ref(tensor),
                     "strides": list(tensor.stride()),
-                    "aligned": _aligned(tensor),
+                    "aligned": _offset_from_boundary(tensor),
                     "whole": self._trace.values.digest(tensor, None),
                 }
                 for tensor in _tensors((args, kwargs))
             ],
-            "fresh": self._again(func, args, kwargs, _fresh),
-            "same_layout": self._again(func, args, kwargs, _copied),
-            "chain": self._trace.chain()[:_CALLERS],
+            "fresh": self._rerun(func, args, kwargs, _contiguous_copy),
+            "same_layout": self._rerun(func, args, kwargs, _copy_in_layout),
+            "chain": self._trace.chain()[:_MAX_CALLERS],
         }
 
-    def _again(self, func: Any, args: Any, kwargs: Fact, copied: Any) -> list[Fact] | None:
-        """Run an operation on copies of its inputs and return the contents that it gives."""
+    def _rerun(self, func: Any, args: Any, kwargs: Fact, copy_tensor: Any) -> list[Fact] | None:
+        """Run an operation on copies of its inputs and return the contents of its outputs."""
         try:
-            result = func(*_mapped(args, copied), **_mapped(kwargs, copied))
-        except Exception:  # noqa: BLE001  an operation that refuses another layout is a fact
+            result = func(*_map_tensors(args, copy_tensor), **_map_tensors(kwargs, copy_tensor))
+        except Exception:  # noqa: BLE001  an operation may refuse another layout
             return None
         return [self._trace.values.fact(tensor) for tensor in _tensors(result)]
 
-    def _ref(self, tensor: torch.Tensor) -> Fact:
+    def _stored_ref(self, tensor: torch.Tensor) -> Fact:
         try:
             return self.keeper.ref(tensor)
         except NotHashable as reason:
             return {"hash": "", "dtype": "", "shape": [], "stored": False, "note": str(reason)}
 
 
-class _Enough(Exception):  # noqa: N818  generate() has no other way to be told to stop at a step
-    """The steps that were asked for are done."""
+class _Enough(Exception):  # noqa: N818  the only way to stop generate() at a step
+    """The requested steps are done."""
 
 
 class _Forced:
-    """A logits processor that makes generate() choose given tokens and marks what it is given."""
+    """A logits processor that forces tokens in generate() and marks the logits of each step."""
 
     def __init__(self, ids: list[list[int]], steps: int, trace: Trace | None) -> None:
-        self.found: list[torch.Tensor] = []
+        self.logits: list[torch.Tensor] = []
         self._ids = ids
         self._steps = steps
         self._trace = trace
@@ -252,8 +255,8 @@ class _Forced:
             trace.step("step 0")
 
     def __call__(self, _input_ids: Any, scores: torch.Tensor) -> torch.Tensor:
-        step = len(self.found)
-        self.found.append(scores.clone())
+        step = len(self.logits)
+        self.logits.append(scores.clone())
         if self._trace is not None:
             self._trace.mark("logits", scores)
             self._trace.step(f"step {step + 1}")
@@ -270,8 +273,8 @@ def _pads(inputs: Inputs) -> torch.Tensor | None:
     return None if mask is None or inputs.real_rows is None else mask == 0
 
 
-def _same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
-    return [digest(t, None) for t in one] == [digest(t, None) for t in other]
+def _same_bytes(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
+    return [digest(t, None) for t in first] == [digest(t, None) for t in second]
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
@@ -284,22 +287,22 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
-def _mapped(value: Any, function: Any) -> Any:
+def _map_tensors(value: Any, function: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return function(value)
     if isinstance(value, dict):
-        return {key: _mapped(item, function) for key, item in value.items()}
+        return {key: _map_tensors(item, function) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_mapped(item, function) for item in value)
+        return type(value)(_map_tensors(item, function) for item in value)
     return value
 
 
-def _fresh(tensor: torch.Tensor) -> torch.Tensor:
+def _contiguous_copy(tensor: torch.Tensor) -> torch.Tensor:
     """Return a contiguous copy, which the allocator aligns to 64 bytes."""
     return tensor.detach().clone(memory_format=torch.contiguous_format)
 
 
-def _copied(tensor: torch.Tensor) -> torch.Tensor:
+def _copy_in_layout(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy with the strides of the tensor."""
     with suppress(RuntimeError):
         copy = torch.empty_strided(
@@ -309,8 +312,8 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().clone()
 
 
-def _aligned(tensor: torch.Tensor) -> int:
-    """Return how many bytes the first element lies behind a 64-byte boundary."""
+def _offset_from_boundary(tensor: torch.Tensor) -> int:
+    """Return the offset in bytes of the first element from a 64-byte boundary."""
     with suppress(RuntimeError):
         return int(tensor.data_ptr() % 64)
     return 0

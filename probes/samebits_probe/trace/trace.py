@@ -1,11 +1,11 @@
-"""What does every operation of a forward take and give: a trace that joins by content.
+"""Trace of a forward: the inputs and outputs of every operation, identified by content.
 
-Seen by dispatch, so what a composite operation is made of and what a fused kernel is not; each
-operation with the values before it and behind it, the module it ran in, and the functions of
+The trace sees what is dispatched: the parts of a composite operation, but not those of a fused
+kernel. Each operation has its input and output values, its module, and the functions of
 transformers or of the model's own code that called it, with the line of the innermost one.
 
-Operations that give the same elements in the same order (view, contiguous, clone …) are left
-out: their value is that of their input.
+Operations that return the same elements in the same order (view, contiguous, clone …) are left
+out: their output has the value of their input.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ _SAME_ORDER = frozenset(
         "_to_copy",
     }
 )
-"""Operations that keep elements and order, where dtype and number of elements stay."""
+"""Operations that keep elements and order, if dtype and number of elements stay the same."""
 _SOFTMAX = frozenset({"_softmax", "_safe_softmax"})
-_MASKED_BELOW = {torch.float16: -6e4}
-_MASKED = -1e9
-"""A score at or below which an attention by hand has masked it; no release adds less than that."""
-_ROW_LIMIT = 1 << 16
-"""Bytes of a packed mask above which only its digest is told."""
+_MASK_LIMITS = {torch.float16: -6e4}
+_MASK_LIMIT = -1e9
+"""Score at or below which eager attention has masked it; no release adds less than that."""
+_MAX_MASK_BYTES = 1 << 16
+"""Bytes of a packed mask above which the mask itself is not recorded."""
 
 
 class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the host's mypy
-    """Records every operation while it is active; :meth:`facts` then tells them.
+    """Records every operation while it is active; :meth:`facts` then returns them.
 
-    ``look`` is called with the index of an operation, its function and arguments before it runs,
-    and with its result behind it.
+    ``look`` is called before an operation runs with its index, function and arguments, and after
+    it with the result.
     """
 
     def __init__(
@@ -82,17 +82,17 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         self._prefix = ""
         self._steps = 0
         self._names = {id(module): name for name, module in model.named_modules()}
-        named = list(_named_tensors(model))
-        self._sources = {id(tensor): name for tensor, name in named}
+        named_tensors = list(_named_tensors(model))
+        self._sources = {id(tensor): name for tensor, name in named_tensors}
         self._inputs = {id(tensor): name for name, tensor in inputs.items()}
-        # an identity stands for a tensor only while that lives
-        self._kept = [*inputs.values(), *(tensor for tensor, _ in named)]
-        self._named: dict[int, str] = {}
-        self._made: set[int] = set()
+        # an id identifies a tensor only while the tensor exists
+        self._keepalive = [*inputs.values(), *(tensor for tensor, _ in named_tensors)]
+        self._source_names: dict[int, str] = {}
+        self._computed: set[int] = set()
         self._written: dict[int, list[int]] = {}
         self._table = _Table()
         self._frames = _Frames(self._table)
-        self._known: dict[Any, _Known] = {}
+        self._operations: dict[Any, _Operation] = {}
         self._stack: list[torch.nn.Module] = []
         self._paused = False
 
@@ -106,8 +106,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         ]
         for name, layer in layers.layers(self._model):
             self._hooks += [
-                layer.register_forward_pre_hook(self._before, with_kwargs=True),
-                layer.register_forward_hook(self._behind(name)),
+                layer.register_forward_pre_hook(self._mark_embeddings, with_kwargs=True),
+                layer.register_forward_hook(self._marker_of(name)),
             ]
         super().__enter__()
         return self
@@ -118,12 +118,12 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
             hook.remove()
 
     def step(self, name: str) -> None:
-        """Name the forwards that follow: layers of several forwards are told apart by it."""
+        """Name the following forwards, to distinguish the layers of several forwards."""
         self._prefix = f"{name} " if name else ""
         self._steps = 0
 
     def mark(self, name: str, tensor: torch.Tensor | None) -> None:
-        """Note which value stands at a place of the model that both sides have."""
+        """Record the value at a place of the model that both sides have."""
         if tensor is not None and not self._paused:
             self._paused = True
             try:
@@ -131,13 +131,15 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
             finally:
                 self._paused = False
 
-    def _before(self, _module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+    def _mark_embeddings(self, _module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         if not self._steps:
             self._steps += 1
-            first = args[0] if args else kwargs.get("hidden_states")
-            self.mark("embeddings", first if isinstance(first, torch.Tensor) else None)
+            hidden_states = args[0] if args else kwargs.get("hidden_states")
+            self.mark(
+                "embeddings", hidden_states if isinstance(hidden_states, torch.Tensor) else None
+            )
 
-    def _behind(self, name: str) -> Any:
+    def _marker_of(self, name: str) -> Any:
         def hook(_module: torch.nn.Module, _args: Any, output: Any) -> None:
             self.mark(name, layers.first_tensor(output))
 
@@ -168,89 +170,97 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
             self._paused = False
 
     def _operation(self, func: Any, args: Any, kwargs: Fact) -> Any:
-        known = self._known.get(func)
-        if known is None:
-            known = self._known[func] = _Known(func, self._table)
-        given = list(_tensors((args, kwargs)))
-        before = [self._value(tensor) for tensor in given]
+        operation = self._operations.get(func)
+        if operation is None:
+            operation = self._operations[func] = _Operation(func, self._table)
+        inputs = list(_tensors((args, kwargs)))
+        input_values = [self._value(tensor) for tensor in inputs]
         index = len(self.ops)
         if self._look is not None:
             self._look(index, func, args, kwargs)
         result = func(*args, **kwargs)
-        made = list(_tensors(result))
-        structural = all(map(self._is_structural, before))
-        written = self._wrote(func, args, kwargs, structural) if known.mutable else {}
-        # a tensor is not marked as a view before the operation returns, which is after this
-        base = given[0] if known.views and len(given) == 1 else None
-        if known.same_order and self._same_order(base, given, made, before):
+        outputs = list(_tensors(result))
+        structural = all(map(self._is_structural, input_values))
+        written = self._written_values(func, args, kwargs, structural) if operation.mutable else {}
+        # torch marks a tensor as a view only when the operation returns, which is later
+        base = inputs[0] if operation.views and len(inputs) == 1 else None
+        if operation.same_order and self._same_order(base, inputs, outputs, input_values):
             return result
-        behind = [
-            self._output(t, before[:1], base, structural) for t in made if id(t) not in written
+        output_values = [
+            self._output_value(t, input_values[:1], base, structural)
+            for t in outputs
+            if id(t) not in written
         ]
-        behind = [*written.values(), *behind]
-        self._made.update(behind)
+        output_values = [*written.values(), *output_values]
+        self._computed.update(output_values)
         self.ops.append(
             [
-                known.number,
+                operation.number,
                 self._table.number("arguments", _template(args, kwargs)),
-                before,
-                behind,
+                input_values,
+                output_values,
                 self._table.number("modules", self._module()),
-                *self._frames.here(),
+                *self._frames.callers(),
             ]
         )
         if self._look is not None:
-            self._look(index, None, result, behind)
-        if known.attends:
-            self._attention(known.name, args, kwargs, index)
+            self._look(index, None, result, output_values)
+        if operation.attends:
+            self._attention(operation.name, args, kwargs, index)
         return result
 
-    def _output(
-        self, tensor: torch.Tensor, before: list[int], base: torch.Tensor | None, structural: bool
+    def _output_value(
+        self,
+        tensor: torch.Tensor,
+        input_values: list[int],
+        base: torch.Tensor | None,
+        structural: bool,
     ) -> int:
         if base is not None:
-            return self.values.of_view(tensor, before[0], base, structural=structural)
+            return self.values.of_view(tensor, input_values[0], base, structural=structural)
         return self.values.of(tensor, structural=structural)
 
     def _same_order(
         self,
         base: torch.Tensor | None,
-        given: list[torch.Tensor],
-        made: list[torch.Tensor],
-        before: list[int],
+        inputs: list[torch.Tensor],
+        outputs: list[torch.Tensor],
+        input_values: list[int],
     ) -> bool:
-        """Return True if an operation changed no content; its output then carries the input's."""
-        if len(given) != 1 or len(made) != 1:
+        """Return True if an operation kept its content, and give the output the input's value."""
+        if len(inputs) != 1 or len(outputs) != 1:
             return False
-        one, other = given[0], made[0]
-        if one.dtype != other.dtype or one.numel() != other.numel():
+        source, result = inputs[0], outputs[0]
+        if source.dtype != result.dtype or source.numel() != result.numel():
             return False
-        # what a cast to its own dtype returns is the tensor itself
-        self.values.mark(other, before[0], None if other is one else base)
+        # a cast to the same dtype returns the tensor itself
+        self.values.mark(result, input_values[0], None if result is source else base)
         return True
 
-    def _wrote(self, func: Any, args: Any, kwargs: Fact, structural: bool) -> dict[int, int]:
-        """Return the values of the tensors that were written into, by identity.
+    def _written_values(
+        self, func: Any, args: Any, kwargs: Fact, structural: bool
+    ) -> dict[int, int]:
+        """Return the values of the tensors that were written into, by id.
 
-        Other tensors may look into the same memory, so it is remembered what was written there.
+        Other tensors may share the memory, so the written values are recorded by storage.
         """
         arguments = func._schema.arguments
-        given = [*args, *(kwargs.get(a.name) for a in arguments[len(args) :])]
-        found = {}
-        for argument, tensor in zip(arguments, given, strict=False):
+        arguments_given = [*args, *(kwargs.get(a.name) for a in arguments[len(args) :])]
+        values = {}
+        for argument, tensor in zip(arguments, arguments_given, strict=False):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 for written in _tensors(tensor):
                     value = self.values.of_written(written, structural=structural)
-                    self._written.setdefault(_memory(written), []).append(value)
-                    found[id(written)] = value
-        return found
+                    self._written.setdefault(_storage_id(written), []).append(value)
+                    values[id(written)] = value
+        return values
 
     def _is_structural(self, value: int) -> bool:
         return bool(self.values.facts[value].get("structural"))
 
     def _value(self, tensor: torch.Tensor) -> int:
-        """Return the value of a tensor before an operation, with where it came from if that is new."""
-        value = self.values.known(tensor)
+        """Return the value of a tensor before an operation; record the origin of a new value."""
+        value = self.values.carried(tensor)
         if value is not None:
             return value
         name = self._inputs.get(id(tensor)) or self._sources.get(id(tensor))
@@ -261,31 +271,31 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
                 if floating
                 else self.values.of(tensor, structural=True)
             )
-            self._named.setdefault(value, name)
+            self._source_names.setdefault(value, name)
             return value
         stale = self.values.stale(tensor)
-        written = self._written.pop(_memory(tensor), [])
-        before = [v for v in (stale, *written) if v is not None]
-        # a single number that nothing computed is a constant of the code
-        plain = not tensor.is_floating_point() or tensor.numel() == 1
-        structural = all(map(self._is_structural, before)) if before else plain
+        written = self._written.pop(_storage_id(tensor), [])
+        earlier = [v for v in (stale, *written) if v is not None]
+        # a single number without an operation is a constant of the code
+        is_constant = not tensor.is_floating_point() or tensor.numel() == 1
+        structural = all(map(self._is_structural, earlier)) if earlier else is_constant
         value = self.values.of(tensor, structural=structural)
-        if value in self._made or value in self._named:
+        if value in self._computed or value in self._source_names:
             return value
-        if before:
-            self._made.add(value)
+        if earlier:
+            self._computed.add(value)
             self.ops.append(
                 [
                     self._table.number("names", "write"),
                     self._table.number("arguments", ""),
-                    before,
+                    earlier,
                     [value],
                     self._table.number("modules", self._module()),
-                    *self._frames.here(),
+                    *self._frames.callers(),
                 ]
             )
         else:
-            self._named[value] = "constant"
+            self._source_names[value] = "constant"
         return value
 
     def _module(self) -> str:
@@ -295,7 +305,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
     # --- masks ---------------------------------------------------------------------------------
 
     def _attention(self, name: str, args: Any, kwargs: Fact, index: int) -> None:
-        """Note which keys each query may see, as the kernel of an attention was told."""
+        """Record which keys each query may see, from the arguments of the attention kernel."""
         if "scaled_dot_product" in name:
             allowed = _sdpa_mask(args, kwargs)
         elif self._in_attention():
@@ -303,7 +313,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         else:
             return
         if allowed is not None:
-            self.attentions.append({"op": index, **_packed(allowed)})
+            self.attentions.append({"op": index, **_pack(allowed)})
 
     def _in_attention(self) -> bool:
         return any(
@@ -313,8 +323,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         )
 
     def chain(self) -> list[int]:
-        """Return the numbers of the functions of interest that run now, innermost first."""
-        chain, _ = self._frames.here()
+        """Return the numbers of the running functions of interest, innermost first."""
+        chain, _ = self._frames.callers()
         return [int(number) for number in self._table.columns["chains"][chain].split()]
 
     def texts(self, numbers: set[int]) -> dict[int, str]:
@@ -328,7 +338,7 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         self.values.close()
         return {
             "values": self.values.facts,
-            "sources": {str(value): name for value, name in self._named.items()},
+            "sources": {str(value): name for value, name in self._source_names.items()},
             "ops": self.ops,
             **self._table.columns,
             "functions": self._frames.functions,
@@ -337,8 +347,8 @@ class Trace(TorchDispatchMode):  # type: ignore[misc]  # torch is Any to the hos
         }
 
 
-class _Known:
-    """What is asked of every call of an operation, found out at the first."""
+class _Operation:
+    """Properties of an operation that are the same in every call, read at the first."""
 
     def __init__(self, func: Any, table: _Table) -> None:
         schema = func._schema
@@ -352,7 +362,7 @@ class _Known:
 
 
 class _Table:
-    """Numbers words that occur often."""
+    """Numbers for words that occur often."""
 
     def __init__(self) -> None:
         self.columns: dict[str, list[str]] = {"names": [], "arguments": [], "modules": []}
@@ -367,55 +377,55 @@ class _Table:
 
 
 class _Frames:
-    """Tells which functions of transformers or of the model's own code are running.
+    """The running functions of transformers or of the model's own code.
 
-    What runs around a module does not change until that returns, so it is walked once.
+    The callers of a module do not change until it returns, so their frames are walked once.
     """
 
     def __init__(self, table: _Table) -> None:
         self.functions: list[Fact] = []
         self._numbers: dict[int, int | None] = {}
-        self._codes: list[CodeType] = []
+        self._code_objects: list[CodeType] = []
         self._table = table
-        self._around: list[tuple[FrameType, tuple[int, ...], int]] = []
+        self._entered: list[tuple[FrameType, tuple[int, ...], int]] = []
         table.columns["chains"] = []
 
-    def here(self) -> tuple[int, int]:
-        """Return the number of the running functions, innermost first, and the innermost's line."""
-        found, line = self._walked(sys._getframe(2))
-        return self._table.number("chains", " ".join(map(str, found))), line
+    def callers(self) -> tuple[int, int]:
+        """Return the number of the chain of running functions, and the line of the innermost."""
+        numbers, line = self._walk(sys._getframe(2))
+        return self._table.number("chains", " ".join(map(str, numbers))), line
 
     def enter(self, frame: FrameType) -> None:
-        """Remember what runs around ``frame``, which calls a module."""
-        self._around.append((frame, *self._walked(frame)))
+        """Remember the callers of ``frame``, which calls a module."""
+        self._entered.append((frame, *self._walk(frame)))
 
     def leave(self) -> None:
         """Forget the innermost frame that was entered."""
-        self._around.pop()
+        self._entered.pop()
 
-    def _walked(self, frame: FrameType | None) -> tuple[tuple[int, ...], int]:
-        around, more, its_line = self._around[-1] if self._around else (None, (), 0)
-        found: list[int] = []
+    def _walk(self, frame: FrameType | None) -> tuple[tuple[int, ...], int]:
+        entered, outer_numbers, outer_line = self._entered[-1] if self._entered else (None, (), 0)
+        numbers: list[int] = []
         line = 0
-        while frame is not None and frame is not around:
+        while frame is not None and frame is not entered:
             number = self._number(frame)
             if number is not None:
                 line = line or frame.f_lineno
-                found.append(number)
+                numbers.append(number)
             frame = frame.f_back
         if frame is None:
-            return tuple(found), line
-        return (*found, *more), line or its_line
+            return tuple(numbers), line
+        return (*numbers, *outer_numbers), line or outer_line
 
     def _number(self, frame: FrameType) -> int | None:
         code = frame.f_code
         key = id(code)
         if key not in self._numbers:
-            self._codes.append(code)  # an identity stands for a code only while that lives
-            self._numbers[key] = self._new(code, frame.f_globals.get("__name__") or "")
+            self._code_objects.append(code)  # an id is unique only while the code exists
+            self._numbers[key] = self._add_function(code, frame.f_globals.get("__name__") or "")
         return self._numbers[key]
 
-    def _new(self, code: CodeType, module: str) -> int | None:
+    def _add_function(self, code: CodeType, module: str) -> int | None:
         package = module.partition(".")[0]
         if package not in {"transformers", REMOTE} or code.co_name.startswith("<"):
             return None
@@ -434,15 +444,15 @@ class _Frames:
 
     def sources(self, numbers: set[int]) -> dict[int, str]:
         """Return the source of some of the functions, by their numbers."""
-        found = {}
-        for code in self._codes:
+        texts = {}
+        for code in self._code_objects:
             number = self._numbers[id(code)]
             if number in numbers and number is not None:
-                found[number] = _text(code)
-        return found
+                texts[number] = _source_text(code)
+        return texts
 
 
-def _text(code: CodeType) -> str:
+def _source_text(code: CodeType) -> str:
     try:
         return inspect.getsource(code)
     except (OSError, TypeError):
@@ -473,7 +483,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
             yield from _tensors(item)
 
 
-def _memory(tensor: torch.Tensor) -> int:
+def _storage_id(tensor: torch.Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
@@ -494,36 +504,36 @@ def _written(value: Any) -> str:
 
 
 def _sdpa_mask(args: Any, kwargs: Fact) -> torch.Tensor | None:
-    """Return who may see whom, [batch, heads, queries, keys], as a call of sdpa means it."""
+    """Return the mask of an sdpa call, [batch, heads, queries, keys]; True where a key is seen."""
     query, key = args[0], args[1]
     shape = (*query.shape[:-1], key.shape[-2])
     mask = kwargs.get("attn_mask")
-    given = [a for a in args[3:] if isinstance(a, torch.Tensor)]
-    mask = given[0] if mask is None and given else mask
+    tensor_arguments = [a for a in args[3:] if isinstance(a, torch.Tensor)]
+    mask = tensor_arguments[0] if mask is None and tensor_arguments else mask
     causal = kwargs.get("is_causal") or any(a is True for a in args[3:])
     allowed = torch.ones(shape, dtype=torch.bool)
     if causal:
         allowed = allowed.tril()
     if mask is not None:
-        allowed = allowed & (mask if mask.dtype == torch.bool else ~_below(mask))
+        allowed = allowed & (mask if mask.dtype == torch.bool else ~_is_masked(mask))
     return allowed
 
 
 def _softmax_mask(scores: torch.Tensor) -> torch.Tensor | None:
-    return ~_below(scores) if scores.ndim in {3, 4} else None
+    return ~_is_masked(scores) if scores.ndim in {3, 4} else None
 
 
-def _below(scores: torch.Tensor) -> torch.Tensor:
-    return scores <= _MASKED_BELOW.get(scores.dtype, _MASKED)
+def _is_masked(scores: torch.Tensor) -> torch.Tensor:
+    return scores <= _MASK_LIMITS.get(scores.dtype, _MASK_LIMIT)
 
 
-def _packed(allowed: torch.Tensor) -> Fact:
-    """Return a mask as data: heads that agree count once, and so do batch rows."""
+def _pack(allowed: torch.Tensor) -> Fact:
+    """Return a mask as data; heads that agree are stored once."""
     if allowed.ndim == 4 and bool((allowed == allowed[:, :1]).all()):
         allowed = allowed[:, :1]
     flat = allowed.detach().cpu().contiguous().reshape(-1)
     flat = torch.nn.functional.pad(flat, (0, -len(flat) % 8)).reshape(-1, 8).to(torch.uint8)
     weights = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8)
     raw = bytes((flat * weights).sum(1).to(torch.uint8).tolist())
-    packed = base64.b64encode(zlib.compress(raw, 9)).decode() if len(raw) <= _ROW_LIMIT else ""
+    packed = base64.b64encode(zlib.compress(raw, 9)).decode() if len(raw) <= _MAX_MASK_BYTES else ""
     return {"shape": list(allowed.shape), "allowed": packed}

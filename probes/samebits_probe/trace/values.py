@@ -1,6 +1,6 @@
-"""Which content does a tensor hold, whatever its shape and strides: the identity that traces join by.
+"""Values: contents of tensors regardless of shape and strides, by which traces are joined.
 
-A value is a dtype and the bytes of the logically contiguous tensor. Nothing is hashed twice: a
+A value is a dtype and the bytes of the logically contiguous tensor. No tensor is hashed twice: a
 tensor carries its value together with the version counter that in-place operations advance.
 """
 
@@ -20,45 +20,45 @@ from samebits_probe.model.tensor import NotHashable, dtype_name, raw_bytes
 Fact = dict[str, Any]
 
 LITERAL_LIMIT = 4
-"""Elements up to which a value's numbers stand in the trace."""
+"""Elements up to which a trace contains a value's numbers."""
 _MARK = "_samebits_value"
-_LOOSE_LIMIT = 1 << 18
-"""Elements above which a value is identified by its bytes alone."""
-_MOST_ROWS = 512
+_MAX_LOOSE_ELEMENTS = 1 << 18
+"""Elements above which a value is identified only by its bytes."""
+_MAX_ROWS = 512
 _GRID = 20
-_BEYOND = 1e30
-"""Where masks begin: a mask's smallest number depends on the dtype it was made for."""
+_MASK_SIZE = 1e30
+"""Size at which numbers are a mask's: a mask's smallest number depends on its dtype."""
 _SENTINEL = 2**31 - 1
 _PATTERNS = {2: np.int16, 4: np.int32, 8: np.int64}
-_SYMBOLIC = 1 << 16
-"""Bytes above which a view of a parameter is identified by base and layout and not hashed."""
+_MAX_HASHED_BYTES = 1 << 16
+"""Bytes above which a view of a parameter is identified by base and layout, without a hash."""
 
 
 class Values:
-    """Numbers the contents that it meets, in the order of meeting."""
+    """Numbers contents in the order in which they appear."""
 
     def __init__(self, pads: torch.Tensor | None = None, *, coarse: bool = False) -> None:
         self._coarse = coarse
         self.facts: list[Fact] = []
-        """Per value: hash, dtype, shape at the first meeting, structural, literal."""
+        """Per value: hash, dtype, shape at its first appearance, structural, literal."""
         self._ids: dict[Any, int] = {}
-        self._bases: list[tuple[int, torch.Tensor, tuple[Any, ...] | None]] = []
-        self._large: set[int] = set()
+        self._deferred: list[tuple[int, torch.Tensor, tuple[Any, ...] | None]] = []
+        self._large_values: set[int] = set()
         self._marked: list[torch.Tensor] = []
         self.pads = pads
 
-    def known(self, tensor: torch.Tensor) -> int | None:
-        """Return the value that a tensor carries, if nothing has written into it since."""
+    def carried(self, tensor: torch.Tensor) -> int | None:
+        """Return the value that a tensor carries; None if it was written into since."""
         mark = getattr(tensor, _MARK, None)
         return mark[1] if mark is not None and mark[0] == _version(tensor) else None
 
     def stale(self, tensor: torch.Tensor) -> int | None:
-        """Return the value that a tensor carried before something wrote into it."""
+        """Return the value that a tensor carried before it was written into."""
         mark = getattr(tensor, _MARK, None)
         return None if mark is None else mark[1]
 
     def mark(self, tensor: torch.Tensor, value: int, base: torch.Tensor | None = None) -> None:
-        """Make a tensor carry a value; of a view that is being made, ``base`` counts the versions."""
+        """Attach a value to a tensor; ``base`` counts the versions of a view being made."""
         version = _version(tensor if base is None else base)
         if version is not None:
             setattr(tensor, _MARK, (version, value))
@@ -73,7 +73,7 @@ class Values:
         base: torch.Tensor | None = None,
     ) -> int:
         """Return the value of a tensor, hashed if it carries none."""
-        value = self.known(tensor)
+        value = self.carried(tensor)
         if value is not None:
             return value
         value = self._hashed(tensor, structural=structural)
@@ -92,34 +92,34 @@ class Values:
         return value
 
     def of_source(self, tensor: torch.Tensor) -> int:
-        """Return the value of a parameter or buffer; a large one is hashed when all is done."""
-        if _nbytes(tensor) <= _SYMBOLIC or tensor.is_meta:
+        """Return the value of a parameter or buffer; a large one is hashed in :meth:`close`."""
+        if _nbytes(tensor) <= _MAX_HASHED_BYTES or tensor.is_meta:
             return self.of(tensor)
-        value = self._later(("source", id(tensor)), tensor, None)
-        self._large.add(value)
+        value = self._defer(("source", id(tensor)), tensor, None)
+        self._large_values.add(value)
         return value
 
     def of_view(
         self, tensor: torch.Tensor, value: int, base: torch.Tensor, *, structural: bool
     ) -> int:
-        """Return the value of a view that is being made of ``base``, which has ``value``.
+        """Return the value of a new view of ``base``, which has ``value``.
 
         A view of a large parameter is not hashed: parameter and layout identify it.
         """
-        if value in self._large:
+        if value in self._large_values:
             layout = (tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
-            return self._later(("view", value, layout), tensor, layout, base)
+            return self._defer(("view", value, layout), tensor, layout, base)
         return self.of(tensor, structural=structural, base=base)
 
     def close(self) -> None:
-        """Hash what was put off and leave no mark on tensors that live on."""
+        """Hash the deferred tensors and remove the marks from tensors that continue to exist."""
         bases = {}
-        for value, tensor, layout in self._bases:
+        for value, tensor, layout in self._deferred:
             if layout is None:
                 bases[value] = self.digest(tensor, None)
                 self.facts[value]["hash"] = bases[value]
         by_key = {value: key for key, value in self._ids.items()}
-        for value, _, layout in self._bases:
+        for value, _, layout in self._deferred:
             if layout is not None:
                 text = f"{bases[by_key[value][1]]} {layout}"
                 self.facts[value]["hash"] = hashlib.sha256(text.encode()).hexdigest()[:20]
@@ -132,26 +132,26 @@ class Values:
         return self._content(tensor, pads).digest()
 
     def fact(self, tensor: torch.Tensor) -> Fact:
-        """Return what identifies a content, rows of padding taken as zeros."""
+        """Return the facts that identify a content, with rows of padding as zeros."""
         content = self._content(tensor, self.pads)
-        return _described(tensor, content.digest()) | content.loose()
+        return _describe(tensor, content.digest()) | content.loose()
 
     def _content(self, tensor: torch.Tensor, pads: torch.Tensor | None) -> Content:
         return Content(tensor, pads, coarse=self._coarse)
 
     def _hashed(self, tensor: torch.Tensor, *, structural: bool) -> int:
-        """Return the number of a content that is read now."""
+        """Return the number of a content; the tensor is read now."""
         content = self._content(tensor, None if structural else self.pads)
         digest = content.digest()
-        # a mask's zero is not the zero that a layer computes, though one finds the other
+        # a mask's zero is a different value from a zero that a layer computes
         key = digest, structural
         value = self._ids.get(key)
         if value is not None:
             return value
-        fact = _described(tensor, digest)
+        fact = _describe(tensor, digest)
         return self._number(key, fact | ({"structural": True} if structural else content.loose()))
 
-    def _later(
+    def _defer(
         self,
         key: Any,
         tensor: torch.Tensor,
@@ -160,8 +160,8 @@ class Values:
     ) -> int:
         value = self._ids.get(key)
         if value is None:
-            value = self._number(key, _described(tensor, ""))
-            self._bases.append((value, tensor, layout))
+            value = self._number(key, _describe(tensor, ""))
+            self._deferred.append((value, tensor, layout))
         self.mark(tensor, value, base)
         return value
 
@@ -172,7 +172,7 @@ class Values:
 
 
 class Content:
-    """The bytes of one tensor, read once for all that is made of them.
+    """The bytes of one tensor, read once for all digests of them.
 
     Rows of padding count as zeros. ``coarse`` numbers are rounded first, see :func:`coarsened`.
     """
@@ -184,7 +184,7 @@ class Content:
         if pads is not None and floating:
             tensor = without_pads(tensor, pads)
         self._shape = tuple(tensor.shape)
-        self._loose = floating and 4 < tensor.numel() <= _LOOSE_LIMIT
+        self._loose = floating and 4 < tensor.numel() <= _MAX_LOOSE_ELEMENTS
         self._size = tensor.element_size()
         self._name = dtype_name(tensor.dtype)
         try:
@@ -199,12 +199,12 @@ class Content:
 
     def digest(self) -> str:
         """Return 80 bits of SHA-256 over dtype and bytes."""
-        made = hashlib.sha256(self._name.encode())
-        made.update(self._raw)
-        return made.hexdigest()[:20]
+        sha256 = hashlib.sha256(self._name.encode())
+        sha256.update(self._raw)
+        return sha256.hexdigest()[:20]
 
     def loose(self) -> Fact:
-        """Return what identifies a tensor whatever the order of its elements, and that of its rows.
+        """Return facts that identify a tensor in any order of its elements, and of its rows.
 
         bag: sums of the bit patterns and of their squares and cubes, modulo 2^64. rows: per row of
         the last axis a weighted sum of bit patterns, so that a row is found in any other tensor.
@@ -216,20 +216,20 @@ class Content:
         powers = bits * bits
         sums = [bits.sum(), powers.sum()]
         powers *= bits
-        found = {"bag": np.array([*sums, powers.sum()], np.int64).tobytes().hex()}
+        sums_by_name = {"bag": np.array([*sums, powers.sum()], np.int64).tobytes().hex()}
         width = self._shape[-1] if len(self._shape) > 1 else 0
-        if width > 1 and bits.size // width <= _MOST_ROWS:
+        if width > 1 and bits.size // width <= _MAX_ROWS:
             rows = bits.reshape(-1, width) @ _weights(width)
-            found["rows"] = base64.b64encode(rows.tobytes()).decode()
-        return found
+            sums_by_name["rows"] = base64.b64encode(rows.tobytes()).decode()
+        return sums_by_name
 
 
 def digest(tensor: torch.Tensor, pads: torch.Tensor | None) -> str:
-    """Return 80 bits of SHA-256 over dtype and bytes, those of padding rows taken as zero."""
+    """Return 80 bits of SHA-256 over dtype and bytes, with rows of padding as zeros."""
     return Content(tensor, pads).digest()
 
 
-def _described(tensor: torch.Tensor, key: str) -> Fact:
+def _describe(tensor: torch.Tensor, key: str) -> Fact:
     fact = {"hash": key, "dtype": dtype_name(tensor.dtype), "shape": list(tensor.shape)}
     if tensor.numel() <= LITERAL_LIMIT and not tensor.is_meta:
         fact["literal"] = [repr(number) for number in tensor.detach().flatten().tolist()]
@@ -239,14 +239,14 @@ def _described(tensor: torch.Tensor, key: str) -> Fact:
 def coarsened(numbers: Any) -> Any:
     """Return float64 numbers as int32 multiples of 2^-20 of the power of two above the largest.
 
-    In float64 rounding is some 2^-50 of that, so two sides agree unless they compute something
-    else; a number that lies that near to the middle between two multiples is one in 2^30.
+    In float64 rounding is about 2^-50 of that, so two sides agree unless they compute something
+    different. One number in 2^30 is that close to the middle between two multiples.
     """
-    inside = np.abs(numbers) < _BEYOND
+    inside = np.abs(numbers) < _MASK_SIZE
     if inside.all():
         return _on_grid(numbers)
-    found = _on_grid(np.where(inside, numbers, 0.0))
-    return np.where(inside, found, np.where(numbers < 0, -_SENTINEL, _SENTINEL)).astype(np.int32)
+    grid = _on_grid(np.where(inside, numbers, 0.0))
+    return np.where(inside, grid, np.where(numbers < 0, -_SENTINEL, _SENTINEL)).astype(np.int32)
 
 
 def _on_grid(numbers: Any) -> Any:
@@ -264,8 +264,8 @@ def _weights(width: int) -> Any:
 def without_pads(tensor: torch.Tensor, pads: torch.Tensor) -> torch.Tensor:
     """Return a tensor with zeros where its token axis is padding; itself if it has no such axis.
 
-    The token axis is the first behind the batch that is as long as the prompt, or the first one
-    if batch and prompt are flattened. Of scores those are the queries.
+    The token axis is the first one after the batch that is as long as the prompt, or the first one
+    if batch and prompt are flattened. For scores it is the axis of queries.
     """
     rows, width = pads.shape
     if tensor.ndim >= 2 and tensor.shape[0] == rows * width:

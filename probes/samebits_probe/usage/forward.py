@@ -1,4 +1,4 @@
-"""What a user asks of forward: attention maps, packed sequences, the cache, cache_position."""
+"""Questions about forward: attention maps, packed sequences, the cache, cache_position."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ import torch
 from samebits_probe.model import forks
 from samebits_probe.model.distance import distance, same_bytes
 from samebits_probe.model.inputs import past_window, text_config
-from samebits_probe.usage.subject import HALF, NoMeaning, said
+from samebits_probe.usage.subject import HALF, NoMeaning, error_text
 
 if TYPE_CHECKING:
     from samebits_probe.usage.subject import Subject
 
 Facts = dict[str, Any]
-_LONGEST_WINDOW = 512
-"""Tokens: past a longer window a forward would be a stress test."""
-_LATE = 3
-"""By how many positions a cache_position is wrong."""
+_MAX_WINDOW = 512
+"""Tokens: a forward past a longer window would be a stress test."""
+_POSITION_ERROR = 3
+"""Number of positions by which the wrong cache_position is off."""
 
 
 # --- output_attentions ---------------------------------------------------------------------
 
 
 def attentions(subject: Subject) -> Facts:
-    """Return what output_attentions=True gives, as the model is and forced to eager."""
+    """Return the result of output_attentions=True, with the model as it is and with eager."""
     model, ids = subject.model, subject.ids()
     facts: Facts = {"implementation": getattr(model.config, "_attn_implementation", None) or ""}
-    facts["given"], logits = _asked(model, ids)
+    facts["given"], logits = _attentions_of(model, ids)
     if logits is not None and facts["given"] == "tensors":
         plain = subject.logits()
         facts["logits_changed"] = not same_bytes(plain, logits)
     facts["set_in_config"] = _set_in_config(model)
     if facts["given"] != "tensors" and facts["implementation"] not in ("", "eager"):
         with forks.eager_attention(model):
-            facts["eager"], _ = _asked(model, ids)
+            facts["eager"], _ = _attentions_of(model, ids)
     return facts
 
 
-def _asked(model: Any, ids: torch.Tensor) -> tuple[str, torch.Tensor | None]:
-    """Return what kind of thing the attentions are, and the logits."""
+def _attentions_of(model: Any, ids: torch.Tensor) -> tuple[str, torch.Tensor | None]:
+    """Return the kind of the attentions, and the logits."""
     try:
         output = model(ids, output_attentions=True)
     except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return said(error), None
+        return error_text(error), None
     return _kind(getattr(output, "attentions", None)), output.logits
 
 
@@ -64,7 +64,7 @@ def _set_in_config(model: Any) -> str:
     try:
         model.config.output_attentions = True
     except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return said(error)
+        return error_text(error)
     model.config.output_attentions = False
     return ""
 
@@ -90,36 +90,38 @@ WAYS = (
 def packed(subject: Subject) -> Facts:
     """Return whether the second of two packed sequences sees the first, in every way to feed them.
 
-    Another first sequence is fed, too: what changes in the rows of the second is what it sees. How
-    much that can be is known from the same ids under ordinary positions.
+    A different first sequence is fed too: a change in the rows of the second shows that it sees the
+    first. The same ids under ordinary positions show how large that change can be.
     """
     if not subject.accepts("position_ids"):
         msg = "forward takes no position_ids"
         raise NoMeaning(msg)
-    first, other, second = (subject.ids(f"packed {name}", HALF) for name in "abc")
-    pairs = tuple(torch.cat([head, second], dim=1) for head in (first, other))
+    first_ids, other_ids, second_ids = (subject.ids(f"packed {name}", HALF) for name in "abc")
+    pairs = tuple(torch.cat([head, second_ids], dim=1) for head in (first_ids, other_ids))
     ordinary = [subject.model(ids).logits[:, HALF:] for ids in pairs]
-    alone = subject.model(second).logits
+    second_logits = subject.model(second_ids).logits
     return {
         "ordinary": distance(*ordinary)["max_abs"],
-        "ways": [_way(subject.model, way, pairs, alone) for way in WAYS],
+        "ways": [_packed_in(subject.model, way, pairs, second_logits) for way in WAYS],
     }
 
 
-def _way(model: Any, way: Way, pairs: tuple[torch.Tensor, ...], alone: torch.Tensor) -> Facts:
-    given: Facts = {"position_ids": torch.arange(HALF).repeat(2)[None]}
+def _packed_in(
+    model: Any, way: Way, pairs: tuple[torch.Tensor, ...], second_logits: torch.Tensor
+) -> Facts:
+    arguments: Facts = {"position_ids": torch.arange(HALF).repeat(2)[None]}
     if way.mask:
-        given["attention_mask"] = torch.ones_like(pairs[0])
+        arguments["attention_mask"] = torch.ones_like(pairs[0])
     if forks.accepts(model, "use_cache") or forks.accepts(model, "kwargs"):
-        given["use_cache"] = way.use_cache
+        arguments["use_cache"] = way.use_cache
     try:
-        one, other = (model(ids, **given).logits[:, HALF:] for ids in pairs)
+        first, second = (model(ids, **arguments).logits[:, HALF:] for ids in pairs)
     except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return {"way": way.name, "refused": said(error)}
+        return {"way": way.name, "refused": error_text(error)}
     return {
         "way": way.name,
-        "by_the_first": distance(one, other)["max_abs"],
-        "from_alone": distance(one, alone)["max_abs"],
+        "by_the_first": distance(first, second)["max_abs"],
+        "from_alone": distance(first, second_logits)["max_abs"],
     }
 
 
@@ -127,64 +129,64 @@ def _way(model: Any, way: Way, pairs: tuple[torch.Tensor, ...], alone: torch.Ten
 
 
 def cache(subject: Subject) -> Facts:
-    """Return what the layers of a cache hold after a forward past the sliding window."""
+    """Return the contents of a cache's layers after a forward past the sliding window."""
     model = subject.model
     if forks.cache_keyword(model) != "past_key_values":
         msg = "forward takes no past_key_values"
         raise NoMeaning(msg)
     length = past_window(text_config(model.config))
-    if length > _LONGEST_WINDOW:
-        msg = f"no more than {_LONGEST_WINDOW} tokens are fed, and its window asks for {length}"
+    if length > _MAX_WINDOW:
+        msg = f"no more than {_MAX_WINDOW} tokens are fed, and its window asks for {length}"
         raise NoMeaning(msg)
-    given = forks.new_cache(model, 1, length, model.dtype)
-    keyword = {"past_key_values": given} if given is not None else {}
-    output = model(subject.ids("cache", length), use_cache=True, **keyword)
-    found = getattr(output, "past_key_values", None)
-    if found is None:
+    new_cache = forks.new_cache(model, 1, length, model.dtype)
+    arguments = {"past_key_values": new_cache} if new_cache is not None else {}
+    output = model(subject.ids("cache", length), use_cache=True, **arguments)
+    cache_after = getattr(output, "past_key_values", None)
+    if cache_after is None:
         msg = "forward returns no cache"
         raise NoMeaning(msg)
     keys = {
         int(name.split()[1]): tensor
-        for name, tensor in forks.cache_tensors(found)
+        for name, tensor in forks.cache_tensors(cache_after)
         if name.startswith("layer ") and name.split()[2:] == ["keys"]
     }
     return {
         "fed": length,
-        "kind": type(found).__name__,
-        "seq_length": forks.cache_length(found),
-        "layers": _alike(
-            {"kind": forks.cache_layer_kind(found, index), "keys": int(tensor.shape[-2])}
+        "kind": type(cache_after).__name__,
+        "seq_length": forks.cache_length(cache_after),
+        "layers": _counted_kinds(
+            {"kind": forks.cache_layer_kind(cache_after, index), "keys": int(tensor.shape[-2])}
             for index, tensor in keys.items()
         ),
     }
 
 
-def _alike(layers: Any) -> list[Facts]:
-    """Return each kind of layer once, with how many there are of it."""
-    found: list[Facts] = []
+def _counted_kinds(layers: Any) -> list[Facts]:
+    """Return each kind of layer once, with the number of such layers."""
+    kinds: list[Facts] = []
     for layer in layers:
-        same = next((one for one in found if layer.items() <= one.items()), None)
+        same = next((kind for kind in kinds if layer.items() <= kind.items()), None)
         if same is None:
-            found.append(layer | {"n": 1})
+            kinds.append(layer | {"n": 1})
         else:
             same["n"] += 1
-    return found
+    return kinds
 
 
 # --- cache_position ------------------------------------------------------------------------
 
 
 def cache_position(subject: Subject) -> Facts:
-    """Return whether forward names cache_position, and what a wrong one changes."""
+    """Return whether forward takes cache_position, and what a wrong one changes."""
     if forks.cache_keyword(subject.model) != "past_key_values":
         msg = "forward takes no past_key_values"
         raise NoMeaning(msg)
     ids = subject.ids()
-    wrong = torch.arange(ids.shape[1]) + _LATE
+    wrong = torch.arange(ids.shape[1]) + _POSITION_ERROR
     facts: Facts = {"named": subject.accepts("cache_position")}
     try:
         logits = subject.model(ids, cache_position=wrong).logits
     except Exception as error:  # noqa: BLE001  a refusal is an answer
-        return facts | {"wrong": said(error)}
+        return facts | {"wrong": error_text(error)}
     same = same_bytes(subject.logits(), logits)
     return facts | {"wrong": "the same logits" if same else "other logits"}

@@ -1,4 +1,4 @@
-"""Whom the questions of usage.usage are put to: a loaded model, and the tokens it is fed."""
+"""The loaded model and the tokens that the questions of usage.usage use."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 
 HALF = 6
 """Tokens of each of the two sequences that are packed into one row."""
-_LONGEST = 120
+_MAX_ERROR_LENGTH = 120
 
 
-class NoMeaning(Exception):  # noqa: N818  "this model has no such thing" is a result
-    """The question has no meaning for this model; the message says why."""
+class NoMeaning(Exception):  # noqa: N818  a question that does not apply is a result
+    """The question does not apply to this model; the message says why."""
 
 
 class Subject:
-    """One model, whatever it is for."""
+    """One model of any kind."""
 
     def __init__(self, model: Any, head: str, folder: Path) -> None:
         self.model = model
         self.head = head
         self.folder = folder
-        self._plain: torch.Tensor | None = None
+        self._plain_logits: torch.Tensor | None = None
 
     def refuses_text(self) -> str:
-        """Return why the model is asked nothing about tokens; '' if it is."""
-        main = getattr(self.model, "main_input_name", "input_ids")
-        if self.head != "causal-lm" or main != "input_ids":
+        """Return why questions about tokens do not apply; '' if they do."""
+        main_input = getattr(self.model, "main_input_name", "input_ids")
+        if self.head != "causal-lm" or main_input != "input_ids":
             return f"{type(self.model).__name__} is no causal language model"
         if getattr(self.model.config, "is_encoder_decoder", False):
             return f"{type(self.model).__name__} has an encoder"
         try:
             self.logits()
-        except Exception as error:  # noqa: BLE001  the cell's own forward says so, too
-            return f"the plain forward raised {said(error)}"
+        except Exception as error:  # noqa: BLE001  the cell's own forward reports it too
+            return f"the plain forward raised {error_text(error)}"
         return ""
 
     def ids(self, name: str = "usage", length: int = 2 * HALF) -> torch.Tensor:
@@ -59,18 +59,18 @@ class Subject:
 
     def logits(self) -> torch.Tensor:
         """Return the logits of the plain forward over :meth:`ids`, computed once."""
-        if self._plain is None:
+        if self._plain_logits is None:
             with torch.no_grad():
-                self._plain = self.model(self.ids()).logits
-        return self._plain
+                self._plain_logits = self.model(self.ids()).logits
+        return self._plain_logits
 
     def accepts(self, name: str) -> bool:
         """Return True if forward names such a parameter."""
         return forks.accepts(self.model, name)
 
 
-def said(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return type and first line of an exception, paths removed."""
-    first = str(error).strip().partition("\n")[0]
-    text = without_folders(f"{type(error).__name__}: {first}")
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    first_line = str(error).strip().partition("\n")[0]
+    text = without_folders(f"{type(error).__name__}: {first_line}")
+    return text if len(text) <= _MAX_ERROR_LENGTH else f"{text[:_MAX_ERROR_LENGTH]}…"

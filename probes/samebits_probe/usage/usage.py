@@ -1,9 +1,9 @@
-"""What does a user do around a model, and what does this release answer.
+"""Things that users do around a model, and the answers of this release.
 
-Attention maps asked for, sequences packed into one row, cache layers looked into, arguments of
-generate(), a save, gradient checkpointing: each is done once on the model as it was loaded, and
-what came of it is noted. All of it happens in a process of its own (process.fork) that holds the model as
-no prompt has touched it. What comes back has the form of samebits/records/usage.py's UsageSignal.
+The questions are attention maps, sequences packed into one row, cache layers, arguments of
+generate(), a save, gradient checkpointing. Each is tried once on the model as it was loaded, and
+the result is recorded. All of it runs in a separate process (process.fork) whose model has not run
+any prompt. The result has the form of UsageSignal in samebits/records/usage.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 
 from samebits_probe.process import progress
 from samebits_probe.usage import forward, generate, save
-from samebits_probe.usage.subject import NoMeaning, Subject, said
+from samebits_probe.usage.subject import NoMeaning, Subject, error_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from samebits_probe.model import load
 
 Facts = dict[str, Any]
-_FORWARDS, _POSITIONS = 16, 16
-"""Of one question at most: eight tokens of two strategies, and a dozen tokens of a prompt."""
+_MAX_FORWARDS, _MAX_POSITIONS = 16, 16
+"""Limits of one question: eight tokens of two strategies, and a dozen tokens of a prompt."""
 MOST_BYTES = 1 << 30
-"""Bytes of parameters above which nothing is tried: some thirty forwards, and a save."""
+"""Bytes of parameters above which no question is tried: about thirty forwards, and a save."""
 
 
 class Question(NamedTuple):
-    """One thing that a user does."""
+    """One thing that a user does with a model."""
 
     name: str
     ask: Callable[[Subject], Facts]
     of_text: bool
-    """True if it has a meaning for causal language models alone."""
+    """True if it applies only to causal language models."""
 
 
 QUESTIONS = (
@@ -50,13 +50,13 @@ QUESTIONS = (
     Question("checkpointing", save.checkpointing, of_text=False),
     Question("saved", save.saved, of_text=False),
 )
-"""In the order asked: what saving and checkpointing leave on a model is nobody's any more."""
+"""In the order of asking: saving and checkpointing are last, as they change the model."""
 
 
 def usage(loaded: load.Loaded, folder: Path, limit: float) -> Facts:
-    """Return the usage signal; what would begin after ``limit`` seconds is left out, and said.
+    """Return the usage signal; questions after ``limit`` seconds are skipped and listed as such.
 
-    ``folder`` holds the saved model while it lasts. What is done here leaves marks on the model.
+    ``folder`` holds the saved model for the time being. The questions change the model.
     """
     progress.begin("usage")
     started = time.perf_counter()
@@ -64,21 +64,21 @@ def usage(loaded: load.Loaded, folder: Path, limit: float) -> Facts:
     no_text = subject.refuses_text()
     facts: Facts = {"skips": {}}
     for i, question in enumerate(QUESTIONS, 1):
-        forwards = _FORWARDS * progress.FACTOR * progress.expected(_POSITIONS)
+        forwards = _MAX_FORWARDS * progress.FACTOR * progress.expected(_MAX_POSITIONS)
         progress.tick(question.name, i, len(QUESTIONS), allowance=forwards)
         reason = no_text if question.of_text else ""
         if time.perf_counter() - started > limit:
             reason = "no time was left: raise budget: in matrix.yaml"
         if not reason:
-            reason = _asked(question, subject, facts)
+            reason = _answer(question, subject, facts)
         if reason:
             facts["skips"][question.name] = reason
     return facts | {"seconds": round(time.perf_counter() - started, 4)}
 
 
-def _asked(question: Question, subject: Subject, facts: Facts) -> str:
-    """Ask one question and note the answer; return why there is none, or ''."""
-    # nothing here is on a device, and torch.manual_seed() formats a stack trace for each kind
+def _answer(question: Question, subject: Subject, facts: Facts) -> str:
+    """Ask one question and record the answer; return why there is none, or ''."""
+    # all is on the CPU, and torch.manual_seed() formats a stack trace for each kind of device
     torch.default_generator.manual_seed(0)
     try:
         with torch.no_grad():
@@ -86,5 +86,5 @@ def _asked(question: Question, subject: Subject, facts: Facts) -> str:
     except NoMeaning as reason:
         return str(reason)
     except Exception as error:  # noqa: BLE001  our instrument failed, not the model
-        return said(error)
+        return error_text(error)
     return ""

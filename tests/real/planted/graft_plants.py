@@ -111,7 +111,7 @@ class Patient(graft.Patient):
     """A patient whose model gets the defect as soon as it is loaded."""
 
     def before(self, model):
-        plant(model, self.asked["defect"])
+        plant(model, self.question["defect"])
         return super().before(model)
 
 
