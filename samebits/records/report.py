@@ -18,12 +18,13 @@ from samebits.records.relations import InvariantsSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
-SCHEMA_VERSION: Literal[3] = 3
+SCHEMA_VERSION: Literal[4] = 4
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
 #    have no extremes, and identical ones no hashes.
 # 3: repeated values are in ``shared`` and are referred to; the list of written files.
+# 4: plain JSON, no references.
 
 
 class StackReport(Record):
@@ -164,7 +165,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[3] = SCHEMA_VERSION
+    schema_version: Literal[4] = SCHEMA_VERSION
     samebits: str
     """Version of samebits."""
     matrix: str

@@ -6,7 +6,6 @@ import json
 import math
 
 from samebits.records.report import Report
-from samebits.reports.json_refs import put_in, share
 
 NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """Strings for the numbers that JSON does not have; pydantic reads them back."""
@@ -20,11 +19,10 @@ def render(report: Report) -> str:
     """Return report.json, with fields in the order of the records.
 
     A field that holds its default is left out: the schema gives the default. The format version is
-    always written, because a reader needs it before the schema. A value that occurs in many places
-    is written once, in ``shared``, and referred to: see :mod:`samebits.reports.json_refs`.
+    always written, because a reader needs it before the schema.
     """
-    fields, shared = share(report.model_dump(mode="json", exclude_defaults=True))
-    document = {"schema_version": report.schema_version} | fields | {"shared": shared}
+    fields = report.model_dump(mode="json", exclude_defaults=True)
+    document = {"schema_version": report.schema_version} | fields
     try:
         text = _text(document, EXPANDED_LEVELS)
         text.encode()
@@ -35,7 +33,7 @@ def render(report: Report) -> str:
 
 def read(text: str | bytes) -> Report:
     """Return the report that the text of report.json holds."""
-    return Report.model_validate(put_in(json.loads(text)))
+    return Report.model_validate_json(text)
 
 
 def _text(value: object, expanded: int, indent: str = "") -> str:
