@@ -15,17 +15,6 @@ HERE = Path(__file__).parent
 SAME = "the same bits"
 
 
-def resolved(value: Any, shared: list[Any]) -> Any:
-    """Return a part of report.json with what it refers to in its place."""
-    if isinstance(value, list):
-        return [resolved(item, shared) for item in value]
-    if not isinstance(value, dict):
-        return value
-    if "$ref" in value:
-        return resolved(shared[int(value["$ref"].rpartition("/")[2])], shared)
-    return {key: resolved(item, shared) for key, item in value.items()}
-
-
 def header(diff: Path) -> str:
     """Return what the comment at the top of a diff says."""
     lines = diff.read_text("utf-8").splitlines()
@@ -75,7 +64,7 @@ def main(report: Path) -> None:
     known = diffs()
     sys.stdout.write("| diff | what it is | what happens |\n|---|---|---|\n")
     told = json.loads(report.read_text("utf-8"))
-    for found in resolved(told["rows"], told["shared"]):
+    for found in told["rows"]:
         path = known.get(found["model"])
         if path is not None:
             name = path.relative_to(HERE).as_posix().removesuffix(".diff")

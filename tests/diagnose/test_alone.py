@@ -8,6 +8,7 @@ from samebits.diagnose.verdict import result
 from samebits.records.capture import Skip, Unfinished
 from samebits.records.ids import Verdict
 from tests.support.builders import (
+    Memory,
     capture,
     cell_id,
     decoded,
@@ -17,6 +18,11 @@ from tests.support.builders import (
     values,
 )
 from tests.support.partial import BEHIND, LATE, both, ended, raised, raising
+
+
+@pytest.fixture
+def memory():
+    return Memory()
 
 
 def verdict(memory, *runs):

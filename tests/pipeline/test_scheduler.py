@@ -14,13 +14,7 @@ from samebits.stacks import costs
 from samebits.stacks.costs import Finished
 from tests.support.builders import model_spec
 from tests.support.fakes import Crossed, ended
-from tests.support.scheduler_bench import STACKS, Bench, probe, recipe
-
-
-def statuses(runs):
-    return {
-        f"{cell.model}@{cell.stack}": [run.status for run in pair] for cell, pair in runs.items()
-    }
+from tests.support.scheduler_bench import STACKS, Bench, probe, recipe, statuses
 
 
 def failures(runs):

@@ -1,10 +1,7 @@
 """Pairs of captures in which a phase failed or did not finish."""
 
-import pytest
-
 from samebits.records.capture import Failure, Unfinished
 from tests.support.builders import (
-    Memory,
     sound,
 )
 
@@ -12,11 +9,6 @@ LATE = Unfinished(phase="greedy short", reason="no progress for 120 s", step="fo
 
 
 BEHIND = Unfinished(phase="invariants", reason="no progress for 120 s", step="forward 31 of 350")
-
-
-@pytest.fixture
-def memory():
-    return Memory()
 
 
 def raised(phase="greedy short", type="ValueError", message="no start token"):

@@ -166,3 +166,9 @@ class Bench:
 
     def jobs_of(self, kind):
         return [(stack, job) for stack, job in self.jobs if job["kind"] == kind]
+
+
+def statuses(runs):
+    return {
+        f"{cell.model}@{cell.stack}": [run.status for run in pair] for cell, pair in runs.items()
+    }
