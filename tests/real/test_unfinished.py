@@ -18,8 +18,8 @@ FAULTS = {
     "sleeps": f"{FIRST} and time.sleep(600)",
     "spins": f"{FIRST} and spin()",
     "greedy-raises": "'generate' in functions() and 1 / 0",
-    "killed-in-relations": "'probe_invariants' in callers() and os.kill(os.getpid(), 9)",
-    "hangs-in-usage": "'probe_usage_forward' in callers() and time.sleep(600)",
+    "killed-in-relations": "'relations/relations' in callers() and os.kill(os.getpid(), 9)",
+    "hangs-in-usage": "'usage/forward' in callers() and time.sleep(600)",
     "slow": "time.sleep(1)",
 }
 """What a forward does before anything else, in the newer release."""
@@ -38,7 +38,7 @@ def spin():
         pass
 
 def callers():
-    return {os.path.basename(f.filename)[:-3] for f in inspect.stack(0)}
+    return {"/".join(f.filename.split("/")[-2:])[:-3] for f in inspect.stack(0)}
 
 def functions():
     return {f.function for f in inspect.stack(0)}
