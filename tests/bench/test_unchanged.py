@@ -56,6 +56,14 @@ def test_times_are_no_difference(folders):
     assert list(differences(*folders)) == []
 
 
+def test_order_of_costs_and_digests_of_pages_are_no_difference(folders):
+    for folder, kinds, digest in zip(folders, ("ab", "ba"), ("0" * 64, "1" * 64), strict=True):
+        spent = ",\n  ".join(f'{{"kind": "{kind}"}}' for kind in kinds)
+        text = f'{{\n "spent": [\n  {spent}\n ],\n "files": {{\n  "models/llama.md": "{digest}"\n }}\n}}\n'
+        (folder / "report.json").write_text(text)
+    assert list(differences(*folders)) == []
+
+
 def test_changed_byte_is_named_with_its_file(folders):
     (folders[1] / "models" / "llama.md").write_text("the same bit\n")
     lines = list(differences(*folders))
