@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from samebits.compare.metrics import measure, row_mask
 from samebits.compare.outcome import not_observed, signal_comparison
 from samebits.compare.pair import union
+from samebits.compare.phases import prompt_of
 from samebits.compare.tensors import EMPTY, compare_tensors, dtype_note, unpaired
 from samebits.records.comparison import ItemComparison, SignalComparison
 
@@ -392,7 +393,7 @@ def _greedy_or_item(pair: Pair, name: str) -> tuple[GreedyFacts, GreedyFacts] | 
     """Return what both sides generated, or the item that says why it is not comparable."""
     reference = (pair.reference.signals.greedy or {}).get(name)
     candidate = (pair.candidate.signals.greedy or {}).get(name)
-    prompt = _prompt_of(pair, name)
+    prompt = prompt_of(name, pair.prompts)
     if reference is None or candidate is None:
         item = _not_observed_item(
             pair, "greedy", prompt, reference=reference is None, candidate=candidate is None
@@ -401,11 +402,6 @@ def _greedy_or_item(pair: Pair, name: str) -> tuple[GreedyFacts, GreedyFacts] | 
     if not same_inputs(pair, prompt):
         return ItemComparison(name=name, outcome="not compared", note=OTHER_INPUTS, excused=True)
     return reference, candidate
-
-
-def _prompt_of(pair: Pair, name: str) -> str:
-    """Return the prompt of a row of a batch: ``pair[1]`` is row 1 of ``pair``."""
-    return name if name in pair.prompts else re.sub(r"\[\d+\]$", "", name)
 
 
 def _token(facts: GreedyFacts, step: int) -> str:

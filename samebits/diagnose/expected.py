@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from samebits.diagnose.exit_code import OPEN
 from samebits.diagnose.failing import differing_signals, failing_signals
 from samebits.records.ids import Verdict
 from samebits.records.report import ExpectedReport
@@ -38,12 +39,11 @@ not finish either: that depends on the machine, and the next run may finish.
 DIFFERENCES: frozenset[Kind] = frozenset({"differs", "diverged"})
 """Kinds that describe a comparison with the reference, and not the cell itself."""
 
-_OPEN = frozenset({Verdict.NOT_FINISHED, Verdict.NOT_OBSERVED})
 INCONCLUSIVE: dict[Kind, frozenset[Verdict]] = {
-    "differs": _OPEN | {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE},
-    "diverged": _OPEN | {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.DIFFERS},
-    "unstable": _OPEN | {Verdict.FAILED},
-    "failed": _OPEN | {Verdict.UNSTABLE},
+    "differs": OPEN | {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE},
+    "diverged": OPEN | {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.DIFFERS},
+    "unstable": OPEN | {Verdict.FAILED},
+    "failed": OPEN | {Verdict.UNSTABLE},
     "not observed": frozenset(
         {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.NOT_FINISHED}
     ),

@@ -135,8 +135,9 @@ def _changed_calls(
 
 
 def _change_text(change: FactChange) -> str:
-    return f"{change.what} {_value_text(change.reference)} → {_value_text(change.candidate)}"
+    return f"{change.what} {value_text(change.reference)} → {value_text(change.candidate)}"
 
 
-def _value_text(value: object) -> str:
+def value_text(value: object) -> str:
+    """Return a config value as the report shows it; a list without its brackets."""
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

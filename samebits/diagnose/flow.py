@@ -10,6 +10,7 @@ from samebits.compare.facts import call_changes, material_changes, paired_calls
 from samebits.compare.forwards import same_inputs
 from samebits.compare.metrics import differing
 from samebits.compare.outcome import differs
+from samebits.diagnose.first import value_text
 from samebits.diagnose.positions import SAME, Observed, compare_positions, first_row
 
 if TYPE_CHECKING:
@@ -296,13 +297,7 @@ def _call_texts(reference: AttentionCall, candidate: AttentionCall) -> list[str]
     else:
         changes += [c for c in call_changes(reference, candidate) if c.what == "sdpa.enable_gqa"]
     triples = ((c.what.removeprefix("sdpa."), c.reference, c.candidate) for c in changes)
-    return [
-        f"{what} {_value_text(before)} → {_value_text(after)}" for what, before, after in triples
-    ]
-
-
-def _value_text(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    return [f"{what} {value_text(before)} → {value_text(after)}" for what, before, after in triples]
 
 
 def _tables_by_part(rotary: tuple[RotaryTable, ...]) -> dict[str, list[TensorRef]]:

@@ -6,11 +6,11 @@ bytes on both sides then decide; different bytes leave the other causes open.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from samebits.compare.forwards import real_rows
 from samebits.compare.outcome import differs
+from samebits.compare.phases import prompt_of
 from samebits.ladder.distance import tensor_distance
 from samebits.records.ladder import Alignment
 
@@ -37,7 +37,7 @@ def to_align(reference: Capture, signals: Iterable[SignalComparison]) -> str:
     forwards = reference.signals.forward or {}
     all_signals = tuple(signals)
     for kind, signal in _SIGNAL_OF_KIND.items():
-        names = [_prompt(name, forwards) for name in _differing_names(all_signals, signal)]
+        names = [prompt_of(name, forwards) for name in _differing_names(all_signals, signal)]
         if prompts := [name for name in names if name in forwards]:
             return f"{kind} {min(prompts, key=lambda name: _sort_key(forwards[name]))}"
     return ""
@@ -100,11 +100,6 @@ def _same_real_rows(climb: Climb, reference: TensorRef, candidate: TensorRef, na
 def _differing_names(signals: Iterable[SignalComparison], name: Signal) -> list[str]:
     items = (item for signal in signals if signal.signal == name for item in signal.items)
     return [item.name for item in items if differs(item)]
-
-
-def _prompt(name: str, forwards: dict[str, ForwardFacts]) -> str:
-    """Return the prompt of a row of a batch: ``padded[1]`` is row 1 of ``padded``."""
-    return name if name in forwards else re.sub(r"\[\d+\]$", "", name)
 
 
 def _sort_key(facts: ForwardFacts) -> tuple[bool, int]:

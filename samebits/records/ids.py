@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
 from samebits.records.record import Record
 
@@ -51,19 +51,7 @@ Signal = Literal[
 ]
 """The groups of observations of a probe, in the order in which data flows through a model."""
 
-SIGNALS: tuple[Signal, ...] = (
-    "load",
-    "config",
-    "inputs",
-    "weights",
-    "buffers",
-    "inv_freq",
-    "attention.kernel",
-    "hidden_states",
-    "logits",
-    "decode",
-    "greedy",
-)
+SIGNALS: tuple[Signal, ...] = get_args(Signal)
 
 EXPLANATORY: frozenset[Signal] = frozenset({"load", "config", "attention.kernel"})
 """Signals that explain a verdict and never affect it.

@@ -366,7 +366,40 @@ class Ticker:
             self._thread.join(_MAX_LAST_LINE)
 
 
-class Plain:
+class _Counted:
+    """The part of a progress that only counts; what is shown of it follows from the tally."""
+
+    def __init__(self, total: int, clock: Callable[[], float]) -> None:
+        self._tally = Tally(total, clock)
+        self._lock = Lock()
+
+    def expect(self, estimate: Estimate) -> None:
+        """Use the estimate for the remaining time."""
+        with self._lock:
+            self._tally.estimate = estimate
+
+    def advance(self, phase: str) -> None:
+        """Count one finished item of a phase."""
+        with self._lock:
+            self._tally.advance(phase)
+
+    def start(self, cell: CellId) -> None:
+        """Count the cell among the running ones."""
+        with self._lock:
+            self._tally.start(str(cell))
+
+    def step(self, job: str, phase: str, step: int, of: int) -> None:
+        """Record how far a running job is."""
+        with self._lock:
+            self._tally.step(job, phase, step, of)
+
+    def done(self, cell: CellId, outcome: str) -> None:
+        """Count the cell under its outcome."""
+        with self._lock:
+            self._tally.done(str(cell), outcome)
+
+
+class Plain(_Counted):
     """Whole lines without control codes, for logs and pipes; successful cells write no line."""
 
     def __init__(
@@ -374,8 +407,7 @@ class Plain:
     ) -> None:
         self._stream = stream
         self._spoken = spoken
-        self._tally = Tally(total, clock)
-        self._lock = Lock()
+        super().__init__(total, clock)
         self._last = clock()
         self._ticker = Ticker(self.tick)
         if total:  # before the plan is known, the total is 0
@@ -404,16 +436,6 @@ class Plain:
                 self._line(f"{phase}: {what}")
                 self._last = self._tally.clock()
 
-    def expect(self, estimate: Estimate) -> None:
-        """Write nothing; later lines show the estimate."""
-        with self._lock:
-            self._tally.estimate = estimate
-
-    def advance(self, phase: str) -> None:
-        """Write nothing; the next line shows the count."""
-        with self._lock:
-            self._tally.advance(phase)
-
     def end(self, phase: str) -> None:
         """Write the time of the phase, if it was long."""
         with self._lock:
@@ -425,21 +447,6 @@ class Plain:
             if seconds >= LONG:
                 self._line(f"{phase}: done in {duration(seconds)}")
                 self._last = self._tally.clock()
-
-    def start(self, cell: CellId) -> None:
-        """Write nothing; only ended cells matter in a log."""
-        with self._lock:
-            self._tally.start(str(cell))
-
-    def step(self, job: str, phase: str, step: int, of: int) -> None:
-        """Write nothing; the next line shows the progress."""
-        with self._lock:
-            self._tally.step(job, phase, step, of)
-
-    def done(self, cell: CellId, outcome: str) -> None:
-        """Write nothing; the next line shows the count."""
-        with self._lock:
-            self._tally.done(str(cell), outcome)
 
     def failure(self, text: str) -> None:
         """Write the line."""
@@ -515,15 +522,14 @@ class GitHub(Plain):
         self._write(f" {line}" if line.lstrip().startswith("::") else line)
 
 
-class Terminal:
+class Terminal(_Counted):
     """A few live lines at the bottom of a terminal."""
 
     def __init__(
         self, console: Console, total: int, clock: Callable[[], float], spoken: Spoken = NOBODY
     ) -> None:
         self._spoken = spoken
-        self._tally = Tally(total, clock)
-        self._lock = Lock()
+        super().__init__(total, clock)
         self._live = Live(
             console=console,
             get_renderable=self.__rich__,
@@ -546,16 +552,6 @@ class Terminal:
         if what:
             self.note(f"{phase}: {what}")
 
-    def expect(self, estimate: Estimate) -> None:
-        """Use the estimate for the remaining time."""
-        with self._lock:
-            self._tally.estimate = estimate
-
-    def advance(self, phase: str) -> None:
-        """Move the phase's bar."""
-        with self._lock:
-            self._tally.advance(phase)
-
     def end(self, phase: str) -> None:
         """Remove the phase; print a line above if it was long."""
         with self._lock:
@@ -564,21 +560,6 @@ class Terminal:
             seconds = self._tally.end(phase)
         if seconds >= LONG:
             self.note(f"{phase}: done in {duration(seconds)}")
-
-    def start(self, cell: CellId) -> None:
-        """Show the cell among the running ones."""
-        with self._lock:
-            self._tally.start(str(cell))
-
-    def step(self, job: str, phase: str, step: int, of: int) -> None:
-        """Show the progress next to the running job."""
-        with self._lock:
-            self._tally.step(job, phase, step, of)
-
-    def done(self, cell: CellId, outcome: str) -> None:
-        """Count the cell."""
-        with self._lock:
-            self._tally.done(str(cell), outcome)
 
     def failure(self, text: str) -> None:
         """Print the line above the live lines."""

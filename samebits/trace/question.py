@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from samebits.compare.phases import prompt_of
 from samebits.records.ids import Verdict
 from samebits.trace import stored
 
@@ -73,11 +73,15 @@ def _decode_questions(result: CellResult, reference: Capture) -> list[Question]:
         if signal.signal not in {"decode", "greedy"}:
             continue
         for item in signal.items:
-            prompt = _prompt_of(item.name, reference)
+            prompt = prompt_of(item.name, reference.signals.forward or {})
             if item.outcome != "differs" or prompt in by_prompt:
                 continue
             rows = {row: facts.ids for row, facts in greedy.items()}
-            forced = {row: ids for row, ids in rows.items() if _prompt_of(row, reference) == prompt}
+            forced = {
+                row: ids
+                for row, ids in rows.items()
+                if prompt_of(row, reference.signals.forward or {}) == prompt
+            }
             if forced and all(forced.values()):
                 steps = min(_first_step(item, result) + 1, _MAX_STEPS)
                 by_prompt[prompt] = Question(prompt, "decode", forced, steps)
@@ -89,11 +93,6 @@ def _first_step(item: ItemComparison, result: CellResult) -> int:
     if item.metrics is not None and item.metrics.first_index:
         return item.metrics.first_index[0]
     return next((split.step for split in result.splits if split.prompt == item.name), _MAX_STEPS)
-
-
-def _prompt_of(row: str, capture: Capture) -> str:
-    """Return the prompt of a row of a batch: ``pair[1]`` is row 1 of ``pair``."""
-    return row if row in (capture.signals.forward or {}) else re.sub(r"\[\d+\]$", "", row)
 
 
 def same_weights(result: CellResult, reference: Capture, candidate: Capture) -> frozenset[str]:

@@ -62,6 +62,14 @@ def test_order_of_costs_and_digests_of_pages_are_no_difference(folders):
         text = f'{{\n "spent": [\n  {spent}\n ],\n "files": {{\n  "models/llama.md": "{digest}"\n }}\n}}\n'
         (folder / "report.json").write_text(text)
     assert list(differences(*folders)) == []
+    (folders[1] / "report.json").write_text('{\n "spent": [\n  {"kind": "a"}\n ]\n}\n')
+    assert any("['a', 'b']" in line for line in differences(*folders))
+
+
+@pytest.mark.parametrize("text", ["-- a rule\nthe same bits\n", "the same bits"])
+def test_line_that_looks_like_a_header_and_a_lost_last_end_are_differences(folders, text):
+    (folders[1] / "models" / "llama.md").write_text(text)
+    assert list(differences(*folders))
 
 
 def test_changed_byte_is_named_with_its_file(folders):

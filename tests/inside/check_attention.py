@@ -1,4 +1,4 @@
-"""probe_attention: calls are seen however they are made, and watching changes no bit."""
+"""model.attention: calls are seen however they are made, and watching changes no bit."""
 
 import torch
 from samebits_probe.model.attention import Watch

@@ -1,4 +1,4 @@
-"""probe_build: the file of a made checkpoint, and where its tensors begin."""
+"""model.build: the file of a made checkpoint, and where its tensors begin."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""probe_capsule: the tensors of a checkpoint are listed as a safetensors file would hold them."""
+"""jobs.capsule: the tensors of a checkpoint are listed as a safetensors file would hold them."""
 
 import json
 import tempfile

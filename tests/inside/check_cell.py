@@ -1,4 +1,4 @@
-"""probe_cell: the logits are those of a plain forward, and each run draws other numbers."""
+"""cell.cell: the logits are those of a plain forward, and each run draws other numbers."""
 
 import random
 import tempfile

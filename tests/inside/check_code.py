@@ -1,4 +1,4 @@
-"""probe_code, model.source, model.executed: what a model's code asks for, and what of it ran."""
+"""cell.code, model.source, model.executed: what a model's code asks for, and what of it ran."""
 
 import ast
 import os

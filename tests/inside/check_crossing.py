@@ -1,4 +1,4 @@
-"""probe_crossing: what counts as lost, and what chance in the loader keeps from being said."""
+"""jobs.crossing: what counts as lost, and what chance in the loader keeps from being said."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""probe_decode: the token behind the cache is watched, the prompt is not, and no state is left."""
+"""model.decode: the token behind the cache is watched, the prompt is not, and no state is left."""
 
 import sys
 

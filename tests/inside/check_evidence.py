@@ -1,4 +1,4 @@
-"""probe_evidence and the watch on attention: query, key and value as they enter, and what leaves."""
+"""cell.evidence and the watch on attention: query, key and value as they enter, and what leaves."""
 
 import tempfile
 

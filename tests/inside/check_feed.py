@@ -1,4 +1,4 @@
-"""probe_feed_job and model.feed: what real classes are fed, from their configs, and that they take it."""
+"""jobs.inputs and model.feed: what real classes are fed, from their configs, and that they take it."""
 
 import json
 import tempfile

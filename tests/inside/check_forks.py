@@ -1,4 +1,4 @@
-"""probe_forks and model.load: each branch belongs to the release that runs it."""
+"""model.forks and model.load: each branch belongs to the release that runs it."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""probe_fresh: what was asked about, or will be, is known once the tensors are gone; nothing else is."""
+"""model.fresh: what was asked about, or will be, is known once the tensors are gone; nothing else is."""
 
 import weakref
 

@@ -1,4 +1,4 @@
-"""probe_graft_*: what is put in lies where it should, and what does not fit is refused."""
+"""graft: what is put in lies where it should, and what does not fit is refused."""
 
 import tempfile
 

@@ -1,4 +1,4 @@
-"""probe_heap: what nobody wrote shows the pattern of the run, and what was written does not."""
+"""model.heap: what nobody wrote shows the pattern of the run, and what was written does not."""
 
 import torch
 from samebits_probe.model import heap

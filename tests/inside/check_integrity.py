@@ -1,4 +1,4 @@
-"""probe_integrity: every planted defect of a load is named, and nothing healthy is."""
+"""cell.integrity: every planted defect of a load is named, and nothing healthy is."""
 
 import importlib
 import json

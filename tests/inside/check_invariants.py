@@ -1,4 +1,4 @@
-"""probe_invariants: a planted violation is caught under its name, and a clean model is not accused."""
+"""relations: a planted violation is caught under its name, and a clean model is not accused."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""probe_ladder: copies in higher precision, what is forced, watched and reordered."""
+"""jobs.ladder: copies in higher precision, what is forced, watched and reordered."""
 
 from contextlib import suppress
 from types import SimpleNamespace

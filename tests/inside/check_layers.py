@@ -1,4 +1,4 @@
-"""probe_layers: outputs of all layers in order, whatever a layer returns, before they change."""
+"""model.layers: outputs of all layers in order, whatever a layer returns, before they change."""
 
 import torch
 from samebits_probe.model.layers import first_tensor, layers, recorded

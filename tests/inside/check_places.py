@@ -1,4 +1,4 @@
-"""probe_places: which tensors begin off a boundary, and that copying them changes nothing else."""
+"""model.places: which tensors begin off a boundary, and that copying them changes nothing else."""
 
 import mmap
 

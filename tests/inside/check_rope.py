@@ -1,4 +1,4 @@
-"""probe_rope: the closed formulas are transformers' own to within float32, and an ulp shows."""
+"""cell.rope: the closed formulas are transformers' own to within float32, and an ulp shows."""
 
 import torch
 import transformers

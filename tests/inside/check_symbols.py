@@ -1,4 +1,4 @@
-"""probe_symbols: a name that an exception speaks of is looked up in the stack it came from."""
+"""process.symbols: a name that an exception speaks of is looked up in the stack it came from."""
 
 import transformers
 from samebits_probe.process import symbols

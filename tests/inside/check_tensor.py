@@ -1,4 +1,4 @@
-"""probe_tensor: the hash is the bits, and the bytes that are kept are the tensor's."""
+"""model.tensor: the hash is the bits, and the bytes that are kept are the tensor's."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""probe_tokenizer: what a release makes of a tokenizer, asked of an object of its own."""
+"""cell.tokenizer: what a release makes of a tokenizer, asked of an object of its own."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""probe_trace, trace.values: contents and not tensors, before and behind every operation."""
+"""trace.trace, trace.values: contents and not tensors, before and behind every operation."""
 
 import types
 

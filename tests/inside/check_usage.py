@@ -1,4 +1,4 @@
-"""probe_usage: a model that leaks, forgets or refuses is seen to, and nothing stays behind."""
+"""usage: a model that leaks, forgets or refuses is seen to, and nothing stays behind."""
 
 import importlib
 import tempfile

@@ -1,4 +1,4 @@
-"""probe_weights: every layout that carries the same numbers is traced, nothing else is."""
+"""cell.weights: every layout that carries the same numbers is traced, nothing else is."""
 
 import tempfile
 from pathlib import Path
