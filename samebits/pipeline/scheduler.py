@@ -305,15 +305,8 @@ class Laboratory:
         if not missing:
             return {}
         description = f"{plural(len(missing), 'cell')} once more for values that differ"
-        with self.phases("second look", len(missing), description) as count_job:
-            async with asyncio.TaskGroup() as group:
-                tasks = {
-                    cell: group.create_task(
-                        _count_when_done(self._captures(cell, tuple(hashes)), count_job)
-                    )
-                    for cell, hashes in missing.items()
-                }
-        return {cell: task.result() for cell, task in tasks.items()}
+        jobs = [self._captures(cell, tuple(hashes)) for cell, hashes in missing.items()]
+        return dict(zip(missing, await self._all("second look", description, jobs), strict=True))
 
     async def climb(
         self, questions: Mapping[CellId, Iterable[Ask]]
@@ -321,16 +314,20 @@ class Laboratory:
         """Run cells on the precision ladder, one job for each question about a cell."""
         jobs = [(cell, ask) for cell, asks in questions.items() for ask in asks]
         description = f"{plural(len(questions), 'cell')} on the precision ladder"
-        with self.phases("third look", len(jobs), description) as count_job:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(_count_when_done(self._climb(*job), count_job))
-                    for job in jobs
-                ]
+        results = await self._all("third look", description, [self._climb(*job) for job in jobs])
         files: dict[CellId, list[LadderFile]] = {}
-        for (cell, _), task in zip(jobs, tasks, strict=True):
-            files.setdefault(cell, []).append(task.result())
+        for (cell, _), file in zip(jobs, results, strict=True):
+            files.setdefault(cell, []).append(file)
         return files
+
+    async def _all(
+        self, phase: str, description: str, jobs: Sequence[Coroutine[Any, Any, T]]
+    ) -> list[T]:
+        """Run jobs side by side in a phase that counts them, and return their results in order."""
+        with self.phases(phase, len(jobs), description) as count_job:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(_count_when_done(job, count_job)) for job in jobs]
+        return [task.result() for task in tasks]
 
     async def _climb(self, cell: CellId, ask: Ask) -> LadderFile:
         """Run one question about a cell on the ladder and return its result."""
@@ -342,13 +339,8 @@ class Laboratory:
     async def causes(self, questions: Mapping[CellId, TraceQuestions]) -> dict[CellId, Cause | str]:
         """Return where cells start to differ from their references, or why no trace shows it."""
         description = f"{plural(len(questions), 'pair')} traced to where the difference starts"
-        with self.phases("causes", len(questions), description) as count_job:
-            async with asyncio.TaskGroup() as group:
-                tasks = {
-                    cell: group.create_task(_count_when_done(self._cause(cell, request), count_job))
-                    for cell, request in questions.items()
-                }
-        return {cell: task.result() for cell, task in tasks.items()}
+        jobs = [self._cause(cell, request) for cell, request in questions.items()]
+        return dict(zip(questions, await self._all("causes", description, jobs), strict=True))
 
     async def _cause(self, cell: CellId, request: TraceQuestions) -> Cause | str:
         return await self._tracer.cause(*await self._pair(cell, request.reference), request)
@@ -356,13 +348,8 @@ class Laboratory:
     async def grafts(self, questions: Mapping[CellId, GraftQuestions]) -> dict[CellId, Graft | str]:
         """Return which pieces of the references restore cells' bits, or why none was tried."""
         description = f"pieces of the reference put into {plural(len(questions), 'cell')}"
-        with self.phases("grafts", len(questions), description) as count_job:
-            async with asyncio.TaskGroup() as group:
-                tasks = {
-                    cell: group.create_task(_count_when_done(self._graft(cell, request), count_job))
-                    for cell, request in questions.items()
-                }
-        return {cell: task.result() for cell, task in tasks.items()}
+        jobs = [self._graft(cell, request) for cell, request in questions.items()]
+        return dict(zip(questions, await self._all("grafts", description, jobs), strict=True))
 
     async def _graft(self, cell: CellId, request: GraftQuestions) -> Graft | str:
         return await self._grafter.graft(*await self._pair(cell, request.reference), request)
