@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from samebits.compare.registry import signals_of_word
 from samebits.records.capture import Unfinished
 
 if TYPE_CHECKING:
@@ -15,23 +16,6 @@ if TYPE_CHECKING:
 
 FORWARD: frozenset[Signal] = frozenset({"inputs", "hidden_states", "logits"})
 """The signals that a forward pass produces."""
-
-_GREEDY: frozenset[Signal] = frozenset({"decode", "greedy"})
-_SIGNALS: dict[str, frozenset[Signal]] = {
-    "weights": frozenset({"weights"}),
-    "buffers": frozenset({"buffers", "inv_freq"}),
-    "inv_freq": frozenset({"inv_freq"}),
-    "inputs": FORWARD,
-    "forward": FORWARD | _GREEDY,
-    "hidden_states": frozenset({"hidden_states"}),
-    "logits": frozenset({"logits"}),
-    "decode": _GREEDY,
-    "greedy": _GREEDY,
-}
-"""First word of a phase -> the signals that are missing if it raised or did not finish.
-
-Inputs that a forward rejects are not decoded either.
-"""
 
 _EXPLAINING = frozenset(
     {
@@ -56,7 +40,7 @@ _LOAD_PHASES = frozenset({"files", "tokenizer", "config", "load"})
 
 def signals_of(phase: str) -> frozenset[Signal]:
     """Return the signals with a verdict that a phase observes; none if the phase only explains."""
-    return _SIGNALS.get(_word_and_prompt(phase)[0], frozenset())
+    return signals_of_word(_word_and_prompt(phase)[0])
 
 
 def explains(phase: str) -> bool:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.buffers import buffers, inv_freq
 from samebits.compare.facts import changes
-from samebits.compare.forwards import decode, greedy, hidden_states, inputs, logits
 from samebits.compare.pair import Pair, TensorSource
+from samebits.compare.registry import units
 from samebits.compare.stability import disagreements, never_written
-from samebits.compare.weights import weights
 from samebits.records.tensor import NUMPY_DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from samebits.records.capture import Capture
     from samebits.records.comparison import ItemComparison, SignalComparison
@@ -26,25 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["TensorSource", "changes", "compare", "disagreements", "never_written", "wanted"]
 
-JUDGED: dict[Signal, Callable[[Pair], SignalComparison]] = {
-    "inputs": inputs,
-    "weights": weights,
-    "buffers": buffers,
-    "inv_freq": inv_freq,
-    "hidden_states": hidden_states,
-    "logits": logits,
-    "decode": decode,
-    "greedy": greedy,
-}
-"""The signals that decide a verdict, in the order of data flow. A new signal is added here."""
-
 
 def compare(
     reference: Capture, candidate: Capture, values: TensorSource
 ) -> tuple[SignalComparison, ...]:
     """Compare two complete runs, signal by signal, in the order of data flow."""
     pair = Pair(reference, candidate, values)
-    return tuple(judge(pair) for judge in JUDGED.values())
+    return tuple(unit.compare(pair) for unit in units())
 
 
 def wanted(

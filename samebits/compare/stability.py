@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from samebits.compare.forwards import real_rows
 from samebits.compare.metrics import measure
-from samebits.compare.phases import explains, failure_behind, lack, prompt_of, signals_of
+from samebits.compare.phases import explains, failure_behind, lack, signals_of
+from samebits.compare.registry import units
+from samebits.compare.unit import Observation, SignalUnit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.compare.pair import TensorSource
-    from samebits.records.capture import Capture, Failure, ForwardFacts
-    from samebits.records.ids import Signal
-    from samebits.records.tensor import TensorRef
+    from samebits.records.capture import Capture, Failure
 
 PAD_ROWS = " (pad rows)"
-
-
-class Observation(NamedTuple):
-    """One observation: the value that must be equal, its prompt, and where its padding is."""
-
-    identity: object
-    signal: Signal
-    prompt: str | None = None
-    ref: TensorRef | None = None
-    padded: ForwardFacts | None = None
-    """The forward, if dimension 1 of ``ref`` is the axis of its padding."""
 
 
 def disagreements(a: Capture, b: Capture, values: TensorSource | None = None) -> tuple[str, ...]:
@@ -132,38 +121,26 @@ def never_written(capture: Capture) -> tuple[str, ...]:
     )
 
 
-def _observations(capture: Capture) -> Iterator[tuple[str, Observation]]:
-    """Yield everything that bears on a verdict, with its name."""
-    signals = capture.signals
-    if signals.weights is not None:
-        for name, weight in signals.weights.tensors.items():
-            yield f"weights {name}", Observation(weight.ref.hash, "weights")
-    for name, buffer in (signals.buffers or {}).items():
-        yield f"buffers {name}", Observation(buffer.ref.hash, "buffers")
-    for name, table in (signals.inv_freq or {}).items():
-        yield (
-            f"inv_freq {name}",
-            Observation((table.ref.hash, repr(table.attention_scaling)), "inv_freq"),
-        )
-    for prompt, forward in (signals.forward or {}).items():
-        yield from _forward_observations(prompt, forward)
-    for row, greedy in (signals.greedy or {}).items():
-        prompt = prompt_of(row, signals.forward or {})
-        logits = greedy.logits.hash if greedy.logits is not None else None
-        yield f"decode {row}", Observation((repr(greedy.top2), logits), "decode", prompt)
-        yield f"greedy {row}", Observation(greedy.ids, "greedy", prompt)
+def _observations(capture: Capture) -> list[tuple[str, Observation]]:
+    """Return everything that bears on a verdict, with its name.
 
+    What the load left comes first, then prompt by prompt what the forward and the decoding gave.
+    """
+    prompts = {name: number for number, name in enumerate(capture.signals.forward or {})}
 
-def _forward_observations(prompt: str, forward: ForwardFacts) -> Iterator[tuple[str, Observation]]:
-    for key, ref in forward.inputs.items():
-        yield f"inputs {prompt} · {key}", Observation(ref.hash, "inputs", prompt)
-    for index, layer in enumerate(forward.hidden_states):
-        padded = forward if layer.padded else None
-        observation = Observation(layer.ref.hash, "hidden_states", prompt, layer.ref, padded)
-        yield f"hidden_states {prompt} · layer {index} ({layer.name})", observation
-    if forward.logits is not None:
-        ref, padded = forward.logits, forward if forward.logits_padded else None
-        yield f"logits {prompt}", Observation(ref.hash, "logits", prompt, ref, padded)
+    def place(unit: SignalUnit, number: int, observation: Observation) -> tuple[int, int]:
+        if observation.prompt is None:
+            return 0, 0
+        if "greedy" in unit.phases:  # rows of a batch, each with its logits and its tokens
+            return 2, number
+        return 1, prompts.get(observation.prompt, len(prompts))
+
+    placed = [
+        (place(unit, number, observation), (name, observation))
+        for unit in units()
+        for number, (name, observation) in enumerate(unit.observations(capture))
+    ]
+    return [named for _, named in sorted(placed, key=lambda entry: entry[0])]
 
 
 def _only_padding(first: Observation, second: Observation, values: TensorSource | None) -> bool:

@@ -27,8 +27,9 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from samebits.base.errors import nearest, shown
+from samebits.compare.registry import signal_names
 from samebits.matrix.spec import Dtype
-from samebits.records.ids import DTYPES, SIGNALS
+from samebits.records.ids import DTYPES
 
 STACKS = ("4.48", "4.57", "5.2", "5.x")
 ATTENTION = (
@@ -337,7 +338,7 @@ MomentText = Annotated[str, AfterValidator(_moment), Field(json_schema_extra={"p
 LineText = Annotated[str, AfterValidator(_line), Field(json_schema_extra={"pattern": r"\S"})]
 WordsText = Annotated[str, AfterValidator(_paragraph), Field(json_schema_extra={"pattern": r"\S"})]
 Requirements = Annotated[str, AfterValidator(_requirement)]
-SignalPattern = Annotated[str, Field(json_schema_extra={"examples": ["*", *SIGNALS]})]
+SignalPattern = Annotated[str, Field(json_schema_extra={"examples": ["*", *signal_names()]})]
 Length = Annotated[
     Annotated[int, Field(ge=1, le=1_000_000)] | Literal["past-window"], BeforeValidator(_length)
 ]

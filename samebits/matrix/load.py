@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from samebits.base.errors import MatrixError, PatchError, nearest, shown
 from samebits.base.patches import patched_files
+from samebits.compare.registry import signal_names
 from samebits.matrix import yamltext
 from samebits.matrix.form import NAME_RULE, ExpectedEntry, PromptEntry, is_name
 from samebits.matrix.problems import check
 from samebits.matrix.spec import Expected, Matrix, ModelSpec, Prompt, Recipe, Rule, StackSpec
 from samebits.matrix.yamltext import FILE, Problem
-from samebits.records.ids import SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -239,7 +239,7 @@ class _MatrixBuilder:
             variants = self._variants(rule.model)
             yield from self._unmatched_patterns((*keys, "variant"), rule.variant, variants)
         if isinstance(rule, ExpectedEntry) and rule.verdict not in _WITHOUT_SIGNALS:
-            yield from self._unmatched_patterns((*keys, "signal"), rule.signal, SIGNALS)
+            yield from self._unmatched_patterns((*keys, "signal"), rule.signal, signal_names())
 
     def _unmatched_patterns(
         self, keys: Keys, patterns: list[str], names: Iterable[str]

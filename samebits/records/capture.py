@@ -301,6 +301,9 @@ class Signals(Record):
     """prompt -> how generate() computed the first token that uses the KV cache; run a only."""
     evidence: EvidenceSignal | None = None
     """Observations that explain a difference; made in run a only."""
+    named: dict[str, dict[str, TensorRef]] = Field(default_factory=dict)
+    """Signal -> item -> tensor, of the signals that are a set of named tensors. An item is a prompt,
+    or ``prompt · item``."""
 
 
 class Capture(Record):

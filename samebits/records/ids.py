@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal, get_args
 
 from samebits.records.record import Record
 
@@ -36,24 +35,17 @@ class CellId(Record):
         return f"{self.model}/{self.variant}@{self.stack}"
 
 
-Signal = Literal[
-    "load",
-    "config",
-    "inputs",
-    "weights",
-    "buffers",
-    "inv_freq",
-    "attention.kernel",
-    "hidden_states",
-    "logits",
-    "decode",
-    "greedy",
-]
-"""The groups of observations of a probe, in the order in which data flows through a model."""
+Signal = str
+"""Name of a quantity that a probe observes, such as ``logits``."""
 
-SIGNALS: tuple[Signal, ...] = get_args(Signal)
+EXPLANATORY_ORDER: tuple[tuple[int, Signal], ...] = (
+    (1, "load"),
+    (2, "config"),
+    (45, "attention.kernel"),
+)
+"""Signals that explain a verdict, with their place in the flow of data among those that make one."""
 
-EXPLANATORY: frozenset[Signal] = frozenset({"load", "config", "attention.kernel"})
+EXPLANATORY: frozenset[Signal] = frozenset(name for _, name in EXPLANATORY_ORDER)
 """Signals that explain a verdict and never affect it.
 
 A kernel called with other arguments, or a config with another key, is not a difference if every

@@ -4,12 +4,13 @@ import itertools
 
 import pytest
 
+from samebits.compare.registry import signal_names
 from samebits.diagnose.exit_code import exit_code
 from samebits.diagnose.expected import apply_expected
 from samebits.diagnose.failing import differing_signals, failing_signals
 from samebits.matrix.spec import Expected
 from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
-from samebits.records.ids import SIGNALS, CellId, Variant, Verdict
+from samebits.records.ids import CellId, Variant, Verdict
 from samebits.records.ladder import Constant, Ladder, LadderStep, SplitJudgement
 
 VARIANT = Variant(dtype="float32", attention="default")
@@ -98,7 +99,9 @@ def expected(**more):
     return Expected(**told)
 
 
-@pytest.mark.parametrize("name", [s for s in SIGNALS if s in WHAT or s in ("weights", "greedy")])
+@pytest.mark.parametrize(
+    "name", [s for s in signal_names() if s in WHAT or s in ("weights", "greedy")]
+)
 @pytest.mark.parametrize(
     ("kind", "fails"), [("rounding", False), ("diverged", True), ("undecided", True)]
 )
@@ -153,7 +156,7 @@ def test_entries_cover_a_diverged_cell_on_every_cpu(diverged):
     codes = set()
     for kinds in itertools.product(OTHER_CPU, repeat=len(others)):
         told = {diverged: "diverged"} | dict(zip(others, kinds, strict=True))
-        ordered = {name: told[name] for name in SIGNALS if name in told}
+        ordered = {name: told[name] for name in signal_names() if name in told}
         found = cell(ordered)
         codes.add(ended([found], expected(signal=(diverged,)))[0])
         # an entry that names only what rounds there is fixed, whether it rounds on this CPU or not

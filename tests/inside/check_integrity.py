@@ -12,7 +12,10 @@ import feeding
 import torch
 import transformers
 from safetensors.torch import save_file
-from samebits_probe.cell import cell as cell_cell
+from samebits_probe.cell import cell as cell_module
+from samebits_probe.cell import session as cell_session
+from samebits_probe.cell.phases import integrity as integrity_phase
+from samebits_probe.cell.phases import weights as weights_phase
 from samebits_probe.model import heap, load, steady
 from samebits_probe.process import fork, progress
 
@@ -94,19 +97,19 @@ def cell(folder, **changes):
     job.update(changes)
     torch.set_num_threads(1)
     heap.fill_unwritten(job["run"], "cpu")
-    made = cell_cell.Cell(job)
+    made = cell_session.Session(job)
     made.loaded = load.load(made.source)
     made.signals["load"] = made.loaded.facts
     with torch.no_grad():
-        made._observe_weights()
-        made._observe_buffers()
+        weights_phase.observe_weights(made)
+        weights_phase.observe_buffers(made)
     return made
 
 
 def look(looked_at):
     """Ask about the load, as a cell does once its prompts have run."""
-    looked_at._fork_untouched_model()
-    looked_at._observe_integrity()
+    cell_module.fork_untouched(looked_at)
+    integrity_phase.observe(looked_at)
 
 
 def integrity(defect, **config):
@@ -433,7 +436,7 @@ def test_run_b_does_not_look():
 
 def test_a_model_too_large_for_a_second_one():
     looked_at = cell(checkpoint("halves"))
-    cell_cell._MAX_FRESH_MODEL_BYTES = 0
+    cell_session.MAX_FRESH_MODEL_BYTES = 0
     look(looked_at)
     signal = looked_at.signals["integrity"]
     assert signal["poison"] == "not tried: it would need another 0.0 GiB"
@@ -447,7 +450,7 @@ def test_a_model_too_large_for_a_second_one():
 
 def test_a_wholly_unwritten_buffer_is_found_without_a_second_model():
     looked_at = cell(checkpoint("integers"))
-    cell_cell._MAX_FRESH_MODEL_BYTES = 0
+    cell_session.MAX_FRESH_MODEL_BYTES = 0
     look(looked_at)
     assert sources(looked_at.signals["integrity"])["tables.long"] == ("unwritten", N)
 

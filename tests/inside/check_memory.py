@@ -10,6 +10,7 @@ import feeding
 import torch
 from safetensors.torch import save_file
 from samebits_probe.cell import cell
+from samebits_probe.cell.session import Session
 from samebits_probe.model import load, state
 from samebits_probe.model.checkpoint import MAPPED, Checkpoint
 from samebits_probe.model.tensor import tensor_hash
@@ -80,7 +81,7 @@ def test_a_cell_holds_two_models_at_once_and_no_third():
         "store": {"root": str(folder), "limit": MIB, "wanted": []},
     }
     # what a first load imports is no model
-    load.load(cell.Cell(job).source)
+    load.load(Session(job).source)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     pid = os.fork()
     if not pid:

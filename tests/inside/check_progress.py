@@ -8,7 +8,7 @@ from pathlib import Path
 
 import stack
 import torch
-from samebits_probe.cell import cell as cell_cell
+from samebits_probe.cell.session import Session
 from samebits_probe.process import fork, memory, progress
 from samebits_probe.process.failure import PhaseFailed
 
@@ -295,30 +295,30 @@ def cell(**changed):
         "store": {"root": tempfile.mkdtemp(), "limit": 0, "wanted": []},
         "budget": 100.0,
     }
-    return cell_cell.Cell(job | changed)
+    return Session(job | changed)
 
 
 def test_what_makes_no_verdict_is_in_the_budget_or_named_with_its_price():
     here = board()
     made = cell()
-    assert made._no_time(10**9) == ""  # no forward was measured
+    assert made.no_time(10**9) == ""  # no forward was measured
     here.record_forward(0.5, 9)
-    assert made._no_time(150) == ""
-    assert made._no_time(150, more=40.0) == (
+    assert made.no_time(150) == ""
+    assert made.no_time(150, more=40.0) == (
         "it takes about 115 s (forwards of up to 0.5 s each), and 0 s of the budget of 100 s are used: "
         "raise budget: in matrix.yaml to have it"
     )
-    made._started -= 50
-    assert made._no_time(150)
+    made.started -= 50
+    assert made.no_time(150)
 
 
 def test_a_phase_that_raises_is_told_and_the_next_one_goes_on():
     made = cell()
-    with made._recorded_failures("greedy short"):
+    with made.recorded_failures("greedy short"):
         raise PhaseFailed({"phase": "greedy short", "type": "ValueError", "message": "no\nmore"})
-    with made._recorded_failures("greedy long"):
+    with made.recorded_failures("greedy long"):
         pass
-    with made._recorded_failures("buffers", "inv_freq"):
+    with made.recorded_failures("buffers", "inv_freq"):
         {}["x"]
     assert [f["phase"] for f in made.failures] == ["greedy short", "probe"]
     reason = "failed in phase probe: KeyError: 'x'"

@@ -12,7 +12,8 @@ ROOT = Path(__file__).parents[2]
 HOST_FLOORS = [
     {"base"},
     {"records", "text"},
-    {"compare", "matrix"},
+    {"compare"},
+    {"matrix"},
     {"ladder", "diagnose", "findings", "stacks"},
     {"storage", "reports"},
     {"trace", "terminal"},

@@ -1,5 +1,6 @@
 """A report with every verdict and every section; the gold files are written from it."""
 
+from samebits.compare.registry import signal_names
 from samebits.pipeline import trim
 from samebits.records.capture import (
     AttentionCall,
@@ -20,7 +21,7 @@ from samebits.records.comparison import (
     SignalComparison,
     TokenSplit,
 )
-from samebits.records.ids import EXPLANATORY, SIGNALS, CellId, Variant, Verdict
+from samebits.records.ids import EXPLANATORY, CellId, Variant, Verdict
 from samebits.records.relations import (
     CacheTensor,
     Distance,
@@ -183,7 +184,7 @@ def compared(*differing: SignalComparison) -> tuple[SignalComparison, ...]:
     given = {signal.signal: signal for signal in differing}
     return tuple(
         given.get(name, SignalComparison(signal=name, outcome="identical", n_items=4, n_differ=0))
-        for name in SIGNALS
+        for name in signal_names()
         if name not in EXPLANATORY
     )
 

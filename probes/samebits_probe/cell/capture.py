@@ -1,0 +1,26 @@
+"""Writing of the capture of one run, in the format of samebits/records/capture.py."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from samebits_probe.process import files
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FORMAT_VERSION = 3
+
+
+def write_capture(
+    path: Path, job: dict[str, Any], outcome: dict[str, Any], *, lasting: bool = True
+) -> None:
+    """Write a capture atomically; if ``lasting``, flush it to the disk."""
+    capture = {
+        "format": "samebits-capture",
+        "format_version": FORMAT_VERSION,
+        "cell": job["cell"],
+        "run": job["run"],
+        **outcome,
+    }
+    files.write_sealed(path, capture, lasting=lasting)

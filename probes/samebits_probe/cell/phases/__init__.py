@@ -1,0 +1,25 @@
+"""The phases of a cell after the load; each module here is one, and holds it as ``PHASE``.
+
+A new phase is a new module. It is found by itself, and runs where its ``order`` says.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from samebits_probe.cell.phase import Phase
+
+
+def discover(folders: list[str], package: str) -> tuple[Phase, ...]:
+    """Return the phases of all modules in some folders, in the order in which they run."""
+    modules = (
+        importlib.import_module(f"{package}.{module.name}")
+        for module in pkgutil.iter_modules(folders)
+    )
+    return tuple(sorted((module.PHASE for module in modules), key=lambda phase: phase.order))
+
+
+PHASES = discover(list(__path__), __name__)

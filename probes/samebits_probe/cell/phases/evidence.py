@@ -1,0 +1,29 @@
+"""Phase ``evidence``: the prompts with attention forced to eager, which loads another model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits_probe.cell.phase import Phase
+
+if TYPE_CHECKING:
+    from samebits_probe.cell.session import Session
+
+
+def observe(session: Session) -> None:
+    """Run the observed prompts with eager attention, if time and memory allow it."""
+    if "evidence" not in session.signals:
+        return
+    session.begin("evidence")
+    forwards = session.signals["forward"]
+    prompts = {name: inputs for name, inputs in session.prompts().items() if name in forwards}
+    resolved = getattr(session.loaded.model.config, "_attn_implementation", None)
+    reason = "" if resolved == "eager" else session.no_room(2)
+    if reason := reason or session.no_time(len(prompts), session.seconds["load"]):
+        session.skip("evidence: eager", reason, "cost")
+        session.evidence.skip("eager", reason)
+        return
+    session.evidence.eager(session.source, prompts)
+
+
+PHASE = Phase("evidence", 60, observe)

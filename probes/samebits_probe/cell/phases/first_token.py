@@ -1,0 +1,31 @@
+"""Phase ``first token``: how one token is computed through the cache, prompt by prompt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from samebits_probe.cell.phase import Phase
+from samebits_probe.model import decode
+
+if TYPE_CHECKING:
+    from samebits_probe.cell.session import Session
+
+_FORWARDS = 10
+"""Cost of one token that is decoded and watched, in plain forwards."""
+
+
+def observe(session: Session) -> None:
+    """Watch how one token of each prompt is decoded; late, as generate() may leave a state."""
+    if not session.is_run_a or not session.signals.get("greedy"):
+        return
+    decoded = session.signals["greedy"].keys()
+    if reason := session.no_time(_FORWARDS * len(decoded)):
+        session.skip("first token", reason, "cost")
+        return
+    session.begin("first token")
+    prompts = {n: i for n, i in session.prompts().items() if {n, f"{n}[0]"} & decoded}
+    with session.instrument("first token"):
+        session.signals["first_token"] = decode.first_token(session.loaded.model, prompts)
+
+
+PHASE = Phase("first token", 70, observe)

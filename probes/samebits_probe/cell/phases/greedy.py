@@ -1,0 +1,94 @@
+"""Phase ``greedy``: the tokens of generate(), and the logits of every step through the KV cache."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from samebits_probe.cell.phase import Phase
+from samebits_probe.model import decode
+from samebits_probe.model.choice import DoesNotApply, NotFed
+from samebits_probe.model.refusal import refusals
+from samebits_probe.process import progress
+from samebits_probe.process.failure import phase
+
+if TYPE_CHECKING:
+    from samebits_probe.cell.session import Session
+    from samebits_probe.model.inputs import Inputs
+
+
+def observe(session: Session) -> None:
+    """Decode every prompt that applies, greedily."""
+    steps, model = int(session.job["model"]["greedy"]), session.loaded.model
+    if steps <= 0:
+        session.skip("greedy", "no tokens were asked for")
+        return
+    if not _generates(session):
+        session.skip("greedy", f"{type(model).__name__} does not generate")
+        return
+    facts = session.signals["greedy"] = {}
+    for name in session.job["model"]["prompts"]:
+        phase_name = f"greedy {name}"
+        session.begin(phase_name)
+        with session.recorded_failures(phase_name), phase(phase_name):
+            try:
+                facts.update(_generate(session, name, session.inputs(name), steps))
+            except NotFed as reason:
+                session.skip(f"greedy {name}", str(reason), why="inputs")
+            except DoesNotApply:
+                continue  # the forward recorded the reason
+
+
+def _generates(session: Session) -> bool:
+    """Return True for heads that predict the next token and classes with generate().
+
+    The head is checked because can_generate of 4.48 is also true for masked language models.
+    """
+    can_generate = getattr(session.loaded.model, "can_generate", lambda: False)
+    return session.loaded.head in {"causal-lm", "seq2seq-lm"} and bool(can_generate())
+
+
+def _generate(session: Session, name: str, inputs: Inputs, steps: int) -> dict[str, Any]:
+    """Return the facts of every row of a prompt's batch, by the name of the row."""
+    model = session.loaded.model
+    kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
+    with (
+        refusals(model.forward, inputs.kwargs, whole=False),
+        progress.forwards(steps, kwargs),
+    ):
+        output = model.generate(**kwargs, max_new_tokens=steps, **decode.GREEDY_LOGITS)
+    count = len(output.scores)
+    rows = output.sequences.shape[0]
+    rows_by_name = {}
+    for row in range(rows):
+        ids = _until_end(model, output.sequences[row, -count:].tolist())
+        kept = range(len(ids))
+        rows_by_name[name if rows == 1 else f"{name}[{row}]"] = {
+            "ids": ids,
+            "top2": [_top2(output.scores[step][row]) for step in kept],
+            "text": _text(session, ids),
+            "logits": session.keeper.ref(torch.stack([output.logits[s][row] for s in kept])),
+        }
+    return rows_by_name
+
+
+def _until_end(model: Any, ids: list[int]) -> list[int]:
+    """Return the ids up to and including the first end token; a batch pads the rest."""
+    end = model.generation_config.eos_token_id
+    ends = {end} if isinstance(end, int) else set(end or ())
+    last = next((i for i, token in enumerate(ids) if token in ends), len(ids))
+    return ids[: last + 1]
+
+
+def _text(session: Session, ids: list[int]) -> str | None:
+    tokenizer = session.loaded.tokenizer
+    return None if tokenizer is None else str(tokenizer.decode(ids))
+
+
+def _top2(scores: torch.Tensor) -> list[list[float]]:
+    values, ids = torch.topk(scores.float(), 2)
+    return [[int(i), float(v)] for i, v in zip(ids, values, strict=True)]
+
+
+PHASE = Phase("greedy", 30, observe)

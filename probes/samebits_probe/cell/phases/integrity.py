@@ -1,0 +1,60 @@
+"""Phase ``integrity``: whether the load wrote every tensor, in a child with the untouched model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from samebits_probe.cell import integrity
+from samebits_probe.cell.phase import Phase
+
+if TYPE_CHECKING:
+    from samebits_probe.cell.phase import InFork
+    from samebits_probe.cell.session import Session
+    from samebits_probe.model.inputs import Inputs
+
+
+def observe(session: Session) -> None:
+    """Check the load in the forked child; only in run a, as run b would give the same."""
+    if "integrity" not in session.model_forks:
+        return
+    session.begin("integrity")
+    no_second_load = session.too_large() or session.no_room(2.5)
+    if no_second_load:
+        session.skip("integrity: second load", no_second_load, "cost")
+    session.run_in_fork("integrity", no_second_load)
+
+
+def untouched(session: Session) -> InFork | None:
+    """Return the check of the load; None, with a skip, if the tensors were not observed."""
+    if not {"weights", "buffers"} <= session.signals.keys():
+        session.skip("integrity", "weights and buffers were not observed")
+        return None
+    facts = _load_facts(session)
+    return lambda saved, argument: integrity.integrity(facts, saved, argument)
+
+
+def without_fork(session: Session, reason: str) -> None:
+    """Check what can be checked in this process without changing the model."""
+    with session.instrument("integrity"):
+        session.signals["integrity"] = integrity.integrity(_load_facts(session), Path(), reason)
+
+
+def _load_facts(session: Session) -> integrity.LoadFacts:
+    return integrity.LoadFacts(
+        session.loaded,
+        session.source,
+        session.job["run"],
+        session.signals,
+        session.twin,
+        lambda: session.reloaded,
+        lambda: _first_inputs(session),
+    )
+
+
+def _first_inputs(session: Session) -> Inputs | None:
+    """Return the first prompt that applies."""
+    return next(iter(session.prompts().values()), None)
+
+
+PHASE = Phase("integrity", 50, observe, untouched, without_fork, needs_grad=True)

@@ -1,0 +1,45 @@
+"""Phase ``invariants``: the relations that must hold inside one cell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from samebits_probe.cell.phase import Phase
+from samebits_probe.model import load
+from samebits_probe.relations import relations
+
+if TYPE_CHECKING:
+    from samebits_probe.cell.session import Session
+
+
+def observe(session: Session) -> None:
+    """Check the relations, if time and memory allow it; only in run a."""
+    options = session.job["model"].get("invariants")
+    if options is None or not session.is_run_a:
+        return
+    size, dtype = load.n_bytes(session.loaded.model), getattr(torch, session.source.dtype)
+    n_forwards, times = relations.cost(size, dtype, options)
+    reason = relations.too_large(size, options) or session.no_room(times)
+    if reason := reason or session.no_time(n_forwards, session.seconds["load"]):
+        session.skip("invariants", reason, "cost")
+        return
+    session.begin("invariants")
+    with session.instrument("invariants"):
+        model = _untouched_model(session)
+        session.signals["invariants"] = relations.invariants(
+            model, session.loaded.head, model.config, options
+        )
+
+
+def _untouched_model(session: Session) -> Any:
+    """Return a newly loaded model, because an earlier prompt may have scaled the rope."""
+    if reason := session.too_large():
+        session.skip("invariants: model loaded anew", reason, "cost")
+        return session.loaded.model
+    model, _ = load.from_pretrained(type(session.loaded.model), session.source, seed=0)
+    return model
+
+
+PHASE = Phase("invariants", 90, observe)

@@ -1,0 +1,276 @@
+"""What the phases of one run share: the model, its inputs, and the capture that they fill.
+
+A phase observes, skips with a reason, or fails; a session records which. Before each phase the
+capture is written with the status ``unfinished``, so that a run that is killed leaves its
+observations.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import traceback
+from contextlib import contextmanager, suppress
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from samebits_probe.cell import integrity
+from samebits_probe.cell.capture import write_capture
+from samebits_probe.cell.evidence import Evidence
+from samebits_probe.model import feed, forks, fresh, load
+from samebits_probe.model.state import hashes
+from samebits_probe.model.tensor import Keeper
+from samebits_probe.process import fork, memory, progress
+from samebits_probe.process.failure import PhaseFailed, describe, without_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits_probe.cell.phase import InFork
+    from samebits_probe.model.inputs import Inputs
+
+MAX_FRESH_MODEL_BYTES = 4 << 30
+"""Bytes of parameters above which no second model is made next to the first."""
+_SEEDS = {"a": 31, "b": 32}
+"""Run -> seed of every random generator; neither is the seed of a load."""
+
+
+def seed_generators(run: str) -> None:
+    """Seed all generators differently in each run, so that unseeded random numbers differ.
+
+    Both runs are forks of one process and would otherwise share the states of its generators. This
+    is called again after the load, which uses the same seed in both runs.
+    """
+    seed = _SEEDS[run]
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+class ModelInFork(NamedTuple):
+    """A forked child that holds the model as it was loaded, and a folder for its files."""
+
+    child: fork.Apart
+    folder: TemporaryDirectory[str]
+
+    def answer(self, argument: str) -> Any:
+        """Return the observations of the child."""
+        with self.folder:
+            return self.child.answer(argument)
+
+    def forget(self) -> None:
+        """Kill the child without using it."""
+        with self.folder:
+            self.child.forget()
+
+
+class Session:
+    """One model on one stack in one run, and what has been observed of it."""
+
+    loaded: load.Loaded
+
+    def __init__(self, job: dict[str, Any], heap_fill: str = "") -> None:
+        self.job = job
+        self.source = load.Source.of(job["model"], job["cell"]["variant"])
+        store = job["store"]
+        self.keeper = Keeper(store["root"], store["limit"], store["wanted"])
+        self.signals: dict[str, Any] = {}
+        self.skips: list[dict[str, str]] = []
+        self.failures: list[dict[str, Any]] = []
+        self.seconds: dict[str, float] = {}
+        self.counts: dict[str, int] = {}
+        self.effect = "not checked"
+        self.slots = int(job.get("slots", 1))
+        self.model_forks: dict[str, ModelInFork] = {}
+        self.started = time.perf_counter()
+        self._heap_fill = heap_fill
+
+    @property
+    def is_run_a(self) -> bool:
+        """True in the run that also observes what explains; run b would give the same."""
+        return bool(self.job["run"] == "a")
+
+    # what a phase records
+
+    def begin(self, phase: str) -> None:
+        """Begin a phase, and write an unfinished capture in case the run ends in this phase."""
+        progress.begin(phase)
+        interruption = {"phase": phase, "reason": "the run was still going on"}
+        outcome = self.outcome("unfinished", unfinished=interruption)
+        with suppress(OSError):  # writing the complete capture will raise the same error
+            write_capture(Path(self.job["capture"]), self.job, outcome, lasting=False)
+
+    def skip(self, what: str, reason: str, why: str = "plain") -> None:
+        """Record why something is not observed; ``why`` is a kind of samebits' Skip record."""
+        entry = {"what": what, "reason": reason}
+        self.skips.append(entry if why == "plain" else entry | {"why": why})
+
+    def skip_broken_instrument(self, what: str, error: Exception) -> None:
+        """Record a skip because the instrument failed, not the model."""
+        self.skip(what, without_folders(f"{type(error).__name__}: {error}"), "instrument")
+
+    def observe_tensors(self, signal: str, items: dict[str, torch.Tensor]) -> None:
+        """Record a signal that is a set of named tensors; a key is ``prompt`` or ``prompt · item``."""
+        named = self.signals.setdefault("named", {})
+        named[signal] = {name: self.keeper.ref(tensor) for name, tensor in items.items()}
+
+    @contextmanager
+    def recorded_failures(self, *signals: str) -> Iterator[None]:
+        """Record an exception inside as a failure, and the missing ``signals`` as skips."""
+        try:
+            yield
+        except PhaseFailed as failed:
+            failure = failed.failure
+        except Exception as error:  # noqa: BLE001  a defect of the probe is reported like a failure
+            traceback.print_exc()
+            failure = describe("probe", error)
+        else:
+            return
+        self.failures.append(failure)
+        first = failure["message"].strip().partition("\n")[0]
+        reason = f"failed in phase {failure['phase']}: {failure['type']}: {first}"
+        for signal in signals:
+            self.skip(signal, reason)
+
+    @contextmanager
+    def instrument(self, what: str) -> Iterator[None]:
+        """Turn an exception of an instrument inside into a skip."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  the instrument failed, not the model
+            self.skip_broken_instrument(what, error)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Record the seconds and the forwards of a phase."""
+        started, forwards = time.perf_counter(), progress.board().forwards
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(time.perf_counter() - started, 4)
+            if n := progress.board().forwards - forwards:
+                self.counts[name] = n
+
+    def outcome(self, status: str, **more: Any) -> dict[str, Any]:
+        """Return the content of the capture as far as it is known."""
+        return {
+            "status": status,
+            "failures": self.failures,
+            "heap": self._heap_fill,
+            "probe_effect": self.effect,
+            "forks": forks.TAKEN,
+            "skips": self.skips,
+            "signals": self.signals,
+            "seconds": self.seconds,
+            "counts": self.counts,
+            "slots": self.slots,
+            **more,
+        }
+
+    # what a phase may cost
+
+    def too_large(self) -> str:
+        """Return why no second model is made next to the first; '' if one is."""
+        size = load.n_bytes(self.loaded.model)
+        too_large = size > MAX_FRESH_MODEL_BYTES
+        return f"it would need another {size / 2**30:.1f} GiB" if too_large else ""
+
+    def no_room(self, times: float) -> str:
+        """Return why memory for ``times`` the model's size is missing; '' if there is enough."""
+        needs = int(times * load.n_bytes(self.loaded.model))
+        reason = memory.shortage(needs, self.slots)
+        return f"{reason}: {memory.remedy(self.slots)}" if reason else ""
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds of the budget that are left; infinite without a budget."""
+        budget = float(self.job.get("budget", float("inf")))
+        return budget - time.perf_counter() + self.started
+
+    def no_time(self, n_forwards: float, more: float = 0.0) -> str:
+        """Return why ``n_forwards`` and ``more`` seconds exceed the budget; '' if they fit."""
+        budget = float(self.job.get("budget", float("inf")))
+        used, forward_seconds = time.perf_counter() - self.started, progress.board().longest
+        needs = n_forwards * forward_seconds + more
+        if used + needs <= budget:
+            return ""
+        return (
+            f"it takes about {needs:.0f} s (forwards of up to {forward_seconds:.2g} s each), "
+            f"and {used:.0f} s of the budget of {budget:.0f} s are used: "
+            "raise budget: in matrix.yaml to have it"
+        )
+
+    # inputs
+
+    @cached_property
+    def _feed(self) -> feed.Feed:
+        dtype = getattr(torch, self.source.dtype)
+        return feed.Feed(self.job["model"], dtype, self.source.device)
+
+    def inputs(self, prompt: str) -> Inputs:
+        """Return what is fed for a prompt.
+
+        Raises:
+            NotFed: samebits cannot make what the model's forward takes.
+            DoesNotApply: the prompt has no meaning for this model.
+
+        """
+        return self._feed.inputs(prompt, self.loaded.tokenizer)
+
+    def prompts(self) -> dict[str, Inputs]:
+        """Return the inputs of every prompt that applies."""
+        return dict(self._feed.all(self.loaded.tokenizer))
+
+    # other models than the loaded one
+
+    @cached_property
+    def twin(self) -> fresh.Fresh | None:
+        """A fresh model from the same config; None, with a skip, if it cannot be made."""
+        model = self.loaded.model
+        if reason := self.too_large() or self.no_room(1):
+            self.skip("fresh model", reason, "cost")
+            return None
+        try:
+            return fresh.Fresh(load.fresh_twin(model, self.loaded.config, self.source))
+        except Exception as error:  # noqa: BLE001  not every class can be made from its config
+            self.skip("fresh model", f"{type(error).__name__}: {error}")
+            return None
+
+    @cached_property
+    def reloaded(self) -> dict[str, str]:
+        """Hashes by name after a load with another seed; {} if there is no memory for one."""
+        if reason := self.no_room(2):
+            self.skip("second load", reason, "cost")
+            return {}
+        model, _ = load.from_pretrained(
+            type(self.loaded.model), self.source, integrity.SEED, "load with another seed"
+        )
+        return hashes(model)
+
+    def fork_model(self, name: str, function: InFork) -> None:
+        """Fork a child that keeps the model as it is now; :meth:`run_in_fork` uses it."""
+        folder = Path(self.job["capture"]).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        with self.instrument(name):
+            saved = TemporaryDirectory(prefix=f".{name}-", dir=folder)
+            child = fork.Apart(lambda argument: function(Path(saved.name), argument))
+            self.model_forks[name] = ModelInFork(child, saved)
+
+    def run_in_fork(self, name: str, argument: str) -> None:
+        """Take what the child that was forked for a phase observes as the signal of that name."""
+        with self.instrument(name):
+            self.signals[name] = self.model_forks.pop(name).answer(argument)
+
+    # what several phases observe together
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The signal ``evidence``, which the forward and the eager phase fill."""
+        evidence = Evidence(self.loaded.model, self.keeper)
+        self.signals["evidence"] = evidence.signal
+        return evidence

@@ -1,0 +1,49 @@
+"""All signals that make a verdict, in the order of the flow of data.
+
+A module of samebits/compare/units/ is found by itself. Units use this package's comparisons, and
+those ask which signals a phase observes, so the units are loaded at the first question.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+from typing import TYPE_CHECKING
+
+from samebits.records.ids import EXPLANATORY_ORDER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from samebits.compare.unit import SignalUnit
+    from samebits.records.ids import Signal
+
+PACKAGE = "samebits.compare.units"
+
+
+@cache
+def units() -> tuple[SignalUnit, ...]:
+    """Return the unit of every signal that makes a verdict, first in the flow of data first."""
+    return discover(importlib.import_module(PACKAGE).__path__, PACKAGE)
+
+
+def discover(folders: Iterable[str], package: str) -> tuple[SignalUnit, ...]:
+    """Return the units of all modules in some folders, in the order of the flow of data."""
+    modules = (
+        importlib.import_module(f"{package}.{module.name}")
+        for module in pkgutil.iter_modules(list(folders))
+    )
+    return tuple(sorted((module.SIGNAL for module in modules), key=lambda unit: unit.order))
+
+
+def signal_names() -> tuple[Signal, ...]:
+    """Return the names of all signals in the flow of data, those that only explain included."""
+    judged = [(unit.order, unit.name) for unit in units()]
+    return tuple(name for _, name in sorted([*judged, *EXPLANATORY_ORDER]))
+
+
+@cache
+def signals_of_word(word: str) -> frozenset[Signal]:
+    """Return the signals that need a phase whose name begins with ``word``."""
+    return frozenset(unit.name for unit in units() if word in unit.phases)

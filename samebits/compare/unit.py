@@ -1,0 +1,45 @@
+"""A signal that makes a verdict, as one unit: its order, its phases, how it is compared.
+
+Each module of samebits/compare/units/ holds one unit as ``SIGNAL``. The probes' side of a new
+signal is a module of probes/samebits_probe/cell/phases/.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from samebits.compare.pair import Pair
+    from samebits.records.capture import Capture, ForwardFacts
+    from samebits.records.comparison import SignalComparison
+    from samebits.records.ids import Signal
+    from samebits.records.tensor import TensorRef
+
+FORWARD = "forward"
+"""First word of the phase that runs the prompts."""
+
+
+class Observation(NamedTuple):
+    """One observation: the value that must be equal, its prompt, and where its padding is."""
+
+    identity: object
+    signal: Signal
+    prompt: str | None = None
+    ref: TensorRef | None = None
+    padded: ForwardFacts | None = None
+    """The forward, if dimension 1 of ``ref`` is the axis of its padding."""
+
+
+class SignalUnit(NamedTuple):
+    """What samebits knows of one signal."""
+
+    name: Signal
+    order: int
+    """Place in the flow of data: the first signal that differs is named in the report."""
+    compare: Callable[[Pair], SignalComparison]
+    observations: Callable[[Capture], Iterator[tuple[str, Observation]]]
+    """Yields everything that both runs of a cell must agree on, with its name."""
+    phases: frozenset[str]
+    """First words of the phases without which the signal, or a prompt of it, is not observed."""

@@ -1,0 +1,1 @@
+"""The signals that make a verdict, one module each, with the unit as ``SIGNAL``."""

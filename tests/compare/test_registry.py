@@ -1,0 +1,112 @@
+"""A signal is one module of units; a new one is found, compared and checked for agreement by itself."""
+
+import sys
+
+import pytest
+
+from samebits.compare import phases, registry, stability
+from samebits.compare.signals import compare
+from samebits.diagnose.verdict import result
+from samebits.records.ids import EXPLANATORY
+from tests.support.builders import Memory, cell_id, sound, values
+
+TOY = """
+\"\"\"Signal ``toy``: the largest logit of every position.\"\"\"
+
+from samebits.compare.named import named_signal
+
+SIGNAL = named_signal("toy", 65, phases=("forward",))
+"""
+
+
+@pytest.fixture
+def memory():
+    return Memory()
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """Add the file of one signal, and nothing else."""
+    (tmp_path / "toy_units").mkdir()
+    (tmp_path / "toy_units" / "toy.py").write_text(TOY)
+    monkeypatch.syspath_prepend(tmp_path)
+    (unit,) = registry.discover([str(tmp_path / "toy_units")], "toy_units")
+    every = tuple(sorted((*registry.units(), unit), key=lambda unit: unit.order))
+    monkeypatch.setattr(registry, "units", lambda: every)
+    for module in ("samebits.compare.signals", "samebits.compare.stability"):
+        monkeypatch.setattr(sys.modules[module], "units", lambda: every)
+    registry.signals_of_word.cache_clear()
+    yield unit
+    registry.signals_of_word.cache_clear()
+
+
+def with_toy(memory, capture, **items):
+    named = {"toy": {name: memory.put(value) for name, value in items.items()}}
+    signals = capture.signals.model_copy(update={"named": named})
+    return capture.model_copy(update={"signals": signals})
+
+
+def outcome_of(signals, name="toy"):
+    (signal,) = [signal for signal in signals if signal.signal == name]
+    return signal
+
+
+def test_signals_have_one_place_each_in_the_flow_of_data():
+    orders = [unit.order for unit in registry.units()]
+    assert orders == sorted(set(orders))
+    names = registry.signal_names()
+    assert set(names) == {unit.name for unit in registry.units()} | EXPLANATORY
+    assert names == (
+        *("load", "config", "inputs", "weights", "buffers", "inv_freq"),
+        *("attention.kernel", "hidden_states", "logits", "decode", "greedy"),
+    )
+
+
+def test_a_phase_that_no_signal_needs_is_of_none():
+    assert phases.signals_of("usage") == frozenset()
+    assert phases.signals_of("forward short") == {
+        *("inputs", "hidden_states", "logits", "decode", "greedy")
+    }
+
+
+def test_a_new_signal_is_compared_between_logits_and_decode(toy, memory):
+    tensor = values(1, 3)
+    reference = with_toy(memory, sound(memory), short=tensor)
+    candidate = with_toy(memory, sound(memory, "5.0"), short=tensor)
+    signals = compare(reference, candidate, memory)
+    assert [signal.signal for signal in signals][-3:] == ["toy", "decode", "greedy"]
+    assert outcome_of(signals).outcome == "identical"
+    assert "toy" in registry.signal_names()
+
+
+def test_a_new_signal_that_differs_is_named_with_its_item(toy, memory):
+    tensor = values(1, 3)
+    reference = with_toy(memory, sound(memory), short=tensor)
+    candidate = with_toy(memory, sound(memory, "5.0"), short=tensor + 1)
+    signal = outcome_of(compare(reference, candidate, memory))
+    assert (signal.outcome, [item.name for item in signal.items]) == ("differs", ["short"])
+
+
+def test_a_new_signal_of_one_side_is_no_pass(toy, memory):
+    reference = with_toy(memory, sound(memory), short=values(1, 3))
+    signal = outcome_of(compare(reference, sound(memory, "5.0"), memory))
+    assert signal.outcome == "not compared"
+
+
+def test_both_runs_must_agree_on_a_new_signal(toy, memory):
+    tensor = values(1, 3)
+    a = with_toy(memory, sound(memory), short=tensor)
+    b = with_toy(memory, sound(memory, run="b"), short=tensor + 1)
+    assert stability.disagreements(a, a.model_copy(update={"run": "b"})) == ()
+    assert stability.disagreements(a, b) == ("toy short",)
+
+
+def test_only_a_new_signal_that_differs_makes_the_verdict(toy, memory):
+    tensor = values(1, 3)
+    references = [with_toy(memory, sound(memory, run=run), short=tensor) for run in "ab"]
+    candidates = [with_toy(memory, sound(memory, "5.0", run=run), short=tensor + 1) for run in "ab"]
+    judged = result(cell_id("5.0"), tuple(candidates), tuple(references), memory)
+    assert judged.verdict == "differs"
+    assert judged.first.signal == "toy"
+    same = [with_toy(memory, sound(memory, "5.0", run=run), short=tensor) for run in "ab"]
+    assert result(cell_id("5.0"), tuple(same), tuple(references), memory).verdict == "identical"
