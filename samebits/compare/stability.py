@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.forwards import real_rows
 from samebits.compare.metrics import measure
-from samebits.compare.phases import explains, failure_behind, lack, prompt_of, signals_of
+from samebits.compare.phases import (
+    explains,
+    failure_behind,
+    lack,
+    prompt_and_row,
+    signals_of,
+    word_and_prompt,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +83,7 @@ def _lacks_with_reason(run: Capture, observation: Observation) -> bool:
 
 
 def _skip_covers(what: str, observation: Observation) -> bool:
-    prompt = what.replace(":", " ").partition(" ")[2].strip()
+    _, prompt = word_and_prompt(what)
     return observation.signal in signals_of(what) and prompt in ("", observation.prompt)
 
 
@@ -105,14 +112,14 @@ def _crashed_in_one_run(run: Capture, twin: Capture) -> Iterator[str]:
 
 def _signal_name(phase: str) -> str:
     """Return the signal and prompt of a phase, such as ``logits short``."""
-    word, _, prompt = phase.removeprefix("trace ").partition(" ")
+    word, prompt = word_and_prompt(phase)
     signal = {"forward": "logits"}.get(word, word)
     return f"{signal} {prompt or 'all'}"
 
 
 def _went_well(failure: Failure, twin: Capture) -> bool:
     """Return True if the phase neither raised nor was left out in ``twin``."""
-    prompt = failure.phase.removeprefix("trace ").partition(" ")[2] or None
+    prompt = word_and_prompt(failure.phase)[1] or None
     if any(f.phase == failure.phase for f in twin.failures):
         return False
     observations = [Observation("", signal, prompt) for signal in signals_of(failure.phase)]
@@ -148,7 +155,7 @@ def _observations(capture: Capture) -> Iterator[tuple[str, Observation]]:
     for prompt, forward in (signals.forward or {}).items():
         yield from _forward_observations(prompt, forward)
     for row, greedy in (signals.greedy or {}).items():
-        prompt = prompt_of(row, signals.forward or {})
+        prompt, _ = prompt_and_row(row, signals.forward or {})
         logits = greedy.logits.hash if greedy.logits is not None else None
         yield f"decode {row}", Observation((repr(greedy.top2), logits), "decode", prompt)
         yield f"greedy {row}", Observation(greedy.ids, "greedy", prompt)

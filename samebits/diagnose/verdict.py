@@ -365,7 +365,9 @@ def _compared_splits(
 ) -> tuple[TokenSplit, ...]:
     """Return the token splits of the prompts whose greedy decoding was compared."""
     greedy = next((signal for signal in signals if signal.signal == "greedy"), None)
-    names = {i.name for i in greedy.items if i.outcome == "differs"} if greedy else set()
+    names = (
+        {i.subject.prompt_row for i in greedy.items if i.outcome == "differs"} if greedy else set()
+    )
     return tuple(s for s in token_splits(reference, candidate) if s.prompt in names)
 
 

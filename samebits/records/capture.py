@@ -20,11 +20,12 @@ from samebits.records.tensor import TensorRef
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
-FORMAT_VERSION: Literal[3] = 3
+FORMAT_VERSION: Literal[4] = 4
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: failures of phases after the load, progress of an unfinished run, and kinds of skips.
+# 4: a skip of a tensor names it in fields.
 
 Origin = Literal["loaded", "derived", "reinitialised", "unwritten", "unexplained"]
 """Where the bytes of a tensor come from.
@@ -77,10 +78,10 @@ class Failure(Record):
         return self.type.endswith(("MemoryError", "OSError", "OutOfMemoryError"))
 
 
-Why = Literal["plain", "inputs", "cost", "instrument", "unfinished"]
+Why = Literal["plain", "meta device", "inputs", "cost", "instrument", "unfinished"]
 """The kind of reason of a skip.
 
-plain: the observation has no meaning for this model. inputs: no inputs can be made for the model,
+plain: the observation has no meaning for this model. meta device: the tensor has no values. inputs: no inputs can be made for the model,
 or its forward rejects them. cost: it would take too much time or memory. instrument: the probe
 itself failed. unfinished: the run ended before it.
 """
@@ -90,8 +91,13 @@ class Skip(Record):
     """An observation that was not made, and the reason."""
 
     what: str
+    """The phase or signal, with the prompt if it is of one: ``greedy``, ``forward long``."""
     reason: str
     why: Why = "plain"
+    tensor: str = ""
+    """The tensor, if it is of a single one."""
+    tensor_of: Literal["weights", "buffers"] | None = None
+    """The signal of that tensor."""
 
 
 class Unfinished(Record):
@@ -307,7 +313,7 @@ class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[3] = FORMAT_VERSION
+    format_version: Literal[4] = FORMAT_VERSION
     cell: CellId
     run: Literal["a", "b"]
     """The two runs differ only in the pattern that fills unwritten memory."""

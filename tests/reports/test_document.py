@@ -22,6 +22,7 @@ from samebits.records.comparison import (
 from samebits.records.finding import Finding
 from samebits.records.ids import Variant, Verdict
 from samebits.records.report import ExpectedReport, StackReport
+from samebits.records.subject import Subject
 from samebits.reports import document, write
 from samebits.reports import json as reports_json
 from samebits.reports.cell.tensors import growth_line
@@ -349,7 +350,8 @@ def differing(signal, *items):
 
 
 def item(**fields):
-    return ItemComparison(**{"name": "a", "outcome": "differs"} | fields)
+    subject = Subject(tensor=fields.pop("name", "a"))
+    return ItemComparison(**{"subject": subject, "outcome": "differs"} | fields)
 
 
 def test_logits_without_positions_and_top():
@@ -827,7 +829,7 @@ def test_what_needs_attention_is_short_and_keeps_its_figures():
 def test_report_json_leaves_out_defaults_and_fits_its_schema():
     text = reports_json.render(sample_report())
     found = json.loads(text)
-    assert found["schema_version"] == 4
+    assert found["schema_version"] == 5
     assert "expected" not in found["rows"][0]["cells"][0]
     assert "null" not in json.dumps(found["stacks"])
     schema = json.loads((SCHEMAS / "report.schema.json").read_text("utf-8"))

@@ -35,7 +35,13 @@ from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.executed import Executed
 from samebits_probe.model.refusal import refusals
 from samebits_probe.model.state import hashes
-from samebits_probe.model.tensor import Keeper, NotHashable, dtype_name, tensor_hash
+from samebits_probe.model.tensor import (
+    Keeper,
+    NotHashable,
+    OnMetaDevice,
+    dtype_name,
+    tensor_hash,
+)
 from samebits_probe.process import files, fork, memory, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase, without_folders
 from samebits_probe.relations import relations
@@ -46,7 +52,7 @@ if TYPE_CHECKING:
 
     from samebits_probe.model.inputs import Inputs
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 _MAX_FRESH_MODEL_BYTES = 4 << 30
 """Bytes of parameters above which no second model is made next to the first."""
 HOOKS_CHANGE_LOGITS = (
@@ -268,7 +274,7 @@ class Cell:
                 self.job["run"],
                 lambda: self.twin,
                 lambda: self.reloaded,
-                lambda name, reason: self._skip(f"tensor weights {name}", reason),
+                lambda name, reason: self._skip_tensor("weights", name, reason),
             )
 
     def _observe_buffers(self) -> None:
@@ -282,7 +288,7 @@ class Cell:
                 try:
                     ref = self.keeper.ref(buffer)
                 except NotHashable as reason:
-                    self._skip(f"tensor buffers {name}", str(reason))
+                    self._skip_tensor("buffers", name, reason)
                     continue
                 buffers[name] = {
                     "ref": ref,
@@ -699,6 +705,15 @@ class Cell:
     def _skip_broken_instrument(self, what: str, error: Exception) -> None:
         """Record a skip because the instrument failed."""
         self._skip(what, without_folders(f"{type(error).__name__}: {error}"), "instrument")
+
+    def _skip_tensor(self, signal: str, name: str, reason: NotHashable) -> None:
+        """Record a skip of one tensor of a signal."""
+        self._skip(
+            f"tensor {signal} {name}",
+            str(reason),
+            "meta device" if isinstance(reason, OnMetaDevice) else "plain",
+        )
+        self.skips[-1] |= {"tensor": name, "tensor_of": signal}
 
     def _skip(self, what: str, reason: str, why: str = "plain") -> None:
         entry = {"what": what, "reason": reason}
