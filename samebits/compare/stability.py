@@ -14,6 +14,8 @@ from samebits.compare.phases import (
     signals_of,
     word_and_prompt,
 )
+from samebits.records.ids import SIGNALS
+from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +25,25 @@ if TYPE_CHECKING:
     from samebits.records.ids import Signal
     from samebits.records.tensor import TensorRef
 
-PAD_ROWS = " (pad rows)"
+
+class Disagreement(NamedTuple):
+    """Something that is not the same in two runs of one cell, or that nothing ever wrote.
+
+    It prints as ``buffers model.mask``, ``logits long (pad rows)`` or ``status: …``.
+    """
+
+    signal: Signal | None
+    """None: it concerns no single signal."""
+    what: str
+    remark: str = ""
+    unwritten: bool = False
+    """True if it still holds the heap's fill byte after the load."""
+
+    def __str__(self) -> str:
+        """Return the text that reports show."""
+        remark = "never written" if self.unwritten else self.remark
+        text = self.what if self.signal is None else f"{self.signal} {self.what}"
+        return f"{text} ({remark})" if remark else text
 
 
 class Observation(NamedTuple):
@@ -37,35 +57,36 @@ class Observation(NamedTuple):
     """The forward, if dimension 1 of ``ref`` is the axis of its padding."""
 
 
-def disagreements(a: Capture, b: Capture, values: TensorSource | None = None) -> tuple[str, ...]:
-    """Return the names of all observations that differ between two runs of one cell.
+def disagreements(
+    a: Capture, b: Capture, values: TensorSource | None = None
+) -> tuple[Disagreement, ...]:
+    """Return all observations that differ between two runs of one cell.
 
-    A name begins with its signal, such as ``buffers model.mask``. Padding counts too: a difference
-    there comes from memory that was never written. With ``values`` such a difference is marked, as
-    ``logits long (pad rows)``. An observation that a run lacks for a known reason (the run ended
+    Padding counts too: a difference there comes from memory that was never written. With ``values``
+    such a difference is marked. An observation that a run lacks for a known reason (the run ended
     early, a phase raised, something was left out) is not a disagreement; a phase that raised in
     only one of the runs is.
     """
     if {a.status, b.status} - {"complete", "unfinished"} and a.status != b.status:
-        return (f"status: {a.status} in run {a.run}, {b.status} in run {b.run}",)
+        what = f"status: {a.status} in run {a.run}, {b.status} in run {b.run}"
+        return (Disagreement(None, what),)
     first, second = dict(_observations(a)), dict(_observations(b))
     early_runs = {run.run for run in (a, b) if lack(run) is not None}
-    names = []
-    for name in first | second:
-        in_a, in_b = first.get(name), second.get(name)
+    differing = []
+    for signal, subject in first | second:
+        in_a, in_b = first.get((signal, subject)), second.get((signal, subject))
         if in_a is None or in_b is None:
             observation, run = (in_a, b) if in_b is None else (in_b, a)
             assert observation is not None
             if run.run not in early_runs and not _lacks_with_reason(run, observation):
-                names.append(name)
+                differing.append(Disagreement(signal, str(subject)))
         elif in_a.identity != in_b.identity:
-            names.append(name + (PAD_ROWS if _only_padding(in_a, in_b, values) else ""))
+            remark = "pad rows" if _only_padding(in_a, in_b, values) else ""
+            differing.append(Disagreement(signal, str(subject), remark))
     sides = ((a, b), (b, a))
-    raises = (
-        name for run, twin in sides if not early_runs for name in _raised_in_one_run(run, twin)
-    )
-    crashes = (name for run, twin in sides for name in _crashed_in_one_run(run, twin))
-    return (*names, *raises, *crashes)
+    raises = (d for run, twin in sides if not early_runs for d in _raised_in_one_run(run, twin))
+    crashes = (d for run, twin in sides for d in _crashed_in_one_run(run, twin))
+    return (*differing, *raises, *crashes)
 
 
 def _lacks_with_reason(run: Capture, observation: Observation) -> bool:
@@ -87,16 +108,16 @@ def _skip_covers(what: str, observation: Observation) -> bool:
     return observation.signal in signals_of(what) and prompt in ("", observation.prompt)
 
 
-def _raised_in_one_run(run: Capture, twin: Capture) -> Iterator[str]:
+def _raised_in_one_run(run: Capture, twin: Capture) -> Iterator[Disagreement]:
     """Yield the phases that raised in ``run`` and succeeded in the other run."""
     for failure in run.failures:
         signals = signals_of(failure.phase)
         if failure.may_be_the_machine or not signals or not _went_well(failure, twin):
             continue
-        yield f"{_signal_name(failure.phase)} (raised {failure.type} in run {run.run} alone)"
+        yield _of_phase(failure.phase, f"raised {failure.type} in run {run.run} alone")
 
 
-def _crashed_in_one_run(run: Capture, twin: Capture) -> Iterator[str]:
+def _crashed_in_one_run(run: Capture, twin: Capture) -> Iterator[Disagreement]:
     """Yield the phase in which ``run`` ended by its own action and the other run succeeded.
 
     A timeout or a lack of memory leaves no exception.
@@ -106,15 +127,17 @@ def _crashed_in_one_run(run: Capture, twin: Capture) -> Iterator[str]:
     if crash is None or explains(phase):
         return
     if twin.status == "complete" and _went_well(crash, twin):
-        where = _signal_name(phase) if signals_of(phase) else f"status: phase {phase}"
-        yield f"{where} (ended in run {run.run} alone: {crash.in_short})"
+        yield _of_phase(phase, f"ended in run {run.run} alone: {crash.in_short}")
 
 
-def _signal_name(phase: str) -> str:
-    """Return the signal and prompt of a phase, such as ``logits short``."""
+def _of_phase(phase: str, remark: str) -> Disagreement:
+    """Return a disagreement about a phase: its signal and prompt, such as ``logits short``."""
     word, prompt = word_and_prompt(phase)
-    signal = {"forward": "logits"}.get(word, word)
-    return f"{signal} {prompt or 'all'}"
+    name = "logits" if word == "forward" else word
+    signal = next((signal for signal in SIGNALS if signal == name), None)
+    if signal is None or not signals_of(phase):
+        return Disagreement(None, f"status: phase {phase}", remark)
+    return Disagreement(signal, prompt or "all", remark)
 
 
 def _went_well(failure: Failure, twin: Capture) -> bool:
@@ -126,51 +149,58 @@ def _went_well(failure: Failure, twin: Capture) -> bool:
     return not any(_lacks_with_reason(twin, observation) for observation in observations)
 
 
-def never_written(capture: Capture) -> tuple[str, ...]:
-    """Return the names of the tensors that still hold the heap's fill byte after the load."""
+def never_written(capture: Capture) -> tuple[Disagreement, ...]:
+    """Return the tensors that still hold the heap's fill byte after the load."""
     weights, buffers = capture.signals.weights, capture.signals.buffers or {}
     tensors = weights.tensors if weights is not None else {}
-    from_weights = [
-        f"weights {name}" for name, facts in tensors.items() if facts.origin == "unwritten"
-    ]
+    unwritten_weights = [n for n, facts in tensors.items() if facts.origin == "unwritten"]
+    unwritten_buffers = [n for n, facts in buffers.items() if facts.unwritten]
     return (
-        *from_weights,
-        *(f"buffers {name}" for name, facts in buffers.items() if facts.unwritten),
+        *(Disagreement("weights", name, unwritten=True) for name in unwritten_weights),
+        *(Disagreement("buffers", name, unwritten=True) for name in unwritten_buffers),
     )
 
 
-def _observations(capture: Capture) -> Iterator[tuple[str, Observation]]:
-    """Yield everything that bears on a verdict, with its name."""
+def _observations(capture: Capture) -> Iterator[tuple[tuple[Signal, Subject], Observation]]:
+    """Yield everything that bears on a verdict, with its signal and subject."""
+    for subject, observation in _with_subjects(capture):
+        yield (observation.signal, subject), observation
+
+
+def _with_subjects(capture: Capture) -> Iterator[tuple[Subject, Observation]]:
     signals = capture.signals
     if signals.weights is not None:
         for name, weight in signals.weights.tensors.items():
-            yield f"weights {name}", Observation(weight.ref.hash, "weights")
+            yield Subject(tensor=name), Observation(weight.ref.hash, "weights")
     for name, buffer in (signals.buffers or {}).items():
-        yield f"buffers {name}", Observation(buffer.ref.hash, "buffers")
+        yield Subject(tensor=name), Observation(buffer.ref.hash, "buffers")
     for name, table in (signals.inv_freq or {}).items():
         yield (
-            f"inv_freq {name}",
+            Subject(tensor=name),
             Observation((table.ref.hash, repr(table.attention_scaling)), "inv_freq"),
         )
     for prompt, forward in (signals.forward or {}).items():
         yield from _forward_observations(prompt, forward)
     for row, greedy in (signals.greedy or {}).items():
-        prompt, _ = prompt_and_row(row, signals.forward or {})
+        prompt, number = prompt_and_row(row, signals.forward or {})
+        subject = Subject(prompt=prompt, row=number)
         logits = greedy.logits.hash if greedy.logits is not None else None
-        yield f"decode {row}", Observation((repr(greedy.top2), logits), "decode", prompt)
-        yield f"greedy {row}", Observation(greedy.ids, "greedy", prompt)
+        yield subject, Observation((repr(greedy.top2), logits), "decode", prompt)
+        yield subject, Observation(greedy.ids, "greedy", prompt)
 
 
-def _forward_observations(prompt: str, forward: ForwardFacts) -> Iterator[tuple[str, Observation]]:
+def _forward_observations(
+    prompt: str, forward: ForwardFacts
+) -> Iterator[tuple[Subject, Observation]]:
     for key, ref in forward.inputs.items():
-        yield f"inputs {prompt} · {key}", Observation(ref.hash, "inputs", prompt)
+        yield Subject(prompt=prompt, tensor=key), Observation(ref.hash, "inputs", prompt)
     for index, layer in enumerate(forward.hidden_states):
         padded = forward if layer.padded else None
         observation = Observation(layer.ref.hash, "hidden_states", prompt, layer.ref, padded)
-        yield f"hidden_states {prompt} · layer {index} ({layer.name})", observation
+        yield Subject(prompt=prompt, layer=index, tensor=layer.name), observation
     if forward.logits is not None:
         ref, padded = forward.logits, forward if forward.logits_padded else None
-        yield f"logits {prompt}", Observation(ref.hash, "logits", prompt, ref, padded)
+        yield Subject(prompt=prompt), Observation(ref.hash, "logits", prompt, ref, padded)
 
 
 def _only_padding(first: Observation, second: Observation, values: TensorSource | None) -> bool:

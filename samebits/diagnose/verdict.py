@@ -143,7 +143,8 @@ def _without_comparison(
         "reference": reference.cell if reference is not None else None,
         "failure": state.failure,
         "absent": state.absent,
-        "unstable": state.unstable,
+        "unstable": tuple(map(str, state.unstable)),
+        "unstable_signals": tuple(dict.fromkeys(d.signal for d in state.unstable if d.signal)),
         "steps": hunt,
     }
     return cell_result.model_copy(update=update)

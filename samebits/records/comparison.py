@@ -178,6 +178,8 @@ class CellResult(Record):
     """Why this stack does not know the model; None: it does."""
     unstable: tuple[str, ...] = ()
     """Names of the items that differed between the two runs of the cell."""
+    unstable_signals: tuple[Signal, ...] = ()
+    """The signals of these items, each once."""
     expected: tuple[str, ...] = ()
     """Reasons of the entries of matrix.yaml's ``expected`` that apply."""
     skips: tuple[Skip, ...] = ()

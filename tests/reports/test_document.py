@@ -193,7 +193,7 @@ def test_a_model_that_differs_by_other_numbers_than_before_is_named_again():
 def test_a_step_names_the_defects_that_begin_there():
     row = only_rows("falcon").rows[0]
     found = (Finding(code="SB701", where="cache.py:3", evidence=("seen",)),)
-    saved = (Finding(code="SB701", where="saved by 5.9", evidence=("seen",)),)
+    saved = (Finding(code="SB701", where="saved by 5.9", evidence=("seen",), saver="5.9"),)
     cells = tuple(
         c.model_copy(update={"findings": found if c.verdict == Verdict.FAILED else saved})
         for c in row.cells
