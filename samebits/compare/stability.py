@@ -14,6 +14,7 @@ from samebits.compare.phases import (
     signals_of,
     word_and_prompt,
 )
+from samebits.records.capture import OF_THE_MODEL
 from samebits.records.ids import SIGNALS
 from samebits.records.subject import Subject
 
@@ -92,12 +93,12 @@ def disagreements(
 def _lacks_with_reason(run: Capture, observation: Observation) -> bool:
     """Return True if the run has a reason for the missing observation other than the model.
 
-    A check that does not apply to the model (a plain skip) does not apply in either run.
+    A check that does not apply to the model does not apply in either run.
     """
     if failure_behind(run, observation.signal, observation.prompt) is not None:
         return True
     return any(
-        skip.why != "plain"
+        skip.why not in OF_THE_MODEL
         and (skip.what == f"prompt {observation.prompt}" or _skip_covers(skip.what, observation))
         for skip in run.skips
     )

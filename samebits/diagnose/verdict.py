@@ -319,11 +319,13 @@ def _unfinished_result(
     cell_result: CellResult, state: CellState, rest: Verdict | None
 ) -> CellResult:
     """Return the result of a cell that did not finish, with the verdict on the compared part."""
+    open_reason = ended(state.unfinished)
     update = {
         "verdict": Verdict.NOT_FINISHED,
         "judged": Verdict.NOT_FINISHED,
         "rest": rest,
-        "headline": f"not finished: {ended(state.unfinished)}",
+        "headline": f"not finished: {open_reason}",
+        "open_reason": open_reason,
         "unfinished": state.unfinished,
     }
     return cell_result.model_copy(update=update)

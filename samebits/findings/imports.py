@@ -113,8 +113,8 @@ def _removed_names(case: Case) -> Iterator[Sighting]:
 
 def _no_generation_mixin(case: Case) -> Iterator[Sighting]:
     """Find a head class without GenerationMixin in a cell that does not generate."""
-    reasons = [skip.reason for skip in case.capture.skips if skip.what == "greedy"]
-    if not any("does not generate" in reason for reason in reasons):
+    reasons = [skip.reason for skip in case.capture.skips if skip.why == "no generation"]
+    if not reasons:
         return
     load = case.capture.signals.load
     for fact in case.classes:

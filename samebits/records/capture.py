@@ -25,7 +25,7 @@ FORMAT_VERSION: Literal[4] = 4
 # 1: first.
 # 2: it bears a seal.
 # 3: failures of phases after the load, progress of an unfinished run, and kinds of skips.
-# 4: a skip of a tensor names it in fields.
+# 4: a skip of a tensor names it in fields; two more kinds of skips.
 
 Origin = Literal["loaded", "derived", "reinitialised", "unwritten", "unexplained"]
 """Where the bytes of a tensor come from.
@@ -78,13 +78,17 @@ class Failure(Record):
         return self.type.endswith(("MemoryError", "OSError", "OutOfMemoryError"))
 
 
-Why = Literal["plain", "meta device", "inputs", "cost", "instrument", "unfinished"]
+Why = Literal["plain", "no generation", "meta device", "inputs", "cost", "instrument", "unfinished"]
 """The kind of reason of a skip.
 
-plain: the observation has no meaning for this model. meta device: the tensor has no values. inputs: no inputs can be made for the model,
-or its forward rejects them. cost: it would take too much time or memory. instrument: the probe
-itself failed. unfinished: the run ended before it.
+plain: the observation has no meaning for this model. no generation: the model's class does not
+generate. meta device: the tensor has no values. inputs: no inputs can be made for the model, or its
+forward rejects them. cost: it would take too much time or memory. instrument: the probe itself
+failed. unfinished: the run ended before it.
 """
+
+OF_THE_MODEL: frozenset[Why] = frozenset({"plain", "no generation", "meta device"})
+"""Kinds of reasons that hold in every run of the model."""
 
 
 class Skip(Record):

@@ -154,6 +154,8 @@ class CellResult(Record):
     forward was observed; None in other cells."""
     unfinished: Unfinished | None = None
     """How far the run came, if it did not finish."""
+    open_reason: str = ""
+    """Why a cell is `not finished`; '' if it is finished."""
     figure: str
     """The one number for the summary table, such as ``logits 7.9e-07``; '' if there is none."""
     headline: str

@@ -587,7 +587,8 @@ class Cell:
         if steps <= 0:
             return self._skip("greedy", "no tokens were asked for")
         if not self._generates():
-            return self._skip("greedy", f"{type(model).__name__} does not generate")
+            reason = f"{type(model).__name__} does not generate"
+            return self._skip("greedy", reason, "no generation")
         facts = self.signals["greedy"] = {}
         for name in self.job["model"]["prompts"]:
             phase_name = f"greedy {name}"
