@@ -105,7 +105,7 @@ def _loss_kwargs(case: Case) -> Iterator[Sighting]:
 
 
 def _removed_names(case: Case) -> Iterator[Sighting]:
-    for where, evidence in _imports_of(frozenset(INSTEAD) | {"masking_utils"}, case):
+    for where, evidence, _ in _imports_of(frozenset(INSTEAD) | {"masking_utils"}, case):
         names = (name for name in INSTEAD if any(re.search(rf"\b{name}\b", e) for e in evidence))
         advice = tuple(f"instead of {name}: {INSTEAD[name]}" for name in names)
         yield Sighting(where, (*evidence, *advice))
