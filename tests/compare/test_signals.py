@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from samebits.compare.signals import changes, compare, disagreements, never_written, wanted
 from samebits.records.ids import EXPLANATORY, SIGNALS
+from samebits.records.subject import Subject
 from tests.support.builders import (
     Memory,
     attention,
@@ -223,6 +224,9 @@ def test_renamed_layers_pair_by_position(memory):
     found = only(memory, sound(memory), renamed, "hidden_states")
     assert found.outcome == "identical"
     assert found.items[1].name == "short · layer 1 (model.layers.0 → language_model.layers.0)"
+    assert found.items[1].subject == Subject(
+        prompt="short", layer=1, tensor="model.layers.0", counterpart="language_model.layers.0"
+    )
 
 
 @pytest.mark.parametrize(

@@ -643,6 +643,12 @@ def crossed(*crossings):
     return codes(Case(capture=sound(Memory()), crossings=crossings))
 
 
+def test_a_finding_about_a_save_names_the_stack_that_saved():
+    crossings = (crossing(config=("hidden_act: a → b",)),)
+    (finding,) = findings(Case(capture=sound(Memory()), crossings=crossings))
+    assert (finding.saver, finding.of_saving) == ("5.x", True)
+
+
 def test_rope_settings_lost_between_releases_are_a_finding():
     lost = crossing(config=("rope_parameters.rope_theta: 500000.0 → 10000.0",), logits_max_abs=1.2)
     assert crossed(lost) == ["SB203"]

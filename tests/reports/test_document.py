@@ -207,10 +207,10 @@ def test_a_step_names_the_defects_that_begin_there():
     assert steps_of(report) == {("5.0 → 5.9", "failed"): "[falcon](models/falcon.md) (SB701)"}
 
 
-def finding_in(model, verdict, code, where="cache.py:3"):
+def finding_in(model, verdict, code, where="cache.py:3", saver=""):
     """The sample's one model, with a finding of this rule in its cells of a verdict."""
     row = only_rows(model).rows[0]
-    found = (Finding(code=code, where=where, evidence=("seen",)),)
+    found = (Finding(code=code, where=where, evidence=("seen",), saver=saver),)
     cells = tuple(
         c.model_copy(update={"findings": found if c.verdict == verdict else ()}) for c in row.cells
     )
@@ -229,17 +229,17 @@ def test_what_needs_attention_says_by_which_name_it_is_known():
 
 
 @pytest.mark.parametrize(
-    ("code", "verdict", "where", "folds"),
+    ("code", "verdict", "where", "saver", "folds"),
     [
-        ("SB701", Verdict.FAILED, "cache.py:3", False),
-        ("SB309", Verdict.FAILED, "names in memory", False),
-        ("SB309", Verdict.IDENTICAL, "names in memory", True),
-        ("SB207", Verdict.IDENTICAL, "save_pretrained of the model", True),
-        ("SB203", Verdict.IDENTICAL, "saved by 5.9", True),
+        ("SB701", Verdict.FAILED, "cache.py:3", "", False),
+        ("SB309", Verdict.FAILED, "names in memory", "", False),
+        ("SB309", Verdict.IDENTICAL, "names in memory", "", True),
+        ("SB802", Verdict.IDENTICAL, "save_pretrained of the tokenizer", "5.9", True),
+        ("SB203", Verdict.IDENTICAL, "saved by 5.9", "5.9", True),
     ],
 )
-def test_a_finding_that_moves_no_number_of_its_cells_is_folded(code, verdict, where, folds):
-    text = document.render(finding_in("falcon", verdict, code, where))["models/falcon.md"]
+def test_a_finding_that_moves_no_number_of_its_cells_is_folded(code, verdict, where, saver, folds):
+    text = document.render(finding_in("falcon", verdict, code, where, saver))["models/falcon.md"]
     assert (f"<summary>{code} " in text) == folds
     assert (f"### {code} " in text) != folds
 
