@@ -680,22 +680,24 @@ def test_a_reason_is_given_in_full_once_and_its_items_are_neighbours():
 
 def test_growth_is_one_line_for_the_prompt_where_it_is_largest():
     layers = [
-        item(name=f"{prompt} · layer {i}", outcome="differs", metrics=metrics(size))
+        item(subject=Subject(prompt=prompt, layer=i), metrics=metrics(size))
         for prompt, factor in (("short", 1), ("long", 2))
         for i, size in enumerate(factor * 2.0**n for n in range(20))
     ]
-    found = differing("hidden_states", item(name="long · layer 0", outcome="identical"), *layers)
+    first = Subject(prompt="long", layer=0)
+    found = differing("hidden_states", item(subject=first, outcome="identical"), *layers)
     line = growth_line(found)
     assert line.startswith("layers 0→20 of `long`, max abs: 0, 2.0e+00, 4.0e+00, ")
     assert line.endswith(", …, 2.6e+05, 5.2e+05, 1.0e+06")
     assert growth_line(differing("logits", *layers)) == ""
-    unknown = item(name="long · layer 0", outcome="not compared")
+    unknown = item(subject=first, outcome="not compared")
     assert growth_line(differing("hidden_states", unknown)) == ""
 
 
 def test_growth_counts_layers_of_equal_size():
-    same = [item(name=f"a · layer {i}", outcome="identical") for i in range(3)]
-    last = item(name="a · layer 3", metrics=metrics(0.5))
+    layers = [Subject(prompt="a", layer=i) for i in range(4)]
+    same = [item(subject=layer, outcome="identical") for layer in layers[:3]]
+    last = item(subject=layers[3], metrics=metrics(0.5))
     line = growth_line(differing("hidden_states", *same, last))
     assert line == "layers 0→3 of `a`, max abs: 0 (3 layers), 5.0e-01"
 
@@ -735,17 +737,22 @@ def test_tuples_and_lists_are_shown_alike():
 def attention_report(*changes, kernels):
     """The sample's row of changed attention, with other facts and kernels."""
     row = only_rows("gemma2").rows[0]
-    facts = tuple(FactChange(what=w, reference=r, candidate=c) for w, r, c in changes)
     cells = tuple(
-        cell.model_copy(update={"changes": {"attention.kernel": facts}}) for cell in row.cells
+        cell.model_copy(update={"changes": {"attention.kernel": changes}}) for cell in row.cells
     )
     row = row.model_copy(update={"cells": cells} | ran(kernels))
     return rendered(sample_report().model_copy(update={"rows": (row,)}))
 
 
 ATTENTION_CHANGES = (
-    ("resolved", "sdpa", "eager"),
-    ("short · model.layers.*.self_attn · sdpa.enable_gqa (4 times)", False, True),
+    FactChange(what="resolved", reference="sdpa", candidate="eager"),
+    FactChange(
+        what="short · model.layers.*.self_attn · sdpa.enable_gqa (4 times)",
+        prompt="short",
+        module="model.layers.*.self_attn",
+        reference=False,
+        candidate=True,
+    ),
 )
 
 
