@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from samebits.compare.tensors import compare_tensors
+from samebits.records.subject import Subject
 from samebits.records.tensor import TensorRef, hasher
 from samebits.storage.store import Store
 
@@ -28,7 +29,7 @@ def main(megabytes: int, folder: Path) -> None:
     for ref in (one, other):
         store.tensor(ref)
     verified = time.perf_counter()
-    compare_tensors("weight", one, other, store)
+    compare_tensors(Subject(tensor="weight"), one, other, store)
     ended = time.perf_counter()
     found = {
         "megabytes": megabytes,

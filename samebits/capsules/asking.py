@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.forwards import real_rows
+from samebits.compare.phases import word_and_prompt
 from samebits.records.capsule import Contrast, Fed, Feed, Question
 from samebits.records.ids import Verdict
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture, ForwardFacts
     from samebits.records.comparison import CellResult
     from samebits.records.ids import Signal
+    from samebits.records.subject import Subject
     from samebits.records.tensor import TensorRef
 
 _DIFFERS = {Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED}
@@ -62,31 +63,33 @@ def _difference_question(
     result: CellResult, reference: Capture, candidate: Capture, values: TensorSource
 ) -> Question:
     forwards = reference.signals.forward or {}
-    prompts = [n for n in _differing(result, "logits") if n in forwards]
+    prompts = [s.prompt for s in _differing(result, "logits") if s.prompt in forwards]
     if prompts:
         return _forward_question(_simplest(prompts, forwards), reference, values)
-    decoded = [(name, _prompt_and_row(name, forwards)) for name in _differing(result, "decode")]
+    decoded = _differing(result, "decode")
     if decoded:
-        name, (prompt, row) = min(decoded, key=lambda item: _size(forwards[item[1][0]]))
-        facts = (reference.signals.greedy or {})[name]
-        return _generate_question(prompt, row, len(facts.ids), reference, values)
+        subject = min(decoded, key=lambda subject: _size(forwards[subject.prompt]))
+        facts = (reference.signals.greedy or {})[subject.prompt_row]
+        return _generate_question(
+            subject.prompt, subject.row or 0, len(facts.ids), reference, values
+        )
     return _tensor_question(reference, candidate)
 
 
-def _differing(result: CellResult, name: Signal) -> list[str]:
+def _differing(result: CellResult, name: Signal) -> list[Subject]:
     """Return the items that differ; only those of the verdict's kind if the ladder found any.
 
     In a cell that diverged, some prompts may differ only by rounding.
     """
     items = [
-        item.name
+        item.subject
         for signal in result.signals
         for item in signal.items
         if signal.signal == name and item.outcome == "differs" and not item.excused
     ]
     steps = result.ladder.steps if result.ladder is not None else ()
-    judged_items = {(step.what, step.prompt) for step in steps if step.kind == result.judged}
-    if not any(what in {"logits", "decode"} for what, _ in judged_items):
+    judged_items = {(step.signal, step.subject) for step in steps if step.kind == result.judged}
+    if not any(signal in {"logits", "decode"} for signal, _ in judged_items):
         return items
     return [item for item in items if (name, item) in judged_items]
 
@@ -95,7 +98,7 @@ def _failure_question(result: CellResult, reference: Capture, values: TensorSour
     if result.failure is None:
         msg = f"no exception made it fail: {result.headline}"
         raise Unasked(msg)
-    phase, _, prompt = result.failure.phase.partition(" ")
+    phase, prompt = word_and_prompt(result.failure.phase)
     forwards = reference.signals.forward or {}
     if phase in {"config", "load"}:
         return _load_question(reference, forwards, values)
@@ -228,14 +231,6 @@ def _simplest(prompts: list[str], forwards: dict[str, ForwardFacts]) -> str:
 
 def _size(facts: ForwardFacts) -> tuple[bool, int]:
     return facts.real_rows is not None, sum(ref.numel for ref in facts.inputs.values())
-
-
-def _prompt_and_row(name: str, forwards: dict[str, ForwardFacts]) -> tuple[str, int]:
-    """Return the prompt and the row of an item name such as ``padded[1]``."""
-    match = re.fullmatch(r"(.*)\[(\d+)\]", name)
-    if name in forwards or match is None:
-        return name, 0
-    return match[1], int(match[2])
 
 
 def _hash(ref: TensorRef | None) -> str | None:

@@ -42,6 +42,8 @@ class Issue(NamedTuple):
     metrics: Metrics | None
     source: str
     """Origin of the model, as the report words it."""
+    is_built: bool
+    """True if its weights are seeded random numbers."""
     scripts: dict[str, str]
 
 
@@ -132,8 +134,7 @@ def _reproduction(facts: Issue) -> Markdown:
 
 
 def _model_source(facts: Issue) -> str:
-    is_built = facts.source.startswith("build ")
-    return f"seeded random weights, {facts.source}" if is_built else facts.source
+    return f"seeded random weights, {facts.source}" if facts.is_built else facts.source
 
 
 def _shrunk_words(file: CapsuleFile) -> str:

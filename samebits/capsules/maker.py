@@ -452,7 +452,15 @@ class _Builder:
             side.script: (self._work / "capsule" / side.script).read_text("utf-8")
             for side in (file.reference, file.candidate)
         }
-        return Issue(file, result, request.result, metrics, request.checkpoint.said, scripts)
+        return Issue(
+            file,
+            result,
+            request.result,
+            metrics,
+            request.checkpoint.said,
+            request.model.build is not None,
+            scripts,
+        )
 
 
 def _installed(side: Party) -> Installed:

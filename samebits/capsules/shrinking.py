@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.records.comparison import CellResult
+    from samebits.records.subject import Subject
 
 MAX_TRIALS = 8
 """Smaller cases to try, each in both stacks."""
@@ -24,7 +25,7 @@ judged again before it is used.
 
 _TOKENS = "input_ids"
 _MASK = "attention_mask"
-_LAYER = re.compile(r"· layer \d+ \(\D*\.(\d+)\b")
+_LAYER_NUMBER = re.compile(r"\D*\.(\d+)\b")
 """The number in a layer's name; its place counts layers of encoder and decoder together."""
 
 
@@ -39,9 +40,14 @@ def _first_layers(result: CellResult) -> Iterator[int]:
     for signal in result.signals:
         if signal.signal == "hidden_states":
             for item in signal.items:
-                match = _LAYER.search(item.name)
-                if match and item.outcome == "differs" and not item.excused:
-                    yield int(match[1])
+                number = _layer_number(item.subject)
+                if number is not None and item.outcome == "differs" and not item.excused:
+                    yield number
+
+
+def _layer_number(subject: Subject) -> int | None:
+    matches = (_LAYER_NUMBER.match(name) for name in subject.names)
+    return next((int(match[1]) for match in matches if match), None)
 
 
 def single_rows(question: Question) -> Iterator[Question]:

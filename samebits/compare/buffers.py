@@ -9,6 +9,7 @@ from samebits.compare.outcome import not_observed, signal_comparison
 from samebits.compare.pair import union, unreadable_items
 from samebits.compare.tensors import compare_tensors, unpaired
 from samebits.records.comparison import ItemComparison, SignalComparison
+from samebits.records.subject import Reason, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
 Frequencies = dict[str, "InvFreqFacts"]
 Content = tuple[str, float | None]
-
-NEITHER = "neither side has"
-"""Start of the note of a signal that neither side has."""
 
 
 def buffers(pair: Pair) -> SignalComparison:
@@ -43,7 +41,7 @@ def buffers(pair: Pair) -> SignalComparison:
     )
     unreadable = tuple(unreadable_items(pair, "buffers"))
     if not reference_buffers and not candidate_buffers and not unreadable:
-        return _absent_on_both("buffers", f"{NEITHER} buffers besides weights and inv_freq")
+        return _absent_on_both("buffers", "neither side has buffers besides weights and inv_freq")
     return signal_comparison(
         "buffers", (*_buffer_items(reference_buffers, candidate_buffers, pair.values), *unreadable)
     )
@@ -66,7 +64,7 @@ def inv_freq(pair: Pair) -> SignalComparison:
         _without_originals(candidate),
     )
     if not reference_tables and not candidate_tables:
-        return _absent_on_both("inv_freq", f"{NEITHER} rotary frequencies")
+        return _absent_on_both("inv_freq", "neither side has rotary frequencies")
     if not reference_tables or not candidate_tables:
         return not_observed(
             pair, "inv_freq", reference=not reference_tables, candidate=not candidate_tables
@@ -79,7 +77,13 @@ def inv_freq(pair: Pair) -> SignalComparison:
 def _absent_on_both(signal: Literal["buffers", "inv_freq"], note: str) -> SignalComparison:
     """Return the comparison of a signal that both sides looked for and neither has."""
     return SignalComparison(
-        signal=signal, outcome="not compared", n_items=0, n_differ=0, note=note, excused=True
+        signal=signal,
+        outcome="not compared",
+        n_items=0,
+        n_differ=0,
+        note=note,
+        reason=Reason.ON_NEITHER_SIDE,
+        excused=True,
     )
 
 
@@ -95,20 +99,21 @@ def _buffer_items(
     reference: dict[str, BufferFacts], candidate: dict[str, BufferFacts], values: TensorSource
 ) -> Iterator[ItemComparison]:
     for name in union(reference, candidate):
+        subject = Subject(tensor=name)
         if name in reference and name in candidate:
-            yield compare_tensors(name, reference[name].ref, candidate[name].ref, values)
+            yield compare_tensors(subject, reference[name].ref, candidate[name].ref, values)
         elif name in reference:
-            yield _renamed(name, reference[name], candidate) or unpaired(
-                name, reference[name].ref, None, "the other side has no such buffer", excused=True
+            note = "the other side has no such buffer"
+            yield _renamed(subject, reference[name], candidate) or unpaired(
+                subject, reference[name].ref, None, note, excused=True
             )
-        elif _renamed(name, candidate[name], reference) is None:
-            yield unpaired(
-                name, None, candidate[name].ref, "the reference has no such buffer", excused=True
-            )
+        elif _renamed(subject, candidate[name], reference) is None:
+            note = "the reference has no such buffer"
+            yield unpaired(subject, None, candidate[name].ref, note, excused=True)
 
 
 def _renamed(
-    name: str, facts: BufferFacts, other_side: dict[str, BufferFacts]
+    subject: Subject, facts: BufferFacts, other_side: dict[str, BufferFacts]
 ) -> ItemComparison | None:
     """Return the pair with the first buffer of the same bytes on the other side, if any.
 
@@ -120,7 +125,9 @@ def _renamed(
     if same is None or not ref.numel:
         return None
     note = f"{same} on the other side"
-    return ItemComparison(name=name, outcome="identical", reference=ref, candidate=ref, note=note)
+    return ItemComparison(
+        subject=subject, outcome="identical", reference=ref, candidate=ref, note=note
+    )
 
 
 def _without_originals(side: Frequencies) -> Frequencies:
@@ -132,17 +139,23 @@ def _frequency_items(
 ) -> Iterator[ItemComparison]:
     reference_rest, candidate_rest = dict(reference), dict(candidate)
     for name in [name for name in reference if name in candidate]:
-        yield _frequencies(name, reference_rest.pop(name), candidate_rest.pop(name), values)
+        yield _frequencies(
+            Subject(tensor=name), reference_rest.pop(name), candidate_rest.pop(name), values
+        )
     yield from _same_content(reference_rest, candidate_rest, reference, candidate)
     for name, counterpart in _pair_remaining(reference_rest, candidate_rest):
-        item_name = f"{name} → {counterpart}"
         yield _frequencies(
-            item_name, reference_rest.pop(name), candidate_rest.pop(counterpart), values
+            Subject(tensor=name, counterpart=counterpart),
+            reference_rest.pop(name),
+            candidate_rest.pop(counterpart),
+            values,
         )
     for name, facts in reference_rest.items():
-        yield unpaired(name, facts.ref, None, "no counterpart on the other side", excused=True)
+        note = "no counterpart on the other side"
+        yield unpaired(Subject(tensor=name), facts.ref, None, note, excused=True)
     for name, facts in candidate_rest.items():
-        yield unpaired(name, None, facts.ref, "no counterpart in the reference", excused=True)
+        note = "no counterpart in the reference"
+        yield unpaired(Subject(tensor=name), None, facts.ref, note, excused=True)
 
 
 def _same_content(
@@ -162,7 +175,8 @@ def _same_content(
                 continue
             del rest[name]
             if from_reference:  # the candidate's pass finds the same pair again
-                yield _identical_item(f"{name} → {counterpart}", facts, other_side[counterpart])
+                subject = Subject(tensor=name, counterpart=counterpart)
+                yield _identical_item(subject, facts, other_side[counterpart])
 
 
 def _counterpart(name: str, facts: InvFreqFacts, other_side: Frequencies) -> str | None:
@@ -213,9 +227,9 @@ def role(name: str) -> str:
 
 
 def _frequencies(
-    name: str, reference: InvFreqFacts, candidate: InvFreqFacts, values: TensorSource
+    subject: Subject, reference: InvFreqFacts, candidate: InvFreqFacts, values: TensorSource
 ) -> ItemComparison:
-    item = compare_tensors(name, reference.ref, candidate.ref, values)
+    item = compare_tensors(subject, reference.ref, candidate.ref, values)
     scalings = reference.attention_scaling, candidate.attention_scaling
     if scalings[0] == scalings[1]:
         return item
@@ -226,7 +240,9 @@ def _frequencies(
     return item.model_copy(update={"outcome": "differs", "note": notes, "excused": False})
 
 
-def _identical_item(name: str, reference: InvFreqFacts, candidate: InvFreqFacts) -> ItemComparison:
+def _identical_item(
+    subject: Subject, reference: InvFreqFacts, candidate: InvFreqFacts
+) -> ItemComparison:
     return ItemComparison(
-        name=name, outcome="identical", reference=reference.ref, candidate=candidate.ref
+        subject=subject, outcome="identical", reference=reference.ref, candidate=candidate.ref
     )

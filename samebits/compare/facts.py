@@ -179,11 +179,15 @@ def _prompt_call_changes(
     changes = []
     if len(reference) != len(candidate):
         what = f"{prompt} · number of calls"
-        changes = [FactChange(what=what, reference=len(reference), candidate=len(candidate))]
+        changes = [
+            FactChange(what=what, prompt=prompt, reference=len(reference), candidate=len(candidate))
+        ]
     pairs = paired_calls(reference, candidate)
     details = (
         FactChange(
             what=f"{prompt} · {generalised(reference_call.module)} · {change.what}",
+            prompt=prompt,
+            module=generalised(reference_call.module),
             reference=change.reference,
             candidate=change.candidate,
         )

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from samebits.compare.metrics import measure, row_mask
 from samebits.compare.outcome import not_observed, signal_comparison
 from samebits.compare.pair import union
-from samebits.compare.phases import prompt_of
+from samebits.compare.phases import row_subject
 from samebits.compare.tensors import EMPTY, compare_tensors, dtype_note, unpaired
 from samebits.records.comparison import ItemComparison, SignalComparison
+from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,23 +121,28 @@ def _signal_of(
 
 
 def _not_observed_item(
-    pair: Pair, signal: Signal, prompt: str, *, reference: bool, candidate: bool
+    pair: Pair, signal: Signal, subject: Subject, *, reference: bool, candidate: bool
 ) -> ItemComparison:
     """Return the item of a prompt that was not observed on the sides that are True."""
-    note, excused = pair.missing(signal, prompt, reference=reference, candidate=candidate)
-    return ItemComparison(name=prompt, outcome="not compared", note=note, excused=excused)
+    note, excused = pair.missing(signal, subject.prompt, reference=reference, candidate=candidate)
+    return ItemComparison(subject=subject, outcome="not compared", note=note, excused=excused)
 
 
 def _forwards_or_item(pair: Pair, signal: Signal, prompt: str) -> Forwards | ItemComparison:
     """Return both forwards over a prompt, or the item that says why they are not comparable."""
     reference, candidate = pair.forwards(prompt)
+    subject = Subject(prompt=prompt)
     if reference is None or candidate is None:
         return _not_observed_item(
-            pair, signal, prompt, reference=reference is None, candidate=candidate is None
+            pair, signal, subject, reference=reference is None, candidate=candidate is None
         )
     if signal != "inputs" and not same_inputs(pair, prompt):
-        return ItemComparison(name=prompt, outcome="not compared", note=OTHER_INPUTS, excused=True)
+        return _with_other_inputs(subject)
     return reference, candidate
+
+
+def _with_other_inputs(subject: Subject) -> ItemComparison:
+    return ItemComparison(subject=subject, outcome="not compared", note=OTHER_INPUTS, excused=True)
 
 
 def _prompt_inputs(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
@@ -146,12 +152,12 @@ def _prompt_inputs(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
         return
     reference, candidate = forwards[0].inputs, forwards[1].inputs
     for key in union(reference, candidate):
-        name = f"{prompt} · {key}"
+        subject = Subject(prompt=prompt, tensor=key)
         if key in reference and key in candidate:
-            yield compare_tensors(name, reference[key], candidate[key], pair.values)
+            yield compare_tensors(subject, reference[key], candidate[key], pair.values)
         else:
             note = "fed to one side only"
-            yield unpaired(name, reference.get(key), candidate.get(key), note)
+            yield unpaired(subject, reference.get(key), candidate.get(key), note)
 
 
 def _prompt_logits(pair: Pair, prompt: str) -> ItemComparison:
@@ -159,20 +165,21 @@ def _prompt_logits(pair: Pair, prompt: str) -> ItemComparison:
     if isinstance(forwards, ItemComparison):
         return forwards
     reference, candidate = forwards[0].logits, forwards[1].logits
+    subject = Subject(prompt=prompt)
     if reference is None or candidate is None:
         return _not_observed_item(
-            pair, "logits", prompt, reference=reference is None, candidate=candidate is None
+            pair, "logits", subject, reference=reference is None, candidate=candidate is None
         )
     is_padded = forwards[0].logits_padded and forwards[1].logits_padded
     tokens = forwards[0].tokens | forwards[1].tokens
     return _output_item(
-        pair, prompt, forwards, reference, candidate, is_padded=is_padded, tokens=tokens
+        pair, subject, forwards, reference, candidate, is_padded=is_padded, tokens=tokens
     )
 
 
 def _output_item(
     pair: Pair,
-    name: str,
+    subject: Subject,
     forwards: Forwards,
     reference: TensorRef,
     candidate: TensorRef,
@@ -184,7 +191,7 @@ def _output_item(
     real = real_rows(forwards[0], reference) if is_padded else None
     if real is None and reference.hash != candidate.hash and may_hide_padding(forwards, reference):
         return ItemComparison(
-            name=name,
+            subject=subject,
             outcome="not compared",
             reference=reference,
             candidate=candidate,
@@ -192,7 +199,7 @@ def _output_item(
             excused=True,
         )
     return compare_tensors(
-        name,
+        subject,
         reference,
         candidate,
         pair.values,
@@ -235,14 +242,15 @@ def _prompt_layers(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
         yield forwards
         return
     layers = forwards[0].hidden_states, forwards[1].hidden_states
+    subject = Subject(prompt=prompt)
     if not layers[0] and not layers[1]:
         note, has_reason = pair.missing("hidden_states", prompt, reference=True, candidate=True)
         note = note if has_reason else NO_LAYERS
-        yield ItemComparison(name=prompt, outcome="not compared", note=note, excused=True)
+        yield ItemComparison(subject=subject, outcome="not compared", note=note, excused=True)
         return
     if not layers[0] or not layers[1]:
         yield _not_observed_item(
-            pair, "hidden_states", prompt, reference=not layers[0], candidate=not layers[1]
+            pair, "hidden_states", subject, reference=not layers[0], candidate=not layers[1]
         )
         return
     for index, reference, candidate in layer_pairs(*layers):
@@ -257,13 +265,21 @@ def _layer_item(
     reference: Layer | None,
     candidate: Layer | None,
 ) -> ItemComparison:
-    names = dict.fromkeys(layer.name for layer in (reference, candidate) if layer is not None)
-    name = f"{prompt} · layer {index} ({' → '.join(names)})"
+    subject = layer_subject(prompt, index, reference, candidate)
     if reference is None or candidate is None:
         refs = reference.ref if reference else None, candidate.ref if candidate else None
-        return unpaired(name, *refs, "a layer that the other side does not have", excused=True)
+        return unpaired(subject, *refs, "a layer that the other side does not have", excused=True)
     is_padded = reference.padded and candidate.padded
-    return _output_item(pair, name, forwards, reference.ref, candidate.ref, is_padded=is_padded)
+    return _output_item(pair, subject, forwards, reference.ref, candidate.ref, is_padded=is_padded)
+
+
+def layer_subject(
+    prompt: str, index: int, reference: Layer | None, candidate: Layer | None
+) -> Subject:
+    """Return the subject of a layer in one forward; None is a side without the layer."""
+    names = dict.fromkeys(layer.name for layer in (reference, candidate) if layer is not None)
+    tensor, counterpart = (*names, "")[:2]
+    return Subject(prompt=prompt, layer=index, tensor=tensor, counterpart=counterpart)
 
 
 def layer_pairs(reference: tuple[Layer, ...], candidate: tuple[Layer, ...]) -> list[LayerPair]:
@@ -336,42 +352,45 @@ def _name_tail(name: str) -> str:
 
 
 def _prompt_greedy(pair: Pair, name: str) -> ItemComparison:
-    generated = _greedy_or_item(pair, name)
+    subject = row_subject(name, pair.prompts)
+    generated = _greedy_or_item(pair, subject)
     if isinstance(generated, ItemComparison):
         return generated
     reference, candidate = generated
     if not reference.ids and not candidate.ids:
-        return ItemComparison(name=name, outcome="not compared", note="no tokens were generated")
+        note = "no tokens were generated"
+        return ItemComparison(subject=subject, outcome="not compared", note=note)
     step = split_step(reference, candidate)
     if step is None:
-        return ItemComparison(name=name, outcome="identical")
+        return ItemComparison(subject=subject, outcome="identical")
     note = f"step {step}: {_token(reference, step)} in the reference, "
     note += f"{_token(candidate, step)} here"
-    return ItemComparison(name=name, outcome="differs", note=note)
+    return ItemComparison(subject=subject, outcome="differs", note=note)
 
 
 def _prompt_decode(pair: Pair, name: str) -> ItemComparison:
-    generated = _greedy_or_item(pair, name)
+    subject = row_subject(name, pair.prompts)
+    generated = _greedy_or_item(pair, subject)
     if isinstance(generated, ItemComparison):
         return generated
     reference, candidate = generated[0].logits, generated[1].logits
     if reference is None or candidate is None:
         note = "the logits of the steps were not recorded"
-        return ItemComparison(name=name, outcome="not compared", note=note, excused=True)
+        return ItemComparison(subject=subject, outcome="not compared", note=note, excused=True)
     step = split_step(*generated)
     if step is None or reference.hash == candidate.hash:
-        return compare_tensors(name, reference, candidate, pair.values, logits=True, tokens={})
-    return _up_to_split(pair, name, reference, candidate, step)
+        return compare_tensors(subject, reference, candidate, pair.values, logits=True, tokens={})
+    return _up_to_split(pair, subject, reference, candidate, step)
 
 
 def _up_to_split(
-    pair: Pair, name: str, reference: TensorRef, candidate: TensorRef, step: int
+    pair: Pair, subject: Subject, reference: TensorRef, candidate: TensorRef, step: int
 ) -> ItemComparison:
     """Compare the steps up to ``step``: after it both sides continue with different tokens."""
     if reference.shape[1:] != candidate.shape[1:]:
-        return compare_tensors(name, reference, candidate, pair.values, logits=True, tokens={})
+        return compare_tensors(subject, reference, candidate, pair.values, logits=True, tokens={})
     item = ItemComparison(
-        name=name, outcome="not compared", reference=reference, candidate=candidate
+        subject=subject, outcome="not compared", reference=reference, candidate=candidate
     )
     n_steps = min(step + 1, reference.shape[0], candidate.shape[0])  # one side may have ended
     if not n_steps:
@@ -389,18 +408,18 @@ def _up_to_split(
     return item.model_copy(update={"outcome": "differs", "metrics": metrics})
 
 
-def _greedy_or_item(pair: Pair, name: str) -> tuple[GreedyFacts, GreedyFacts] | ItemComparison:
+def _greedy_or_item(
+    pair: Pair, subject: Subject
+) -> tuple[GreedyFacts, GreedyFacts] | ItemComparison:
     """Return what both sides generated, or the item that says why it is not comparable."""
-    reference = (pair.reference.signals.greedy or {}).get(name)
-    candidate = (pair.candidate.signals.greedy or {}).get(name)
-    prompt = prompt_of(name, pair.prompts)
+    reference = (pair.reference.signals.greedy or {}).get(subject.prompt_row)
+    candidate = (pair.candidate.signals.greedy or {}).get(subject.prompt_row)
     if reference is None or candidate is None:
-        item = _not_observed_item(
-            pair, "greedy", prompt, reference=reference is None, candidate=candidate is None
+        return _not_observed_item(
+            pair, "greedy", subject, reference=reference is None, candidate=candidate is None
         )
-        return item.model_copy(update={"name": name})
-    if not same_inputs(pair, prompt):
-        return ItemComparison(name=name, outcome="not compared", note=OTHER_INPUTS, excused=True)
+    if not same_inputs(pair, subject.prompt):
+        return _with_other_inputs(subject)
     return reference, candidate
 
 

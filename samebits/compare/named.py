@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.compare.outcome import not_observed, signal_comparison
-from samebits.compare.pair import union
 from samebits.compare.tensors import compare_tensors, unpaired
 from samebits.compare.unit import Observation, SignalUnit
+from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -33,23 +33,30 @@ def named_signal(name: Signal, order: int, phases: Iterable[str] = ()) -> Signal
             )
         return signal_comparison(name, _items(pair, reference, candidate))
 
-    def observations(capture: Capture) -> Iterator[tuple[str, Observation]]:
-        for item, ref in (_tensors(capture, name) or {}).items():
-            yield f"{name} {item}", Observation(ref.hash, name, item.partition(" · ")[0], ref)
+    def observations(capture: Capture) -> Iterator[Observation]:
+        for subject, ref in (_tensors(capture, name) or {}).items():
+            yield Observation(ref.hash, name, subject, ref)
 
     return SignalUnit(name, order, compare, observations, frozenset({name, *phases}))
 
 
-def _tensors(capture: Capture, name: Signal) -> dict[str, TensorRef] | None:
-    return capture.signals.named.get(name)
+def _tensors(capture: Capture, name: Signal) -> dict[Subject, TensorRef] | None:
+    by_prompt = capture.signals.named.get(name)
+    if by_prompt is None:
+        return None
+    return {
+        Subject(prompt=prompt, tensor=tensor): ref
+        for prompt, tensors in by_prompt.items()
+        for tensor, ref in tensors.items()
+    }
 
 
 def _items(
-    pair: Pair, reference: dict[str, TensorRef], candidate: dict[str, TensorRef]
+    pair: Pair, reference: dict[Subject, TensorRef], candidate: dict[Subject, TensorRef]
 ) -> Iterator[ItemComparison]:
-    for item in union(reference, candidate):
-        refs = reference.get(item), candidate.get(item)
+    for subject in {**reference, **candidate}:
+        refs = reference.get(subject), candidate.get(subject)
         if refs[0] is None or refs[1] is None:
-            yield unpaired(item, *refs)
+            yield unpaired(subject, *refs)
         else:
-            yield compare_tensors(item, refs[0], refs[1], pair.values)
+            yield compare_tensors(subject, refs[0], refs[1], pair.values)

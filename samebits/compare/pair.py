@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from samebits.compare.phases import FORWARD, failure_behind, same, signals_of
+from samebits.compare.phases import FORWARD, failure_behind, same, signals_of, word_and_prompt
 from samebits.records.comparison import ItemComparison
+from samebits.records.subject import Reason, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,11 +84,11 @@ def reason(capture: Capture, signal: Signal, prompt: str | None = None) -> str:
     of the phase, or the early end of the run.
     """
     for skip in capture.skips:
-        word, _, rest = skip.what.replace(":", " ").partition(" ")
+        word, skipped_prompt = word_and_prompt(skip.what)
         matches = _covers_signal(word, signal) or (
             skip.why == "inputs" and signal in signals_of(word)
         )
-        if matches and _covers_prompt(rest.strip(), signal, prompt):
+        if matches and _covers_prompt(skipped_prompt, signal, prompt):
             return skip.reason.strip()
     if (failure := failure_behind(capture, signal, prompt)) is not None:
         return f"phase {failure.phase} raised {failure.type}: {failure.in_short}"
@@ -118,11 +119,7 @@ def _covers_signal(word: str, signal: Signal) -> bool:
 
 def _covers_prompt(skipped: str, signal: Signal, prompt: str | None) -> bool:
     if prompt is not None:
-        return skipped in (
-            "",
-            prompt,
-            prompt.partition("[")[0],
-        )  # rows of a batch belong to its prompt
+        return skipped in ("", prompt)
     # For weights and buffers a longer skip names a detail, such as "weights: origin".
     return not skipped or signal in FORWARD or signal == "greedy"
 
@@ -130,13 +127,16 @@ def _covers_prompt(skipped: str, signal: Signal, prompt: str | None) -> bool:
 def unreadable_items(pair: Pair, signal: Literal["weights", "buffers"]) -> Iterator[ItemComparison]:
     """Yield the tensors of a signal whose values could not be read on one of the sides."""
     sides = (pair.reference, pair.candidate)
-    prefix = f"tensor {signal} "
-    skips = [skip for side in sides for skip in side.skips if skip.what.startswith(prefix)]
-    for tensor, note in {skip.what: skip.reason for skip in skips}.items():
-        name = tensor.removeprefix(prefix)
-        # a tensor on the meta device has no values
-        excused = "meta device" in note
-        yield ItemComparison(name=name, outcome="not compared", note=note, excused=excused)
+    skips = [skip for side in sides for skip in side.skips if skip.tensor_of == signal]
+    for skip in {skip.tensor: skip for skip in skips}.values():
+        on_meta = skip.why == "meta device"
+        yield ItemComparison(
+            subject=Subject(tensor=skip.tensor),
+            outcome="not compared",
+            note=skip.reason,
+            reason=Reason.META_DEVICE if on_meta else None,
+            excused=on_meta,
+        )
 
 
 def union(a: dict[str, Any], b: dict[str, Any]) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.registry import signals_of_word
 from samebits.records.capture import Unfinished
+from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -40,23 +41,29 @@ _LOAD_PHASES = frozenset({"files", "tokenizer", "config", "load"})
 
 def signals_of(phase: str) -> frozenset[Signal]:
     """Return the signals with a verdict that a phase observes; none if the phase only explains."""
-    return signals_of_word(_word_and_prompt(phase)[0])
+    return signals_of_word(word_and_prompt(phase)[0])
 
 
 def explains(phase: str) -> bool:
     """Return True if no observation of a phase can decide a verdict."""
-    return _word_and_prompt(phase)[0] in _EXPLAINING
+    return word_and_prompt(phase)[0] in _EXPLAINING
 
 
-def prompt_of(row: str, prompts: Iterable[str] = ()) -> str:
-    """Return the prompt of a row of a batch: ``pair[1]`` is row 1 of ``pair``."""
-    return row if row in prompts else re.sub(r"\[\d+\]$", "", row)
+def row_subject(name: str, prompts: Iterable[str] = ()) -> Subject:
+    """Return the subject of a decode's key in a capture: ``pair[1]`` is row 1 of ``pair``.
+
+    A name that is one of ``prompts`` has no row.
+    """
+    match = re.fullmatch(r"(.*)\[(\d+)\]", name, re.DOTALL)
+    if name in prompts or match is None:
+        return Subject(prompt=name)
+    return Subject(prompt=match[1], row=int(match[2]))
 
 
 def failure_behind(capture: Capture, signal: Signal, prompt: str | None = None) -> Failure | None:
     """Return the exception that explains why ``capture`` lacks ``signal`` (for ``prompt``)."""
     for failure in capture.failures:
-        phase_prompt = _word_and_prompt(failure.phase)[1]
+        phase_prompt = word_and_prompt(failure.phase)[1]
         if signal in signals_of(failure.phase) and (
             not phase_prompt or prompt is None or phase_prompt == prompt
         ):
@@ -126,12 +133,17 @@ def _is_settled(capture: Capture, signal: Signal) -> bool:
     """Return True if a signal is missing for a reason other than the end of the run."""
     skipped = (skip.what for skip in capture.skips if skip.why != "unfinished")
     return failure_behind(capture, signal) is not None or any(
-        signal in signals_of(what) or what.startswith("prompt ") for what in skipped
+        signal in signals_of(what) or _is_prompt(what) for what in skipped
     )
 
 
 def _bears_on_verdict(what: str) -> bool:
-    return bool(signals_of(what)) or what.startswith("prompt ")
+    return bool(signals_of(what)) or _is_prompt(what)
+
+
+def _is_prompt(what: str) -> bool:
+    """Return True if a skip left out a whole prompt."""
+    return word_and_prompt(what)[0] == "prompt"
 
 
 def best_first(runs: tuple[Capture, ...]) -> tuple[Capture, ...]:
@@ -167,7 +179,7 @@ def same(a: Failure, b: Failure) -> bool:
 
 def key(failure: Failure) -> tuple[str, str, str]:
     """Return a key that is equal for exceptions that are the same, wherever they were raised."""
-    phase = _word_and_prompt(failure.phase)[0]
+    phase = word_and_prompt(failure.phase)[0]
     kind = "load" if phase in _LOAD_PHASES else phase
     return kind, failure.type.rpartition(".")[2], _generalised(failure.message)
 
@@ -188,7 +200,10 @@ def _generalised(message: str) -> str:
     return " ".join(message.split())
 
 
-def _word_and_prompt(phase: str) -> tuple[str, str]:
-    """Return the first word of a phase, or of a skip's subject, and the prompt after it."""
-    word, _, prompt = phase.removeprefix("trace ").replace(":", " ").partition(" ")
-    return word, prompt.strip()
+def word_and_prompt(phase: str) -> tuple[str, str]:
+    """Return the first word of a phase, or of what a skip left out, and the prompt after it.
+
+    Probes and jobs name phases so: ``greedy long``, ``trace weights``, ``weights: origin``.
+    """
+    word, _, prompt = phase.removeprefix("trace ").partition(" ")
+    return word.removesuffix(":"), prompt.strip()

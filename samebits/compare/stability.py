@@ -2,83 +2,112 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.forwards import real_rows
 from samebits.compare.metrics import measure
-from samebits.compare.phases import explains, failure_behind, lack, signals_of
-from samebits.compare.registry import units
+from samebits.compare.phases import (
+    explains,
+    failure_behind,
+    lack,
+    signals_of,
+    word_and_prompt,
+)
+from samebits.compare.registry import signal_names, units
 from samebits.compare.unit import Observation, SignalUnit
+from samebits.records.capture import OF_THE_MODEL
+from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.compare.pair import TensorSource
     from samebits.records.capture import Capture, Failure
+    from samebits.records.ids import Signal
 
-PAD_ROWS = " (pad rows)"
+
+class Disagreement(NamedTuple):
+    """Something that is not the same in two runs of one cell, or that nothing ever wrote.
+
+    It prints as ``buffers model.mask``, ``logits long (pad rows)`` or ``status: …``.
+    """
+
+    signal: Signal | None
+    """None: it concerns no single signal."""
+    what: str
+    remark: str = ""
+    unwritten: bool = False
+    """True if it still holds the heap's fill byte after the load."""
+
+    def __str__(self) -> str:
+        """Return the text that reports show."""
+        remark = "never written" if self.unwritten else self.remark
+        text = self.what if self.signal is None else f"{self.signal} {self.what}"
+        return f"{text} ({remark})" if remark else text
 
 
-def disagreements(a: Capture, b: Capture, values: TensorSource | None = None) -> tuple[str, ...]:
-    """Return the names of all observations that differ between two runs of one cell.
+def disagreements(
+    a: Capture, b: Capture, values: TensorSource | None = None
+) -> tuple[Disagreement, ...]:
+    """Return all observations that differ between two runs of one cell.
 
-    A name begins with its signal, such as ``buffers model.mask``. Padding counts too: a difference
-    there comes from memory that was never written. With ``values`` such a difference is marked, as
-    ``logits long (pad rows)``. An observation that a run lacks for a known reason (the run ended
+    Padding counts too: a difference there comes from memory that was never written. With ``values``
+    such a difference is marked. An observation that a run lacks for a known reason (the run ended
     early, a phase raised, something was left out) is not a disagreement; a phase that raised in
     only one of the runs is.
     """
     if {a.status, b.status} - {"complete", "unfinished"} and a.status != b.status:
-        return (f"status: {a.status} in run {a.run}, {b.status} in run {b.run}",)
-    first, second = dict(_observations(a)), dict(_observations(b))
+        what = f"status: {a.status} in run {a.run}, {b.status} in run {b.run}"
+        return (Disagreement(None, what),)
+    first, second = _observations(a), _observations(b)
     early_runs = {run.run for run in (a, b) if lack(run) is not None}
-    names = []
-    for name in first | second:
-        in_a, in_b = first.get(name), second.get(name)
+    differing = []
+    for signal, subject in first | second:
+        in_a, in_b = first.get((signal, subject)), second.get((signal, subject))
         if in_a is None or in_b is None:
             observation, run = (in_a, b) if in_b is None else (in_b, a)
             assert observation is not None
             if run.run not in early_runs and not _lacks_with_reason(run, observation):
-                names.append(name)
+                differing.append(Disagreement(signal, str(subject)))
         elif in_a.identity != in_b.identity:
-            names.append(name + (PAD_ROWS if _only_padding(in_a, in_b, values) else ""))
+            remark = "pad rows" if _only_padding(in_a, in_b, values) else ""
+            differing.append(Disagreement(signal, str(subject), remark))
     sides = ((a, b), (b, a))
-    raises = (
-        name for run, twin in sides if not early_runs for name in _raised_in_one_run(run, twin)
-    )
-    crashes = (name for run, twin in sides for name in _crashed_in_one_run(run, twin))
-    return (*names, *raises, *crashes)
+    raises = (d for run, twin in sides if not early_runs for d in _raised_in_one_run(run, twin))
+    crashes = (d for run, twin in sides for d in _crashed_in_one_run(run, twin))
+    return (*differing, *raises, *crashes)
 
 
 def _lacks_with_reason(run: Capture, observation: Observation) -> bool:
     """Return True if the run has a reason for the missing observation other than the model.
 
-    A check that does not apply to the model (a plain skip) does not apply in either run.
+    A check that does not apply to the model does not apply in either run.
     """
-    if failure_behind(run, observation.signal, observation.prompt) is not None:
+    prompt = observation.subject.prompt
+    if failure_behind(run, observation.signal, prompt or None) is not None:
         return True
     return any(
-        skip.why != "plain"
-        and (skip.what == f"prompt {observation.prompt}" or _skip_covers(skip.what, observation))
+        skip.why not in OF_THE_MODEL
+        and (skip.what == f"prompt {prompt}" or _skip_covers(skip.what, observation))
         for skip in run.skips
     )
 
 
 def _skip_covers(what: str, observation: Observation) -> bool:
-    prompt = what.replace(":", " ").partition(" ")[2].strip()
-    return observation.signal in signals_of(what) and prompt in ("", observation.prompt)
+    _, prompt = word_and_prompt(what)
+    return observation.signal in signals_of(what) and prompt in ("", observation.subject.prompt)
 
 
-def _raised_in_one_run(run: Capture, twin: Capture) -> Iterator[str]:
+def _raised_in_one_run(run: Capture, twin: Capture) -> Iterator[Disagreement]:
     """Yield the phases that raised in ``run`` and succeeded in the other run."""
     for failure in run.failures:
         signals = signals_of(failure.phase)
         if failure.may_be_the_machine or not signals or not _went_well(failure, twin):
             continue
-        yield f"{_signal_name(failure.phase)} (raised {failure.type} in run {run.run} alone)"
+        yield _of_phase(failure.phase, f"raised {failure.type} in run {run.run} alone")
 
 
-def _crashed_in_one_run(run: Capture, twin: Capture) -> Iterator[str]:
+def _crashed_in_one_run(run: Capture, twin: Capture) -> Iterator[Disagreement]:
     """Yield the phase in which ``run`` ended by its own action and the other run succeeded.
 
     A timeout or a lack of memory leaves no exception.
@@ -88,59 +117,61 @@ def _crashed_in_one_run(run: Capture, twin: Capture) -> Iterator[str]:
     if crash is None or explains(phase):
         return
     if twin.status == "complete" and _went_well(crash, twin):
-        where = _signal_name(phase) if signals_of(phase) else f"status: phase {phase}"
-        yield f"{where} (ended in run {run.run} alone: {crash.in_short})"
+        yield _of_phase(phase, f"ended in run {run.run} alone: {crash.in_short}")
 
 
-def _signal_name(phase: str) -> str:
-    """Return the signal and prompt of a phase, such as ``logits short``."""
-    word, _, prompt = phase.removeprefix("trace ").partition(" ")
-    signal = {"forward": "logits"}.get(word, word)
-    return f"{signal} {prompt or 'all'}"
+def _of_phase(phase: str, remark: str) -> Disagreement:
+    """Return a disagreement about a phase: its signal and prompt, such as ``logits short``."""
+    word, prompt = word_and_prompt(phase)
+    name = "logits" if word == "forward" else word
+    if name not in signal_names() or not signals_of(phase):
+        return Disagreement(None, f"status: phase {phase}", remark)
+    return Disagreement(name, prompt or "all", remark)
 
 
 def _went_well(failure: Failure, twin: Capture) -> bool:
     """Return True if the phase neither raised nor was left out in ``twin``."""
-    prompt = failure.phase.removeprefix("trace ").partition(" ")[2] or None
+    subject = Subject(prompt=word_and_prompt(failure.phase)[1])
     if any(f.phase == failure.phase for f in twin.failures):
         return False
-    observations = [Observation("", signal, prompt) for signal in signals_of(failure.phase)]
+    observations = [Observation("", signal, subject) for signal in signals_of(failure.phase)]
     return not any(_lacks_with_reason(twin, observation) for observation in observations)
 
 
-def never_written(capture: Capture) -> tuple[str, ...]:
-    """Return the names of the tensors that still hold the heap's fill byte after the load."""
+def never_written(capture: Capture) -> tuple[Disagreement, ...]:
+    """Return the tensors that still hold the heap's fill byte after the load."""
     weights, buffers = capture.signals.weights, capture.signals.buffers or {}
     tensors = weights.tensors if weights is not None else {}
-    from_weights = [
-        f"weights {name}" for name, facts in tensors.items() if facts.origin == "unwritten"
-    ]
+    unwritten_weights = [n for n, facts in tensors.items() if facts.origin == "unwritten"]
+    unwritten_buffers = [n for n, facts in buffers.items() if facts.unwritten]
     return (
-        *from_weights,
-        *(f"buffers {name}" for name, facts in buffers.items() if facts.unwritten),
+        *(Disagreement("weights", name, unwritten=True) for name in unwritten_weights),
+        *(Disagreement("buffers", name, unwritten=True) for name in unwritten_buffers),
     )
 
 
-def _observations(capture: Capture) -> list[tuple[str, Observation]]:
-    """Return everything that bears on a verdict, with its name.
+def _observations(capture: Capture) -> dict[tuple[Signal, Subject], Observation]:
+    """Return everything that bears on a verdict, by signal and subject.
 
     What the load left comes first, then prompt by prompt what the forward and the decoding gave.
     """
     prompts = {name: number for number, name in enumerate(capture.signals.forward or {})}
 
     def place(unit: SignalUnit, number: int, observation: Observation) -> tuple[int, int]:
-        if observation.prompt is None:
+        prompt = observation.subject.prompt
+        if not prompt:
             return 0, 0
         if "greedy" in unit.phases:  # rows of a batch, each with its logits and its tokens
             return 2, number
-        return 1, prompts.get(observation.prompt, len(prompts))
+        return 1, prompts.get(prompt, len(prompts))
 
     placed = [
-        (place(unit, number, observation), (name, observation))
+        (place(unit, number, observation), observation)
         for unit in units()
-        for number, (name, observation) in enumerate(unit.observations(capture))
+        for number, observation in enumerate(unit.observations(capture))
     ]
-    return [named for _, named in sorted(placed, key=lambda entry: entry[0])]
+    placed.sort(key=lambda entry: entry[0])
+    return {(observation.signal, observation.subject): observation for _, observation in placed}
 
 
 def _only_padding(first: Observation, second: Observation, values: TensorSource | None) -> bool:

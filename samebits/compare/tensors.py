@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from samebits.compare.pair import TensorSource
+    from samebits.records.subject import Subject
     from samebits.records.tensor import TensorRef
 
 EMPTY = "it has no elements"
@@ -29,7 +30,7 @@ PADDED_NO_VALUES = (
 
 
 def compare_tensors(
-    name: str,
+    subject: Subject,
     reference: TensorRef,
     candidate: TensorRef,
     values: TensorSource,
@@ -43,7 +44,9 @@ def compare_tensors(
     Differences in padding only show in ``pad_rows``. Padded tensors with different hashes and
     without stored values are `not compared`: the difference may be only in the padding.
     """
-    item = ItemComparison(name=name, outcome="differs", reference=reference, candidate=candidate)
+    item = ItemComparison(
+        subject=subject, outcome="differs", reference=reference, candidate=candidate
+    )
     if reference.shape != candidate.shape:
         return _updated(
             item, note=_difference_note("shape", list(reference.shape), list(candidate.shape))
@@ -64,7 +67,7 @@ def compare_tensors(
 
 
 def unpaired(
-    name: str,
+    subject: Subject,
     reference: TensorRef | None,
     candidate: TensorRef | None,
     note: str = "",
@@ -73,7 +76,7 @@ def unpaired(
 ) -> ItemComparison:
     """Return the item of a tensor that only one side has."""
     return ItemComparison(
-        name=name,
+        subject=subject,
         outcome="only here" if reference is None else "only in reference",
         reference=reference,
         candidate=candidate,

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture, ForwardFacts
     from samebits.records.comparison import SignalComparison
     from samebits.records.ids import Signal
+    from samebits.records.subject import Subject
     from samebits.records.tensor import TensorRef
 
 FORWARD = "forward"
@@ -22,11 +23,11 @@ FORWARD = "forward"
 
 
 class Observation(NamedTuple):
-    """One observation: the value that must be equal, its prompt, and where its padding is."""
+    """One observation: the value that must be equal, what it is about, and where its padding is."""
 
     identity: object
     signal: Signal
-    prompt: str | None = None
+    subject: Subject
     ref: TensorRef | None = None
     padded: ForwardFacts | None = None
     """The forward, if dimension 1 of ``ref`` is the axis of its padding."""
@@ -39,7 +40,7 @@ class SignalUnit(NamedTuple):
     order: int
     """Place in the flow of data: the first signal that differs is named in the report."""
     compare: Callable[[Pair], SignalComparison]
-    observations: Callable[[Capture], Iterator[tuple[str, Observation]]]
-    """Yields everything that both runs of a cell must agree on, with its name."""
+    observations: Callable[[Capture], Iterator[Observation]]
+    """Yields everything that both runs of a cell must agree on."""
     phases: frozenset[str]
     """First words of the phases without which the signal, or a prompt of it, is not observed."""

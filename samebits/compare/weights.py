@@ -20,6 +20,7 @@ from samebits.compare.slices import coverage, same_part
 from samebits.compare.tensors import compare_tensors, unpaired
 from samebits.records.capture import Piece, WeightFacts, WeightsSignal
 from samebits.records.comparison import ItemComparison
+from samebits.records.subject import Reason, Subject
 from samebits.records.tensor import NUMPY_DTYPES, tensor_hash
 
 if TYPE_CHECKING:
@@ -286,7 +287,7 @@ def _namesakes(sides: Sides) -> dict[str, tuple[str, str]]:
 def _add_pair(
     others: OtherTensors, sides: Sides, name: str, reference: WeightFacts, candidate: WeightFacts
 ) -> None:
-    item = compare_tensors(name, reference.ref, candidate.ref, sides.pair.values)
+    item = compare_tensors(Subject(tensor=name), reference.ref, candidate.ref, sides.pair.values)
     if item.outcome == "differs":
         others.blamed.update(piece.tensor for f in (reference, candidate) for piece in f.pieces)
         item = item.model_copy(
@@ -301,21 +302,22 @@ def _unpaired_item(
 ) -> ItemComparison:
     """Judge a tensor that is not from the checkpoint and has no namesake on the other side."""
     other_side = sides.candidate if in_reference else sides.reference
-    ref = facts.ref
+    subject, ref = Subject(tensor=name), facts.ref
     if ref.hash in other_side.by_hash:
         note = f"the same bytes as {other_side.by_hash[ref.hash]}, its name on the other side"
         return ItemComparison(
-            name=name, outcome="identical", reference=ref, candidate=ref, note=note
+            subject=subject, outcome="identical", reference=ref, candidate=ref, note=note
         )
     reference, candidate = (ref, None) if in_reference else (None, ref)
     if facts.kind == "buffer":
         note = f"a {facts.origin} buffer that the other side does not have"
-        return unpaired(name, reference, candidate, note, excused=True)
+        return unpaired(subject, reference, candidate, note, excused=True)
     cause = _untraced_reason(sides)
     if cause is None:
-        return unpaired(name, reference, candidate, f"{facts.origin}; no checkpoint tensor")
+        note = f"{facts.origin}; no checkpoint tensor"
+        return unpaired(subject, reference, candidate, note)
     note = f"has no namesake on the other side, and cannot be traced to a checkpoint: {cause}"
-    item = unpaired(name, reference, candidate, note, excused=bool(cause))
+    item = unpaired(subject, reference, candidate, note, excused=bool(cause))
     return item.model_copy(update={"outcome": "not compared"})
 
 
@@ -360,12 +362,14 @@ def _carried_item(
     """Compare how both sides hold one checkpoint tensor: bytes, dtype, then part."""
     if tensor in sides.clashes:
         first, second = sides.clashes[tensor]
-        return compare_tensors(tensor, first.ref, second.ref, sides.pair.values)
+        return compare_tensors(Subject(tensor=tensor), first.ref, second.ref, sides.pair.values)
     if _dtypes(reference) != _dtypes(candidate):
         return _dtype_item(tensor, reference, candidate, sides)
     same_parts = [_holds_same_parts(dtype, reference, candidate) for dtype in _dtypes(reference)]
     refs = _only_ref(reference), _only_ref(candidate)
-    item = ItemComparison(name=tensor, outcome="identical", reference=refs[0], candidate=refs[1])
+    item = ItemComparison(
+        subject=Subject(tensor=tensor), outcome="identical", reference=refs[0], candidate=refs[1]
+    )
     if all(same_parts) or tensor in sides.constants:
         return item
     note = _two_sided_note("part", _carrier_texts(reference), _carrier_texts(candidate))
@@ -376,11 +380,12 @@ def _carried_item(
 def _dtype_item(
     tensor: str, reference: list[Carrier], candidate: list[Carrier], sides: Sides
 ) -> ItemComparison:
+    subject = Subject(tensor=tensor)
     reference_ref, candidate_ref = _only_whole(reference), _only_whole(candidate)
     if reference_ref is not None and candidate_ref is not None:
-        return compare_tensors(tensor, reference_ref, candidate_ref, sides.pair.values)
+        return compare_tensors(subject, reference_ref, candidate_ref, sides.pair.values)
     note = _two_sided_note("dtype", _dtypes(reference), _dtypes(candidate))
-    return ItemComparison(name=tensor, outcome="differs", note=note)
+    return ItemComparison(subject=subject, outcome="differs", note=note, reason=Reason.DTYPE)
 
 
 def _one_sided_item(
@@ -390,7 +395,8 @@ def _one_sided_item(
         f"carried by {', '.join(_carrier_texts(reference or candidate))}; "
         "by nothing on the other side"
     )
-    item = unpaired(tensor, _only_ref(reference), _only_ref(candidate), note).model_copy(
+    refs = _only_ref(reference), _only_ref(candidate)
+    item = unpaired(Subject(tensor=tensor), *refs, note).model_copy(
         update={"outcome": "only in reference" if reference else "only here"}
     )
     cause = _untraced_reason(sides)

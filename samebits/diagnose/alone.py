@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from samebits.compare.signals import TensorSource
+    from samebits.compare.stability import Disagreement
     from samebits.records.capture import Capture, Failure, Unfinished
     from samebits.records.ids import CellId
 
@@ -33,7 +34,7 @@ class CellState(NamedTuple):
     """Exceptions of phases after the load."""
     unfinished: Unfinished | None = None
     """Where a run ended that lacks something a verdict needs."""
-    unstable: tuple[str, ...] = ()
+    unstable: tuple[Disagreement, ...] = ()
     absent: str | None = None
 
     @property
@@ -94,11 +95,11 @@ def _loaded_state(
     if unfinished is not None and _second_failed_to_load(first, second):
         return CellState(second, Verdict.FAILED, failure_headline(failure), failure)
     unwritten_only = unfinished is not None and not loaded
-    names = _unstable_names(runs, values, unwritten_only=unwritten_only)
-    if names:
+    unstable = _disagreements(runs, values, unwritten_only=unwritten_only)
+    if unstable:
         first_failure = failure or next((f for run in runs for f in failures(run)), None)
-        headline = f"the cell does not agree with itself: {some(names)}"
-        return CellState(first, Verdict.UNSTABLE, headline, first_failure, unstable=names)
+        headline = f"the cell does not agree with itself: {some(map(str, unstable))}"
+        return CellState(first, Verdict.UNSTABLE, headline, first_failure, unstable=unstable)
     return CellState(first, failures=_phase_failures(first, second), unfinished=unfinished)
 
 
@@ -108,17 +109,17 @@ def _second_failed_to_load(first: Capture, second: Capture) -> bool:
     return second.status == "failed" and lack(second, first) is None and not loaded
 
 
-def _unstable_names(
+def _disagreements(
     runs: tuple[Capture, ...], values: TensorSource | None, *, unwritten_only: bool
-) -> tuple[str, ...]:
+) -> tuple[Disagreement, ...]:
     """Return the tensors that differ between the runs, and those that were never written.
 
     With ``unwritten_only`` the runs are not compared.
     """
-    names = () if unwritten_only else disagreements(runs[0], runs[1], values)
-    unwritten = [f"{name} (never written)" for run in runs for name in never_written(run)]
-    by_name = {name.removesuffix(" (never written)"): name for name in (*names, *unwritten)}
-    return tuple(by_name.values())
+    differing = () if unwritten_only else disagreements(runs[0], runs[1], values)
+    unwritten = [disagreement for run in runs for disagreement in never_written(run)]
+    by_subject = {d._replace(unwritten=False): d for d in (*differing, *unwritten)}
+    return tuple(by_subject.values())
 
 
 def _phase_failures(first: Capture, second: Capture) -> tuple[Failure, ...]:

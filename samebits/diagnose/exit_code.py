@@ -111,7 +111,7 @@ def _incomplete(results: Sequence[CellResult]) -> Iterator[str]:
     by_reason: dict[str, list[str]] = {}
     for result in results:
         if result.verdict in OPEN and not fails(result):
-            reason = result.headline.removeprefix(f"{result.verdict}: ")
+            reason = result.open_reason or result.headline
             by_reason.setdefault(f"{result.verdict}: {reason}", []).append(str(result.cell))
     for reason, names in by_reason.items():
         yield f"{_cell_count(names)} {reason} ({some(names)})"

@@ -210,7 +210,7 @@ def _result_parts(result: CellResult) -> list[_ResultPart]:
     No entry covers that a cell did not finish, so only the rest of such a cell is a part.
     """
     if result.judged == Verdict.UNSTABLE:
-        return [_ResultPart(result.judged, _unstable_signals(result), [])]
+        return [_ResultPart(result.judged, list(result.unstable_signals), [])]
     differing = [signal.signal for signal in differing_signals(result)]
     failing: list[str] = [signal.signal for signal in failing_signals(result)]
     if result.rest is None:
@@ -219,11 +219,6 @@ def _result_parts(result: CellResult) -> list[_ResultPart]:
     if result.rest.passes:
         return parts
     return [*parts, _ResultPart(result.rest, failing, list(differing))]
-
-
-def _unstable_signals(result: CellResult) -> list[str]:
-    names = (name.partition(" ")[0] for name in result.unstable)
-    return list(dict.fromkeys(name.rstrip(":") for name in names if name != "status:"))
 
 
 def _covering(result: CellResult, entries: Iterable[_Entry]) -> list[_Entry]:

@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.outcome import differs
 from samebits.records.ids import EXPLANATORY
+from samebits.records.ladder import ON_LADDER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from samebits.records.comparison import CellResult, SignalComparison
     from samebits.records.ids import Signal
     from samebits.records.ladder import Ladder, LadderStep
-
-STEPS: Mapping[Signal, str] = {"hidden_states": "layer", "logits": "logits", "decode": "decode"}
-"""The first word of the ladder's steps for a signal."""
+    from samebits.records.subject import Subject
 
 
 def differing_signals(result: CellResult) -> tuple[SignalComparison, ...]:
@@ -50,7 +47,7 @@ def failing_signals(result: CellResult) -> tuple[SignalComparison, ...]:
 def _is_rounding(signal: SignalComparison, ladder: Ladder) -> bool:
     """Return True if the ladder covers every differing item of a signal, and each is rounding."""
     is_rounding = _rounding_by_item(signal.signal, ladder)
-    items = [item.name.partition(" · ")[0] for item in signal.items if differs(item)]
+    items = [_prompt_or_tensor(item.subject) for item in signal.items if differs(item)]
     return bool(items) and set(items) <= is_rounding.keys() and all(is_rounding.values())
 
 
@@ -58,14 +55,17 @@ def _rounding_by_item(signal: Signal, ladder: Ladder) -> dict[str, bool]:
     """Return for each prompt or tensor on the ladder whether its difference is rounding."""
     if signal == "greedy":
         return {split.prompt: split.near_tie is True for split in ladder.splits}
-    if signal not in STEPS:
+    if signal not in ON_LADDER:
         constants = [constant for constant in ladder.constants if constant.signal == signal]
-        return {
-            constant.name.partition(" · ")[0]: constant.kind == "cast" for constant in constants
-        }
-    steps = [step for step in ladder.steps if step.what.partition(" ")[0] == STEPS[signal]]
+        return {_prompt_or_tensor(c.subject): c.kind == "cast" for c in constants}
+    steps = [step for step in ladder.steps if step.signal == signal]
     failing = {step.prompt for step in steps if _fails(step)}
     return {step.prompt: step.prompt not in failing for step in steps}
+
+
+def _prompt_or_tensor(subject: Subject) -> str:
+    """Return the prompt with its row, or the name of a stored tensor, as the ladder has them."""
+    return subject.prompt_row or str(subject)
 
 
 def _fails(step: LadderStep) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from samebits.compare.amounts import amount
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from samebits.records.capture import AttentionCall, Capture, GreedyFacts
     from samebits.records.comparison import FactChange, ItemComparison, SignalComparison
 
-_LAYER = re.compile(r"^(?P<prompt>.*) · layer (?P<index>\d+) \((?P<names>.*)\)$", re.DOTALL)
 MAX_CHANGES = 3
 
 
@@ -77,8 +75,7 @@ def _item_text(signal: SignalComparison, item: ItemComparison) -> str:
     if signal.signal in ("logits", "decode", "greedy"):
         return f"prompt {item.name}"
     if signal.signal == "inputs":
-        prompt, _, key = item.name.rpartition(" · ")
-        return f"{key} of prompt {prompt}"
+        return f"{item.subject.tensor} of prompt {item.subject.prompt}"
     return item.name
 
 
@@ -87,19 +84,12 @@ def _more_text(items: list[ItemComparison]) -> str:
 
 
 def _layer_index(item: ItemComparison) -> int:
-    return int(_parsed_name(item)["index"])
-
-
-def _parsed_name(item: ItemComparison) -> re.Match[str]:
-    """Return the parts of the name of a layer's item, as compare/forwards.py makes it."""
-    match = _LAYER.match(item.name)
-    assert match is not None
-    return match
+    assert item.subject.layer is not None
+    return item.subject.layer
 
 
 def _layer_text(item: ItemComparison) -> str:
-    name = _parsed_name(item)
-    return f"layer {name['index']} ({name['names']}) of prompt {name['prompt']}"
+    return f"{item.subject.place} of prompt {item.subject.prompt}"
 
 
 def _kernel_difference(
@@ -109,17 +99,16 @@ def _kernel_difference(
 
     A layer holds more than its attention, so this is a place to look at, not yet a cause.
     """
-    name = _parsed_name(item)
-    layer = name["names"].split(" → ")[0]
-    for call, changes in _changed_calls(reference, candidate, name["prompt"]):
-        if changes and call.module.startswith(f"{layer}."):
+    prompt = item.subject.prompt
+    for call, changes in _changed_calls(reference, candidate, prompt):
+        if changes and call.module.startswith(f"{item.subject.tensor}."):
             changes_text = "; ".join(map(_change_text, changes[:MAX_CHANGES]))
             what = (
-                f"attention.kernel: {call.module} of prompt {name['prompt']} is called in another "
+                f"attention.kernel: {call.module} of prompt {prompt} is called in another "
                 f"way ({changes_text}), and its layer is the first that differs: {amount(item)}"
             )
             return FirstDifference(
-                signal="attention.kernel", item=f"{name['prompt']} · {call.module}", what=what
+                signal="attention.kernel", item=f"{prompt} · {call.module}", what=what
             )
     return None
 

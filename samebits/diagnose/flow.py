@@ -230,14 +230,12 @@ class Flow:
         signal = self.signals.get("hidden_states")
         outputs = []
         for item in signal.items if signal is not None else ():
-            prompt, _, rest = item.name.rpartition(" · layer ")
-            number, _, names = rest.partition(" (")
-            if prompt != self.prompt or not number.isdigit():
+            subject = item.subject
+            if subject.prompt != self.prompt or subject.layer is None:
                 continue
             compared = differs(item) or item.outcome == "identical"
             same = not differs(item) if compared else None
-            layer_names = tuple(names.removesuffix(")").split(" → "))
-            outputs.append(LayerOutput(int(number), layer_names, same))
+            outputs.append(LayerOutput(subject.layer, subject.names, same))
         return tuple(sorted(outputs, key=lambda layer: layer.index))
 
     @property
@@ -256,7 +254,7 @@ class Flow:
             return None
         if refs[0].hash == refs[1].hash:
             return True
-        item = next((i for i in signal.items if i.name == self.prompt), None)
+        item = next((i for i in signal.items if i.subject.prompt == self.prompt), None)
         if item is not None and item.outcome == "not compared":
             return None
         return item is None or not differs(item)

@@ -126,8 +126,8 @@ class _Hunt:
             if all(rows) and len(item.reference.shape) == len(item.candidate.shape) == 1:
                 phrases.append(f"{rows[0]} in the reference, {rows[1]} here")
         buffers = self._pair.candidate.signals.buffers or {}
-        name = item.name.rpartition(" → ")[2]
-        if name in buffers and buffers[name].unwritten:
+        name = item.subject.counterpart or item.subject.tensor
+        if not item.subject.prompt and name in buffers and buffers[name].unwritten:
             phrases.append("nothing ever wrote it here")
         return "; ".join(phrases)
 
@@ -226,8 +226,14 @@ class _Hunt:
 
     def _roots_inside(self, module: str) -> list[str]:
         """Return the roots that differ inside a module: a bias per head, a sink, a stored mask."""
-        names = ((root, item.name) for root in ROOTS for item in self._items(root) if differs(item))
-        return list(dict.fromkeys(root for root, name in names if name.startswith(f"{module}.")))
+        tensors = (
+            (root, item.subject.tensor)
+            for root in ROOTS
+            for item in self._items(root)
+            if differs(item)
+        )
+        inside = (root for root, tensor in tensors if tensor.startswith(f"{module}."))
+        return list(dict.fromkeys(inside))
 
     def _items(self, name: str) -> tuple[ItemComparison, ...]:
         signal = self._signals.get(name)
@@ -350,10 +356,7 @@ def _chosen_prompt(pair: Pair, signals: dict[str, SignalComparison]) -> str:
 
 def _forward_differs(prompt: str, signals: dict[str, SignalComparison]) -> bool:
     items = [i for s in ("hidden_states", "logits") if s in signals for i in signals[s].items]
-    return any(
-        differs(item) and (item.name == prompt or item.name.startswith(f"{prompt} · layer "))
-        for item in items
-    )
+    return any(differs(item) and item.subject.prompt == prompt for item in items)
 
 
 def _grouped(texts: dict[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.compare.amounts import short, some
-from samebits.compare.buffers import NEITHER
+from samebits.records.subject import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +104,7 @@ def _signal_notes(signals: tuple[SignalComparison, ...]) -> Iterator[str]:
         pads = [item.name for item in signal.items if item.pad_rows == "differ"]
         if pads:
             yield f"{signal.signal}: padding rows differ, which counts for no verdict: {some(pads, 2)}"
-        if signal.outcome == "not compared" and not signal.note.startswith(NEITHER):
+        if signal.outcome == "not compared" and signal.reason != Reason.ON_NEITHER_SIDE:
             yield f"{signal.signal}: not compared: {signal.note}"
         elif signal.outcome != "not compared":
             yield from _item_notes(signal)

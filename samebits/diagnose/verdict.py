@@ -143,7 +143,8 @@ def _without_comparison(
         "reference": reference.cell if reference is not None else None,
         "failure": state.failure,
         "absent": state.absent,
-        "unstable": state.unstable,
+        "unstable": tuple(map(str, state.unstable)),
+        "unstable_signals": tuple(dict.fromkeys(d.signal for d in state.unstable if d.signal)),
         "steps": hunt,
     }
     return cell_result.model_copy(update=update)
@@ -318,11 +319,13 @@ def _unfinished_result(
     cell_result: CellResult, state: CellState, rest: Verdict | None
 ) -> CellResult:
     """Return the result of a cell that did not finish, with the verdict on the compared part."""
+    open_reason = ended(state.unfinished)
     update = {
         "verdict": Verdict.NOT_FINISHED,
         "judged": Verdict.NOT_FINISHED,
         "rest": rest,
-        "headline": f"not finished: {ended(state.unfinished)}",
+        "headline": f"not finished: {open_reason}",
+        "open_reason": open_reason,
         "unfinished": state.unfinished,
     }
     return cell_result.model_copy(update=update)
@@ -365,7 +368,9 @@ def _compared_splits(
 ) -> tuple[TokenSplit, ...]:
     """Return the token splits of the prompts whose greedy decoding was compared."""
     greedy = next((signal for signal in signals if signal.signal == "greedy"), None)
-    names = {i.name for i in greedy.items if i.outcome == "differs"} if greedy else set()
+    names = (
+        {i.subject.prompt_row for i in greedy.items if i.outcome == "differs"} if greedy else set()
+    )
     return tuple(s for s in token_splits(reference, candidate) if s.prompt in names)
 
 

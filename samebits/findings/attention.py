@@ -39,7 +39,8 @@ def _changed_kernel(case: Case) -> Iterator[Sighting]:
     """Find a changed attention kernel where the ladder classifies the difference as rounding."""
     change = _kernel_change(case) if case.is_rounding else ""
     if change and case.ladder is not None:
-        evidence = (change, case.ladder.reason, *_eager_effects(case).values())
+        effects = map(_effect_text, _eager_effects(case).values())
+        evidence = (change, case.ladder.reason, *effects)
         yield Sighting("attention.kernel", tuple(dict.fromkeys(evidence)))
 
 
@@ -47,20 +48,26 @@ def _different_function(case: Case) -> Iterator[Sighting]:
     """Find a changed kernel where the cells diverge and eager attention makes them agree."""
     change = _kernel_change(case) if case.has_diverged else ""
     eager = _eager_effects(case)
-    if change and case.ladder is not None and _SAME_BITS in eager.values():
-        effects = [f"{effect} (prompt {prompt})" for prompt, effect in eager.items()]
+    if change and case.ladder is not None and any(eager.values()):
+        effects = [
+            f"{_effect_text(is_same)} (prompt {prompt})" for prompt, is_same in eager.items()
+        ]
         yield Sighting("attention.kernel", (change, case.ladder.reason, *effects))
 
 
-_SAME_BITS = "with attention forced to eager on both sides the logits hold the same bits"
-_STILL_DIFFER = "with attention forced to eager on both sides the logits still differ"
+def _effect_text(is_same: bool) -> str:
+    result = "hold the same bits" if is_same else "still differ"
+    return f"with attention forced to eager on both sides the logits {result}"
 
 
-def _eager_effects(case: Case) -> dict[str, str]:
-    """Return the effect of eager attention for each prompt without padding whose logits differ."""
+def _eager_effects(case: Case) -> dict[str, bool]:
+    """Return whether eager attention gives the same logits on both sides.
+
+    Only prompts without padding whose logits differ are included.
+    """
     if case.reference is None:
         return {}
-    effects = {}
+    effects: dict[str, bool] = {}
     for prompt, candidate in (case.capture.signals.forward or {}).items():
         reference = (case.reference.signals.forward or {}).get(prompt)
         if (
@@ -73,7 +80,7 @@ def _eager_effects(case: Case) -> dict[str, str]:
         candidate_hash = _eager_hash(case.capture, prompt)
         reference_hash = _eager_hash(case.reference, prompt)
         if candidate_hash and reference_hash and candidate.logits.hash != reference.logits.hash:
-            effects[prompt] = _SAME_BITS if candidate_hash == reference_hash else _STILL_DIFFER
+            effects[prompt] = candidate_hash == reference_hash
     return effects
 
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting, raised
-from samebits.records.finding import SAVED_BY, RuleText
+from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,7 +63,8 @@ def _loses(kind: str) -> Callable[[Case], Iterator[Sighting]]:
     def check(case: Case) -> Iterator[Sighting]:
         for crossing in case.crossings:
             if _is_lossy(crossing) and kind in _losses(crossing):
-                yield Sighting(f"{SAVED_BY}{crossing.saver}", tuple(_evidence(crossing)))
+                where = f"saved by {crossing.saver}"
+                yield Sighting(where, tuple(_evidence(crossing)), saver=crossing.saver)
 
     return check
 

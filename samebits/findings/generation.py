@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.findings.rule import Rule, Sighting
 from samebits.findings.tokenizers import side_lines, tokenizer_pair
-from samebits.records.finding import SAVING, RuleText
+from samebits.records.finding import RuleText
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,11 +49,12 @@ def _saved_as_unknown_class(case: Case) -> Iterator[Sighting]:
     assert case.reference is not None
     reference = case.reference.cell.stack
     yield Sighting(
-        f"{SAVING}the tokenizer",
+        "save_pretrained of the tokenizer",
         (
             f"{case.capture.cell.stack} writes tokenizer_class TokenizersBackend",
             f"{reference} has no class of that name and wrote {tokenizers[0].saved_class}",
         ),
+        saver=case.capture.cell.stack,
     )
 
 

@@ -105,7 +105,7 @@ def _loss_kwargs(case: Case) -> Iterator[Sighting]:
 
 
 def _removed_names(case: Case) -> Iterator[Sighting]:
-    for where, evidence in _imports_of(frozenset(INSTEAD) | {"masking_utils"}, case):
+    for where, evidence, _ in _imports_of(frozenset(INSTEAD) | {"masking_utils"}, case):
         names = (name for name in INSTEAD if any(re.search(rf"\b{name}\b", e) for e in evidence))
         advice = tuple(f"instead of {name}: {INSTEAD[name]}" for name in names)
         yield Sighting(where, (*evidence, *advice))
@@ -113,8 +113,8 @@ def _removed_names(case: Case) -> Iterator[Sighting]:
 
 def _no_generation_mixin(case: Case) -> Iterator[Sighting]:
     """Find a head class without GenerationMixin in a cell that does not generate."""
-    reasons = [skip.reason for skip in case.capture.skips if skip.what == "greedy"]
-    if not any("does not generate" in reason for reason in reasons):
+    reasons = [skip.reason for skip in case.capture.skips if skip.why == "no generation"]
+    if not reasons:
         return
     load = case.capture.signals.load
     for fact in case.classes:

@@ -42,7 +42,12 @@ RULES: tuple[Rule, ...] = (
 def findings(case: Case) -> tuple[Finding, ...]:
     """Return the findings of all rules in one cell, in the order of the rules."""
     return tuple(
-        Finding(code=rule.text.code, where=sighting.where, evidence=sighting.evidence)
+        Finding(
+            code=rule.text.code,
+            where=sighting.where,
+            evidence=sighting.evidence,
+            saver=sighting.saver,
+        )
         for rule in RULES
         for sighting in rule.check(case)
     )

@@ -32,7 +32,7 @@ def of_stacks(results: Iterable[CellResult]) -> dict[str, tuple[StackFinding, ..
             if finding.code not in _RELEASE_CODES:
                 continue
             stack_finding = by_code.get(finding.code) or StackFinding(
-                **finding.model_dump(), models=()
+                code=finding.code, where=finding.where, evidence=finding.evidence, models=()
             )
             models = tuple(dict.fromkeys((*stack_finding.models, model)))
             by_code[finding.code] = stack_finding.model_copy(update={"models": models})

@@ -16,6 +16,8 @@ class Sighting(NamedTuple):
 
     where: str
     evidence: tuple[str, ...]
+    saver: str = ""
+    """The stack that saves, if it is about what a save writes."""
 
 
 class Rule(NamedTuple):

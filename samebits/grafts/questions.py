@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from samebits.records.comparison import CellResult
     from samebits.records.graft import Graft
     from samebits.records.ids import CellId
+    from samebits.records.subject import Subject
 
 MAX_STEPS = 40
 """Maximum number of compared steps of a decode."""
@@ -109,7 +110,7 @@ def questions_of(
 def _logit_distances(result: CellResult) -> dict[str, float]:
     """Return prompt -> maximum distance of the logits of its forward."""
     return {
-        item.name: item.metrics.max_abs
+        item.subject.prompt: item.metrics.max_abs
         for signal in result.signals
         if signal.signal == "logits"
         for item in signal.items
@@ -224,10 +225,10 @@ def _with_stored_tensors(result: CellResult, pair: Pair) -> CellResult:
     return result.model_copy(update={"signals": (stored_weights(pair), inv_freq(pair))})
 
 
-def _differing_items(result: CellResult, signal: str) -> Iterator[str]:
+def _differing_items(result: CellResult, signal: str) -> Iterator[Subject]:
     for comparison in result.signals:
         if comparison.signal == signal:
-            yield from (item.name for item in comparison.items if differs(item))
+            yield from (item.subject for item in comparison.items if differs(item))
 
 
 def _weights(
@@ -261,9 +262,9 @@ def _weights(
     return list(pairs), unpaired
 
 
-def _tensors_of_item(capture: Capture, item: str) -> dict[str, WeightFacts]:
+def _tensors_of_item(capture: Capture, item: Subject) -> dict[str, WeightFacts]:
     """Return the tensors in memory for an item, found by their name or a checkpoint tensor's."""
-    names = set(item.split(" → "))
+    names = set(item.names)
     weights = capture.signals.weights
     return {
         name: facts
@@ -281,8 +282,7 @@ def _buffers(
         candidate.signals.inv_freq or {},
     )
     for item in _differing_items(result, "inv_freq"):
-        reference_name, _, candidate_name = item.partition(" → ")
-        candidate_name = candidate_name or reference_name
+        reference_name, candidate_name = item.tensor, item.counterpart or item.tensor
         if reference_name not in reference_buffers or candidate_name not in candidate_buffers:
             continue
         candidate_facts = candidate_buffers[candidate_name]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.forwards import real_rows
 from samebits.compare.outcome import differs
-from samebits.compare.phases import prompt_of
+from samebits.compare.phases import word_and_prompt
 from samebits.ladder.distance import tensor_distance
 from samebits.records.ladder import Alignment
 
@@ -37,7 +37,7 @@ def to_align(reference: Capture, signals: Iterable[SignalComparison]) -> str:
     forwards = reference.signals.forward or {}
     all_signals = tuple(signals)
     for kind, signal in _SIGNAL_OF_KIND.items():
-        names = [prompt_of(name, forwards) for name in _differing_names(all_signals, signal)]
+        names = _differing_prompts(all_signals, signal)
         if prompts := [name for name in names if name in forwards]:
             return f"{kind} {min(prompts, key=lambda name: _sort_key(forwards[name]))}"
     return ""
@@ -77,7 +77,7 @@ def alignment(climb: Climb) -> Alignment | None:
 
 def alignment_reason(result: Alignment) -> str:
     """Return the reason for a difference that vanishes with aligned tensors."""
-    kind, _, prompt = result.what.partition(" ")
+    kind, prompt = word_and_prompt(result.what)
     computation = "forward over" if kind == "forward" else "decode of"
     return (
         "the weights begin at other alignments in memory: with every parameter copied to a multiple "
@@ -97,9 +97,9 @@ def _same_real_rows(climb: Climb, reference: TensorRef, candidate: TensorRef, na
     return distance is not None and reference.dtype == candidate.dtype and distance.same_values
 
 
-def _differing_names(signals: Iterable[SignalComparison], name: Signal) -> list[str]:
+def _differing_prompts(signals: Iterable[SignalComparison], name: Signal) -> list[str]:
     items = (item for signal in signals if signal.signal == name for item in signal.items)
-    return [item.name for item in items if differs(item)]
+    return [item.subject.prompt for item in items if differs(item)]
 
 
 def _sort_key(facts: ForwardFacts) -> tuple[bool, int]:

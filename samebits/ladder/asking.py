@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture
     from samebits.records.comparison import SignalComparison
     from samebits.records.ladder import Constant
+    from samebits.records.subject import Subject
     from samebits.records.tensor import TensorRef
 
 
@@ -73,8 +74,8 @@ def _rounded_tensors(
     for cast in casts:
         if cast.coarser != side:
             continue
-        smaller = next((ref.dtype for _, ref in _carriers(coarser, cast.name)), None)
-        for name, ref in _carriers(finer, cast.name):
+        smaller = next((ref.dtype for _, ref in _carriers(coarser, cast.subject)), None)
+        for name, ref in _carriers(finer, cast.subject):
             if smaller is not None and _element_size(ref.dtype) > _element_size(smaller):
                 yield name, smaller
 
@@ -83,12 +84,9 @@ def _element_size(dtype: str) -> int:
     return NUMPY_DTYPES[dtype].itemsize
 
 
-def _carriers(capture: Capture, name: str) -> Iterator[tuple[str, TensorRef]]:
-    """Yield the tensors in memory that an item's name refers to, by their checkpoint names too.
-
-    An item of two names (``a → b``) refers to both.
-    """
-    names = set(name.split(" → "))
+def _carriers(capture: Capture, subject: Subject) -> Iterator[tuple[str, TensorRef]]:
+    """Yield the tensors in memory that a subject names, by their checkpoint names too."""
+    names = set(subject.names)
     weights = capture.signals.weights
     for tensor, facts in (weights.tensors if weights is not None else {}).items():
         tensor_names = {tensor, *facts.aliases, *(piece.tensor for piece in facts.pieces)}

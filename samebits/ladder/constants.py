@@ -14,6 +14,7 @@ import numpy as np
 
 from samebits.compare.outcome import differs
 from samebits.records.ladder import Constant, Side
+from samebits.records.subject import Reason
 from samebits.records.tensor import NUMPY_DTYPES
 
 if TYPE_CHECKING:
@@ -45,10 +46,10 @@ def _constant(signal: Signal, item: ItemComparison, values: TensorSource) -> Con
     coarser: Side | None = None
     if reference is None or candidate is None:
         # a tensor in parts with different dtypes: the parts are not available here
-        kind = "not known" if item.note.startswith("dtype ") else "changed"
+        kind = "not known" if item.reason == Reason.DTYPE else "changed"
     elif reference.hash != candidate.hash and reference.dtype != candidate.dtype:
         kind, coarser = cast_between(reference, candidate, values)
-    return Constant(signal=signal, name=item.name, kind=kind, coarser=coarser, note=item.note)
+    return Constant(signal=signal, subject=item.subject, kind=kind, coarser=coarser, note=item.note)
 
 
 def cast_between(

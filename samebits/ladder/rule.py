@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.compare.amounts import short, some
 from samebits.compare.outcome import differs
 from samebits.records.ids import EXPLANATORY
+from samebits.records.ladder import ON_LADDER
+from samebits.records.subject import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
         Side,
         SplitJudgement,
     )
+    from samebits.records.subject import Subject
 
 CLEAR = 2.0
 """How many times farther from its own float64 a side must be to count as the worse one.
@@ -82,7 +85,7 @@ def _other_inputs(evidence: Evidence) -> Judgement | None:
     items = _differing_items(evidence.signals, "inputs")
     if not items:
         return None
-    reason = f"other inputs are fed: {some(items)}"
+    reason = f"other inputs are fed: {some(map(str, items))}"
     return Judgement("diverged", "inputs", reason)
 
 
@@ -101,7 +104,7 @@ def _unrepeated(evidence: Evidence) -> Judgement | None:
 
 
 def _not_finite(evidence: Evidence) -> Judgement | None:
-    step = next((s for s in evidence.steps if s.kind == "diverged" and "finite" in s.note), None)
+    step = next((s for s in evidence.steps if s.reason == Reason.NOT_FINITE), None)
     if step is None:
         return None
     return Judgement("diverged", "not finite", f"{_step_text(step)}: {step.note}")
@@ -112,7 +115,7 @@ def _diverged(evidence: Evidence) -> Judgement | None:
     diverged = [step for step in evidence.steps if step.kind == "diverged"]
     if not diverged:
         return None
-    if all(step.what.startswith("layer") for step in diverged) and not _undecided(evidence):
+    if all(step.signal == "hidden_states" for step in diverged) and not _undecided(evidence):
         reason = (
             f"{_slope_text(diverged[0])}, while logits and decoding agree in float64: "
             "the layer hands on another quantity, and what is made of it is the same"
@@ -148,12 +151,11 @@ def _unknown(evidence: Evidence) -> Judgement | None:
 
 def _uncovered(evidence: Evidence) -> Judgement | None:
     """Return what differs but is not on the ladder, which must cover each prompt's signals."""
-    covered = {(step.prompt, step.what.partition(" ")[0]) for step in evidence.steps}
-    words = {"hidden_states": "layer", "logits": "logits", "decode": "decode"}
-    for signal, word in words.items():
-        for name in _differing_items(evidence.signals, signal):
-            if (name.partition(" · ")[0], word) not in covered:
-                reason = f"{signal} of {name} was not seen on the ladder"
+    covered = {(step.signal, step.subject.prompt_row) for step in evidence.steps}
+    for signal in ON_LADDER:
+        for subject in _differing_items(evidence.signals, signal):
+            if (signal, subject.prompt_row) not in covered:
+                reason = f"{signal} of {subject} was not seen on the ladder"
                 return Judgement("undecided", "nothing", reason)
     bearing = [signal for signal in evidence.signals if signal.signal not in EXPLANATORY]
     blocked: list[str] = [
@@ -272,7 +274,7 @@ def starts(steps: Iterable[LadderStep]) -> Iterator[LadderStep]:
     """Yield the first step of each prompt that differs; steps are in the order of data flow."""
     prompts: set[str] = set()
     for step in steps:
-        prompt = step.prompt.partition("[")[0]
+        prompt = step.subject.prompt
         if step.own and prompt not in prompts:
             prompts.add(prompt)
             yield step
@@ -292,9 +294,9 @@ def _slope_text(step: LadderStep) -> str:
     return f"{_step_text(step)} {' → '.join(figures)}"
 
 
-def _differing_items(signals: Iterable[SignalComparison], name: str) -> list[str]:
+def _differing_items(signals: Iterable[SignalComparison], name: str) -> list[Subject]:
     return [
-        item.name
+        item.subject
         for signal in signals
         if signal.signal == name
         for item in signal.items

@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.compare.forwards import layer_pairs, may_hide_padding, real_rows, same_inputs
+from samebits.compare.forwards import (
+    layer_pairs,
+    layer_subject,
+    may_hide_padding,
+    real_rows,
+    same_inputs,
+)
+from samebits.compare.phases import row_subject
 from samebits.compare.standing import Standing, judged
 from samebits.ladder.distance import Distance, own_errors, tensor_distance
 from samebits.records.ladder import LadderStep
+from samebits.records.subject import Reason, Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
 
     from samebits.compare.pair import Pair
     from samebits.records.capture import ForwardFacts, Layer
-    from samebits.records.ladder import Kind, LadderFile, Rung, RungName
+    from samebits.records.ladder import Kind, LadderFile, LadderSignal, Rung, RungName
     from samebits.records.tensor import TensorRef
 
 ZEROS = "the values are equal: only signs of zeros or bits of NaN differ"
@@ -56,8 +64,8 @@ class Climb:
 class Tensor(NamedTuple):
     """One tensor of a pair on every rung, and the mask of its real rows."""
 
-    prompt: str
-    what: str
+    signal: LadderSignal
+    subject: Subject
     own: Refs
     rungs: dict[RungName, Refs]
     rows: NDArray[np.bool_] | None
@@ -112,12 +120,12 @@ def step(climb: Climb, tensor: Tensor) -> LadderStep:
         tensor_distance(a, b, values, rows)
         for a, b in zip(float32, tensor.rungs["noise"], strict=True)
     ]
-    kind, note = verdict(own, low, high, self_errors, noises)
+    kind, note, reason = verdict(own, low, high, self_errors, noises)
     if climb.leaks and kind in ("diverged", "undecided") and own and own.finite_alike:
-        kind, note = "undecided", LEAKED
+        kind, note, reason = "undecided", LEAKED, None
     return LadderStep(
-        prompt=tensor.prompt,
-        what=tensor.what,
+        signal=tensor.signal,
+        subject=tensor.subject,
         own=own.max_abs if own else None,
         float32=low.max_abs if low else None,
         float64=high.max_abs if high else None,
@@ -125,6 +133,7 @@ def step(climb: Climb, tensor: Tensor) -> LadderStep:
         errors=own_errors(tensor.own, float64, values, rows),
         kind=kind,
         note=note,
+        reason=reason,
     )
 
 
@@ -134,7 +143,7 @@ def verdict(
     high: Distance | None,
     errors: list[Distance | None],
     noises: list[Distance | None],
-) -> tuple[Kind, str]:
+) -> tuple[Kind, str, Reason | None]:
     """Return the judgement of one tensor from its rungs, and a note if the slope did not decide.
 
     ``errors`` is the distance of each side's float32 from its float64: all rounding in float32,
@@ -142,28 +151,29 @@ def verdict(
     with another order of summation.
     """
     if own is None:
-        return "undecided", "the values of both sides are not there to be compared"
+        return "undecided", "the values of both sides are not there to be compared", None
     if not own.finite_alike:
-        return "diverged", "one side is not finite where the other is"
+        return "diverged", "one side is not finite where the other is", Reason.NOT_FINITE
     if own.same_values and (high is None or high.max_abs == 0):
-        return "same", ""
+        return "same", "", None
     if high is None:
-        return _noise_verdict(own if low is None else low, noises)
+        return *_noise_verdict(own if low is None else low, noises), None
     if not high.finite_alike:
-        return "diverged", "in float64 one side is not finite where the other is"
+        note = "in float64 one side is not finite where the other is"
+        return "diverged", note, Reason.NOT_FINITE
     if own.max_abs == 0 and not own.same_values and not high.same_values and high.max_abs == 0:
-        return "undecided", ZEROS
+        return "undecided", ZEROS, None
     before = low.max_abs if low is not None else own.max_abs
     before = before or _largest(errors) or 0.0
     kind = _KINDS[judged(before, high.max_abs)]
     if own.same_values:
         if kind == "rounding":
-            return "same", ""
+            return "same", "", None
         # a constant that one side stores rounded and the other computes shows only in float64
-        return (kind if low is not None and low.max_abs else "undecided"), HIDDEN
+        return (kind if low is not None and low.max_abs else "undecided"), HIDDEN, None
     if kind == "undecided":
-        return kind, "float64 leaves a part of it: more than rounding, less than all"
-    return kind, ""
+        return kind, "float64 leaves a part of it: more than rounding, less than all", None
+    return kind, "", None
 
 
 _KINDS: dict[Standing, Kind] = {
@@ -210,11 +220,10 @@ def _layers(climb: Climb, prompt: str) -> Iterator[Tensor]:
         )
         if isinstance(rows, str):
             continue
-        layer_names = dict.fromkeys((reference_layer.name, candidate_layer.name))
         layer_positions = positions[0][id(reference_layer)], positions[1][id(candidate_layer)]
         yield Tensor(
-            prompt,
-            f"layer {index} ({' → '.join(layer_names)})",
+            "hidden_states",
+            layer_subject(prompt, index, reference_layer, candidate_layer),
             (reference_layer.ref, candidate_layer.ref),
             {name: _layer_refs(climb, prompt, name, layer_positions) for name in _RUNGS},
             rows,
@@ -251,7 +260,8 @@ def _logits(climb: Climb, prompt: str) -> Iterator[Tensor]:
     if isinstance(rows, str):
         return
     rungs = {name: _logits_refs(climb, prompt, name) for name in _RUNGS}
-    yield Tensor(prompt, "logits", (reference.logits, candidate.logits), rungs, rows)
+    subject, own = Subject(prompt=prompt), (reference.logits, candidate.logits)
+    yield Tensor("logits", subject, own, rungs, rows)
 
 
 def _logits_refs(climb: Climb, prompt: str, name: RungName) -> Refs:
@@ -283,7 +293,8 @@ def _decodes(climb: Climb) -> Iterator[Tensor]:
         if any(side is not None and row not in side for side in sides) or None in sides:
             continue  # a side that did not decode the row in its own run has nothing to compare
         refs = {name: _decode_refs(climb, row, name) for name in _RUNGS}
-        yield Tensor(row, "decode", _decode_refs(climb, row, "own"), refs, None)
+        subject = row_subject(row, climb.pair.prompts)
+        yield Tensor("decode", subject, _decode_refs(climb, row, "own"), refs, None)
 
 
 def _decode_refs(climb: Climb, row: str, name: RungName) -> Refs:

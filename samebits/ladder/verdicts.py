@@ -155,14 +155,16 @@ NOT_DECIDED = "which kind of difference it is was not decided"
 
 def not_decided(result: CellResult, phase: str, cause: str) -> CellResult:
     """Return a cell that differs, without a verdict on the kind: the look did not finish."""
+    reason = f"{NOT_DECIDED}: {cause}"
     return result.model_copy(
         update={
             "verdict": Verdict.NOT_FINISHED,
             "judged": Verdict.NOT_FINISHED,
             "rest": Verdict.DIFFERS if result.judged is Verdict.DIFFERS else None,
             "ladder": None,
-            "unfinished": Unfinished(phase=phase, reason=f"{NOT_DECIDED}: {cause}"),
-            "headline": f"not finished: {NOT_DECIDED}: {cause}",
+            "unfinished": Unfinished(phase=phase, reason=reason),
+            "headline": f"not finished: {reason}",
+            "open_reason": reason,
         }
     )
 

@@ -600,11 +600,12 @@ class Laboratory:
         except (StackError, OSError) as error:
             self.failures[spec.id] = without_folders(str(error))
             self.ledger.unsettle(f"stack {spec.id} could not be built")
-            self.progress.stack(spec.id, "failed")
+            self.progress.stack(spec.id, "failed", is_busy=False)
             return
         finally:
             self.progress.advance("stacks")
-        self.progress.stack(spec.id, f"transformers {self.stacks[spec.id].transformers}")
+        release = f"transformers {self.stacks[spec.id].transformers}"
+        self.progress.stack(spec.id, release, is_busy=False)
 
     def _open_processes(self) -> None:
         needs_hub = any(self._matrix.model(name).hub for name in self._plan.models)

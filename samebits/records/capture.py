@@ -12,7 +12,7 @@ from pydantic import Field
 
 from samebits.records.code import CodeSignal, Symbol
 from samebits.records.evidence import EvidenceSignal
-from samebits.records.ids import CellId
+from samebits.records.ids import CellId, Signal
 from samebits.records.provenance import IntegritySignal
 from samebits.records.record import Record
 from samebits.records.relations import InvariantsSignal
@@ -20,11 +20,12 @@ from samebits.records.tensor import TensorRef
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
-FORMAT_VERSION: Literal[3] = 3
+FORMAT_VERSION: Literal[4] = 4
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: failures of phases after the load, progress of an unfinished run, and kinds of skips.
+# 4: a skip of a tensor names it in fields; two more kinds of skips.
 
 Origin = Literal["loaded", "derived", "reinitialised", "unwritten", "unexplained"]
 """Where the bytes of a tensor come from.
@@ -77,21 +78,30 @@ class Failure(Record):
         return self.type.endswith(("MemoryError", "OSError", "OutOfMemoryError"))
 
 
-Why = Literal["plain", "inputs", "cost", "instrument", "unfinished"]
+Why = Literal["plain", "no generation", "meta device", "inputs", "cost", "instrument", "unfinished"]
 """The kind of reason of a skip.
 
-plain: the observation has no meaning for this model. inputs: no inputs can be made for the model,
-or its forward rejects them. cost: it would take too much time or memory. instrument: the probe
-itself failed. unfinished: the run ended before it.
+plain: the observation has no meaning for this model. no generation: the model's class does not
+generate. meta device: the tensor has no values. inputs: no inputs can be made for the model, or its
+forward rejects them. cost: it would take too much time or memory. instrument: the probe itself
+failed. unfinished: the run ended before it.
 """
+
+OF_THE_MODEL: frozenset[Why] = frozenset({"plain", "no generation", "meta device"})
+"""Kinds of reasons that hold in every run of the model."""
 
 
 class Skip(Record):
     """An observation that was not made, and the reason."""
 
     what: str
+    """The phase or signal, with the prompt if it is of one: ``greedy``, ``forward long``."""
     reason: str
     why: Why = "plain"
+    tensor: str = ""
+    """The tensor, if it is of a single one."""
+    tensor_of: Signal | None = None
+    """The signal of that tensor."""
 
 
 class Unfinished(Record):
@@ -301,16 +311,17 @@ class Signals(Record):
     """prompt -> how generate() computed the first token that uses the KV cache; run a only."""
     evidence: EvidenceSignal | None = None
     """Observations that explain a difference; made in run a only."""
-    named: dict[str, dict[str, TensorRef]] = Field(default_factory=dict)
-    """Signal -> item -> tensor, of the signals that are a set of named tensors. An item is a prompt,
-    or ``prompt · item``."""
+    named: dict[Signal, dict[str, dict[str, TensorRef]]] = Field(default_factory=dict)
+    """Signal -> prompt -> name -> tensor, of the signals that are a set of named tensors.
+
+    The prompt of a stored tensor is ''; the name is '' if there is one tensor for a prompt."""
 
 
 class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[3] = FORMAT_VERSION
+    format_version: Literal[4] = FORMAT_VERSION
     cell: CellId
     run: Literal["a", "b"]
     """The two runs differ only in the pattern that fills unwritten memory."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from samebits.records.capsule import Capsule
 from samebits.records.capture import Failure, Skip, Unfinished
@@ -13,6 +13,7 @@ from samebits.records.graft import Graft
 from samebits.records.ids import CellId, Signal, Verdict
 from samebits.records.ladder import Ladder
 from samebits.records.record import Record
+from samebits.records.subject import Reason, Subject, with_name
 from samebits.records.tensor import TensorRef
 from samebits.records.trace import Cause
 
@@ -70,7 +71,9 @@ class Metrics(Record):
 class ItemComparison(Record):
     """One named tensor or fact of a signal, in reference and candidate."""
 
-    name: str
+    subject: Subject
+    name: str = ""
+    """The subject in words, made from it."""
     outcome: Outcome
     reference: TensorRef | None = None
     candidate: TensorRef | None = None
@@ -81,8 +84,12 @@ class ItemComparison(Record):
     """Comparison of the padding rows, which do not affect the verdict."""
     pad_metrics: Metrics | None = None
     note: str = ""
+    reason: Reason | None = None
+    """The kind of reason in :attr:`note`, if a rule depends on it."""
     excused: bool = False
     """True if it does not affect the verdict, with the reason in :attr:`note`."""
+
+    _with_name = model_validator(mode="before")(with_name)
 
 
 class SignalComparison(Record):
@@ -96,6 +103,8 @@ class SignalComparison(Record):
     items: tuple[ItemComparison, ...] = ()
     """The items to show: all that differ, and all layers of hidden_states."""
     note: str = ""
+    reason: Reason | None = None
+    """The kind of reason in :attr:`note`, if a rule depends on it."""
     excused: bool = False
     """True if it is not compared for a recorded reason; without a reason the cell fails."""
 
@@ -104,6 +113,10 @@ class FactChange(Record):
     """A fact that differs between the sides, such as a config value or a kernel argument."""
 
     what: str
+    prompt: str = ""
+    """The prompt of an attention call; '' for a fact that concerns no prompt."""
+    module: str | None = None
+    """The module of an attention call, with ``*`` for each number; None for any other fact."""
     reference: Any
     candidate: Any
 
@@ -141,6 +154,8 @@ class CellResult(Record):
     forward was observed; None in other cells."""
     unfinished: Unfinished | None = None
     """How far the run came, if it did not finish."""
+    open_reason: str = ""
+    """Why a cell is `not finished`; '' if it is finished."""
     figure: str
     """The one number for the summary table, such as ``logits 7.9e-07``; '' if there is none."""
     headline: str
@@ -165,6 +180,8 @@ class CellResult(Record):
     """Why this stack does not know the model; None: it does."""
     unstable: tuple[str, ...] = ()
     """Names of the items that differed between the two runs of the cell."""
+    unstable_signals: tuple[Signal, ...] = ()
+    """The signals of these items, each once."""
     expected: tuple[str, ...] = ()
     """Reasons of the entries of matrix.yaml's ``expected`` that apply."""
     skips: tuple[Skip, ...] = ()

@@ -17,12 +17,6 @@ whether that changes a number. not observed: there is no observation of it.
 """
 
 
-SAVED_BY = "saved by "
-"""Prefix of the place of a finding on a crossing, before the id of the saver."""
-
-SAVING = "save_pretrained of "
-"""Prefix of the place of a finding on a save, before the saved part."""
-
 ROPE_TABLES = "rope's cos and sin"
 """Name of the suspect for the output of rotary modules, in the hunt and in rules."""
 
@@ -63,11 +57,13 @@ class Finding(Record):
     """A tensor, or file and line of the model's code, or a config field."""
     evidence: tuple[str, ...]
     """The observations, one line each."""
+    saver: str = ""
+    """The stack that saves, if it is about what a save writes and not about a computation."""
 
     @property
     def of_saving(self) -> bool:
         """True if it is about what a release saves, and not about a computation."""
-        return self.where.startswith((SAVED_BY, SAVING))
+        return bool(self.saver)
 
 
 class StackFinding(Record):

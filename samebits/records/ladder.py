@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from samebits.records.capture import Failure
 from samebits.records.ids import CellId, Signal
 from samebits.records.record import Record
+from samebits.records.subject import Reason, Subject, with_name
 from samebits.records.tensor import TensorRef
 
 FORMAT_VERSION: Literal[3] = 3
@@ -23,6 +24,11 @@ noise: the float32 rung with each batch row doubled and the terms of every matri
 another order, which is mathematically the same."""
 
 Side = Literal["reference", "candidate"]
+
+LadderSignal = Literal["hidden_states", "logits", "decode"]
+
+ON_LADDER: tuple[LadderSignal, ...] = ("hidden_states", "logits", "decode")
+"""The signals that are computed again on every rung."""
 
 Rule = Literal[
     "inputs",
@@ -126,9 +132,12 @@ class LadderStep(Record):
     A distance is None if the rung has no result on one side.
     """
 
-    prompt: str
-    what: str
-    """``layer 0 (model.layers.0)``, ``logits`` or ``decode``."""
+    signal: LadderSignal
+    subject: Subject
+    prompt: str = ""
+    """Prompt and row of the subject, made from it."""
+    what: str = ""
+    """``layer 0 (model.layers.0)``, ``logits`` or ``decode``, made from signal and subject."""
     own: float | None
     float32: float | None
     float64: float | None
@@ -138,6 +147,18 @@ class LadderStep(Record):
     """Errors of reference and candidate in the variant's dtype against their own float64."""
     kind: Kind
     note: str = ""
+    reason: Reason | None = None
+    """The kind of reason in :attr:`note`, if a rule depends on it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_words(cls, fields: Any) -> Any:  # noqa: ANN401  what a validator gets may be anything
+        """Make the words from the subject."""
+        if not isinstance(fields, dict) or not {"signal", "subject"} <= fields.keys():
+            return fields
+        subject = Subject.model_validate(fields["subject"])
+        what = subject.place or fields["signal"]
+        return fields | {"subject": subject, "prompt": subject.prompt_row, "what": what}
 
     @property
     def ratio(self) -> float | None:
@@ -154,12 +175,16 @@ class Constant(Record):
     """A stored tensor with different bytes on the two sides before any computation."""
 
     signal: Signal
-    name: str
+    subject: Subject
+    name: str = ""
+    """The subject in words, made from it."""
     kind: Literal["changed", "cast", "not known"]
     """cast: one side is exactly the other side rounded to a smaller dtype."""
     coarser: Side | None = None
     """For a cast: the side with the smaller dtype."""
     note: str = ""
+
+    _with_name = model_validator(mode="before")(with_name)
 
 
 class Flip(Record):

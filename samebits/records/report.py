@@ -18,13 +18,15 @@ from samebits.records.relations import InvariantsSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
-SCHEMA_VERSION: Literal[4] = 4
+SCHEMA_VERSION: Literal[5] = 5
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
 #    have no extremes, and identical ones no hashes.
 # 3: repeated values are in ``shared`` and are referred to; the list of written files.
 # 4: plain JSON, no references.
+# 5: items, ladder steps and stored tensors name their prompt, layer and tensor in fields; reasons
+#    beside notes.
 
 
 class StackReport(Record):
@@ -165,7 +167,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[4] = SCHEMA_VERSION
+    schema_version: Literal[5] = SCHEMA_VERSION
     samebits: str
     """Version of samebits."""
     matrix: str

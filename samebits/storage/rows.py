@@ -39,11 +39,12 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import PlannedRow
     from samebits.records.ids import CellId
 
-FORMAT_VERSION: Literal[3] = 3
+FORMAT_VERSION: Literal[4] = 4
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: bands.
+# 4: items name their prompt, layer and tensor in fields.
 
 CaptureFiles = dict["CellId", tuple["Path", "Path"]]
 """Cell -> paths of the captures of its first and second run."""
@@ -56,7 +57,7 @@ class KeptRow(Record):
     """The results of one row that follow from its own files, independent of other rows."""
 
     format: Literal["samebits-row"] = "samebits-row"
-    format_version: Literal[3] = FORMAT_VERSION
+    format_version: Literal[4] = FORMAT_VERSION
     files: dict[str, Identity | None] = Field(default_factory=dict)
     """The files that it was computed from, with their states at that time."""
     reference: str | None

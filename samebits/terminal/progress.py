@@ -49,8 +49,11 @@ LONG = 10.0
 class Progress(Protocol):
     """Receiver of the events of a run."""
 
-    def stack(self, id: str, state: str) -> None:
-        """Set the state of a stack, such as ``resolving and building`` or ``failed``."""
+    def stack(self, id: str, state: str, *, is_busy: bool = True) -> None:
+        """Set the state of a stack, such as ``resolving and building`` or ``failed``.
+
+        ``is_busy`` is False if nothing is done for the stack in that state.
+        """
 
     def begin(self, phase: str, total: int, what: str) -> None:
         """Begin a phase of ``total`` jobs; ``what`` describes it.
@@ -142,6 +145,7 @@ class Tally:
     started: float = field(init=False)
     first_cell: float | None = None
     stacks: dict[str, str] = field(default_factory=dict)
+    idle_stacks: set[str] = field(default_factory=set)
     running: dict[str, str] = field(default_factory=dict)
     """Cell or job -> its progress; '' if it has not reported any."""
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -306,7 +310,9 @@ class Tally:
     def busy(self) -> str:
         """Return the names of what runs now, at most ``MAX_RUNNING``; '' if there is none."""
         if "stacks" in self.open and not self.running:
-            states = (f"{id} {state}" for id, state in self.stacks.items() if _is_busy(state))
+            states = (
+                f"{id} {state}" for id, state in self.stacks.items() if id not in self.idle_stacks
+            )
             return ", ".join(states)
         jobs = [f"{job}: {progress}" if progress else job for job, progress in self.running.items()]
         names = "; ".join(jobs[:MAX_RUNNING])
@@ -328,13 +334,17 @@ class Tally:
             parts.append(f"running {busy}" if self.running else busy)
         return "; ".join(filter(None, parts))
 
+    def set_stack(self, id: str, state: str, *, is_busy: bool) -> None:
+        """Set the state of a stack, and whether something is done for it."""
+        self.stacks[id] = state
+        if is_busy:
+            self.idle_stacks.discard(id)
+        else:
+            self.idle_stacks.add(id)
+
     def summary(self) -> str:
         """Return the counts of outcomes, such as ``330 complete, 9 absent, 5 failed``."""
         return ", ".join(f"{n:,} {outcome}" for outcome, n in self.outcomes.items())
-
-
-def _is_busy(state: str) -> bool:
-    return state != "failed" and not state.startswith("transformers ")
 
 
 class Ticker:
@@ -418,11 +428,11 @@ class Plain(_Counted):
         self._ticker.start()
         return self
 
-    def stack(self, id: str, state: str) -> None:
+    def stack(self, id: str, state: str, *, is_busy: bool = True) -> None:
         """Write a line for each new state of a stack."""
         with self._lock:
             if self._tally.stacks.get(id) != state:
-                self._tally.stacks[id] = state
+                self._tally.set_stack(id, state, is_busy=is_busy)
                 self._line(f"stack {id}: {state}")
 
     def begin(self, phase: str, total: int, what: str) -> None:
@@ -540,10 +550,10 @@ class Terminal(_Counted):
         )
         self._live.start()
 
-    def stack(self, id: str, state: str) -> None:
+    def stack(self, id: str, state: str, *, is_busy: bool = True) -> None:
         """Show the state next to the stack's name."""
         with self._lock:
-            self._tally.stacks[id] = state
+            self._tally.set_stack(id, state, is_busy=is_busy)
 
     def begin(self, phase: str, total: int, what: str) -> None:
         """Show the phase, and print its description above the live lines."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -96,10 +96,19 @@ def visible_keys(graph: Graph, index: int) -> frozenset[RowKey] | None:
     return frozenset(row for row, is_seen in zip(rows, by_row, strict=True) if is_seen)
 
 
-def mask_lines(
+class MaskDifference(NamedTuple):
+    """How the masks of one attention differ on the two sides."""
+
+    lines: list[str]
+    """In words; the first line says which query sees which key."""
+    maker: str | None
+    """The operation that makes the candidate's mask; None if it has no mask."""
+
+
+def mask_difference(
     reference: View, candidate: View, index: int, makers: tuple[list[int], list[int]]
-) -> list[str] | None:
-    """Return how the masks differ, as lines; None if the operation's attention has the same mask.
+) -> MaskDifference | None:
+    """Return how the masks differ; None if the operation's attention has the same mask.
 
     The first operations of either mask's computation are appended to ``makers``.
     """
@@ -115,16 +124,18 @@ def mask_lines(
         return None
     views = (reference, attentions[0]), (candidate, attentions[1])
     lines = [difference]
+    maker_words: str | None = None
     for name, (view, attention), first_ops in zip(("there", "here"), views, makers, strict=True):
         mask = _mask_of(view.graph, attention)
+        maker_words = None if mask is None else maker(view.graph, mask)
         if mask is None:
             lines.append(f"{name} it has no mask")
             continue
-        lines.append(f"{name} the mask is from {maker(view.graph, mask)}")
+        lines.append(f"{name} the mask is from {maker_words}")
         if (first := view.first_made(mask)) is not None:
             first_ops.append(first)
             lines.append(f"what only {name} is made for it begins at {place_of(view.graph, first)}")
-    return lines
+    return MaskDifference(lines, maker_words)  # of the candidate, which is the last of the views
 
 
 def _mask_of(graph: Graph, attention: Visibility) -> int | None:

@@ -10,7 +10,7 @@ from samebits.trace.attention import (
     attention_operations,
     first_unfused,
     is_kernel,
-    mask_lines,
+    mask_difference,
 )
 from samebits.trace.join import Joined, Suspect, View, join
 from samebits.trace.kinds import Divergence, kind_of
@@ -19,7 +19,7 @@ from samebits.trace.origin import overlap, place_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from samebits.records.trace import CauseKind, Trace
+    from samebits.records.trace import Trace
 
 _MAX_OTHERS = 4
 """Further places that a cause lists."""
@@ -38,11 +38,14 @@ class Blamed:
         """Operations that compute the blamed mask, in the reference and in the candidate."""
         mask = None
         if self.suspect and self.suspect.source is None:
-            mask = mask_lines(self.reference, self.candidate, self.suspect.op, self.makers)
+            mask = mask_difference(self.reference, self.candidate, self.suspect.op, self.makers)
+        self.mask_maker = None if mask is None else mask.maker
+        """The operation that makes the candidate's mask, if the masks differ."""
         self.headline = ""
         """A headline that replaces the default one; '' if none does."""
         self.kind, self.evidence = kind_of(
-            Divergence(self.reference, self.candidate, self.suspect, self.counterpart), mask
+            Divergence(self.reference, self.candidate, self.suspect, self.counterpart),
+            None if mask is None else mask.lines,
         )
         if self.kind == "layout":
             self._blame_layout()
@@ -173,7 +176,7 @@ def cause(blamed: Blamed) -> Cause | None:
         )
     return Cause(
         kind=kind,
-        headline=blamed.headline or _headline(kind, candidate, reference, evidence),
+        headline=blamed.headline or _headline(blamed, candidate, reference, evidence),
         prompt=candidate_view.graph.trace.prompt,
         what=candidate_view.graph.trace.what,
         sink=blamed.joined.sink,
@@ -203,7 +206,8 @@ def _side(view: View, suspect: Suspect) -> Side:
     )
 
 
-def _headline(kind: CauseKind, candidate: Side, reference: Side | None, evidence: list[str]) -> str:
+def _headline(blamed: Blamed, candidate: Side, reference: Side | None, evidence: list[str]) -> str:
+    kind = blamed.kind
     stack = reference.stack if reference else "the reference"
     words = _operation_words(candidate)
     if kind in STORED and candidate.tensor:
@@ -211,7 +215,9 @@ def _headline(kind: CauseKind, candidate: Side, reference: Side | None, evidence
         name = candidate.tensor if is_named else f"a constant in {_place(candidate)}"
         return f"{name} holds what {stack} does not compute with"
     if kind == "mask":
-        return f"{_mask_words(evidence)}: {evidence[0]}"
+        maker = blamed.mask_maker
+        mask_words = "a mask that is not there" if maker is None else f"the mask from {maker}"
+        return f"{mask_words}: {evidence[0]}"
     if kind == "keys" and reference is not None:
         return f"{words} is given other keys than {_operation_words(reference)} in {stack}"
     base = f"{words} has inputs that exist in {stack}"
@@ -222,13 +228,6 @@ def _headline(kind: CauseKind, candidate: Side, reference: Side | None, evidence
 
 def _operation_words(side: Side) -> str:
     return f"{side.op} in {_place(side)}"
-
-
-def _mask_words(evidence: list[str]) -> str:
-    maker_line = next((line for line in evidence if line.startswith("here the mask is from ")), "")
-    if not maker_line:
-        return "a mask that is not there"
-    return f"the mask from {maker_line.partition('from ')[2]}"
 
 
 def _place(side: Side) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from samebits.compare.phases import prompt_of
+from samebits.compare.phases import row_subject
 from samebits.records.ids import Verdict
 from samebits.trace import stored
 
@@ -61,26 +61,24 @@ def _prompts(result: CellResult, prompts: Container[str]) -> Iterator[str]:
     for signal in result.signals:
         if signal.signal in {"hidden_states", "logits"}:
             for item in signal.items:
-                prompt = item.name.partition(" · ")[0]
+                prompt = item.subject.prompt
                 if item.outcome == "differs" and not item.excused and prompt in prompts:
                     yield prompt
 
 
 def _decode_questions(result: CellResult, reference: Capture) -> list[Question]:
-    greedy = reference.signals.greedy or {}
+    greedy, forwards = reference.signals.greedy or {}, reference.signals.forward or {}
     by_prompt: dict[str, Question] = {}
     for signal in result.signals:
         if signal.signal not in {"decode", "greedy"}:
             continue
         for item in signal.items:
-            prompt = prompt_of(item.name, reference.signals.forward or {})
+            prompt = item.subject.prompt
             if item.outcome != "differs" or prompt in by_prompt:
                 continue
             rows = {row: facts.ids for row, facts in greedy.items()}
             forced = {
-                row: ids
-                for row, ids in rows.items()
-                if prompt_of(row, reference.signals.forward or {}) == prompt
+                row: ids for row, ids in rows.items() if row_subject(row, forwards).prompt == prompt
             }
             if forced and all(forced.values()):
                 steps = min(_first_step(item, result) + 1, _MAX_STEPS)
@@ -92,13 +90,14 @@ def _first_step(item: ItemComparison, result: CellResult) -> int:
     """Return the first step of a decode that differs; the last traced step if it is not known."""
     if item.metrics is not None and item.metrics.first_index:
         return item.metrics.first_index[0]
-    return next((split.step for split in result.splits if split.prompt == item.name), _MAX_STEPS)
+    row = item.subject.prompt_row
+    return next((split.step for split in result.splits if split.prompt == row), _MAX_STEPS)
 
 
 def same_weights(result: CellResult, reference: Capture, candidate: Capture) -> frozenset[str]:
     """Return the names of tensors in memory that hold the same checkpoint numbers on both sides."""
     differs = {
-        item.name
+        item.subject.tensor
         for signal in result.signals
         if signal.signal == "weights"
         for item in signal.items

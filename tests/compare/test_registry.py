@@ -41,7 +41,7 @@ def toy(tmp_path, monkeypatch):
 
 
 def with_toy(memory, capture, **items):
-    named = {"toy": {name: memory.put(value) for name, value in items.items()}}
+    named = {"toy": {prompt: {"": memory.put(value)} for prompt, value in items.items()}}
     signals = capture.signals.model_copy(update={"named": named})
     return capture.model_copy(update={"signals": signals})
 
@@ -98,7 +98,7 @@ def test_both_runs_must_agree_on_a_new_signal(toy, memory):
     a = with_toy(memory, sound(memory), short=tensor)
     b = with_toy(memory, sound(memory, run="b"), short=tensor + 1)
     assert stability.disagreements(a, a.model_copy(update={"run": "b"})) == ()
-    assert stability.disagreements(a, b) == ("toy short",)
+    assert [str(disagreement) for disagreement in stability.disagreements(a, b)] == ["toy short"]
 
 
 def test_only_a_new_signal_that_differs_makes_the_verdict(toy, memory):

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from samebits.compare.registry import signal_names
 from samebits.compare.signals import changes, compare, disagreements, never_written, wanted
 from samebits.records.ids import EXPLANATORY
+from samebits.records.subject import Subject
 from tests.support.builders import (
     Memory,
     attention,
@@ -224,6 +225,9 @@ def test_renamed_layers_pair_by_position(memory):
     found = only(memory, sound(memory), renamed, "hidden_states")
     assert found.outcome == "identical"
     assert found.items[1].name == "short · layer 1 (model.layers.0 → language_model.layers.0)"
+    assert found.items[1].subject == Subject(
+        prompt="short", layer=1, tensor="model.layers.0", counterpart="language_model.layers.0"
+    )
 
 
 @pytest.mark.parametrize(
@@ -426,12 +430,12 @@ def test_each_layer_says_for_itself_whether_its_padding_can_be_cut(memory, which
     kept = "embeddings" if which == "first" else "model.layers.0"
     one, other = side(), side((0, 0, 0))
     items = by_signal(memory, one, other)["hidden_states"].items
-    told = {item.name.partition("(")[2].rstrip(")"): item for item in items}
+    told = {item.subject.tensor: item for item in items}
     assert (told[kept].outcome, told[kept].pad_rows) == ("identical", "differ")
     del told[kept]
     (uncut,) = told.values()
     assert (uncut.outcome, uncut.excused, uncut.pad_rows) == ("not compared", True, "none")
-    unstable = disagreements(one, other, memory)
+    unstable = named(one, other, memory)
     assert [name.endswith("(pad rows)") for name in unstable] == [
         which == "first",
         which == "second",
@@ -657,7 +661,7 @@ def test_any_flipped_bit_is_found_in_its_signal_alone_and_from_both_sides(where,
     assert found.outcome == "differs"
     assert outcomes(memory, one, other) == outcomes(memory, other, one)
     assert set(outcomes(memory, other, other).values()) == {"identical"}
-    assert disagreements(one, other) != ()
+    assert named(one, other) != ()
 
 
 @given(st.integers(0, 2 * 6 * 8 * 4 - 1))
@@ -671,25 +675,30 @@ def test_a_flipped_bit_counts_if_its_row_is_real(position):
     found = by_signal(memory, one, other)["logits"]
     assert found.outcome == ("differs" if real else "identical")
     assert found.items[0].pad_rows == ("identical" if real else "differ")
-    names = disagreements(one, other, memory)
+    names = named(one, other, memory)
     assert names == (("logits short",) if real else ("logits short (pad rows)",))
 
 
 # two runs of one cell
 
 
+def named(*runs):
+    """Return what differs between two runs, in words."""
+    return tuple(map(str, disagreements(*runs)))
+
+
 def test_two_equal_runs_agree(memory):
-    assert disagreements(sound(memory), sound(memory, run="b", attention=None)) == ()
+    assert named(sound(memory), sound(memory, run="b", attention=None)) == ()
 
 
 def test_signals_that_neither_run_observed_are_no_disagreement():
-    assert disagreements(capture(), capture(run="b")) == ()
+    assert named(capture(), capture(run="b")) == ()
 
 
 def test_a_signal_that_one_run_lacks_is_a_disagreement(memory):
     facts = sound_signals(memory)["forward"]["short"].model_copy(update={"logits": None})
     second = sound(memory, run="b", forward={"short": facts})
-    assert disagreements(sound(memory), second, memory) == ("logits short",)
+    assert named(sound(memory), second, memory) == ("logits short",)
 
 
 def test_everything_that_differs_between_runs_is_named(memory):
@@ -706,7 +715,7 @@ def test_everything_that_differs_between_runs_is_named(memory):
         forward=hidden_of(memory, *(values(1, 6, 4, seed=seed) for seed in (0, 1, 51))),
         greedy={"short": decoded(memory, 3, 1, 4, top=[2.0, 1.875, 1.0])},
     )
-    assert disagreements(sound(memory), second, memory) == (
+    assert named(sound(memory), second, memory) == (
         "weights model.norm.weight",
         "buffers model.mask",
         "inv_freq model.rotary_emb.inv_freq",
@@ -724,19 +733,19 @@ def test_tokens_and_the_logits_they_were_chosen_from_are_told_apart(memory):
         (decoded(memory, 3, 1, 4).model_copy(update={"logits": None}), ("decode short",)),
     ):
         second = sound(memory, run="b", greedy={"short": changed})
-        assert disagreements(sound(memory), second, memory) == names
+        assert named(sound(memory), second, memory) == names
 
 
 def test_statuses_that_differ_are_a_disagreement(memory):
-    (name,) = disagreements(sound(memory), capture(run="b", status="failed"))
+    (name,) = named(sound(memory), capture(run="b", status="failed"))
     assert name == "status: complete in run a, failed in run b"
 
 
 def test_padding_is_not_told_apart_without_values(memory):
     one = padded(memory)
     other = sound(memory, **padded_signals(memory, nudged(values(2, 6, 8, seed=3), 0, 0, 0)))
-    assert disagreements(one, other) == ("logits short",)
-    assert disagreements(one, other, Memory()) == ("logits short",)
+    assert named(one, other) == ("logits short",)
+    assert named(one, other, Memory()) == ("logits short",)
 
 
 def test_memory_that_nothing_wrote_is_named(memory):
@@ -746,7 +755,8 @@ def test_memory_that_nothing_wrote_is_named(memory):
         weights=weights_signal(tensors),
         buffers={"b": buffer(memory, values(3), unwritten=True)},
     )
-    assert never_written(found) == ("weights w", "buffers b")
+    unwritten = tuple(map(str, never_written(found)))
+    assert unwritten == ("weights w (never written)", "buffers b (never written)")
     assert never_written(sound(memory)) == ()
 
 

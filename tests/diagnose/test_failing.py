@@ -11,10 +11,12 @@ from samebits.diagnose.failing import differing_signals, failing_signals
 from samebits.matrix.spec import Expected
 from samebits.records.comparison import CellResult, ItemComparison, SignalComparison
 from samebits.records.ids import CellId, Variant, Verdict
-from samebits.records.ladder import Constant, Ladder, LadderStep, SplitJudgement
+from samebits.records.ladder import ON_LADDER, Constant, Ladder, LadderStep, SplitJudgement
+from samebits.records.subject import Subject
 
 VARIANT = Variant(dtype="float32", attention="default")
-WHAT = {"hidden_states": "layer 1 (layers.0)", "logits": "logits", "decode": "decode"}
+SHORT, LONG = Subject(prompt="short"), Subject(prompt="long")
+LAYER = Subject(prompt="short", layer=1, tensor="layers.0")
 
 
 def cell_id(stack="5.x", model="m"):
@@ -23,16 +25,17 @@ def cell_id(stack="5.x", model="m"):
 
 def signal(name, *items):
     """A signal of which these items differ; 'same' if there is none."""
-    compared = tuple(ItemComparison(name=item, outcome="differs") for item in items)
+    compared = tuple(ItemComparison(subject=item, outcome="differs") for item in items)
     outcome = "differs" if items else "identical"
     return SignalComparison(
         signal=name, outcome=outcome, n_items=2, n_differ=len(items), items=compared
     )
 
 
-def step(name, prompt, kind, **more):
+def step(name, kind, **more):
     told = {"own": 1.0, "float32": 1.0, "float64": 1.0} | more
-    return LadderStep(prompt=prompt, what=WHAT[name], kind=kind, **told)
+    told.setdefault("subject", LAYER if name == "hidden_states" else SHORT)
+    return LadderStep(signal=name, kind=kind, **told)
 
 
 def cell(kinds, *, stack="5.x", model="m", kind=None):
@@ -42,12 +45,12 @@ def cell(kinds, *, stack="5.x", model="m", kind=None):
     """
     worst = next((k for k in ("diverged", "undecided", "rounding") if k in kinds.values()), None)
     kind = kind or worst
-    items = {name: "short · layers.0" if name == "hidden_states" else "short" for name in kinds}
+    items = {name: LAYER if name == "hidden_states" else SHORT for name in kinds}
     signals = [signal(n, *([items[n]] if k != "same" else [])) for n, k in kinds.items()]
-    steps = [step(n, "short", k) for n, k in kinds.items() if n in WHAT and k != "same"]
+    steps = [step(n, k) for n, k in kinds.items() if n in ON_LADDER and k != "same"]
     stored = {"rounding": "cast", "diverged": "changed", "undecided": "not known"}
     constants = [
-        Constant(signal=n, name="short", kind=stored[k])
+        Constant(signal=n, subject=SHORT, kind=stored[k])
         for n, k in kinds.items()
         if n in ("weights", "buffers", "inv_freq") and k != "same"
     ]
@@ -100,7 +103,7 @@ def expected(**more):
 
 
 @pytest.mark.parametrize(
-    "name", [s for s in signal_names() if s in WHAT or s in ("weights", "greedy")]
+    "name", [s for s in signal_names() if s in ON_LADDER or s in ("weights", "greedy")]
 )
 @pytest.mark.parametrize(
     ("kind", "fails"), [("rounding", False), ("diverged", True), ("undecided", True)]
@@ -113,7 +116,7 @@ def test_a_signal_fails_unless_the_ladder_shows_that_it_rounds(name, kind, fails
 
 def test_what_the_ladder_did_not_see_fails():
     found = cell({"logits": "rounding"})
-    unseen = found.model_copy(update={"signals": (signal("logits", "short", "long"),)})
+    unseen = found.model_copy(update={"signals": (signal("logits", SHORT, LONG),)})
     assert names(failing_signals(unseen)) == ["logits"]
     assert names(failing_signals(found.model_copy(update={"ladder": None}))) == ["logits"]
     inputs = cell({"inputs": "diverged", "logits": "rounding"})
@@ -123,17 +126,17 @@ def test_what_the_ladder_did_not_see_fails():
 def test_one_prompt_that_diverges_is_enough():
     found = cell({"decode": "rounding"})
     both = found.ladder.model_copy(
-        update={"steps": (*found.ladder.steps, step("decode", "long", "diverged"))}
+        update={"steps": (*found.ladder.steps, step("decode", "diverged", subject=LONG))}
     )
-    of_both = (signal("decode", "short", "long"),)
+    of_both = (signal("decode", SHORT, LONG),)
     found = found.model_copy(update={"ladder": both, "signals": of_both})
     assert names(failing_signals(found)) == ["decode"]
 
 
 def test_what_shows_in_float64_alone_is_no_difference_of_the_cell():
     found = cell({"hidden_states": "rounding"})
-    hidden = step("hidden_states", "short", "undecided", own=0.0, float32=0.0, float64=6e-8)
-    zeros = step("hidden_states", "short", "undecided", own=0.0, float32=0.0, float64=0.0)
+    hidden = step("hidden_states", "undecided", own=0.0, float32=0.0, float64=6e-8)
+    zeros = step("hidden_states", "undecided", own=0.0, float32=0.0, float64=0.0)
     for more, failing in ((hidden, []), (zeros, ["hidden_states"])):
         steps = (*found.ladder.steps, more)
         said = found.ladder.model_copy(update={"steps": steps})

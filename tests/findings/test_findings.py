@@ -9,7 +9,7 @@ import pytest
 from samebits.compare.signals import compare
 from samebits.findings.case import Case
 from samebits.findings.registry import RULES, findings, texts
-from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, TokenFacts
+from samebits.records.capture import Failure, FormulaFacts, Frame, LoadFacts, Skip, TokenFacts
 from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, ImportFact, Symbol
 from samebits.records.crossing import Crossing
 from samebits.records.evidence import EvidenceSignal, PromptEvidence
@@ -246,7 +246,8 @@ def test_a_class_without_post_init_is_named():
 
 
 def test_a_head_without_generation_mixin_is_named_where_nothing_generates():
-    skips_greedy = {"greedy": "TinyForCausalLM does not generate"}
+    reason = "TinyForCausalLM does not generate"
+    skips_greedy = [Skip(what="greedy", reason=reason, why="no generation")]
     load = LoadFacts(model_class="TinyForCausalLM", requested_dtype="float32")
 
     def run(bases, skips=skips_greedy):
@@ -640,6 +641,12 @@ def crossing(**changed):
 
 def crossed(*crossings):
     return codes(Case(capture=sound(Memory()), crossings=crossings))
+
+
+def test_a_finding_about_a_save_names_the_stack_that_saved():
+    crossings = (crossing(config=("hidden_act: a → b",)),)
+    (finding,) = findings(Case(capture=sound(Memory()), crossings=crossings))
+    assert (finding.saver, finding.of_saving) == ("5.x", True)
 
 
 def test_rope_settings_lost_between_releases_are_a_finding():

@@ -86,10 +86,9 @@ from samebits_probe.cell.phase import Phase
 
 
 def observe(session):
-    tensors = {}
-    for name, inputs in session.prompts().items():
-        tensors[name] = session.loaded.model(**inputs.kwargs).logits.amax(-1)
-    session.observe_tensors("toy", tensors)
+    for prompt, inputs in session.prompts().items():
+        largest = session.loaded.model(**inputs.kwargs).logits.amax(-1)
+        session.observe_tensors("toy", {"": largest}, prompt)
 
 
 PHASE = Phase("toy", 25, observe)
@@ -115,6 +114,6 @@ def test_a_new_phase_is_one_file():
     session.prompts = lambda: {"short": Inputs({"hidden_states": ones}, None, None)}
     session.loaded = SimpleNamespace(model=Model(fast=False))
     phase.observe(session)
-    ref = session.signals["named"]["toy"]["short"]
+    ref = session.signals["named"]["toy"]["short"][""]
     assert (ref["shape"], ref["dtype"]) == ([1, 3], "float32")
     assert ref["hash"] == tensor_hash(session.loaded.model(ones).logits.amax(-1))

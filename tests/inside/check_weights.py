@@ -10,7 +10,7 @@ from samebits_probe.cell.weights import Tracer
 from samebits_probe.model import heap
 from samebits_probe.model.checkpoint import Checkpoint
 from samebits_probe.model.fresh import Fresh
-from samebits_probe.model.tensor import Keeper, tensor_hash
+from samebits_probe.model.tensor import Keeper, OnMetaDevice, tensor_hash
 
 
 def checkpoint(**tensors):
@@ -158,9 +158,9 @@ def test_every_origin_is_told_apart():
         "a",
         lambda: Fresh({"derived": torch.arange(6.0), "drawn": torch.randn(5)}),
         lambda: {name: tensor_hash(t) for name, (_, t, _) in weights.named_state(Model()).items()},
-        lambda name, reason: skipped.append((name, reason)),
+        lambda name, reason: skipped.append((name, type(reason), str(reason))),
     )
-    assert skipped == [("meta", "on the meta device and without plain bytes")]
+    assert skipped == [("meta", OnMetaDevice, "on the meta device and without plain bytes")]
     origins = {name: fact["origin"] for name, fact in facts["tensors"].items()}
     assert origins == {
         "loaded": "loaded",

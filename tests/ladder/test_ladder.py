@@ -31,6 +31,7 @@ from samebits.records.ladder import (
     RungForward,
     RungLayer,
 )
+from samebits.records.subject import Subject
 from tests.support.builders import (
     Memory,
     buffer,
@@ -483,7 +484,8 @@ def test_what_could_not_be_compared_keeps_the_rest_from_passing(memory, pair):
 
 
 def test_numbers_that_are_the_same_in_float32_are_cast_at_other_places():
-    told = {"prompt": "short", "what": "logits", "own": 0.1, "float64": 0.0, "kind": "rounding"}
+    subject = Subject(prompt="short")
+    told = {"signal": "logits", "subject": subject, "own": 0.1, "float64": 0.0, "kind": "rounding"}
     casts, sums = (LadderStep(**told, float32=size) for size in (0.0, 1e-6))
     assert "cast at other places" in judgement(Evidence((), steps=(casts,))).reason
     assert "cast at other places" not in judgement(Evidence((), steps=(casts, sums))).reason
@@ -603,7 +605,13 @@ def test_sides_that_choose_in_other_ways_are_not_laid_side_by_side(memory, pair)
 def step(reference, candidate, n=400):
     errors = Errors(n=n, reference=reference, candidate=candidate)
     return LadderStep(
-        prompt="short", what="logits", own=1.0, float32=1.0, float64=0.0, errors=errors, kind="same"
+        signal="logits",
+        subject=Subject(prompt="short"),
+        own=1.0,
+        float32=1.0,
+        float64=0.0,
+        errors=errors,
+        kind="same",
     )
 
 

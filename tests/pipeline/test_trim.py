@@ -14,6 +14,7 @@ from samebits.records.ids import CellId, Variant, Verdict
 from samebits.records.provenance import IntegritySignal, Provenance
 from samebits.records.relations import Distance, InvariantsSignal, LayerDistance, Relation
 from samebits.records.report import Row
+from samebits.records.subject import Subject
 from samebits.records.tensor import TensorRef
 from tests.support.sample_report import attention
 
@@ -24,7 +25,7 @@ APART = Metrics(n=2, n_differ=1, max_abs=1, mean_abs=0.5, max_rel=1, max_ulp=1, 
 
 def item(name="x", outcome="differs", **fields):
     tensors = {"reference": REF, "candidate": REF} | fields
-    return ItemComparison(name=name, outcome=outcome, **tensors)
+    return ItemComparison(subject=Subject(tensor=name), outcome=outcome, **tensors)
 
 
 def trimmed(signal, *items):

@@ -22,6 +22,7 @@ from samebits.records.comparison import (
 from samebits.records.finding import Finding
 from samebits.records.ids import Variant, Verdict
 from samebits.records.report import ExpectedReport, StackReport
+from samebits.records.subject import Subject
 from samebits.reports import document, write
 from samebits.reports import json as reports_json
 from samebits.reports.cell.tensors import growth_line
@@ -192,7 +193,7 @@ def test_a_model_that_differs_by_other_numbers_than_before_is_named_again():
 def test_a_step_names_the_defects_that_begin_there():
     row = only_rows("falcon").rows[0]
     found = (Finding(code="SB701", where="cache.py:3", evidence=("seen",)),)
-    saved = (Finding(code="SB701", where="saved by 5.9", evidence=("seen",)),)
+    saved = (Finding(code="SB701", where="saved by 5.9", evidence=("seen",), saver="5.9"),)
     cells = tuple(
         c.model_copy(update={"findings": found if c.verdict == Verdict.FAILED else saved})
         for c in row.cells
@@ -206,10 +207,10 @@ def test_a_step_names_the_defects_that_begin_there():
     assert steps_of(report) == {("5.0 → 5.9", "failed"): "[falcon](models/falcon.md) (SB701)"}
 
 
-def finding_in(model, verdict, code, where="cache.py:3"):
+def finding_in(model, verdict, code, where="cache.py:3", saver=""):
     """The sample's one model, with a finding of this rule in its cells of a verdict."""
     row = only_rows(model).rows[0]
-    found = (Finding(code=code, where=where, evidence=("seen",)),)
+    found = (Finding(code=code, where=where, evidence=("seen",), saver=saver),)
     cells = tuple(
         c.model_copy(update={"findings": found if c.verdict == verdict else ()}) for c in row.cells
     )
@@ -228,17 +229,17 @@ def test_what_needs_attention_says_by_which_name_it_is_known():
 
 
 @pytest.mark.parametrize(
-    ("code", "verdict", "where", "folds"),
+    ("code", "verdict", "where", "saver", "folds"),
     [
-        ("SB701", Verdict.FAILED, "cache.py:3", False),
-        ("SB309", Verdict.FAILED, "names in memory", False),
-        ("SB309", Verdict.IDENTICAL, "names in memory", True),
-        ("SB207", Verdict.IDENTICAL, "save_pretrained of the model", True),
-        ("SB203", Verdict.IDENTICAL, "saved by 5.9", True),
+        ("SB701", Verdict.FAILED, "cache.py:3", "", False),
+        ("SB309", Verdict.FAILED, "names in memory", "", False),
+        ("SB309", Verdict.IDENTICAL, "names in memory", "", True),
+        ("SB802", Verdict.IDENTICAL, "save_pretrained of the tokenizer", "5.9", True),
+        ("SB203", Verdict.IDENTICAL, "saved by 5.9", "5.9", True),
     ],
 )
-def test_a_finding_that_moves_no_number_of_its_cells_is_folded(code, verdict, where, folds):
-    text = document.render(finding_in("falcon", verdict, code, where))["models/falcon.md"]
+def test_a_finding_that_moves_no_number_of_its_cells_is_folded(code, verdict, where, saver, folds):
+    text = document.render(finding_in("falcon", verdict, code, where, saver))["models/falcon.md"]
     assert (f"<summary>{code} " in text) == folds
     assert (f"### {code} " in text) != folds
 
@@ -349,7 +350,8 @@ def differing(signal, *items):
 
 
 def item(**fields):
-    return ItemComparison(**{"name": "a", "outcome": "differs"} | fields)
+    subject = Subject(tensor=fields.pop("name", "a"))
+    return ItemComparison(**{"subject": subject, "outcome": "differs"} | fields)
 
 
 def test_logits_without_positions_and_top():
@@ -678,22 +680,24 @@ def test_a_reason_is_given_in_full_once_and_its_items_are_neighbours():
 
 def test_growth_is_one_line_for_the_prompt_where_it_is_largest():
     layers = [
-        item(name=f"{prompt} · layer {i}", outcome="differs", metrics=metrics(size))
+        item(subject=Subject(prompt=prompt, layer=i), metrics=metrics(size))
         for prompt, factor in (("short", 1), ("long", 2))
         for i, size in enumerate(factor * 2.0**n for n in range(20))
     ]
-    found = differing("hidden_states", item(name="long · layer 0", outcome="identical"), *layers)
+    first = Subject(prompt="long", layer=0)
+    found = differing("hidden_states", item(subject=first, outcome="identical"), *layers)
     line = growth_line(found)
     assert line.startswith("layers 0→20 of `long`, max abs: 0, 2.0e+00, 4.0e+00, ")
     assert line.endswith(", …, 2.6e+05, 5.2e+05, 1.0e+06")
     assert growth_line(differing("logits", *layers)) == ""
-    unknown = item(name="long · layer 0", outcome="not compared")
+    unknown = item(subject=first, outcome="not compared")
     assert growth_line(differing("hidden_states", unknown)) == ""
 
 
 def test_growth_counts_layers_of_equal_size():
-    same = [item(name=f"a · layer {i}", outcome="identical") for i in range(3)]
-    last = item(name="a · layer 3", metrics=metrics(0.5))
+    layers = [Subject(prompt="a", layer=i) for i in range(4)]
+    same = [item(subject=layer, outcome="identical") for layer in layers[:3]]
+    last = item(subject=layers[3], metrics=metrics(0.5))
     line = growth_line(differing("hidden_states", *same, last))
     assert line == "layers 0→3 of `a`, max abs: 0 (3 layers), 5.0e-01"
 
@@ -733,17 +737,22 @@ def test_tuples_and_lists_are_shown_alike():
 def attention_report(*changes, kernels):
     """The sample's row of changed attention, with other facts and kernels."""
     row = only_rows("gemma2").rows[0]
-    facts = tuple(FactChange(what=w, reference=r, candidate=c) for w, r, c in changes)
     cells = tuple(
-        cell.model_copy(update={"changes": {"attention.kernel": facts}}) for cell in row.cells
+        cell.model_copy(update={"changes": {"attention.kernel": changes}}) for cell in row.cells
     )
     row = row.model_copy(update={"cells": cells} | ran(kernels))
     return rendered(sample_report().model_copy(update={"rows": (row,)}))
 
 
 ATTENTION_CHANGES = (
-    ("resolved", "sdpa", "eager"),
-    ("short · model.layers.*.self_attn · sdpa.enable_gqa (4 times)", False, True),
+    FactChange(what="resolved", reference="sdpa", candidate="eager"),
+    FactChange(
+        what="short · model.layers.*.self_attn · sdpa.enable_gqa (4 times)",
+        prompt="short",
+        module="model.layers.*.self_attn",
+        reference=False,
+        candidate=True,
+    ),
 )
 
 
@@ -827,7 +836,7 @@ def test_what_needs_attention_is_short_and_keeps_its_figures():
 def test_report_json_leaves_out_defaults_and_fits_its_schema():
     text = reports_json.render(sample_report())
     found = json.loads(text)
-    assert found["schema_version"] == 4
+    assert found["schema_version"] == 5
     assert "expected" not in found["rows"][0]["cells"][0]
     assert "null" not in json.dumps(found["stacks"])
     schema = json.loads((SCHEMAS / "report.schema.json").read_text("utf-8"))

@@ -5,13 +5,15 @@ import pytest
 from samebits.records.comparison import CellResult
 from samebits.records.ids import Verdict
 from samebits.records.ladder import Alignment, AtRisk, Flip, Ladder, LadderStep, SplitJudgement
+from samebits.records.subject import Subject
 from samebits.reports.cell.ladder import RULE_WORDS, ladder_of
 from samebits.reports.stories import verdict_word
 from tests.support.builders import cell_id
 
 
 def step(**more):
-    told = {"prompt": "short", "what": "logits", "own": 0.25, "float32": 7.9e-07}
+    subject = Subject(prompt="short")
+    told = {"signal": "logits", "subject": subject, "own": 0.25, "float32": 7.9e-07}
     return LadderStep(**(told | {"float64": 1.6e-15, "kind": "rounding"} | more))
 
 

@@ -170,8 +170,12 @@ def attention(*calls, prompt="short"):
 
 
 def capture(stack="4.48", *, run="a", status="complete", model="llama", skips=(), **signals):
-    """Return a capture; ``skips`` maps what -> reason."""
-    told = tuple(Skip(what=what, reason=why) for what, why in dict(skips).items())
+    """Return a capture; ``skips`` maps what -> reason, or holds whole skips."""
+    told = (
+        tuple(Skip(what=what, reason=why) for what, why in skips.items())
+        if isinstance(skips, dict)
+        else tuple(skips)
+    )
     failure = None
     if status == "failed":
         failure = Failure(phase="load", type="ImportError", message="no such name", traceback="")

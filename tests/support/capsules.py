@@ -82,6 +82,7 @@ def text(sees, contrast="differs", shrunk=("1 of 4 layers",), **changed):
         result,
         measure(reference, candidate, logits=True),
         "path model",
+        False,
         {"4.48.py": HOSTILE},
     )
     return issue(inputs._replace(**changed))

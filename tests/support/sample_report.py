@@ -42,6 +42,7 @@ from samebits.records.report import (
     Row,
     StackReport,
 )
+from samebits.records.subject import Subject
 from samebits.records.tensor import TensorRef
 
 STACKS = ("4.48", "4.57", "5.0", "5.9", "5.23")
@@ -271,7 +272,7 @@ LAYERS = ("model.embed_tokens", *(f"model.layers.{i}" for i in range(4)))
 def layer_items(prompt: str, sizes: tuple[float, ...]) -> tuple[ItemComparison, ...]:
     return tuple(
         ItemComparison(
-            name=f"{prompt} · layer {i} ({LAYERS[i]})",
+            subject=Subject(prompt=prompt, layer=i, tensor=LAYERS[i]),
             outcome="differs" if size else "identical",
             metrics=metrics(size) if size else None,
         )
@@ -291,7 +292,7 @@ def logits_item(token: str) -> ItemComparison:
         for i, name in enumerate(tokens)
     )
     return ItemComparison(
-        name="short",
+        subject=Subject(prompt="short"),
         outcome="differs",
         reference=ref("a", 1, 9, 152_064),
         candidate=ref("b", 1, 9, 152_064),
@@ -309,7 +310,7 @@ def decode_item(token: str) -> ItemComparison:
         Extreme(index=(1, 28100), reference=12.249999, candidate=12.25, token=token or "28100"),
     )
     return ItemComparison(
-        name="short",
+        subject=Subject(prompt="short"),
         outcome="differs",
         reference=ref("c", 8, 152_064),
         candidate=ref("d", 8, 152_064),
@@ -348,7 +349,11 @@ def changed_kernel(model: str, token: str, text: str) -> Row:
             outcome="differs",
             n_items=1,
             n_differ=1,
-            items=(ItemComparison(name="short", outcome="differs", note="ids part at step 1"),),
+            items=(
+                ItemComparison(
+                    subject=Subject(prompt="short"), outcome="differs", note="ids part at step 1"
+                ),
+            ),
         ),
     )
     changes = {
@@ -359,6 +364,8 @@ def changed_kernel(model: str, token: str, text: str) -> Row:
         "attention.kernel": (
             FactChange(
                 what=f"short · model.layers.*.self_attn · enable_gqa{text}",
+                prompt="short",
+                module="model.layers.*.self_attn",
                 reference=False,
                 candidate=True,
             ),
@@ -413,7 +420,9 @@ def changed_kernel(model: str, token: str, text: str) -> Row:
                     items=(
                         *layer_items("short", (0, 7.9e-07)),
                         ItemComparison(
-                            name="short · layer 2", outcome="not compared", note="no values"
+                            subject=Subject(prompt="short", layer=2),
+                            outcome="not compared",
+                            note="no values",
                         ),
                     ),
                 ),
@@ -427,7 +436,7 @@ def changed_kernel(model: str, token: str, text: str) -> Row:
 def weight_items(n: int) -> tuple[ItemComparison, ...]:
     return tuple(
         ItemComparison(
-            name=f"model.layers.{i}.mlp.gate_up_proj",
+            subject=Subject(tensor=f"model.layers.{i}.mlp.gate_up_proj"),
             outcome="differs",
             reference=ref("1", 64, 64),
             candidate=ref("2", 64, 64),
@@ -450,12 +459,15 @@ def non_monotone(model: str, message: str) -> Row:
             n_differ=1,
             items=(
                 ItemComparison(
-                    name="model.rotary_emb.inv_freq",
+                    subject=Subject(tensor="model.rotary_emb.inv_freq"),
                     outcome="differs",
                     reference=ref("a", 32),
                     candidate=ref("b", 16, dtype="bfloat16"),
                 ),
-                ItemComparison(name="model.rotary_emb.original_inv_freq", outcome="only here"),
+                ItemComparison(
+                    subject=Subject(tensor="model.rotary_emb.original_inv_freq"),
+                    outcome="only here",
+                ),
             ),
         ),
     )

@@ -31,7 +31,7 @@ class RecordedProgress:
     def __init__(self):
         self.lines = []
 
-    def stack(self, id, state):
+    def stack(self, id, state, *, is_busy=True):
         self.lines.append(f"stack {id}: {state}")
 
     def begin(self, phase, total, what):

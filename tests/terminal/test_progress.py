@@ -387,9 +387,9 @@ def story(make):
         for stack in ("4.48", "5.x"):
             progress.stack(stack, "resolving and building")
         pass_time(progress, clock, 40)
-        progress.stack("4.48", "transformers 4.48.3")
+        progress.stack("4.48", "transformers 4.48.3", is_busy=False)
         ended()
-        progress.stack("5.x", "failed")
+        progress.stack("5.x", "failed", is_busy=False)
         ended()
     cells = [name("4.48"), name("5.x"), name("4.48", "gpt2"), name("5.x", "gpt2")]
     phases.begin("cells", 4, "4 cells of 2 models, each run twice")

@@ -9,7 +9,7 @@ from samebits_probe.process import files
 if TYPE_CHECKING:
     from pathlib import Path
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 
 def write_capture(

@@ -24,7 +24,7 @@ from samebits_probe.cell.capture import write_capture
 from samebits_probe.cell.evidence import Evidence
 from samebits_probe.model import feed, forks, fresh, load
 from samebits_probe.model.state import hashes
-from samebits_probe.model.tensor import Keeper
+from samebits_probe.model.tensor import Keeper, NotHashable, OnMetaDevice
 from samebits_probe.process import fork, memory, progress
 from samebits_probe.process.failure import PhaseFailed, describe, without_folders
 
@@ -114,10 +114,31 @@ class Session:
         """Record a skip because the instrument failed, not the model."""
         self.skip(what, without_folders(f"{type(error).__name__}: {error}"), "instrument")
 
-    def observe_tensors(self, signal: str, items: dict[str, torch.Tensor]) -> None:
-        """Record a signal that is a set of named tensors; a key is ``prompt`` or ``prompt · item``."""
-        named = self.signals.setdefault("named", {})
-        named[signal] = {name: self.keeper.ref(tensor) for name, tensor in items.items()}
+    def skip_tensor(self, signal: str, name: str, reason: NotHashable) -> None:
+        """Record a skip of one tensor of a signal."""
+        why = "meta device" if isinstance(reason, OnMetaDevice) else "plain"
+        self.skip(f"tensor {signal} {name}", str(reason), why)
+        self.skips[-1] |= {"tensor": name, "tensor_of": signal}
+
+    def observe_tensors(
+        self, signal: str, tensors: dict[str, torch.Tensor], prompt: str = ""
+    ) -> None:
+        """Record tensors of a signal by name: of a prompt, or with '' of the model as loaded.
+
+        The name '' is that of the only tensor of a prompt. A tensor that has no plain bytes is
+        left out, with a skip.
+        """
+        refs = {name: self.tensor_ref(signal, name, tensor) for name, tensor in tensors.items()}
+        recorded = self.signals.setdefault("named", {}).setdefault(signal, {})
+        recorded.setdefault(prompt, {}).update({name: ref for name, ref in refs.items() if ref})
+
+    def tensor_ref(self, signal: str, name: str, tensor: torch.Tensor) -> dict[str, Any] | None:
+        """Return the record of one tensor of a signal; None, with a skip, if it has no bytes."""
+        try:
+            return self.keeper.ref(tensor)
+        except NotHashable as reason:
+            self.skip_tensor(signal, name, reason)
+            return None
 
     @contextmanager
     def recorded_failures(self, *signals: str) -> Iterator[None]:

@@ -297,7 +297,7 @@ def weights(
     run: str,
     fresh: Callable[[], Fresh | None],
     reloaded: Callable[[], dict[str, str]],
-    skip: Callable[[str, str], None],
+    skip: Callable[[str, NotHashable], None],
 ) -> dict[str, Any]:
     """Return the weights signal: every parameter and persistent buffer with its origin.
 
@@ -317,7 +317,7 @@ def weights(
             origin = tracer.trace(name, tensor) if tracer and is_plain(tensor) else None
             ref = keeper.ref(tensor, keep=origin is None)
         except NotHashable as reason:
-            skip(name, str(reason))
+            skip(name, reason)
             continue
         tensors[name] = {"ref": ref, "kind": kind, "aliases": aliases, **_origin_facts(origin)}
         if origin is None:

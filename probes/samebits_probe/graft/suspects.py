@@ -259,15 +259,16 @@ class Suspects:
             for place in where:
                 donors = self._donor["seen"].get(place, [])
                 patients = self._patients_seen.get(place, [])
+                if not donors and not patients:
+                    continue
                 reason = _unpaired(donors, patients)
                 if not reason:
                     self._add_passed(kind, name, place, donors, patients)
                     break
                 reasons.append(f"{place}: {reason}")
             else:
-                one_sided = [reason for reason in reasons if not reason.endswith(_ON_NEITHER_SIDE)]
-                if one_sided:
-                    self.skip(name, "; ".join(one_sided))
+                if reasons:
+                    self.skip(name, "; ".join(reasons))
 
     def _add_passed(
         self, kind: str, name: str, place: str, donors: list[Fact], patients: list[Fact]
@@ -294,13 +295,11 @@ class Suspects:
         return self._stored_tensor(value) if isinstance(value, dict) and "hash" in value else value
 
 
-_ON_NEITHER_SIDE = "neither side has it"
-
-
 def _unpaired(donors: list[Fact], patients: list[Fact]) -> str:
-    """Return why the passing values of both sides cannot be paired; '' if they can."""
-    if not donors and not patients:
-        return _ON_NEITHER_SIDE
+    """Return why the passing values of both sides cannot be paired; '' if they can.
+
+    At least one side has values.
+    """
     if not donors or not patients:
         return f"only {'this side' if patients else 'the reference'} has it"
     constant = all(_same_parts(donors[0], passage) for passage in donors)

@@ -32,6 +32,10 @@ class NotHashable(Exception):  # noqa: N818  "this tensor has no bytes" is a res
     """The tensor has no plain bytes: it is on the meta device, sparse or packed."""
 
 
+class OnMetaDevice(NotHashable):
+    """The tensor is on the meta device, so it has no values."""
+
+
 def dtype_name(dtype: torch.dtype | torch.layout) -> str:
     """Return torch's name of a dtype or a layout without the module, such as ``bfloat16``."""
     return str(dtype).removeprefix("torch.")
@@ -41,12 +45,15 @@ def require_plain(tensor: torch.Tensor) -> None:
     """Raise if a tensor has no plain bytes.
 
     Raises:
-        NotHashable: it is on the meta device, sparse or packed.
+        OnMetaDevice: it has no values.
+        NotHashable: it is sparse or packed.
 
     """
     if not is_plain(tensor):
-        kind = "on the meta device" if tensor.is_meta else kind_name(tensor)
-        msg = f"{kind} and without plain bytes"
+        if tensor.is_meta:
+            msg = "on the meta device and without plain bytes"
+            raise OnMetaDevice(msg)
+        msg = f"{kind_name(tensor)} and without plain bytes"
         raise NotHashable(msg)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.buffers import buffers
 from samebits.compare.unit import Observation, SignalUnit
+from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,10 +14,10 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture
 
 
-def observations(capture: Capture) -> Iterator[tuple[str, Observation]]:
+def observations(capture: Capture) -> Iterator[Observation]:
     """Yield every buffer."""
     for name, buffer in (capture.signals.buffers or {}).items():
-        yield f"buffers {name}", Observation(buffer.ref.hash, "buffers")
+        yield Observation(buffer.ref.hash, "buffers", Subject(tensor=name))
 
 
 SIGNAL = SignalUnit("buffers", 30, buffers, observations, frozenset({"buffers"}))

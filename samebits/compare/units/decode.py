@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.compare.forwards import decode
-from samebits.compare.phases import prompt_of
+from samebits.compare.phases import row_subject
 from samebits.compare.unit import Observation, SignalUnit
 
 if TYPE_CHECKING:
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture
 
 
-def observations(capture: Capture) -> Iterator[tuple[str, Observation]]:
+def observations(capture: Capture) -> Iterator[Observation]:
     """Yield the logits of every decoded row."""
     signals = capture.signals
     for row, greedy in (signals.greedy or {}).items():
         logits = greedy.logits.hash if greedy.logits is not None else None
-        prompt = prompt_of(row, signals.forward or {})
-        yield f"decode {row}", Observation((repr(greedy.top2), logits), "decode", prompt)
+        subject = row_subject(row, signals.forward or {})
+        yield Observation((repr(greedy.top2), logits), "decode", subject)
 
 
 SIGNAL = SignalUnit("decode", 70, decode, observations, frozenset({"decode", "greedy", "forward"}))

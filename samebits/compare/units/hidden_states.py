@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.forwards import hidden_states
 from samebits.compare.unit import Observation, SignalUnit
+from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,13 +14,13 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture
 
 
-def observations(capture: Capture) -> Iterator[tuple[str, Observation]]:
+def observations(capture: Capture) -> Iterator[Observation]:
     """Yield the output of every layer."""
     for prompt, forward in (capture.signals.forward or {}).items():
         for index, layer in enumerate(forward.hidden_states):
             padded = forward if layer.padded else None
-            observation = Observation(layer.ref.hash, "hidden_states", prompt, layer.ref, padded)
-            yield f"hidden_states {prompt} · layer {index} ({layer.name})", observation
+            subject = Subject(prompt=prompt, layer=index, tensor=layer.name)
+            yield Observation(layer.ref.hash, "hidden_states", subject, layer.ref, padded)
 
 
 SIGNAL = SignalUnit(

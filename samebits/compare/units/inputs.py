@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.forwards import inputs
 from samebits.compare.unit import Observation, SignalUnit
+from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture
 
 
-def observations(capture: Capture) -> Iterator[tuple[str, Observation]]:
+def observations(capture: Capture) -> Iterator[Observation]:
     """Yield every tensor that was fed."""
     for prompt, forward in (capture.signals.forward or {}).items():
         for key, ref in forward.inputs.items():
-            yield f"inputs {prompt} · {key}", Observation(ref.hash, "inputs", prompt)
+            yield Observation(ref.hash, "inputs", Subject(prompt=prompt, tensor=key))
 
 
 SIGNAL = SignalUnit("inputs", 10, inputs, observations, frozenset({"inputs", "forward"}))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.buffers import inv_freq
 from samebits.compare.unit import Observation, SignalUnit
+from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture
 
 
-def observations(capture: Capture) -> Iterator[tuple[str, Observation]]:
+def observations(capture: Capture) -> Iterator[Observation]:
     """Yield every table of frequencies, with its scaling."""
     for name, table in (capture.signals.inv_freq or {}).items():
         identity = (table.ref.hash, repr(table.attention_scaling))
-        yield f"inv_freq {name}", Observation(identity, "inv_freq")
+        yield Observation(identity, "inv_freq", Subject(tensor=name))
 
 
 SIGNAL = SignalUnit("inv_freq", 40, inv_freq, observations, frozenset({"inv_freq", "buffers"}))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.unit import Observation, SignalUnit
 from samebits.compare.weights import weights
+from samebits.records.subject import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture
 
 
-def observations(capture: Capture) -> Iterator[tuple[str, Observation]]:
+def observations(capture: Capture) -> Iterator[Observation]:
     """Yield every stored tensor of the model."""
     if capture.signals.weights is not None:
         for name, weight in capture.signals.weights.tensors.items():
-            yield f"weights {name}", Observation(weight.ref.hash, "weights")
+            yield Observation(weight.ref.hash, "weights", Subject(tensor=name))
 
 
 SIGNAL = SignalUnit("weights", 20, weights, observations, frozenset({"weights"}))

@@ -26,9 +26,6 @@ INACTIVE_VALUES = frozenset({"None", "False", "0", "1", "0.0", "1.0", "''", "{}"
 GENERATION_DEFAULTS = {"max_length": "20", "top_k": "50"}
 """Defaults of generation that look like a choice; 4.x kept them in the config, 5.x does not."""
 
-MODEL_FACTS = ("requested", "resolved", "number of calls")
-"""Facts about attention that concern more than the arguments of one call."""
-
 HEADERS = ["what", "only on", "reference", "candidate"]
 
 
@@ -168,7 +165,8 @@ def _titled_table(title: str, headers: list[str], rows: list[list[str]]) -> Mark
 
 
 def _is_model_fact(change: FactChange) -> bool:
-    return change.what.rpartition(" · ")[2] in MODEL_FACTS
+    """Return True if a fact about attention concerns more than the arguments of one call."""
+    return change.module is None
 
 
 def _observed(row: Row, cell: CellResult) -> bool:

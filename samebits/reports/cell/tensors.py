@@ -95,7 +95,7 @@ def _layers(items: tuple[ItemComparison, ...]) -> Markdown:
 def _by_prompt(items: tuple[ItemComparison, ...]) -> dict[str, list[ItemComparison]]:
     prompts: dict[str, list[ItemComparison]] = {}
     for item in items:
-        prompts.setdefault(item.name.partition(" · ")[0], []).append(item)
+        prompts.setdefault(item.subject.prompt, []).append(item)
     return prompts
 
 

@@ -25,7 +25,8 @@ def observe(session: Session) -> None:
         session.skip("greedy", "no tokens were asked for")
         return
     if not _generates(session):
-        session.skip("greedy", f"{type(model).__name__} does not generate")
+        reason = f"{type(model).__name__} does not generate"
+        session.skip("greedy", reason, "no generation")
         return
     facts = session.signals["greedy"] = {}
     for name in session.job["model"]["prompts"]:

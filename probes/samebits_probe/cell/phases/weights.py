@@ -9,7 +9,6 @@ from samebits_probe.cell import weights as cell_weights
 from samebits_probe.cell.phase import Phase
 from samebits_probe.model import fresh, heap, load
 from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
-from samebits_probe.model.tensor import NotHashable
 from samebits_probe.process.failure import phase
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def observe_weights(session: Session) -> None:
             session.job["run"],
             lambda: session.twin,
             lambda: session.reloaded,
-            lambda name, reason: session.skip(f"tensor weights {name}", reason),
+            lambda name, reason: session.skip_tensor("weights", name, reason),
         )
 
 
@@ -55,10 +54,7 @@ def observe_buffers(session: Session) -> None:
         for name, buffer in model.named_buffers():
             if buffer.is_meta:
                 continue
-            try:
-                ref = session.keeper.ref(buffer)
-            except NotHashable as reason:
-                session.skip(f"tensor buffers {name}", str(reason))
+            if (ref := session.tensor_ref("buffers", name, buffer)) is None:
                 continue
             buffers[name] = {
                 "ref": ref,
