@@ -11,14 +11,13 @@ import asyncio
 import contextlib
 import shutil
 import time
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from samebits.base.digests import digest_of
 from samebits.base.errors import CaptureError
-from samebits.base.filestate import Ledger
 from samebits.base.redaction import without_folders
+from samebits.jobs.cache import aside
 from samebits.jobs.common import common_job, follows_from
 from samebits.jobs.unwritten import without_false_alarms
 from samebits.records.capture import Capture, Failure, Skip, Unfinished
@@ -27,11 +26,11 @@ from samebits.stacks.process import Ended, StackProcess, tail
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from samebits.jobs.cache import JobCache
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.matrix.spec import ModelSpec
     from samebits.records.ids import CellId
     from samebits.stacks.build import Stack
-    from samebits.storage.store import Store
 
 RunName = Literal["a", "b"]
 RUNS: tuple[RunName, RunName] = ("a", "b")
@@ -46,23 +45,8 @@ _STALE_AFTER = 86_400
 class CellRunner:
     """Runs cells and reads their captures."""
 
-    def __init__(
-        self,
-        root: Path,
-        store: Store,
-        probes: str,
-        machine: str,
-        *,
-        fresh: bool = False,
-        sweep: bool = False,
-        ledger: Ledger | None = None,
-    ) -> None:
-        self._ledger = ledger or Ledger()
-        self._root = root
-        self._store = store
-        self._probes = probes
-        self._machine = machine
-        self._fresh = fresh
+    def __init__(self, cache: JobCache, *, sweep: bool = False) -> None:
+        self._cache = cache
         self._sweep = sweep
 
     async def observe(
@@ -81,8 +65,8 @@ class CellRunner:
         always runs again.
         """
         folder = self._folder(cell, model, checkpoint, stack)
-        if not wanted and checkpoint.pinned:
-            cached = self._cached(folder, process.n_slots)
+        if not wanted and self._cache.may_reuse(checkpoint):
+            cached = self._cached_captures(folder, process.n_slots)
             if cached is not None:
                 return without_false_alarms(*cached)
         _remove_leftovers(folder)
@@ -90,7 +74,7 @@ class CellRunner:
         ended = await asyncio.gather(*(process.run(job, started) for job in jobs))
         first, second = (self._read(cell, job, end) for job, end in zip(jobs, ended, strict=True))
         for job in jobs:
-            self._ledger.file(_publish(job))
+            self._cache.ledger.file(_publish(job))
         return without_false_alarms(first, second)
 
     def paths(
@@ -125,11 +109,13 @@ class CellRunner:
                 "invariants": self._invariants(model),
                 "usage": _tries_usage(cell, model),
                 "budget": model.budget,
-                "probes": self._probes,
-                "machine": self._machine,
+                "probes": self._cache.probes,
+                "machine": self._cache.machine,
             }
         )
-        return self._root / "captures" / model.name / str(cell.variant) / cell.stack / key[:16]
+        return (
+            self._cache.root / "captures" / model.name / str(cell.variant) / cell.stack / key[:16]
+        )
 
     def _invariants(self, model: ModelSpec) -> dict[str, Any] | None:
         """Return how the relations inside the cell are tested; None if they are not."""
@@ -137,15 +123,13 @@ class CellRunner:
             return None
         return {"sweep": self._sweep, "samples": model.samples, "large": model.insists}
 
-    def _cached(self, folder: Path, n_slots: int) -> tuple[Capture, Capture] | None:
+    def _cached_captures(self, folder: Path, n_slots: int) -> tuple[Capture, Capture] | None:
         """Return the cached captures if both are whole and the machine cannot be the cause of them.
 
         An exception raised by the model is a valid result. A run without a result, an unfinished
         run and an exception about memory or files may be due to the machine: those run again. A run
         that skipped something for its cost also runs again if a job may use more memory now.
         """
-        if self._fresh:
-            return None
         try:
             first, second = (self._capture(folder / f"{run}.json") for run in RUNS)
         except CaptureError:
@@ -164,39 +148,38 @@ class CellRunner:
         run: RunName,
         wanted: list[str],
     ) -> dict[str, Any]:
-        # another run may run the same cell: each writes under a unique name first
-        name = f"{run}.{uuid.uuid4().hex[:12]}"
+        path = aside(folder / f"{run}.json")
         common = common_job("cell", cell, model, checkpoint)
         return {
             **common,
             "run": run,
-            "log": str(folder / f"{name}.log"),
-            "capture": str(folder / f"{name}.json"),
+            "log": str(path.with_suffix(".log")),
+            "capture": str(path),
             "model": {
                 **common["model"],
                 "greedy": model.greedy,
                 "invariants": self._invariants(model),
                 "usage": _tries_usage(cell, model),
             },
-            "store": {"root": str(self._root), "limit": VALUES_LIMIT, "wanted": wanted},
+            "store": {"root": str(self._cache.root), "limit": VALUES_LIMIT, "wanted": wanted},
         }
 
     def _read(self, cell: CellId, job: dict[str, Any], ended: Ended) -> Capture:
         """Return the capture of a run, or a failed capture with the reason why there is none."""
         path = Path(job["capture"])
         try:
-            capture = self._store.read_capture(path)
+            capture = self._cache.store.read_capture(path)
         except CaptureError as error:
             reason = ended.reason or str(error).replace(str(path), "its capture")
         else:
             if (capture.cell, capture.run) == (cell, job["run"]):
                 if not _is_repeatable(capture):
-                    self._ledger.unsettle(f"{cell} failed as a machine may", str(cell))
+                    self._cache.ledger.unsettle(f"{cell} failed as a machine may", str(cell))
                 if capture.status == "unfinished":
                     return _ended_early(capture, job, ended)
                 return capture
             reason = f"it left the capture of {capture.cell}, run {capture.run}"
-        self._ledger.unsettle(f"{cell} left nothing", str(cell))
+        self._cache.ledger.unsettle(f"{cell} left nothing", str(cell))
         if ended.stopped:
             return _ended_early(_empty_capture(cell, job), job, ended)
         log = tail(Path(job["log"]))
@@ -204,8 +187,8 @@ class CellRunner:
         return Capture(cell=cell, run=job["run"], status="failed", failure=failure)
 
     def _capture(self, path: Path) -> Capture:
-        self._ledger.file(path)
-        return self._store.read_capture(path)
+        self._cache.ledger.file(path)
+        return self._cache.store.read_capture(path)
 
 
 def _tries_usage(cell: CellId, model: ModelSpec) -> bool:

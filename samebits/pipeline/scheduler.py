@@ -31,6 +31,7 @@ from samebits.capsules.running import Place, script_environment
 from samebits.compare.pair import ended as describe_end
 from samebits.compare.phases import best_first
 from samebits.jobs import cells
+from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
 from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builder_of
 from samebits.jobs.crossings import (
@@ -182,21 +183,21 @@ class Laboratory:
         self._n_slots = slots or len(os.sched_getaffinity(0))
         self._slots = asyncio.Semaphore(self._n_slots)
         maker = digest_of_file(PROBES / "samebits_probe" / "model" / "build.py")
-        digests, shared_ledger = (self._probes, self._fingerprint), self.ledger
         self._checkpoint_store = Checkpoints(
-            root, Path(matrix.path).parent, maker, ledger=shared_ledger
+            root, Path(matrix.path).parent, maker, ledger=self.ledger
         )
-        self._runner = CellRunner(
-            root, store, *digests, fresh=fresh, sweep=sweep, ledger=shared_ledger
+        job_cache = JobCache(
+            root, store, self._probes, self._fingerprint, fresh=fresh, ledger=self.ledger
         )
-        self._feeder = Feeder(root, self._probes, fresh=fresh, ledger=shared_ledger)
-        self._tracer = Tracer(root, store, *digests, fresh=fresh, ledger=shared_ledger)
-        self._grafter = Grafter(root, *digests, fresh=fresh, ledger=shared_ledger)
-        self._climber = Climber(root, *digests, fresh=fresh, ledger=shared_ledger)
-        self._crosser = Crosser(root, store, *digests, fresh=fresh, ledger=shared_ledger)
+        self._runner = CellRunner(job_cache, sweep=sweep)
+        self._feeder = Feeder(job_cache)
+        self._tracer = Tracer(job_cache)
+        self._grafter = Grafter(job_cache)
+        self._climber = Climber(job_cache)
+        self._crosser = Crosser(job_cache)
         self._processes: dict[str, StackProcess] = {}
         stack_builder = StackBuilder(
-            root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade, ledger=shared_ledger
+            root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade, ledger=self.ledger
         )
         self._stack_builder = stack_builder
         self._build_stack = builder or stack_builder.build

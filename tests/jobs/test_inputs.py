@@ -9,6 +9,7 @@ import pytest
 
 from samebits.base.filestate import Ledger
 from samebits.base.seal import sealed
+from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.common import common_job, follows_from
 from samebits.jobs.inputs import NO_STACK, Feeder
@@ -16,6 +17,7 @@ from samebits.matrix.spec import Prompt
 from samebits.records.inputs import InputsFile
 from samebits.records.tensor import TensorRef, tensor_hash
 from samebits.stacks.process import Ended
+from samebits.storage.store import Store
 from tests.support.builders import built_stack, cell_id, model_spec
 
 CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
@@ -58,7 +60,14 @@ def choose(root, *choosers, **changed):
         "model": model_spec(),
         "checkpoint": CHECKPOINT,
     } | changed
-    feeder = Feeder(root, options["probes"], fresh=options["fresh"], ledger=options.get("ledger"))
+    cache = JobCache(
+        root,
+        Store(root),
+        options["probes"],
+        fresh=options["fresh"],
+        ledger=options.get("ledger"),
+    )
+    feeder = Feeder(cache)
     return asyncio.run(feeder.choose(options["model"], options["checkpoint"], choosers)).inputs
 
 
