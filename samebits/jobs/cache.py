@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from samebits.jobs.checkpoints import Checkpoint
+    from samebits.jobs.records import Job
     from samebits.records.ids import CellId
     from samebits.records.tensor import TensorRef
     from samebits.stacks.process import Ended, StackProcess
@@ -57,7 +58,7 @@ class CachedJob(Generic[R]):
     path: Path
     form: ResultForm[R]
     checkpoint: Checkpoint
-    job: Callable[[Path], Mapping[str, Any]]
+    job: Callable[[Path], Job]
     """Returns the job that writes its result to a given path."""
     unsettled: str
     """The reason to note if the result is missing, or if the machine may have caused it."""
@@ -143,14 +144,14 @@ class JobCache:
 async def run_aside(
     path: Path,
     record: type[R],
-    job: Callable[[Path], Mapping[str, Any]],
+    job: Callable[[Path], Job],
     process: StackProcess,
 ) -> Left[R]:
     """Run a job that writes beside ``path``; the caller renames or removes what it wrote."""
     written = aside(path)
     sent = job(written)
-    ended = await process.run(sent)
-    return Left(read_record(written, record), ended, written, Path(sent["log"]))
+    ended = await process.run(sent.as_json())
+    return Left(read_record(written, record), ended, written, Path(sent.log))
 
 
 def aside(path: Path) -> Path:

@@ -12,13 +12,14 @@ import contextlib
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of
 from samebits.base.errors import CaptureError
 from samebits.base.redaction import without_folders
 from samebits.jobs.cache import aside
-from samebits.jobs.common import common_job, follows_from
+from samebits.jobs.common import follows_from, source_of
+from samebits.jobs.records import CellJob, CellValues, Invariants, ObservedSource, RunName
 from samebits.jobs.unwritten import without_false_alarms
 from samebits.records.capture import Capture, Failure, Skip, Unfinished
 from samebits.stacks.process import Ended, StackProcess, tail
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from samebits.records.ids import CellId
     from samebits.stacks.build import Stack
 
-RunName = Literal["a", "b"]
 RUNS: tuple[RunName, RunName] = ("a", "b")
 VALUES_LIMIT = 16 << 20
 """Bytes up to which a tensor's values are stored; larger ones are stored if they differ."""
@@ -70,8 +70,8 @@ class CellRunner:
             if cached is not None:
                 return without_false_alarms(*cached)
         _remove_leftovers(folder)
-        jobs = [self._job(cell, model, checkpoint, folder, run, list(wanted)) for run in RUNS]
-        ended = await asyncio.gather(*(process.run(job, started) for job in jobs))
+        jobs = [self._job(cell, model, checkpoint, folder, run, tuple(wanted)) for run in RUNS]
+        ended = await asyncio.gather(*(process.run(job.as_json(), started) for job in jobs))
         first, second = (self._read(cell, job, end) for job, end in zip(jobs, ended, strict=True))
         for job in jobs:
             self._cache.ledger.file(_publish(job))
@@ -102,11 +102,12 @@ class CellRunner:
             raise
 
     def _folder(self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack) -> Path:
+        invariants = self._invariants(model)
         key = digest_of(
             {
                 **follows_from(cell, model, checkpoint, stack),
                 "greedy": model.greedy,
-                "invariants": self._invariants(model),
+                "invariants": invariants and invariants.model_dump(),
                 "usage": _tries_usage(cell, model),
                 "budget": model.budget,
                 "probes": self._cache.probes,
@@ -117,11 +118,11 @@ class CellRunner:
             self._cache.root / "captures" / model.name / str(cell.variant) / cell.stack / key[:16]
         )
 
-    def _invariants(self, model: ModelSpec) -> dict[str, Any] | None:
+    def _invariants(self, model: ModelSpec) -> Invariants | None:
         """Return how the relations inside the cell are tested; None if they are not."""
         if not model.invariants:
             return None
-        return {"sweep": self._sweep, "samples": model.samples, "large": model.insists}
+        return Invariants(sweep=self._sweep, samples=model.samples, large=model.insists)
 
     def _cached_captures(self, folder: Path, n_slots: int) -> tuple[Capture, Capture] | None:
         """Return the cached captures if both are whole and the machine cannot be the cause of them.
@@ -146,33 +147,34 @@ class CellRunner:
         checkpoint: Checkpoint,
         folder: Path,
         run: RunName,
-        wanted: list[str],
-    ) -> dict[str, Any]:
+        wanted: tuple[str, ...],
+    ) -> CellJob:
         path = aside(folder / f"{run}.json")
-        common = common_job("cell", cell, model, checkpoint)
-        return {
-            **common,
-            "run": run,
-            "log": str(path.with_suffix(".log")),
-            "capture": str(path),
-            "model": {
-                **common["model"],
-                "greedy": model.greedy,
-                "invariants": self._invariants(model),
-                "usage": _tries_usage(cell, model),
-            },
-            "store": {"root": str(self._cache.root), "limit": VALUES_LIMIT, "wanted": wanted},
-        }
+        return CellJob(
+            cell=cell,
+            run=run,
+            timeout=model.timeout,
+            budget=model.budget,
+            log=str(path.with_suffix(".log")),
+            capture=str(path),
+            store=CellValues(root=str(self._cache.root), limit=VALUES_LIMIT, wanted=wanted),
+            model=ObservedSource(
+                **dict(source_of(model, checkpoint)),
+                greedy=model.greedy,
+                invariants=self._invariants(model),
+                usage=_tries_usage(cell, model),
+            ),
+        )
 
-    def _read(self, cell: CellId, job: dict[str, Any], ended: Ended) -> Capture:
+    def _read(self, cell: CellId, job: CellJob, ended: Ended) -> Capture:
         """Return the capture of a run, or a failed capture with the reason why there is none."""
-        path = Path(job["capture"])
+        path = Path(job.capture)
         try:
             capture = self._cache.store.read_capture(path)
         except CaptureError as error:
             reason = ended.reason or str(error).replace(str(path), "its capture")
         else:
-            if (capture.cell, capture.run) == (cell, job["run"]):
+            if (capture.cell, capture.run) == (cell, job.run):
                 if not _is_repeatable(capture):
                     self._cache.ledger.unsettle(f"{cell} failed as a machine may", str(cell))
                 if capture.status == "unfinished":
@@ -182,9 +184,9 @@ class CellRunner:
         self._cache.ledger.unsettle(f"{cell} left nothing", str(cell))
         if ended.stopped:
             return _ended_early(_empty_capture(cell, job), job, ended)
-        log = tail(Path(job["log"]))
+        log = tail(Path(job.log))
         failure = Failure(phase="process", type="no result", message=reason, traceback=log)
-        return Capture(cell=cell, run=job["run"], status="failed", failure=failure)
+        return Capture(cell=cell, run=job.run, status="failed", failure=failure)
 
     def _capture(self, path: Path) -> Capture:
         self._cache.ledger.file(path)
@@ -197,12 +199,12 @@ def _tries_usage(cell: CellId, model: ModelSpec) -> bool:
     return model.usage and cell.variant == first
 
 
-def _empty_capture(cell: CellId, job: dict[str, Any]) -> Capture:
+def _empty_capture(cell: CellId, job: CellJob) -> Capture:
     """Return the empty capture of a run that ended before its first observation."""
-    return Capture(cell=cell, run=job["run"], status="unfinished")
+    return Capture(cell=cell, run=job.run, status="unfinished")
 
 
-def _ended_early(capture: Capture, job: dict[str, Any], ended: Ended) -> Capture:
+def _ended_early(capture: Capture, job: CellJob, ended: Ended) -> Capture:
     """Return the capture of a run that ended early, with how it ended and what is missing.
 
     A crash of the process itself is a failure of the phase. A timeout and lack of memory are not.
@@ -212,7 +214,7 @@ def _ended_early(capture: Capture, job: dict[str, Any], ended: Ended) -> Capture
     unfinished = Unfinished(phase=phase, reason=reason, step=ended.step)
     failures = capture.failures
     if ended.crashed or not ended.why:
-        log = tail(Path(job["log"]))
+        log = tail(Path(job.log))
         crash = Failure(phase=phase, type="no result", message=reason, traceback=log)
         failures = (*failures, crash)
     missing_skips = _missing(capture, job, f"the run ended before: {reason} in phase {phase}")
@@ -222,7 +224,7 @@ def _ended_early(capture: Capture, job: dict[str, Any], ended: Ended) -> Capture
     )
 
 
-def _missing(capture: Capture, job: dict[str, Any], reason: str) -> Iterator[Skip]:
+def _missing(capture: Capture, job: CellJob, reason: str) -> Iterator[Skip]:
     """Yield a skip for every missing prompt and every missing signal that the verdict needs."""
     signals = capture.signals
     for name in ("weights", "buffers", "inv_freq"):
@@ -231,7 +233,7 @@ def _missing(capture: Capture, job: dict[str, Any], reason: str) -> Iterator[Ski
     skipped = {skip.what for skip in capture.skips}
     for name, rows in (("forward", signals.forward), ("greedy", signals.greedy)):
         observed = {row.partition("[")[0] for row in rows or {}}
-        for prompt in job["model"]["prompts"]:
+        for prompt in job.model.prompts:
             if prompt not in observed and not skipped & {
                 name,
                 f"{name} {prompt}",
@@ -240,15 +242,15 @@ def _missing(capture: Capture, job: dict[str, Any], reason: str) -> Iterator[Ski
                 yield Skip(what=f"{name} {prompt}", reason=reason, why="unfinished")
 
 
-def _publish(job: dict[str, Any]) -> Path:
+def _publish(job: CellJob) -> Path:
     """Rename a job's files to the names that later runs look for: ``a.json``, ``a.log``.
 
     An older capture is always replaced or removed, because it is not what the cell computes now.
     Returns the path of the capture.
     """
-    published = Path(job["capture"])
-    for path in (Path(job["log"]), Path(job["capture"])):
-        published = path.with_name(f"{job['run']}{path.suffix}")
+    published = Path(job.capture)
+    for path in (Path(job.log), Path(job.capture)):
+        published = path.with_name(f"{job.run}{path.suffix}")
         try:
             path.replace(published)
         except FileNotFoundError:

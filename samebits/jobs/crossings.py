@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.jobs.cache import ResultForm, is_repeatable, no_result, run_aside
-from samebits.jobs.common import THREADS, digest_of_inputs, inputs_of
+from samebits.jobs.common import digest_of_inputs, inputs_of
+from samebits.jobs.records import THREADS, FedSource, LoadJob, SaveJob
 from samebits.records.crossing import Crossing, CrossingsFile, CrossingsReport, SavedModel
 from samebits.records.record import read_record
 
@@ -124,8 +125,10 @@ class Crosser:
         # incomplete, or failed for lack of memory or disk space: no loader uses it
         shutil.rmtree(folder, ignore_errors=True)
         log = folder.with_name(f"{folder.name}.log")
-        fields = {"kind": "save", "out": str(folder), "limit": SIZE_LIMIT, "log": str(log)}
-        ended = await party.process.run(self._job(subject, party.stack, fields))
+        job = SaveJob(
+            **_job_fields(subject, party.stack), out=str(folder), limit=SIZE_LIMIT, log=str(log)
+        )
+        ended = await party.process.run(job.as_json())
         self._cache.ledger.file(folder / "saved.json")
         if _read_saved(folder) is None:
             self._cache.ledger.unsettle(f"{subject.model.name} was not saved by {party.stack.id}")
@@ -216,13 +219,16 @@ class Crosser:
         self, subject: CrossedModel, party: CrossingStack, folders: Mapping[str, str], path: Path
     ) -> Left[CrossingsFile]:
         """Run one job and return what it left; the file of its result is removed."""
-        fields = {"kind": "load", "savers": dict(folders), "log": str(path.with_suffix(".log"))}
-        left = await run_aside(
-            path,
-            CrossingsFile,
-            lambda written: self._job(subject, party.stack, fields | {"result": str(written)}),
-            party.process,
-        )
+
+        def job(written: Path) -> LoadJob:
+            return LoadJob(
+                **_job_fields(subject, party.stack),
+                savers=dict(folders),
+                result=str(written),
+                log=str(path.with_suffix(".log")),
+            )
+
+        left = await run_aside(path, CrossingsFile, job, party.process)
         left.written.unlink(missing_ok=True)
         return left
 
@@ -250,24 +256,22 @@ class Crosser:
             "threads": THREADS,
         }
 
-    def _job(
-        self, subject: CrossedModel, stack: Stack, fields: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {
-            "name": subject.model.name,
-            "variant_name": str(subject.variant),
-            "stack": stack.id,
-            "threads": THREADS,
-            "timeout": subject.model.timeout,
-            "variant": subject.variant.model_dump(mode="json"),
-            "model": {
-                "source": subject.checkpoint.source,
-                "revision": subject.checkpoint.revision,
-                "trust_remote_code": subject.model.trust_remote_code,
-                "inputs": inputs_of(subject.checkpoint),
-            },
-            **fields,
-        }
+
+def _job_fields(subject: CrossedModel, stack: Stack) -> dict[str, Any]:
+    """Return the fields that both kinds of job share."""
+    return {
+        "name": subject.model.name,
+        "variant_name": str(subject.variant),
+        "stack": stack.id,
+        "timeout": subject.model.timeout,
+        "variant": subject.variant,
+        "model": FedSource(
+            source=subject.checkpoint.source,
+            revision=subject.checkpoint.revision,
+            trust_remote_code=subject.model.trust_remote_code,
+            inputs=inputs_of(subject.checkpoint),
+        ),
+    }
 
 
 def remove(path: Path) -> None:

@@ -6,16 +6,25 @@ The donor job stores pieces of the reference; the patient job tries sets of them
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from samebits.grafts import judge
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import common_job, follows_from
+from samebits.jobs.common import follows_from, source_of
+from samebits.jobs.records import (
+    DonorQuestion,
+    DonorTask,
+    GraftJob,
+    PatientSearch,
+    PatientTask,
+    Values,
+)
 from samebits.records.graft import DonorFile, GraftFile
 from samebits.records.tensor import TensorRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from samebits.grafts.questions import GraftQuestion, GraftQuestions
@@ -81,7 +90,7 @@ class Grafter:
         question: GraftQuestion,
         hint: tuple[str, ...],
     ) -> Graft | str:
-        path = self._path(subject, reference, self._donor_fields(question))
+        path = self._path(subject, reference, _donor_question(question).model_dump(mode="json"))
         donor = await self._donor(subject, reference, question, path)
         if donor is None or (reason := _unusable_reason(donor)):
             return NO_RESULT if donor is None else reason
@@ -94,8 +103,8 @@ class Grafter:
         self, subject: TracedModel, traced: TracedCell, question: GraftQuestion, path: Path
     ) -> DonorFile | None:
         if path not in self._running:
-            fields = self._donor_fields(question)
-            result = self._result(subject, traced, fields, path, _DONOR_FORM)
+            task = partial(_donor_task, _donor_question(question))
+            result = self._result(subject, traced, task, path, _DONOR_FORM)
             self._running[path] = asyncio.create_task(result)
         return await asyncio.shield(self._running[path])
 
@@ -107,27 +116,22 @@ class Grafter:
         hint: tuple[str, ...],
         donor: Path,
     ) -> GraftFile | None:
-        fields = question.model_dump(mode="json", exclude={"donor_expected"})
-        fields |= {"role": "patient", "donor": str(donor), "hint": list(hint)}
-        fields |= {"budget": BUDGET_ELSEWHERE if hint else BUDGET, "seconds": SECONDS}
-        path = self._path(subject, traced, fields | {"donor": donor.stem})
-        return await self._result(subject, traced, fields, path, _PATIENT_FORM)
-
-    def _donor_fields(self, question: GraftQuestion) -> dict[str, Any]:
-        return {
-            "role": "donor",
-            "prompt": question.prompt,
-            "what": question.what,
-            "forced": {row: list(ids) for row, ids in question.forced.items()},
-            "expected": list(question.donor_expected),
-            "weights": [reference_name for reference_name, _ in question.weights],
-        }
+        search = PatientSearch(
+            **question.model_dump(exclude={"donor_expected"}),
+            donor=str(donor),
+            hint=hint,
+            budget=BUDGET_ELSEWHERE if hint else BUDGET,
+            seconds=SECONDS,
+        )
+        path = self._path(subject, traced, search.model_dump(mode="json") | {"donor": donor.stem})
+        task = partial(_patient_task, search)
+        return await self._result(subject, traced, task, path, _PATIENT_FORM)
 
     async def _result(
         self,
         subject: TracedModel,
         traced: TracedCell,
-        fields: dict[str, Any],
+        task: Callable[[Path], DonorTask | PatientTask],
         path: Path,
         form: ResultForm[R],
     ) -> R | None:
@@ -135,7 +139,7 @@ class Grafter:
             path,
             form,
             subject.checkpoint,
-            lambda written: self._job(subject, traced, fields, written),
+            lambda written: self._job(subject, traced, task(written), written),
             unsettled=f"{traced.cell} left nothing of a graft, or failed as a machine may",
             cell=traced.cell,
         )
@@ -153,14 +157,35 @@ class Grafter:
         return self._cache.path("grafts", *names, facts=facts)
 
     def _job(
-        self, subject: TracedModel, traced: TracedCell, fields: dict[str, Any], path: Path
-    ) -> dict[str, Any]:
-        return {
-            **common_job("graft", traced.cell, subject.model, subject.checkpoint),
-            "log": str(path.with_suffix(".log")),
-            "store": {"root": str(self._cache.root), "limit": VALUES_LIMIT},
-            "graft": {**fields, "result": str(path)},
-        }
+        self, subject: TracedModel, traced: TracedCell, task: DonorTask | PatientTask, path: Path
+    ) -> GraftJob:
+        return GraftJob(
+            cell=traced.cell,
+            timeout=subject.model.timeout,
+            budget=subject.model.budget,
+            log=str(path.with_suffix(".log")),
+            store=Values(root=str(self._cache.root), limit=VALUES_LIMIT),
+            model=source_of(subject.model, subject.checkpoint),
+            graft=task,
+        )
+
+
+def _donor_question(question: GraftQuestion) -> DonorQuestion:
+    return DonorQuestion(
+        prompt=question.prompt,
+        what=question.what,
+        forced=question.forced,
+        expected=question.donor_expected,
+        weights=tuple(reference_name for reference_name, _ in question.weights),
+    )
+
+
+def _donor_task(question: DonorQuestion, path: Path) -> DonorTask:
+    return DonorTask(**question.model_dump(), result=str(path))
+
+
+def _patient_task(search: PatientSearch, path: Path) -> PatientTask:
+    return PatientTask(**search.model_dump(), result=str(path))
 
 
 def _tensors(result: DonorFile | GraftFile) -> Iterator[TensorRef]:

@@ -6,10 +6,10 @@ digest of the inputs is part of the name of every result of the model's cells.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import THREADS, prompts_of
+from samebits.jobs.records import InputsJob, PromptedSource, Tensors
 from samebits.records.inputs import Inputs, InputsFile
 
 if TYPE_CHECKING:
@@ -73,27 +73,27 @@ class Feeder:
             "stack": [stack.id, stack.lock_digest],
             "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
             "trust_remote_code": model.trust_remote_code,
-            "prompts": prompts_of(model),
+            "prompts": _source(model, checkpoint).model_dump(mode="json")["prompts"],
             "probes": self._cache.probes,
         }
         return self._cache.path("inputs", model.name, stack.id, facts=facts)
 
-    def _job(
-        self, model: ModelSpec, checkpoint: Checkpoint, stack: Stack, path: Path
-    ) -> dict[str, Any]:
-        return {
-            "kind": "inputs",
-            "name": model.name,
-            "stack": stack.id,
-            "threads": THREADS,
-            "timeout": model.timeout,
-            "log": str(path.with_suffix(".log")),
-            "result": str(path),
-            "store": {"root": str(self._cache.root)},
-            "model": {
-                "source": checkpoint.source,
-                "revision": checkpoint.revision,
-                "trust_remote_code": model.trust_remote_code,
-                "prompts": prompts_of(model),
-            },
-        }
+    def _job(self, model: ModelSpec, checkpoint: Checkpoint, stack: Stack, path: Path) -> InputsJob:
+        return InputsJob(
+            name=model.name,
+            stack=stack.id,
+            timeout=model.timeout,
+            log=str(path.with_suffix(".log")),
+            result=str(path),
+            store=Tensors(root=str(self._cache.root)),
+            model=_source(model, checkpoint),
+        )
+
+
+def _source(model: ModelSpec, checkpoint: Checkpoint) -> PromptedSource:
+    return PromptedSource(
+        source=checkpoint.source,
+        revision=checkpoint.revision,
+        trust_remote_code=model.trust_remote_code,
+        prompts=model.prompts,
+    )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import common_job, follows_from
+from samebits.jobs.common import follows_from, source_of
+from samebits.jobs.records import LadderJob, Rungs, Values
 from samebits.records.ladder import LadderFile
 
 if TYPE_CHECKING:
@@ -69,14 +70,16 @@ class Climber:
 
     def _job(
         self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, path: Path, ask: Ask
-    ) -> dict[str, Any]:
-        return {
-            **common_job("ladder", cell, model, checkpoint),
-            "run": "a",
-            "log": str(path.with_suffix(".log")),
-            "store": {"root": str(self._cache.root), "limit": VALUES_LIMIT},
-            "ladder": {"result": str(path), **ask.model_dump(mode="json")},
-        }
+    ) -> LadderJob:
+        return LadderJob(
+            cell=cell,
+            timeout=model.timeout,
+            budget=model.budget,
+            log=str(path.with_suffix(".log")),
+            store=Values(root=str(self._cache.root), limit=VALUES_LIMIT),
+            model=source_of(model, checkpoint),
+            ladder=Rungs(**ask.model_dump(), result=str(path)),
+        )
 
 
 def _tensors(file: LadderFile) -> Iterator[TensorRef]:

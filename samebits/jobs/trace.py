@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from samebits.base.redaction import without_folders
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import common_job, follows_from
+from samebits.jobs.common import follows_from, source_of
+from samebits.jobs.records import TraceJob, Tracing, Values
 from samebits.records.trace import Trace
 from samebits.trace import blame
 from samebits.trace.replay import closer
@@ -149,12 +151,13 @@ class Tracer:
         """Return a trace, which runs once for all pairs that need it; None if it failed."""
         path = self._path(subject, traced, question, rung, look)
         if path not in self._running:
-            log = {"log": str(path.with_suffix(".log"))}
+            tracing = partial(_tracing, subject.model, question, rung, look)
+            log = path.with_suffix(".log")
             job = CachedJob(
                 path,
                 _FORM,
                 subject.checkpoint,
-                lambda written: self._job(subject, traced, question, rung, look, written) | log,
+                lambda written: self._job(subject, traced, tracing(written), log),
                 unsettled=f"{traced.cell} left no trace, or failed as a machine may",
                 cell=traced.cell,
             )
@@ -189,28 +192,32 @@ class Tracer:
         return self._cache.path("traces", *names, facts=facts)
 
     def _job(
-        self,
-        subject: TracedModel,
-        traced: TracedCell,
-        question: Question,
-        rung: Rung,
-        look: tuple[int, ...],
-        path: Path,
-    ) -> dict[str, Any]:
-        return {
-            **common_job("trace", traced.cell, subject.model, subject.checkpoint),
-            "store": {"root": str(self._cache.root), "limit": VALUES_LIMIT},
-            "trace": {
-                "prompt": question.prompt,
-                "what": question.what,
-                "forced": {row: list(ids) for row, ids in question.forced.items()},
-                "steps": question.steps,
-                "new_tokens": subject.model.greedy,
-                "look": list(look),
-                "rung": rung,
-                "result": str(path),
-            },
-        }
+        self, subject: TracedModel, traced: TracedCell, tracing: Tracing, log: Path
+    ) -> TraceJob:
+        return TraceJob(
+            cell=traced.cell,
+            timeout=subject.model.timeout,
+            budget=subject.model.budget,
+            log=str(log),
+            store=Values(root=str(self._cache.root), limit=VALUES_LIMIT),
+            model=source_of(subject.model, subject.checkpoint),
+            trace=tracing,
+        )
+
+
+def _tracing(
+    model: ModelSpec, question: Question, rung: Rung, look: tuple[int, ...], path: Path
+) -> Tracing:
+    return Tracing(
+        prompt=question.prompt,
+        what=question.what,
+        forced=question.forced,
+        steps=question.steps,
+        new_tokens=model.greedy,
+        look=look,
+        rung=rung,
+        result=str(path),
+    )
 
 
 def _tensors(trace: Trace) -> Iterator[TensorRef]:

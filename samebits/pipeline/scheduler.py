@@ -45,6 +45,7 @@ from samebits.jobs.crossings import (
 from samebits.jobs.graft import Grafter
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.ladder import Climber
+from samebits.jobs.records import BuildJob
 from samebits.jobs.trace import TracedCell, TracedModel, Tracer
 from samebits.records.report import Spent
 from samebits.stacks import costs
@@ -714,14 +715,8 @@ class Laboratory:
             shutil.rmtree(folder, ignore_errors=True)
         log = folder.with_suffix(".log")
         assert model.build is not None
-        job = {
-            "kind": "build",
-            "recipe": model.build.model_dump(mode="json"),
-            "out": str(folder),
-            "log": str(log),
-            "timeout": model.timeout,
-        }
-        ended = await self._processes[builder.id].run(job)
+        job = BuildJob(recipe=model.build, out=str(folder), log=str(log), timeout=model.timeout)
+        ended = await self._processes[builder.id].run(job.as_json())
         if (made := self._checkpoint_store.made(model, builder)) is not None:
             return made
         msg = f"{builder.id} could not make the checkpoint: {ended.reason}\n{tail(log)}"

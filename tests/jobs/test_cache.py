@@ -10,6 +10,7 @@ from samebits.base.filestate import Ledger
 from samebits.base.seal import sealed
 from samebits.jobs.cache import CachedJob, JobCache, ResultForm, is_repeatable
 from samebits.jobs.checkpoints import Checkpoint
+from samebits.jobs.records import Job
 from samebits.records.capture import Failure
 from samebits.records.ladder import LadderFile
 from samebits.stacks.process import Ended
@@ -21,6 +22,11 @@ CHECKPOINT = Checkpoint(model="llama", source="/c", said="c", digest="d" * 64)
 WHOLE = sealed(LadderFile(cell=CELL).model_dump_json())
 LACK = Failure(phase="load", type="MemoryError", message="no", traceback="")
 TRANSIENT = sealed(LadderFile(cell=CELL, failure=LACK).model_dump_json())
+
+
+class Sent(Job):
+    kind: str = "ladder"
+    result: str
 
 
 class Bench:
@@ -51,7 +57,7 @@ class Bench:
             self.path,
             ResultForm(LadderFile, is_repeatable),
             CHECKPOINT,
-            lambda path: {"result": str(path), "log": str(path.with_suffix(".log"))},
+            lambda path: Sent(timeout=9, result=str(path), log=str(path.with_suffix(".log"))),
             unsettled="it left nothing",
             cell=CELL,
             **options,

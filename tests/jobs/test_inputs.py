@@ -11,7 +11,7 @@ from samebits.base.filestate import Ledger
 from samebits.base.seal import sealed
 from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.common import common_job, follows_from
+from samebits.jobs.common import follows_from, source_of
 from samebits.jobs.inputs import NO_STACK, Feeder
 from samebits.matrix.spec import Prompt
 from samebits.records.inputs import InputsFile
@@ -193,7 +193,5 @@ def test_cells_that_are_fed_otherwise_never_meet(tmp_path):
     second = CHECKPOINT.model_copy(update={"inputs": choose(tmp_path, (OLD, process), fresh=True)})
     assert follows_from(cell, model, first, OLD) != follows_from(cell, model, second, OLD)
     assert follows_from(cell, model, first, OLD) != follows_from(cell, model, CHECKPOINT, OLD)
-    assert (
-        common_job("cell", cell, model, first)["model"]["inputs"]["record"] == first.inputs.record
-    )
-    assert common_job("cell", cell, model, CHECKPOINT)["model"]["inputs"]["reason"]
+    assert source_of(model, first).inputs == first.inputs
+    assert source_of(model, CHECKPOINT).inputs.reason

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits_probe.model.inputs import Inputs
+    from samebits_probe.process.jobs import CellJob
 
 FORMAT_VERSION = 3
 _MAX_FRESH_MODEL_BYTES = 4 << 30
@@ -62,7 +63,7 @@ _SEEDS = {"a": 31, "b": 32}
 """Run -> seed of every random generator; neither is the seed of a load."""
 
 
-def run(job: dict[str, Any]) -> None:
+def run(job: CellJob) -> None:
     """Run one cell once and write its capture."""
     try:
         _run(job)
@@ -72,7 +73,7 @@ def run(job: dict[str, Any]) -> None:
         write_capture(Path(job["capture"]), job, failed)
 
 
-def _run(job: dict[str, Any]) -> None:
+def _run(job: CellJob) -> None:
     torch.set_num_threads(int(job["threads"]))
     heap_fill = heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
     seed_generators(job["run"])
@@ -93,7 +94,7 @@ def seed_generators(run: str) -> None:
 
 
 def write_capture(
-    path: Path, job: dict[str, Any], outcome: dict[str, Any], *, lasting: bool = True
+    path: Path, job: CellJob, outcome: dict[str, Any], *, lasting: bool = True
 ) -> None:
     """Write a capture atomically; if ``lasting``, flush it to the disk."""
     capture = {
@@ -126,7 +127,7 @@ class ModelInFork(NamedTuple):
 class Cell:
     """Observes one model on one stack, loaded once, signal by signal."""
 
-    def __init__(self, job: dict[str, Any], heap_fill: str = "") -> None:
+    def __init__(self, job: CellJob, heap_fill: str = "") -> None:
         self.job = job
         variant = job["cell"]["variant"]
         self.source = load.Source.of(job["model"], variant)
