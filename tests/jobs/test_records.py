@@ -48,9 +48,9 @@ def keys(form, above=()):
         return "as above"
     if is_typeddict(form):
         hints = get_type_hints(form)
-        return {name: keys(hints[name], (*above, form)) for name in hints.keys() - ADDED}
+        return {name: keys(hints[name], (*above, form)) for name in sorted(hints.keys() - ADDED)}
     if inspect.isclass(form) and issubclass(form, Record):
-        fields = form.model_fields.items()
+        fields = sorted(form.model_fields.items(), key=lambda item: item[0])
         return {name: keys(field.annotation, (*above, form)) for name, field in fields}
     if get_origin(form) in {Union, types.UnionType}:
         parts = [part for argument in get_args(form) if (part := keys(argument, above))]
