@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from samebits.ladder.asking import Ask
     from samebits.matrix.plan import Plan, PlannedRow
     from samebits.matrix.spec import Matrix, ModelSpec, StackSpec
+    from samebits.pipeline.order import Order
     from samebits.records.capture import Capture
     from samebits.records.comparison import CellResult
     from samebits.records.crossing import CrossingsReport
@@ -149,12 +150,8 @@ class Laboratory:
         store: Store,
         progress: Progress,
         environ: Mapping[str, str],
+        order: Order,
         *,
-        fresh: bool = False,
-        upgrade: bool = False,
-        sweep: bool = False,
-        slots: int | None = None,
-        kernels: Mapping[str, str] | None = None,
         starter: Starter = start_process,
         builder: Callable[[StackSpec], Stack] | None = None,
         ledger: Ledger | None = None,
@@ -169,7 +166,7 @@ class Laboratory:
         self.phases = Phases(progress)
         self._n_new_cells = self._n_checkpoints_done = 0
         self._outcomes: dict[str, dict[CellId, tuple[str, str]]] = {}
-        self._fresh = fresh
+        self._order = order
         self._root = root
         self._store = store
         self._probes = probes_digest(PROBES)
@@ -177,20 +174,19 @@ class Laboratory:
         self._plan = plan
         self._environ = environ
         self._starter = starter
-        self._kernels = kernels
-        self._fingerprint = machine_fingerprint(kernels)
+        self._fingerprint = machine_fingerprint(order.kernels)
         # a process id is not unique: two containers may share the folder
         self._run = uuid.uuid4().hex[:12]
-        self._n_slots = slots or len(os.sched_getaffinity(0))
+        self._n_slots = order.jobs or len(os.sched_getaffinity(0))
         self._slots = asyncio.Semaphore(self._n_slots)
         maker = digest_of_file(PROBES / "samebits_probe" / "model" / "build.py")
         self._checkpoint_store = Checkpoints(
             root, Path(matrix.path).parent, maker, ledger=self.ledger
         )
         job_cache = JobCache(
-            root, store, self._probes, self._fingerprint, fresh=fresh, ledger=self.ledger
+            root, store, self._probes, self._fingerprint, fresh=order.fresh, ledger=self.ledger
         )
-        self._runner = CellRunner(job_cache, sweep=sweep)
+        self._runner = CellRunner(job_cache, sweep=order.sweep)
         self._feeder = Feeder(job_cache)
         self._tracer = Tracer(job_cache)
         self._grafter = Grafter(job_cache)
@@ -198,7 +194,11 @@ class Laboratory:
         self._crosser = Crosser(job_cache)
         self._processes: dict[str, StackProcess] = {}
         stack_builder = StackBuilder(
-            root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade, ledger=self.ledger
+            root,
+            environ,
+            exclude_newer=matrix.exclude_newer,
+            upgrade=order.upgrade,
+            ledger=self.ledger,
         )
         self._stack_builder = stack_builder
         self._build_stack = builder or stack_builder.build
@@ -229,7 +229,7 @@ class Laboratory:
 
     async def _show_estimate(self) -> None:
         """Show how many cells have captures of earlier runs, and how long the others will take."""
-        captured = set() if self._fresh else await self._cells_with_captures()
+        captured = set() if self._order.fresh else await self._cells_with_captures()
         all_cells = self._plan.cells
         if captured:
             message = (
@@ -388,7 +388,7 @@ class Laboratory:
 
         A cached capsule of the same captures is returned without running its scripts again.
         """
-        capsule_cache = KeptCapsules(self._root, self.ledger, fresh=self._fresh)
+        capsule_cache = KeptCapsules(self._root, self.ledger, fresh=self._order.fresh)
         places = {
             result.cell: await self._capsule_place(capsule_cache, result) for result in results
         }
@@ -628,7 +628,7 @@ class Laboratory:
                 self._environ,
                 needs_hub=needs_hub,
                 modules_cache=str(self._modules(stack)),
-                kernels=self._kernels,
+                kernels=self._order.kernels,
             )
             log = self._root / "logs" / f"{stack.id}-{self._run}.log"
             self._processes[stack.id] = StackProcess(

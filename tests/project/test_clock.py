@@ -88,7 +88,7 @@ def test_a_receipt_from_the_future_is_served(tmp_path, monkeypatch):
     os.utime(tmp_path / "kept", (ahead, ahead))
     ledger.file(tmp_path / "kept")
     said = Answer(0, ["The run passes."])
-    remember(["matrix"], {}, (), (matrix, digest_of_file(matrix)), ledger, {}, "then", said)
+    remember(["matrix"], {}, (matrix, digest_of_file(matrix)), ledger, {}, "then", said)
     (left,) = (tmp_path / FOLDER).iterdir()
     os.utime(left, (ahead, ahead))
     assert answer(["matrix"], {}).lines[1:] == said.lines
