@@ -10,7 +10,7 @@ from pydantic import Field
 from samebits.base.redaction import without_folders
 from samebits.compare.metrics import measure
 from samebits.jobs.cells import VALUES_LIMIT
-from samebits.jobs.records import TensorsJob, TrialJob, Values
+from samebits.jobs.records import LimitedStore, TensorsJob, TrialJob
 from samebits.records.record import R, Record, read_record
 from samebits.records.tensor import TensorRef, tensor_hash
 
@@ -71,7 +71,7 @@ async def run_trial(
     job = TrialJob(
         script=str(script),
         run=run,
-        store=Values(root=str(work), limit=VALUES_LIMIT),
+        store=LimitedStore(root=str(work), limit=VALUES_LIMIT),
         result=str(result),
         log=str(result.with_suffix(".log")),
         timeout=timeout,

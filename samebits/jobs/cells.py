@@ -18,8 +18,8 @@ from samebits.base.digests import digest_of
 from samebits.base.errors import CaptureError
 from samebits.base.redaction import without_folders
 from samebits.jobs.cache import aside
-from samebits.jobs.common import follows_from, source_of
-from samebits.jobs.records import CellJob, CellValues, Invariants, ObservedSource, RunName
+from samebits.jobs.common import follows_from, model_of
+from samebits.jobs.records import CellJob, CellStore, Invariants, ObservedModel, RunName
 from samebits.jobs.unwritten import without_false_alarms
 from samebits.records.capture import Capture, Failure, Skip, Unfinished
 from samebits.stacks.process import Ended, StackProcess, tail
@@ -157,9 +157,9 @@ class CellRunner:
             budget=model.budget,
             log=str(path.with_suffix(".log")),
             capture=str(path),
-            store=CellValues(root=str(self._cache.root), limit=VALUES_LIMIT, wanted=wanted),
-            model=ObservedSource(
-                **dict(source_of(model, checkpoint)),
+            store=CellStore(root=str(self._cache.root), limit=VALUES_LIMIT, wanted=wanted),
+            model=ObservedModel(
+                **dict(model_of(model, checkpoint)),
                 greedy=model.greedy,
                 invariants=self._invariants(model),
                 usage=_tries_usage(cell, model),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from samebits.jobs.records import THREADS, CellSource
+from samebits.jobs.records import THREADS, CellModel
 from samebits.records.inputs import Inputs
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 NOT_CHOSEN = "no stack was asked what the model's forward takes"
 
 
-def source_of(model: ModelSpec, checkpoint: Checkpoint) -> CellSource:
+def model_of(model: ModelSpec, checkpoint: Checkpoint) -> CellModel:
     """Return where a job loads the model of a cell from, with its prompts and inputs."""
-    return CellSource(
+    return CellModel(
         source=checkpoint.source,
         revision=checkpoint.revision,
         trust_remote_code=model.trust_remote_code,

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.jobs.cache import ResultForm, is_repeatable, no_result, run_aside
 from samebits.jobs.common import digest_of_inputs, inputs_of
-from samebits.jobs.records import THREADS, FedSource, LoadJob, SaveJob
+from samebits.jobs.records import THREADS, FedModel, LoadJob, SaveJob
 from samebits.records.crossing import Crossing, CrossingsFile, CrossingsReport, SavedModel
 from samebits.records.record import read_record
 
@@ -265,7 +265,7 @@ def _job_fields(subject: CrossedModel, stack: Stack) -> dict[str, Any]:
         "stack": stack.id,
         "timeout": subject.model.timeout,
         "variant": subject.variant,
-        "model": FedSource(
+        "model": FedModel(
             source=subject.checkpoint.source,
             revision=subject.checkpoint.revision,
             trust_remote_code=subject.model.trust_remote_code,

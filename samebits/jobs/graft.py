@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from samebits.grafts import judge
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import follows_from, source_of
+from samebits.jobs.common import follows_from, model_of
 from samebits.jobs.records import (
     DonorQuestion,
     DonorTask,
     GraftJob,
+    LimitedStore,
     PatientSearch,
     PatientTask,
-    Values,
 )
 from samebits.records.graft import DonorFile, GraftFile
 from samebits.records.tensor import TensorRef
@@ -164,8 +164,8 @@ class Grafter:
             timeout=subject.model.timeout,
             budget=subject.model.budget,
             log=str(path.with_suffix(".log")),
-            store=Values(root=str(self._cache.root), limit=VALUES_LIMIT),
-            model=source_of(subject.model, subject.checkpoint),
+            store=LimitedStore(root=str(self._cache.root), limit=VALUES_LIMIT),
+            model=model_of(subject.model, subject.checkpoint),
             graft=task,
         )
 

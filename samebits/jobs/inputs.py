@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.records import InputsJob, PromptedSource, Tensors
+from samebits.jobs.records import InputsJob, JobStore, PromptedModel
 from samebits.records.inputs import Inputs, InputsFile
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Feeder:
             "stack": [stack.id, stack.lock_digest],
             "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
             "trust_remote_code": model.trust_remote_code,
-            "prompts": _source(model, checkpoint).model_dump(mode="json")["prompts"],
+            "prompts": _prompted_model(model, checkpoint).model_dump(mode="json")["prompts"],
             "probes": self._cache.probes,
         }
         return self._cache.path("inputs", model.name, stack.id, facts=facts)
@@ -85,13 +85,13 @@ class Feeder:
             timeout=model.timeout,
             log=str(path.with_suffix(".log")),
             result=str(path),
-            store=Tensors(root=str(self._cache.root)),
-            model=_source(model, checkpoint),
+            store=JobStore(root=str(self._cache.root)),
+            model=_prompted_model(model, checkpoint),
         )
 
 
-def _source(model: ModelSpec, checkpoint: Checkpoint) -> PromptedSource:
-    return PromptedSource(
+def _prompted_model(model: ModelSpec, checkpoint: Checkpoint) -> PromptedModel:
+    return PromptedModel(
         source=checkpoint.source,
         revision=checkpoint.revision,
         trust_remote_code=model.trust_remote_code,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import follows_from, source_of
-from samebits.jobs.records import LadderJob, Rungs, Values
+from samebits.jobs.common import follows_from, model_of
+from samebits.jobs.records import LadderJob, LimitedStore, Rungs
 from samebits.records.ladder import LadderFile
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ class Climber:
             timeout=model.timeout,
             budget=model.budget,
             log=str(path.with_suffix(".log")),
-            store=Values(root=str(self._cache.root), limit=VALUES_LIMIT),
-            model=source_of(model, checkpoint),
+            store=LimitedStore(root=str(self._cache.root), limit=VALUES_LIMIT),
+            model=model_of(model, checkpoint),
             ladder=Rungs(**ask.model_dump(), result=str(path)),
         )
 

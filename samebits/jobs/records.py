@@ -43,27 +43,27 @@ class Job(Record):
         return self.model_dump(mode="json")
 
 
-class Tensors(Record):
+class JobStore(Record):
     """The store of tensors that a job writes to."""
 
     root: str
 
 
-class Values(Tensors):
+class LimitedStore(JobStore):
     """The same, with a limit."""
 
     limit: int
     """Bytes up to which the values of a tensor are stored."""
 
 
-class CellValues(Values):
+class CellStore(LimitedStore):
     """The same for a cell."""
 
     wanted: tuple[str, ...]
     """Hashes of tensors that are stored whatever their size."""
 
 
-class Source(Record):
+class ModelSource(Record):
     """The model of a job: where it is loaded from."""
 
     source: str
@@ -72,19 +72,19 @@ class Source(Record):
     trust_remote_code: bool
 
 
-class FedSource(Source):
+class FedModel(ModelSource):
     """A model with its inputs."""
 
     inputs: Inputs
 
 
-class PromptedSource(Source):
+class PromptedModel(ModelSource):
     """A model whose inputs are to be chosen."""
 
     prompts: dict[str, WrittenPrompt]
 
 
-class CellSource(FedSource):
+class CellModel(FedModel):
     """The model of a cell."""
 
     prompts: dict[str, WrittenPrompt]
@@ -101,7 +101,7 @@ class Invariants(Record):
     """Whatever the size of the model."""
 
 
-class ObservedSource(CellSource):
+class ObservedModel(CellModel):
     """The model of a cell, and what to observe of it."""
 
     greedy: int
@@ -133,7 +133,7 @@ class TrialJob(CapsuleJob):
 
     script: str
     run: RunName
-    store: Values
+    store: LimitedStore
 
 
 class TensorsJob(CapsuleJob):
@@ -152,8 +152,8 @@ class InputsJob(Job):
     stack: str
     threads: int = THREADS
     result: str
-    store: Tensors
-    model: PromptedSource
+    store: JobStore
+    model: PromptedModel
 
 
 class JobOfCell(Job):
@@ -172,8 +172,8 @@ class CellJob(JobOfCell):
     run: RunName
     capture: str
     """Path for the capture."""
-    store: CellValues
-    model: ObservedSource
+    store: CellStore
+    model: ObservedModel
 
 
 class Rungs(Ask):
@@ -187,8 +187,8 @@ class LadderJob(JobOfCell):
 
     kind: Literal["ladder"] = "ladder"
     run: RunName = "a"
-    store: Values
-    model: CellSource
+    store: LimitedStore
+    model: CellModel
     ladder: Rungs
 
 
@@ -213,8 +213,8 @@ class TraceJob(JobOfCell):
     """Trace one prompt of a cell."""
 
     kind: Literal["trace"] = "trace"
-    store: Values
-    model: CellSource
+    store: LimitedStore
+    model: CellModel
     trace: Tracing
 
 
@@ -261,8 +261,8 @@ class GraftJob(JobOfCell):
     """Store pieces of the reference, or try them in the candidate."""
 
     kind: Literal["graft"] = "graft"
-    store: Values
-    model: CellSource
+    store: LimitedStore
+    model: CellModel
     graft: DonorTask | PatientTask
 
 
@@ -275,7 +275,7 @@ class CrossingJob(Job):
     stack: str
     threads: int = THREADS
     variant: Variant
-    model: FedSource
+    model: FedModel
 
 
 class SaveJob(CrossingJob):

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from samebits.base.redaction import without_folders
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import follows_from, source_of
-from samebits.jobs.records import TraceJob, Tracing, Values
+from samebits.jobs.common import follows_from, model_of
+from samebits.jobs.records import LimitedStore, TraceJob, Tracing
 from samebits.records.trace import Trace
 from samebits.trace import blame
 from samebits.trace.replay import closer
@@ -199,8 +199,8 @@ class Tracer:
             timeout=subject.model.timeout,
             budget=subject.model.budget,
             log=str(log),
-            store=Values(root=str(self._cache.root), limit=VALUES_LIMIT),
-            model=source_of(subject.model, subject.checkpoint),
+            store=LimitedStore(root=str(self._cache.root), limit=VALUES_LIMIT),
+            model=model_of(subject.model, subject.checkpoint),
             trace=tracing,
         )
 

@@ -11,7 +11,7 @@ from samebits.base.filestate import Ledger
 from samebits.base.seal import sealed
 from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.common import follows_from, source_of
+from samebits.jobs.common import follows_from, model_of
 from samebits.jobs.inputs import NO_STACK, Feeder
 from samebits.matrix.spec import Prompt
 from samebits.records.inputs import InputsFile
@@ -193,5 +193,5 @@ def test_cells_that_are_fed_otherwise_never_meet(tmp_path):
     second = CHECKPOINT.model_copy(update={"inputs": choose(tmp_path, (OLD, process), fresh=True)})
     assert follows_from(cell, model, first, OLD) != follows_from(cell, model, second, OLD)
     assert follows_from(cell, model, first, OLD) != follows_from(cell, model, CHECKPOINT, OLD)
-    assert source_of(model, first).inputs == first.inputs
-    assert source_of(model, CHECKPOINT).inputs.reason
+    assert model_of(model, first).inputs == first.inputs
+    assert model_of(model, CHECKPOINT).inputs.reason

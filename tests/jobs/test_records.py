@@ -93,16 +93,16 @@ def test_another_key_at_any_depth_is_noticed():
         inner: dict[str, Inner] | None
 
     class Renamed(Record):
-        inner: dict[str, records.Tensors] | None
+        inner: dict[str, records.JobStore] | None
 
     assert keys(Outer) != keys(Renamed)
-    assert keys(records.CellSource) != keys(records.PromptedSource)
+    assert keys(records.CellModel) != keys(records.PromptedModel)
 
 
 def test_prompts_are_sent_with_the_keys_that_were_given():
     source = {"source": "/c", "revision": None, "trust_remote_code": False}
     prompts = {"pair": {"batch": [{"length": 2}]}, "text": {"text": "a"}}
-    form = TypeAdapter(records.PromptedSource)
+    form = TypeAdapter(records.PromptedModel)
     assert form.dump_python(form.validate_python(source | {"prompts": prompts}), mode="json") == (
         source | {"prompts": prompts}
     )

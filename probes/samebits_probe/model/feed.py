@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from samebits_probe.process.jobs import FedSource
+    from samebits_probe.process.jobs import FedModel
     from samebits_probe.process.jobs import Inputs as InputsSource
 
 Fact = dict[str, Any]
@@ -32,7 +32,7 @@ Fact = dict[str, Any]
 class Feed:
     """The inputs of one model, in the dtype and on the device of one job."""
 
-    def __init__(self, model: FedSource, dtype: torch.dtype, device: str) -> None:
+    def __init__(self, model: FedModel, dtype: torch.dtype, device: str) -> None:
         inputs = model["inputs"]
         self._record = _read_record(inputs)
         self._reason = inputs["reason"]

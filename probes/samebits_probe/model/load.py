@@ -72,7 +72,7 @@ class Source(NamedTuple):
     device: str
 
     @classmethod
-    def of(cls, model: jobs.Source, variant: jobs.Variant) -> Self:
+    def of(cls, model: jobs.ModelSource, variant: jobs.Variant) -> Self:
         """Return the source for the model and the variant of a job."""
         return cls(
             where=model["source"],

@@ -43,25 +43,25 @@ class Inputs(TypedDict):
     reason: str
 
 
-class Tensors(TypedDict):
+class JobStore(TypedDict):
     """The store of tensors."""
 
     root: str
 
 
-class Values(Tensors):
+class LimitedStore(JobStore):
     """The same, with the bytes up to which values are stored."""
 
     limit: int
 
 
-class CellValues(Values):
+class CellStore(LimitedStore):
     """The same, with hashes of tensors that are stored in any case."""
 
     wanted: list[str]
 
 
-class Source(TypedDict):
+class ModelSource(TypedDict):
     """Where a model is loaded from."""
 
     source: str
@@ -69,19 +69,19 @@ class Source(TypedDict):
     trust_remote_code: bool
 
 
-class FedSource(Source):
+class FedModel(ModelSource):
     """A model with its inputs."""
 
     inputs: Inputs
 
 
-class PromptedSource(Source):
+class PromptedModel(ModelSource):
     """A model whose inputs are to be chosen."""
 
     prompts: dict[str, Prompt]
 
 
-class CellSource(FedSource):
+class CellModel(FedModel):
     """The model of a cell."""
 
     prompts: dict[str, Prompt]
@@ -95,7 +95,7 @@ class Invariants(TypedDict):
     large: bool
 
 
-class ObservedSource(CellSource):
+class ObservedModel(CellModel):
     """The model of a cell, and what to observe of it."""
 
     greedy: int
@@ -146,7 +146,7 @@ class TrialJob(JobKeys):
     result: str
     script: str
     run: Literal["a", "b"]
-    store: Values
+    store: LimitedStore
 
 
 @final
@@ -166,8 +166,8 @@ class InputsJob(JobKeys):
     stack: str
     threads: int
     result: str
-    store: Tensors
-    model: PromptedSource
+    store: JobStore
+    model: PromptedModel
 
 
 class JobOfCell(JobKeys):
@@ -184,8 +184,8 @@ class CellJob(JobOfCell):
     kind: Literal["cell"]
     run: Literal["a", "b"]
     capture: str
-    store: CellValues
-    model: ObservedSource
+    store: CellStore
+    model: ObservedModel
 
 
 class Rungs(TypedDict):
@@ -203,8 +203,8 @@ class LadderJob(JobOfCell):
 
     kind: Literal["ladder"]
     run: Literal["a", "b"]
-    store: Values
-    model: CellSource
+    store: LimitedStore
+    model: CellModel
     ladder: Rungs
 
 
@@ -225,8 +225,8 @@ class TraceJob(JobOfCell):
     """Trace one prompt of a cell."""
 
     kind: Literal["trace"]
-    store: Values
-    model: CellSource
+    store: LimitedStore
+    model: CellModel
     trace: Tracing
 
 
@@ -266,8 +266,8 @@ class GraftJob(JobOfCell):
     """Store pieces of the reference, or try them in the candidate."""
 
     kind: Literal["graft"]
-    store: Values
-    model: CellSource
+    store: LimitedStore
+    model: CellModel
     graft: DonorTask | PatientTask
 
 
@@ -279,7 +279,7 @@ class CrossingJob(JobKeys):
     stack: str
     threads: int
     variant: Variant
-    model: FedSource
+    model: FedModel
 
 
 class SaveJob(CrossingJob):
