@@ -26,7 +26,8 @@ from samebits.base.errors import MachineError, SamebitsError
 from samebits.base.filestate import Ledger
 from samebits.base.redaction import Redaction
 from samebits.matrix.plan import Selection, shown_path
-from samebits.pipeline.run import DEFAULT_MATRIX, WORK, Order, run_matrix
+from samebits.pipeline.order import DEFAULT_MATRIX, Order
+from samebits.pipeline.run import WORK, run_matrix
 from samebits.reports.write import write
 from samebits.storage.prune import prune
 from samebits.storage.receipt import Answer, remember
@@ -75,13 +76,11 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         writing.end("writing the report")
         writing.close()
     printed = Answer(report.exit_code, list(map(spoken.text, summary(report, written.markdown))))
-    if not order.fresh and not order.upgrade:
-        set_options = [name for name, value in vars(options).items() if value]
+    if order.leaves_receipt:
         matrix = order.matrix, report.matrix_digest
         remember(
             arguments,
             environ,
-            set_options,
             matrix,
             ledger,
             written.digests,
@@ -158,26 +157,18 @@ def _parsed(arguments: Sequence[str], spoken: Spoken) -> argparse.Namespace:
 
 
 def _order(options: argparse.Namespace) -> Order:
-    selection = Selection.parse(
-        models=options.models,
-        stacks=options.stacks,
-        dtypes=options.dtypes,
-        attention=options.attention,
-        devices=options.devices,
-    )
-    return Order(
-        matrix=options.matrix,
-        selection=selection,
-        fresh=options.fresh,
-        upgrade=options.upgrade,
-        sweep=options.sweep,
-        releases=options.releases,
-        causes=options.causes,
-        capsules=_scope(options),
-        reports=_report_folder(options),
-        jobs=options.jobs,
-        command=_nox_command(options),
-    )
+    """Return the order; an option fills the field of its name, and some fields follow from more."""
+    given = vars(options)
+    filters = {name: given[name] for name in Selection.model_fields}
+    fields = {name: value for name, value in given.items() if name in Order.model_fields}
+    fields |= {
+        "selection": Selection.parse(**filters),
+        "capsules": _scope(options),
+        "reports": _report_folder(options),
+        "command": "",
+    }
+    order = Order(**fields)
+    return order.model_copy(update={"command": _nox_command(options, order)})
 
 
 def _scope(options: argparse.Namespace) -> Scope:
@@ -188,16 +179,16 @@ def _scope(options: argparse.Namespace) -> Scope:
     return "none" if options.releases else "failing"
 
 
-def _nox_command(options: argparse.Namespace) -> str:
-    """Return the nox command for a run with the same options."""
+def _nox_command(options: argparse.Namespace, order: Order) -> str:
+    """Return the nox command for a run that shows the same."""
     words = ["nox", "-s", "matrix"]
     option_words = [
         word
-        for name in ("models", "stacks", "dtypes", "attention", "devices")
+        for name in Selection.model_fields
         if (value := getattr(options, name))
         for word in (f"--{name}", value)
     ]
-    option_words += [f"--{n}" for n in ("releases", "sweep", "causes") if getattr(options, n)]
+    option_words += order.repeated_words()
     if getattr(options, "repro", None) is not None:
         option_words.append("--repro" if options.repro else "--no-repro")
     if options.matrix != DEFAULT_MATRIX:
@@ -250,6 +241,7 @@ def _parser(spoken: Spoken) -> tuple[_Parser, dict[str, _Parser]]:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of both commands: filters, and fields of the order by their names."""
     add = parser.add_argument
     add("--matrix", type=_path, default=DEFAULT_MATRIX, metavar="FILE", help="default: matrix.yaml")
     add("--models", default="", metavar="NAMES", help="names or patterns, such as 'llama*,gpt2'")

@@ -9,7 +9,10 @@ import pytest
 
 from samebits import cli
 from samebits.base.errors import SelectionError, StackError
+from samebits.matrix.plan import Selection
+from samebits.pipeline.order import Order
 from samebits.terminal.progress import choose
+from samebits.text.terminal import NOBODY
 from tests.support.sample_report import STACKS, sample_report
 
 MATRIX = """\
@@ -257,6 +260,19 @@ def test_options_become_an_order(runner, folder):
         "--attention eager,sdpa --devices cpu --matrix other.yaml"
     )
     assert runner.environ == {"HOME": "/h"}
+
+
+def test_every_option_reaches_the_order():
+    """An option is a field of the order, or it is one of those that several fields follow from."""
+    options = vars(cli._parsed(["matrix"], NOBODY)).keys()
+    derived = {"command", "repro"} | Selection.model_fields.keys()
+    assert options - derived <= Order.model_fields.keys()
+    assert Order.model_fields.keys() - options == {"selection", "capsules", "kernels"}
+
+
+def test_a_report_repeats_what_decides_what_it_shows(runner):
+    main("matrix", "--causes", "--sweep", "--releases", "--no-repro", "--fresh", "--jobs", "2")
+    assert runner.order.command == "nox -s matrix -- --releases --sweep --causes --no-repro"
 
 
 def test_a_home_that_a_shell_left_alone_is_expanded(runner, folder, monkeypatch):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from samebits.capsules.running import Place
     from samebits.capsules.script import ZerosIn
     from samebits.jobs.checkpoints import Checkpoint
+    from samebits.jobs.records import RunName
     from samebits.matrix.spec import ModelSpec
     from samebits.records.capsule import Contrast, Feed
     from samebits.records.capture import Capture, Failure
@@ -376,7 +377,7 @@ class _Builder:
         script_folder = folder.parent if folder is not None else self._work / "hub"
         script_folder.mkdir(parents=True, exist_ok=True)
         unstable = query.contrast == "unstable"
-        runs: tuple[trials.RunName, ...] = ("a", "a", "b") if unstable else ("a",)
+        runs: tuple[RunName, ...] = ("a", "a", "b") if unstable else ("a",)
         scripts = []
         for side in self._request.sides:
             path = script_folder / f"trial-{self._n_trials}-{script_name(side.cell.stack)}"

@@ -10,6 +10,7 @@ from pydantic import Field
 from samebits.base.redaction import without_folders
 from samebits.compare.metrics import measure
 from samebits.jobs.cells import VALUES_LIMIT
+from samebits.jobs.records import LimitedStore, TensorsJob, TrialJob
 from samebits.records.record import R, Record, read_record
 from samebits.records.tensor import TensorRef, tensor_hash
 
@@ -20,12 +21,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from samebits.compare.signals import TensorSource
+    from samebits.jobs.records import CapsuleJob, RunName
     from samebits.records.capsule import Contrast, Question
     from samebits.records.capture import Capture
     from samebits.records.comparison import Metrics
     from samebits.stacks.process import StackProcess
-
-    RunName = Literal["a", "b"]
 
 
 class Trial(Record):
@@ -68,9 +68,15 @@ async def run_trial(
     ``nth`` distinguishes trials of the same script that run at the same time.
     """
     result = script.with_name(f"{script.name}.{run}{nth}.json")
-    store = {"root": str(work), "limit": VALUES_LIMIT}
-    job = {"script": str(script), "run": run, "store": store}
-    record = await _job_result(process, job, result, timeout, Trial)
+    job = TrialJob(
+        script=str(script),
+        run=run,
+        store=LimitedStore(root=str(work), limit=VALUES_LIMIT),
+        result=str(result),
+        log=str(result.with_suffix(".log")),
+        timeout=timeout,
+    )
+    record = await _job_result(process, job, result, Trial)
     return record if isinstance(record, Trial) else Trial(message=record)
 
 
@@ -78,19 +84,22 @@ async def list_tensors(
     process: StackProcess, checkpoint: Path, result: Path, timeout: float
 ) -> Tensors:
     """Return the tensors of a checkpoint folder, listed by one stack."""
-    job = {"checkpoint": str(checkpoint)}
-    record = await _job_result(process, job, result, timeout, Tensors)
+    job = TensorsJob(
+        checkpoint=str(checkpoint),
+        result=str(result),
+        log=str(result.with_suffix(".log")),
+        timeout=timeout,
+    )
+    record = await _job_result(process, job, result, Tensors)
     return record if isinstance(record, Tensors) else Tensors(refused=record)
 
 
 async def _job_result(
-    process: StackProcess, job: dict[str, Any], result: Path, timeout: float, kind: type[R]
+    process: StackProcess, job: CapsuleJob, result: Path, kind: type[R]
 ) -> R | str:
     """Return the record that a job wrote to ``result``, or why it wrote none."""
     result.unlink(missing_ok=True)
-    log = str(result.with_suffix(".log"))
-    common = {"kind": "capsule", "result": str(result), "log": log, "timeout": timeout}
-    ended = await process.run(common | job)
+    ended = await process.run(job.as_json())
     return read_record(result, kind) or ended.reason or "it left nothing"
 
 

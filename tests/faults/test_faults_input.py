@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from samebits import cli
 from samebits.base.errors import CaptureError, MatrixError
 from samebits.base.seal import sealed
+from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
 from samebits.jobs.checkpoints import Checkpoint, Checkpoints
 from samebits.matrix import load, yamltext
@@ -91,7 +92,7 @@ def test_what_is_accepted_has_a_place_below_its_folder(name, told, architecture)
         return
     root, stack, model = Path("/work"), built_stack("4.48"), matrix.models[0]
     checkpoint = Checkpoint(model=model.name, source="/x", said="x", digest="d" * 64)
-    runner = CellRunner(root, Store(root), "p", "m")
+    runner = CellRunner(JobCache(root, Store(root), "p", "m"))
     places = [
         Checkpoints(root, root, "maker").folder(model, stack),
         runner._folder(cell_id("4.48", model=model.name), model, checkpoint, stack),
@@ -193,7 +194,7 @@ def test_a_capture_of_another_cell_is_not_taken_for_it(tmp_path):
 
             return Ended(exit=0)
 
-    runner = CellRunner(tmp_path, Store(tmp_path), "p", "m")
+    runner = CellRunner(JobCache(tmp_path, Store(tmp_path), "p", "m"))
     checkpoint = Checkpoint(model="llama", source="/x", said="x", digest="d" * 64)
     both = asyncio.run(
         runner.observe(cell_id("4.48"), model_spec(), checkpoint, built_stack("4.48"), Process())

@@ -9,6 +9,7 @@ import pytest
 from samebits.base.errors import CaptureError
 from samebits.base.seal import sealed
 from samebits.compare.pair import reason
+from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import RUNS, VALUES_LIMIT, CellRunner, failed
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.matrix.spec import Prompt
@@ -68,13 +69,14 @@ class Bench:
 
     def observe(self, process, *, wanted=(), **changed):
         options = {"probes": "p", "machine": "m", "fresh": False} | changed
-        runner = CellRunner(
+        cache = JobCache(
             self.root,
             Store(self.root),
             options["probes"],
             options["machine"],
             fresh=options["fresh"],
         )
+        runner = CellRunner(cache)
         return asyncio.run(
             runner.observe(
                 options.get("cell", CELL),
@@ -243,7 +245,7 @@ def test_a_capture_of_a_known_row_that_is_not_whole_is_named_and_removed(bench):
     bench.observe(process)
     folder = Path(process.jobs[0]["capture"]).parent
     paths = folder / "a.json", folder / "b.json"
-    reader = CellRunner(bench.root, Store(bench.root), "p", "m")
+    reader = CellRunner(JobCache(bench.root, Store(bench.root), "p", "m"))
     assert [run.run for run in reader.read(paths)] == ["a", "b"]
     paths[1].write_bytes(paths[1].read_bytes().replace(b"sdpa", b"sdpb", 1))
     with pytest.raises(CaptureError, match=r"b\.json is not what was written"):

@@ -15,6 +15,7 @@ from samebits.grafts.questions import (
     questions_of,
     with_graft,
 )
+from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.graft import Grafter
 from samebits.jobs.trace import TracedCell, TracedModel
@@ -283,7 +284,10 @@ class Process:
 
 def graft(root, donor, patient, questions=(QUESTION,), **changed):
     options = {"probes": "p", "machine": "m", "fresh": False} | changed
-    grafter = Grafter(root, options["probes"], options["machine"], fresh=options["fresh"])
+    cache = JobCache(
+        root, Store(root), options["probes"], options["machine"], fresh=options["fresh"]
+    )
+    grafter = Grafter(cache)
     subject = TracedModel(options.get("model", model_spec()), options.get("checkpoint", CHECKPOINT))
     parties = [
         TracedCell(cell, built_stack(cell.stack), process)

@@ -184,12 +184,6 @@ def test_a_run_that_may_end_otherwise_is_never_served(run, folder):
     assert json.loads(path.read_text())["unsettled"] == run.unsettled
 
 
-def test_an_option_that_receipts_do_not_know_leaves_none(run, folder, monkeypatch):
-    monkeypatch.setattr(receipt, "OPTIONS", receipt.OPTIONS - {"causes"})
-    matrix("--causes")
-    assert not (folder / receipt.FOLDER).exists()
-
-
 def test_a_page_of_the_user_beside_it_changes_nothing(run, folder):
     matrix()
     (page(folder).parent / "mine.md").write_text("mine")

@@ -595,7 +595,7 @@ def test_what_cannot_be_traced_is_said_and_stops_nothing():
         async def _locate(self, pair, question, rung):
             raise KeyError(rung)
 
-    tracer = Broken(None, None, "", "")
+    tracer = Broken(None)
 
     class Asked:
         questions = [None]  # noqa: RUF012

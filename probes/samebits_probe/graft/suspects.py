@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from samebits_probe.process.jobs import PatientTask
+
 Fact = dict[str, Any]
 
 _PLACES = (
@@ -95,7 +97,7 @@ class Suspects:
         donor: Fact,
         state: Fact,
         patients_seen: dict[str, list[Fact]],
-        question: Fact,
+        question: PatientTask,
         root: Path,
     ) -> None:
         self.untried: list[Fact] = [
@@ -158,10 +160,12 @@ class Suspects:
 
     def _add_buffers(self) -> None:
         donors, patients = self._donor["state"]["buffers"], self._patients_state["buffers"]
-        paired = {
+        paired: dict[str, tuple[str, float | None]] = {
+            name: (name, None) for name in patients if name in donors
+        }
+        paired |= {
             name: (donors_name, scaling) for donors_name, name, scaling in self._question["buffers"]
         }
-        paired = {name: (name, None) for name in patients if name in donors} | paired
         weights = {name for _, name in self._question["weights"]}
         pairs = [
             (name, donors[donors_name], scaling)
