@@ -58,15 +58,11 @@ class Checked:
         return (number for number in count() if (section, number) not in self.broken)
 
 
-_MAY_BE_EMPTY = ("defaults", "include", "exclude", "expected")
-
-
 def check(yaml: Yaml, data: dict[str, object], folder: Path) -> Checked:
     """Check data, the mapping of a file in ``folder``, against the form.
 
     An entry with a mistake is left out of the result, so that it does not hide mistakes in others.
     """
-    data = {key: data[key] for key in data if data[key] is not None or key not in _MAY_BE_EMPTY}
     context = {"folder": folder}
     try:
         return Checked(file=MatrixFile.model_validate(data, context=context))

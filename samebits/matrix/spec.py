@@ -185,7 +185,7 @@ _LONG = "Once upon a time, there was a cat named Whiskers."
 
 
 class Settings(Form):
-    """How a model is run; the settings in defaults are those of every model that does not set them."""
+    """How a model is run. Those under defaults hold for every model that does not set its own."""
 
     dtypes: Distinct[Dtype] = ("float32",)
     """The dtypes that a model is loaded in."""
@@ -380,6 +380,13 @@ class MatrixFile(Form):
     """Cells that match one of these rules are not run."""
     expected: OrNull[tuple[ExpectedEntry, ...]] = ()
     """Known differences; an entry that no longer occurs fails the run until it is removed."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty_sections(cls, data: dict[str, object]) -> dict[str, object]:
+        """Drop sections all of whose entries are commented out."""
+        may_be_empty = ("defaults", "include", "exclude", "expected")
+        return {key: data[key] for key in data if data[key] is not None or key not in may_be_empty}
 
 
 class Matrix(Record):

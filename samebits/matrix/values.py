@@ -254,7 +254,7 @@ _BARE = ["string", "number"]
 
 
 class _OrNull:
-    """An empty value is also accepted by the schema; samebits/matrix/load.py drops such a key."""
+    """An empty value is also accepted by the schema; the form has to drop such a key."""
 
     def __get_pydantic_json_schema__(
         self, core: CoreSchema, handler: GetJsonSchemaHandler
