@@ -275,7 +275,7 @@ def test_a_named_builder_that_could_not_be_built_is_said(tmp_path):
     runs = Bench(tmp_path, recipe(stack="5.0"), failing=("5.0",)).run()
     assert failures(runs)["llama@4.48"] == (
         "build",
-        "stack 5.0, which is to make the checkpoint, could not be built",
+        "stack 5.0, which makes the checkpoint, could not be built",
     )
 
 

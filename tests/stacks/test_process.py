@@ -102,7 +102,7 @@ def test_how_a_child_ended_is_told():
         "killed by signal 250 (unknown)",
         "exited with 1: SystemExit: enough, in phase forward short",
         f"killed by signal 9 (SIGKILL){memory}{place}",
-        f"no progress for 120 s (it used no CPU: it waits; raise timeout: if it was at work){place}",
+        f"no progress for 120 s (it used no CPU: it waits; if it was still working, raise timeout: in matrix.yaml){place}",
     ]
     assert ends[4].why.startswith("killed by signal 9 (SIGKILL), most likely")
     assert [end.crashed for end in ends] == [True, True, True, True, False, False]
@@ -213,7 +213,7 @@ def test_a_process_that_died_unnoticed_is_found_when_it_is_written_to():
     assert end.reason == ""
     assert len(starter.started) == 2
     end, _ = run(scenario, FakeProcess, gone)
-    assert end.reason == "the stack's process is gone: [Errno 32] Broken pipe"
+    assert end.reason == "the connection to the stack's process was lost: [Errno 32] Broken pipe"
 
 
 def test_jobs_are_not_run_again_when_all_is_closed():
@@ -346,7 +346,7 @@ def test_a_process_that_never_gets_ready_is_given_up(monkeypatch):
         return process
 
     end, starter = run(run_job, never)
-    assert end.reason == "the stack still imported its packages after 0 s"
+    assert end.reason == "the stack did not finish importing its packages in 0 s"
     assert starter.processes[0].has_ended
     assert len(starter.started) == 1
 
