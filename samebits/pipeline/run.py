@@ -220,7 +220,7 @@ async def _make_capsules(
     return _add_capsules(report, capsules), files
 
 
-_OVER_LIMIT = f"limited to {MOST} by default; --repro makes all of them"
+_OVER_LIMIT = f"only {MOST} are made by default; --repro makes all of them"
 
 
 def _add_capsules(report: Report, capsules: Mapping[CellId, Capsule]) -> Report:

@@ -629,7 +629,7 @@ def test_only_an_environment_of_a_script_is_removed(scripts, tmp_path):
 def test_the_text_says_both_sides_and_how_to_run_them():
     ref = TensorRef(hash="b" * 64, dtype="float32", shape=(1, 3, 8))
     output = text(Seen(ref=ref))
-    assert output.startswith("# llama: other logits in 5.x.0 than in 4.48.0\n")
+    assert output.startswith("# llama: different logits in 5.x.0 than in 4.48.0\n")
     for part in ("a" * 16, "b" * 16, "uv run 4.48.py\nuv run 5.x.py", "Shrunk to 1 of 4 layers"):
         assert part in output
     assert "unsafe-best-match" in output
@@ -647,13 +647,13 @@ def test_the_text_says_where_the_difference_starts(shrunk):
     )
     run_result = failed("load").model_copy(update={"cause": cause})
     output = text(Seen(unstable=True), shrunk=shrunk, run_result=run_result)
-    remark = " before anything was left out" if shrunk else ""
-    assert f"Where it starts{remark}, by a trace of both sides: at mul" in output
+    remark = " before shrinking" if shrunk else ""
+    assert f"Where the difference starts{remark}, by a trace of both sides: at mul" in output
 
 
 def test_what_the_run_found_stays_text():
     output = text(Seen(error="KeyError", message=HOSTILE), contrast="fails")
-    assert output.startswith("# llama: KeyError in 5.x.0, none in 4.48.0\n")
+    assert output.startswith("# llama: KeyError in 5.x.0, not in 4.48.0\n")
     html = MarkdownIt("commonmark").enable("table").render(output)
     assert "<script>" not in html
     assert html.count("<h1>") == 1

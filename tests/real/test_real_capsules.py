@@ -121,7 +121,7 @@ def test_an_exception_is_what_its_script_expects(capsule):
     assert said.candidate.sees.error == "ValueError"
     assert said.candidate.sees.message == "planted | failure"
     assert said.reference.sees.ref is not None
-    assert "none in 4.48" in (folder / "ISSUE.md").read_text().partition("\n")[0]
+    assert "not in 4.48" in (folder / "ISSUE.md").read_text().partition("\n")[0]
 
 
 @pytest.mark.parametrize("layout", LARGE_LAYOUTS)
