@@ -99,10 +99,10 @@ def _reproduction(facts: Issue) -> Markdown:
     scripts = (file.reference.script, file.candidate.script)
     location = EMPTY
     if file.checkpoint == "checkpoint":
-        location = fill(" The model is in {} next to them.", code("checkpoint/"))
+        location = fill(" The model is in {} next to the scripts.", code("checkpoint/"))
     if ZEROS in file.shrunk:
         location = fill(
-            " The model's files are in {} next to them; each script writes zeros in place of the "
+            " The model's files are in {} next to the scripts; each script writes zeros in place of the "
             "weights, because their values do not matter.",
             code("checkpoint/"),
         )
