@@ -139,8 +139,8 @@ def _docstring(subject: Subject, installed: Installed) -> str:
     return (
         f'"""{subject.model} under transformers {installed.transformers}: '
         f"{computed[question.kind]}.\n\n"
-        f"Run it with `uv run {script_name(installed.stack)}`.\n"
-        'The exit code is 0 if the result is as expected, and 1 otherwise.\n"""'
+        f"Run it with `uv run {script_name(installed.stack)}`. It exits with 0 if the result is "
+        'as expected, else with 1.\n"""'
     )
 
 

@@ -146,7 +146,9 @@ def _map_file(path: Path, expected: int) -> NDArray[np.uint8]:
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror or error}. {_REMEDY}"
         raise CaptureError(msg) from None
-    msg = f"{path} has {size:,} bytes instead of {expected:,}: it is incomplete. {_REMEDY}"
+    msg = (
+        f"{path} has {size:,} bytes instead of {expected:,}: it is incomplete or damaged. {_REMEDY}"
+    )
     raise CaptureError(msg)
 
 

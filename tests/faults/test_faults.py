@@ -32,7 +32,7 @@ REASONS = {
     "raises": "exited with 1: RuntimeError",
     "changes-everything": "exited with 3",
     "closes-its-pipes": "exited with 5",
-    "leaves-half-a-capture": "it is incomplete",
+    "leaves-half-a-capture": "incomplete",
     "leaves-a-pipe": "cannot be read",
     "leaves-a-device": "cannot be read",
     "leaves-another-s-capture": "it left the capture of healthy/float32-default@5.0, run a",

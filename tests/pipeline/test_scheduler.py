@@ -191,7 +191,10 @@ def test_a_process_that_never_comes_up_fails_its_cells_alone(tmp_path):
     runs = bench.run()
     assert statuses(runs)["llama@4.57"] == FAILED
     assert failures(runs) == {
-        "llama@4.57": ("process", "the stack could not import its packages:\nlast words")
+        "llama@4.57": (
+            "process",
+            "the stack could not import its packages; the end of its log:\nlast words",
+        )
     }
     assert bench.lab.machine == {"platform": "Linux", "cpu": "fake"}
 

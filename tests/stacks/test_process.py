@@ -190,7 +190,7 @@ def test_the_job_that_ends_its_process_takes_no_other_with_it():
         return lambda: FakeProcess(does)
 
     (neighbour, culprit, later), starter = run(scenario, dies(kills), *[dies(calmly)] * 3)
-    assert culprit.reason == "the stack's process died:\nlast words"
+    assert culprit.reason == "the stack's process died; the end of its log:\nlast words"
     assert not culprit.timed_out
     assert neighbour.reason == later.reason == ""
     logs = [log.name for _, _, log in starter.started]
@@ -238,7 +238,9 @@ def test_a_process_that_never_comes_up_fails_every_job_and_is_not_tried_again(la
         return await asyncio.gather(*(process.run(JOB) for _ in range(3)))
 
     ends, starter = run(scenario, broken)
-    assert {end.reason for end in ends} == {"the stack could not import its packages:\nlast words"}
+    assert {end.reason for end in ends} == {
+        "the stack could not import its packages; the end of its log:\nlast words"
+    }
     assert len(starter.started) == 1
     assert starter.processes[0].has_ended
     assert starter.processes[0].jobs == []
@@ -466,5 +468,5 @@ def test_a_real_process_is_spoken_to_line_by_line(tmp_path, monkeypatch):
     assert first == again == Ended(exit=0, seconds=1.5)
     assert machine["environment"]["A"] == "1"
     assert "HOME" not in machine["environment"]
-    assert died.reason == "the stack's process died:\nto the log"
+    assert died.reason == "the stack's process died; the end of its log:\nto the log"
     assert (tmp_path / "logs" / "4.48-alone3.log").read_text() == "to the log\n"
