@@ -378,13 +378,13 @@ def thrice(memory, *arrays):
             "fails",
             {"array": ONE},
             {"error": "KeyError", "message": "'y'"},
-            "5.x raises KeyError: 'y', and not KeyError: 'x'",
+            "5.x raises KeyError: 'y' instead of KeyError: 'x'",
         ),
         (
             "fails",
             {"array": ONE},
             {"error": "OSError"},
-            "5.x raises OSError, and not KeyError: 'x'",
+            "5.x raises OSError instead of KeyError: 'x'",
         ),
         (
             "fails",

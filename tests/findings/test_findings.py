@@ -850,12 +850,12 @@ def test_logits_of_more_positions_are_named_by_the_keyword():
     assert "SB804" not in codes_of(candidate, reference=reference, signals=signals)
 
 
-def test_a_test_of_a_buffers_values_is_said_to_be_no_repair():
+def test_a_test_of_a_buffers_values_is_said_to_be_no_remedy():
     facts = {"source": "unwritten", "written": "none", "kind": "non-persistent buffer"}
     run = with_idiom(sound(Memory(), integrity=integrity(t=facts)), "truth of a buffer's values")
     (finding,) = findings(Case(run))
     assert finding.code == "SB301"
-    assert any("no repair" in line for line in finding.evidence)
+    assert any("not a remedy" in line for line in finding.evidence)
 
 
 MAPS = {"implementation": "sdpa", "given": "an empty tuple", "eager": "tensors"}
