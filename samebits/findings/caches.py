@@ -164,7 +164,7 @@ RULES = (
             "The other way round, the classes of the library take no tuples as caches in any of "
             "the releases here. Affected: custom models that use the tuple format of older "
             "releases.",
-            remedy="Use the methods of the cache: cache.update(k, v, layer_idx) and "
+            remedy="Use the methods of the cache: `cache.update(k, v, layer_idx)` and "
             "cache.get_seq_length().",
             example="key, value = cache.update(key, value, self.layer_idx)",
             releases="Subscripts, and loops over pairs: up to 4.57",
@@ -212,7 +212,7 @@ RULES = (
             "4.48). Affected: everyone who uses generate() with this model in this release.",
             remedy="The model's page shows the first layer and position that differ. In own "
             "code: pass the cache under the name in the layer's signature, and test "
-            "get_seq_length() > 0 instead of the truth value of the cache.",
+            "`get_seq_length() > 0` instead of the truth value of the cache.",
             releases="Depends on the model. Stock models: docs/found.md.",
             references=(
                 "https://github.com/huggingface/transformers/issues/25420",
@@ -282,11 +282,11 @@ RULES = (
             kind="silent",
             looks_for="code of the model that tests the truth value of its cache, if decoding "
             "differs from the reference or from one forward",
-            cause="In 4.48 bool(DynamicCache()) is False. From 4.57 on generate() passes "
+            cause="In 4.48 `bool(DynamicCache())` is False. From 4.57 on generate() passes "
             "DynamicCache(config=…), whose length is the number of layers, so even an empty cache "
             "is true. Code with `if past_key_values:` then treats the prompt as a continuation "
             "and feeds only its last token. Affected: custom models with such a test.",
-            remedy="Test the number of tokens: get_seq_length() > 0.",
+            remedy="Test the number of tokens: `get_seq_length() > 0`.",
             example="if past_key_values is not None and past_key_values.get_seq_length() > 0: ...",
             releases="4.57.6, and 5.1.0 and later. Not 5.0.0 (measured here).",
             references=("https://github.com/openvla/openvla/issues/348",),
@@ -301,9 +301,9 @@ RULES = (
             looks_for="a call with the keyword past_key_value in the model's code, if decoding "
             "differs from the reference or from one forward",
             cause="The keyword of the library's layers was renamed to past_key_values. 4.57 "
-            "still accepts the old name. Since 5.0 the old name disappears in **kwargs without an "
-            "exception: the cache stays empty, and every token is decoded without its past. "
-            "Affected: custom models that call a layer of the library with past_key_value=.",
+            "still accepts the old name. Since 5.0 the old name disappears in `**kwargs` without "
+            "an exception: the cache stays empty, and every token is decoded without its past. "
+            "Affected: custom models that call a layer of the library with `past_key_value=`.",
             remedy="Use the name in the layer's signature.",
             example="takes = inspect.signature(LlamaDecoderLayer.forward).parameters\n"
             'name = "past_key_values" if "past_key_values" in takes else "past_key_value"\n'

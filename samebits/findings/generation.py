@@ -132,11 +132,11 @@ RULES = (
             name="a tokenizer that 5.x saves cannot be loaded by 4.x",
             kind="api",
             scope="release",
-            looks_for="a save_pretrained that writes tokenizer_class TokenizersBackend, if the "
-            "reference does not have this class",
-            cause="5.x writes tokenizer_class TokenizersBackend into tokenizer_config.json. "
-            "4.x does not have this class, and loading such a tokenizer fails there (SB810). "
-            "Affected: users of 4.x who load a tokenizer that 5.x saved.",
+            looks_for='a save_pretrained that writes `"tokenizer_class": "TokenizersBackend"`, if '
+            "the reference does not have this class",
+            cause='5.x writes `"tokenizer_class": "TokenizersBackend"` into '
+            "tokenizer_config.json. 4.x does not have this class, and loading such a tokenizer "
+            "fails there (SB810). Affected: users of 4.x who load a tokenizer that 5.x saved.",
             remedy="Set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast.",
             releases="Saved by 5.x and loaded by 4.x",
             references=("https://github.com/huggingface/transformers/issues/47553",),
@@ -170,7 +170,7 @@ RULES = (
             looks_for="a call with either keyword in the model's code, if the logits have a "
             "different number of positions than in the reference",
             cause="The argument was renamed between 4.48 and 4.53. A name that a release does "
-            "not know disappears in **kwargs without an exception, and the logits of all "
+            "not know disappears in `**kwargs` without an exception, and the logits of all "
             "positions are returned. Affected: custom code that calls a model of the library with "
             "one of the two names.",
             remedy="Cut the logits yourself: `logits[:, -1:]`.",

@@ -136,14 +136,14 @@ RULES = (
             name="`LossKwargs` was renamed to `TransformersKwargs`",
             kind="crash",
             looks_for="an ImportError for one of the two names; or, in a model that fails to "
-            "load, an import of a name that this release does not have. An import inside "
-            "try/except ImportError is not reported",
+            "load, an import of a name that this release does not have. An import with a fallback "
+            "(`except ImportError`) is not reported",
             cause="Releases up to 4.53 have transformers.utils.LossKwargs. From 4.54 on it is "
-            "called TransformersKwargs. No release has both names, so `import` raises "
-            "ImportError. Affected: custom models that import one of the two names without a "
-            "fallback.",
+            "called TransformersKwargs. No release has both names, so an import of the other one "
+            "raises ImportError. Affected: custom models that import one of the two names without "
+            "a fallback.",
             remedy="Import the new name and fall back to the old one. Both are TypedDicts that "
-            "only annotate **kwargs, so the choice does not change any number.",
+            "only annotate `**kwargs`, so the choice does not change any number.",
             example="try:\n    from transformers.utils import TransformersKwargs\nexcept ImportError:"
             "  # 4.53 and older\n    from transformers.utils import LossKwargs as TransformersKwargs",
             releases="LossKwargs: 4.48.0 to 4.53.3. TransformersKwargs: 4.57.6 and later. Read "

@@ -287,8 +287,8 @@ RULES = (
             "torch.nn.init skip tensors that are already loaded. A direct write such as "
             "module.weight.data.normal_() does not, so it replaces the loaded weights by random "
             "numbers. loading_info reports nothing. Affected: custom models whose _init_weights "
-            "writes to .data, as was usual in 4.x.",
-            remedy="Use torch.nn.init in _init_weights, never .data.normal_().",
+            "writes to `.data`, as was usual in 4.x.",
+            remedy="Use torch.nn.init in _init_weights, never `.data.normal_()`.",
             example="torch.nn.init.normal_(module.weight, mean=0.0, std=self.config.initializer_range)",
             releases="Remote code: 5.0 and 5.1. Classes defined in the user's own program: also "
             "5.6 and 5.9.",
@@ -328,8 +328,8 @@ RULES = (
             "meta tensor, while the model loads",
             cause="Since 5.0 from_pretrained runs __init__ under `torch.device('meta')`. "
             "Tensors made there have a shape and no values, so code that reads a value raises. "
-            "Affected: custom models that call .item(), .numpy() or `.to('cpu')` on a tensor in "
-            "__init__, or from_pretrained of a sub-model.",
+            "Affected: custom models that call `.item()`, `.numpy()` or `.to('cpu')` on a tensor "
+            "in __init__, or from_pretrained of a sub-model.",
             remedy="In __init__ compute constants with Python or numpy instead of torch, and "
             "build sub-models with from_config. Move code that needs values to _init_weights or "
             "to the first forward.",

@@ -147,12 +147,13 @@ RULES = (
             name="the rotary frequencies have a different dtype",
             kind="rounding",
             looks_for="inv_freq in a different dtype than in the reference",
-            cause="Two causes are known. A model that is cast with .to(dtype) casts inv_freq "
-            "too; a model that is loaded in that dtype does not. Or the code casts inv_freq to a "
-            "dtype from the config: config.dtype exists from 4.56 on, and is config.torch_dtype "
-            "before. bfloat16 has 8 significant bits: it rounds the frequencies, and neighbouring "
-            "positions above 256 become the same number. Affected: models in bfloat16 or float16 "
-            "that are cast after loading, and custom code that casts its frequencies.",
+            cause="Two causes are known. A model that is cast with `.to(dtype)` casts "
+            "inv_freq too; a model that is loaded in that dtype does not. Or the code casts "
+            "inv_freq to a dtype from the config: `config.dtype` exists from 4.56 on; before, the "
+            "attribute is `config.torch_dtype`. bfloat16 has 8 significant bits: it rounds the "
+            "frequencies, and neighbouring positions above 256 become the same number. Affected: "
+            "models in bfloat16 or float16 that are cast after loading, and custom code that "
+            "casts its frequencies.",
             remedy="Keep the frequencies in float32 in every model. Load the model in the "
             "dtype instead of casting it, and cast cos and sin instead of the frequencies.",
             releases="all",

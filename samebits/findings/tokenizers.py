@@ -202,7 +202,7 @@ RULES = (
             name="the tokenizer's class does not exist in this release",
             kind="crash",
             looks_for="ValueError: Tokenizer class TokenizersBackend does not exist",
-            cause="5.x saved the tokenizer and wrote tokenizer_class TokenizersBackend "
+            cause='5.x saved the tokenizer and wrote `"tokenizer_class": "TokenizersBackend"` '
             "(SB802). 4.x does not have this class and refuses to load the tokenizer. Affected: "
             "users of 4.x who load a tokenizer that 5.x saved.",
             remedy="Set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast.",

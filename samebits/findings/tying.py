@@ -131,7 +131,7 @@ RULES = (
             name="a custom `tie_weights` does not accept the new arguments",
             kind="crash",
             looks_for="TypeError: tie_weights() got an unexpected keyword argument",
-            cause="5.x calls tie_weights(missing_keys=…, recompute_mapping=…). A custom "
+            cause="5.x calls `tie_weights(missing_keys=…, recompute_mapping=…)`. A custom "
             "tie_weights(self) does not accept these arguments and raises TypeError while the "
             "model loads. Affected: custom models that override tie_weights.",
             remedy="Accept all arguments and pass them on.",

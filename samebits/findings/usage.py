@@ -242,7 +242,7 @@ RULES = (
             "of the first changes the logits of the second by more than rounding",
             cause="From 4.53 on position_ids that restart give each sequence its own block of "
             "the mask, but only without an attention_mask and without a cache. A mask of ones or "
-            "use_cache=True (the default) switches this off. Before 4.53 it does not exist. "
+            "use_cache=True (the default) switches this off. Before 4.53 there is no such mask. "
             "Convolutions and recurrent states run across the border in every release. Affected: "
             "training or scoring with packed sequences.",
             remedy="From 4.53 on pass no attention_mask and use_cache=False. Otherwise put one "
@@ -283,7 +283,7 @@ RULES = (
             looks_for="a forward whose signature does not name cache_position, that accepts it, "
             "and that gives the same bits for wrong positions",
             cause="cache_position was removed from the signatures between 5.2 and 5.6. An "
-            "argument of this name disappears in **kwargs without an exception. Affected: code "
+            "argument of this name disappears in `**kwargs` without an exception. Affected: code "
             "that passes cache_position to place tokens in the sequence or in a static cache.",
             remedy="Pass position_ids, and let the cache count its tokens: get_seq_length(). "
             "Code that writes to a static cache has to compute the positions from it.",
@@ -361,7 +361,7 @@ RULES = (
             kind="api",
             scope="release",
             looks_for="save_pretrained(safe_serialization=False) that writes safetensors",
-            cause="5.0 removed the parameter. The argument disappears in **kwargs, and "
+            cause="5.0 removed the parameter. The argument disappears in `**kwargs`, and "
             "save_pretrained writes safetensors. Affected: code that needs pytorch_model.bin.",
             remedy="If you need a pickle, write it yourself.",
             example='torch.save(model.state_dict(), folder / "pytorch_model.bin")',
