@@ -100,7 +100,7 @@ async def _job_result(
     """Return the record that a job wrote to ``result``, or why it wrote none."""
     result.unlink(missing_ok=True)
     ended = await process.run(job.as_json())
-    return read_record(result, kind) or ended.reason or "it left nothing"
+    return read_record(result, kind) or ended.reason or "it left no results"
 
 
 def why_not(contrast: Contrast, answers: Answers, stacks: tuple[str, str], raised: str = "") -> str:
@@ -118,7 +118,7 @@ def why_not(contrast: Contrast, answers: Answers, stacks: tuple[str, str], raise
         if not candidate.error:
             return f"{new} does not fail"
         if raised and not same_exception(raised, candidate):
-            return f"{new} raises {_exception_words(candidate)}, and not {raised}"
+            return f"{new} raises {_exception_words(candidate)} instead of {raised}"
     for stack, trial in failing:
         if trial.error:
             also = " as well" if contrast == "fails" else ""
@@ -135,9 +135,12 @@ def _why_not_unstable(answers: Answers, stacks: tuple[str, str]) -> str:
     old, new = stacks
     *same_memory, other_memory = answers.candidate
     if len(_hashes(answers.reference)) > 1:
-        return f"{old} does not give the same bits twice either"
+        return f"{old} also gives different bits in two runs"
     if len(_hashes(tuple(same_memory))) > 1:
-        return f"{new} gives other bits also where unwritten memory holds the same, as with a clock"
+        return (
+            f"{new} gives different bits even if unwritten memory holds the same, "
+            "as with random numbers"
+        )
     assert _hashes((other_memory,)) & _hashes(tuple(same_memory))
     return f"{new} gives the same bits whatever unwritten memory holds"
 

@@ -488,7 +488,7 @@ class Laboratory:
             return str(reason)
         except Exception as error:  # noqa: BLE001  a bug in samebits must not lose the report
             self.ledger.unsettle(f"the capsule of {cell} could not be made")
-            return without_folders(f"making it failed: {type(error).__name__}: {error}")
+            return without_folders(f"it could not be made: {type(error).__name__}: {error}")
         save(made)
         return made
 
@@ -663,7 +663,7 @@ class Laboratory:
             if self._n_checkpoints_done == len(self._plan.models):
                 self.phases.end("checkpoints")
         if not checkpoint.pinned:
-            self.ledger.unsettle(f"{checkpoint.said} may be another model tomorrow")
+            self.ledger.unsettle(f"{checkpoint.said} has no pinned revision")
         checkpoint = await self._feeder.choose(model, checkpoint, self._choosers(model))
         self.checkpoints[model.name] = checkpoint
         return checkpoint
@@ -780,7 +780,7 @@ def outcome(runs: Sequence[Capture]) -> tuple[str, str]:
 def _no_builder(model: ModelSpec, stacks: Sequence[Stack]) -> str:
     assert model.build is not None
     if model.build.stack is not None:
-        return f"stack {model.build.stack}, which is to make the checkpoint, could not be built"
+        return f"stack {model.build.stack}, which makes the checkpoint, could not be built"
     architectures = {name for stack in stacks for name in stack.architectures}
     hint = nearest(model.build.architecture, sorted(architectures))
     return f"no stack of the matrix knows the architecture {model.build.architecture!r}; {hint}"

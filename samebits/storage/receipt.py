@@ -135,7 +135,9 @@ def _identity(values: Sequence[int]) -> Identity:
 
 
 def _notice(started: str) -> str:
-    return f"nothing changed since {started}: this is what that run found (--fresh runs anew)"
+    return (
+        f"nothing changed since the run of {started}; these are its results (--fresh runs it again)"
+    )
 
 
 def _are_unchanged(written: Mapping[str, str]) -> bool:

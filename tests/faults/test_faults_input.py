@@ -297,7 +297,7 @@ def test_a_full_disk_leaves_the_report_of_before(folder, monkeypatch, capsys):
     capsys.readouterr()
     assert cli.main(["matrix"], {}) == 1
     assert capsys.readouterr().err == (
-        "No space left on device\nWhen that is mended, the same command goes on where it was.\n"
+        "No space left on device\nFix this, then run the same command again: it continues where it stopped.\n"
     )
     assert (folder / "reports/latest/report.md").read_text() == before
     assert not [path for path in folder.rglob(".*") if path.is_file()]

@@ -316,7 +316,7 @@ def test_a_run_that_left_nothing_failed_and_says_why(bench):
 @pytest.mark.parametrize(
     ("ends", "words"),
     [
-        (Ended(exit=0), "is not there: the probe ended before it wrote it"),
+        (Ended(exit=0), "is missing: the probe ended before it wrote it"),
         (Ended(exit=1), "exited with 1"),
         (Ended(signal=11, phase="load"), "killed by signal 11 (SIGSEGV), in phase load"),
         (Ended(lost="the stack's process died:\nx"), "the stack's process died"),
@@ -374,8 +374,8 @@ def test_what_a_run_did_not_come_to_is_named(bench):
     assert set(skips) == {"inv_freq", "greedy short"}
     assert {skip.why for skip in skips.values()} == {"unfinished"}
     assert skips["greedy short"].reason == (
-        "the run ended before: no progress for 120 s (it used no CPU: it waits for something; raise "
-        "timeout: if it was at work) in phase greedy short"
+        "the run ended before: no progress for 120 s (it used no CPU: it waits for something; if it "
+        "was still working, raise timeout: in matrix.yaml) in phase greedy short"
     )
     assert reason(first, "greedy", "short").startswith("the run ended before")
     assert reason(first, "greedy", "short[1]").startswith("the run ended before")

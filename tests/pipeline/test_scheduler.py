@@ -191,7 +191,10 @@ def test_a_process_that_never_comes_up_fails_its_cells_alone(tmp_path):
     runs = bench.run()
     assert statuses(runs)["llama@4.57"] == FAILED
     assert failures(runs) == {
-        "llama@4.57": ("process", "the stack could not import its packages:\nlast words")
+        "llama@4.57": (
+            "process",
+            "the stack could not import its packages; the end of its log:\nlast words",
+        )
     }
     assert bench.lab.machine == {"platform": "Linux", "cpu": "fake"}
 
@@ -275,7 +278,7 @@ def test_a_named_builder_that_could_not_be_built_is_said(tmp_path):
     runs = Bench(tmp_path, recipe(stack="5.0"), failing=("5.0",)).run()
     assert failures(runs)["llama@4.48"] == (
         "build",
-        "stack 5.0, which is to make the checkpoint, could not be built",
+        "stack 5.0, which makes the checkpoint, could not be built",
     )
 
 

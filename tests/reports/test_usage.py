@@ -131,7 +131,7 @@ def test_findings_of_a_release_stand_once_per_stack_and_on_no_models_page():
     assert list(documents) == ["report.md", PAGE]
     text = section(documents["report.md"])
     (first, second) = [line for line in lines(text) if "SB9" in line]
-    assert first.endswith("it is given | silent | all 2 |")
+    assert first.endswith("does not advance `position_ids` | silent | all 2 |")
     assert second == "| SB909 `safe_serialization=False` is ignored | api | all 2 |"
     assert "**Remedy.**" not in documents["report.md"].partition("## Around")[2].partition("## ")[0]
     assert documents[PAGE].count("**Remedy.**") == 2

@@ -65,7 +65,9 @@ def test_the_same_again_says_the_same(run):
     code, lines = matrix()
     repeated = answer(["matrix"], ENVIRON)
     assert (repeated.code, repeated.lines[1:]) == (code, lines)
-    assert repeated.lines[0].startswith(f"nothing changed since {sample_report().started}")
+    assert repeated.lines[0].startswith(
+        f"nothing changed since the run of {sample_report().started}"
+    )
 
 
 def test_a_receipt_that_is_served_is_in_use(run, folder):
@@ -177,7 +179,7 @@ def test_a_run_that_kept_nothing_leaves_none(run, folder, option):
 
 
 def test_a_run_that_may_end_otherwise_is_never_served(run, folder):
-    run.unsettled = ["hub org/name may be another model tomorrow"]
+    run.unsettled = ["hub org/name has no pinned revision"]
     matrix()
     assert answer(["matrix"], ENVIRON) is None
     (path,) = (folder / receipt.FOLDER).iterdir()
