@@ -257,8 +257,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--dtypes", default="", metavar="NAMES", help="such as float32,bfloat16")
     add("--attention", default="", metavar="NAMES", help="such as eager,sdpa")
     add("--devices", default="", metavar="NAMES", help="such as cpu,cuda")
-    add("--fresh", action="store_true", help="use no captures of earlier runs")
-    add("--upgrade", action="store_true", help="resolve the stacks anew to their newest releases")
+    add("--fresh", action="store_true", help="do not use captures of earlier runs")
+    add("--upgrade", action="store_true", help="resolve the stacks again, to their newest releases")
     add("--releases", action="store_true", help="run every release between the stacks, too")
     add("--sweep", action="store_true", help="try invariants at every length residue and split")
     add("--causes", action="store_true", help="trace rounding and expected differences, too")
@@ -272,7 +272,7 @@ def _path(text: str) -> Path:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        msg = f"{text!r} is no number of 1 or more"
+        msg = f"{text!r} is not a number of 1 or more"
         raise argparse.ArgumentTypeError(msg)
     return int(text)
 
@@ -296,7 +296,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         with _signals_as_sigint(), _resend_lost_sigint():
             code, lines = run(arguments, environ)
     except KeyboardInterrupt:
-        spoken.say("interrupted; the same command goes on where it was", sys.stderr)
+        spoken.say("interrupted; the same command continues the run", sys.stderr)
         return _EXIT_INTERRUPTED
     except Exception as error:
         user_error = _user_error(error)

@@ -138,7 +138,7 @@ def test_a_defect_is_not_hidden(runner):
 def test_an_interrupt_says_that_nothing_is_lost(runner, capsys):
     runner.raises = KeyboardInterrupt()
     assert main("matrix") == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "the same command continues" in capsys.readouterr().err
 
 
 def test_an_interrupt_waits_until_the_event_loop_is_whole(runner, capfd, monkeypatch):
@@ -228,7 +228,7 @@ def test_2_for_a_mistake_on_the_command_line(runner, arguments, capsys):
     ("arguments", "message"),
     [
         (("--bogus", "1"), "nox -s matrix --: error: no such option or argument: --bogus 1\n"),
-        (("--jobs", "x"), "argument --jobs: 'x' is no number of 1 or more\n"),
+        (("--jobs", "x"), "argument --jobs: 'x' is not a number of 1 or more\n"),
     ],
 )
 def test_a_mistake_is_told_in_the_words_of_the_command(runner, arguments, message, capsys):

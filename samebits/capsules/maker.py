@@ -119,7 +119,9 @@ class Maker:
                 msg = f"uv could not run {name}: {result.last_line}"
                 raise Unproved(msg)
             if result.code != 0:
-                msg = f"run by uv alone, {name} did not see what the run saw: {result.last_line}"
+                msg = (
+                    f"{name} did not reproduce the difference outside samebits: {result.last_line}"
+                )
                 raise Unproved(msg)
 
 
@@ -154,9 +156,9 @@ class _Builder:
                 self._refuse_large(case)
                 return case, result
         if result is None:
-            msg = f"run alone, prompt {query.question.prompt} is not fed the same numbers"
+            msg = f"alone, prompt {query.question.prompt} does not get the same inputs"
         else:
-            msg = f"what shows it is judged {result.judged} alone, and not {request.result.judged}"
+            msg = f"alone, its verdict is {result.judged} and not {request.result.judged}"
         raise Unasked(msg)
 
     def _checkpoint(self, case: Case) -> Checkpoint:
@@ -175,7 +177,7 @@ class _Builder:
         try:
             return await self._case_in(query, folder)
         except Unasked as reason:
-            msg = f"outside of the run {reason}"
+            msg = f"outside the run, {reason}"
             raise Unasked(msg) from reason
 
     async def _case_in(self, query: Query, folder: Path | None) -> Case:
@@ -244,7 +246,7 @@ class _Builder:
             if not trials.matches_capture(
                 question, trial, capture, self._values, self._trial_values
             ):
-                return f"{stack} gives other bits than in the run"
+                return f"{stack} gives different bits than in the run"
         return ""
 
     def _newly_missing(self, answers: Answers) -> str:

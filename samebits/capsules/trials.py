@@ -91,7 +91,7 @@ async def _job_result(
     log = str(result.with_suffix(".log"))
     common = {"kind": "capsule", "result": str(result), "log": log, "timeout": timeout}
     ended = await process.run(common | job)
-    return read_record(result, kind) or ended.reason or "it left nothing"
+    return read_record(result, kind) or ended.reason or "it wrote no result"
 
 
 def why_not(contrast: Contrast, answers: Answers, stacks: tuple[str, str], raised: str = "") -> str:
@@ -109,7 +109,7 @@ def why_not(contrast: Contrast, answers: Answers, stacks: tuple[str, str], raise
         if not candidate.error:
             return f"{new} does not fail"
         if raised and not same_exception(raised, candidate):
-            return f"{new} raises {_exception_words(candidate)}, and not {raised}"
+            return f"{new} raises {_exception_words(candidate)} and not {raised}"
     for stack, trial in failing:
         if trial.error:
             also = " as well" if contrast == "fails" else ""
@@ -126,11 +126,11 @@ def _why_not_unstable(answers: Answers, stacks: tuple[str, str]) -> str:
     old, new = stacks
     *same_memory, other_memory = answers.candidate
     if len(_hashes(answers.reference)) > 1:
-        return f"{old} does not give the same bits twice either"
+        return f"{old} does not give the same bits twice, either"
     if len(_hashes(tuple(same_memory))) > 1:
-        return f"{new} gives other bits also where unwritten memory holds the same, as with a clock"
+        return f"{new} gives different bits even if unwritten memory is the same, as with a clock"
     assert _hashes((other_memory,)) & _hashes(tuple(same_memory))
-    return f"{new} gives the same bits whatever unwritten memory holds"
+    return f"{new} gives the same bits for any content of unwritten memory"
 
 
 def _exception_words(trial: Trial) -> str:

@@ -188,7 +188,9 @@ class Crosser:
             self._store.write_json(path, file.model_dump_json(indent=1))
             self._ledger.file(path)
         else:
-            self._ledger.unsettle(f"{subject.model.name} crosses to {party.stack.id} anew")
+            self._ledger.unsettle(
+                f"{party.stack.id} loads the copies of {subject.model.name} in every run"
+            )
         return crossings
 
     def _cached(
@@ -360,8 +362,8 @@ def _unsaved_crossing(record: SavedModel, loader: str) -> Crossing:
 def _crossings_without_original(
     savers: Iterable[str], loader: str, ended: Ended
 ) -> dict[str, Crossing]:
-    why = ended.reason or "it ended without a word"
-    reason = f"{loader} left nothing of the original: {why}"
+    why = ended.reason or "it ended without an error message"
+    reason = f"{loader} wrote no result for the original: {why}"
     return {
         saver: Crossing(saver=saver, loader=loader, outcome="not tried", reason=reason)
         for saver in savers
@@ -374,7 +376,7 @@ def _crashed_crossing(saver: str, loader: str, ended: Ended, log: Path) -> Cross
 
 
 def _no_result(ended: Ended, log: Path) -> Failure:
-    message = ended.reason or "it left nothing"
+    message = ended.reason or "it wrote no result"
     return Failure(phase="process", type="no result", message=message, traceback=tail(log))
 
 

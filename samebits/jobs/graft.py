@@ -40,8 +40,8 @@ SECONDS = 120.0
 """Seconds after which no further set is started."""
 MAX_QUESTIONS = 6
 """Maximum number of prompts and decodes of one cell to run."""
-NOTHING_RESTORES = "what differs elsewhere was not tried, as nothing restores this"
-NO_RESULT = "a process left no result"
+NOTHING_RESTORES = "other prompts were not tried, because nothing restores the bits here"
+NO_RESULT = "a process wrote no result"
 
 
 class Grafter:
@@ -172,7 +172,7 @@ class Grafter:
                 written.replace(target)
         self._ledger.file(path)
         if result is None or (result.failure and result.failure.may_be_the_machine):
-            reason = f"{traced.cell} left nothing of a graft, or failed as a machine may"
+            reason = f"{traced.cell} wrote no result of a swap, or failed for a reason that may be the machine"
             self._ledger.unsettle(reason, str(traced.cell))
         return result
 

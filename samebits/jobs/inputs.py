@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from samebits.stacks.build import Stack
     from samebits.stacks.process import StackProcess
 
-NO_STACK = "no stack could read what the model's forward takes"
+NO_STACK = "no stack could read the arguments of the model's forward"
 
 
 class Feeder:
@@ -56,7 +56,7 @@ class Feeder:
             if choice is not None and choice.is_chosen:
                 inputs = Inputs(record=str(path), root=str(self._root), digest=choice.digest)
                 return checkpoint.model_copy(update={"inputs": inputs})
-            reasons.append(f"{stack.id}: {choice.reason if choice else 'it left nothing'}")
+            reasons.append(f"{stack.id}: {choice.reason if choice else 'it wrote no result'}")
         inputs = Inputs(reason=": ".join([NO_STACK, *reasons[:1]]))
         return checkpoint.model_copy(update={"inputs": inputs})
 
@@ -83,7 +83,7 @@ class Feeder:
                 written.replace(target)
         self._ledger.file(path)
         if choice is None or (choice.failure is not None and choice.failure.may_be_the_machine):
-            self._ledger.unsettle(f"{stack.id} could not choose what {model.name} is fed")
+            self._ledger.unsettle(f"{stack.id} could not choose inputs for {model.name}")
         return choice
 
     def _cached(self, path: Path) -> InputsFile | None:

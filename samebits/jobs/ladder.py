@@ -75,7 +75,7 @@ class Climber:
         if result is not None and result.cell == cell:
             temporary.replace(path)
         else:
-            message, last_lines = ended.reason or "it left nothing", tail(log)
+            message, last_lines = ended.reason or "it wrote no result", tail(log)
             failure = Failure(
                 phase="process", type="no result", message=message, traceback=last_lines
             )
@@ -84,7 +84,7 @@ class Climber:
             log.replace(path.with_suffix(".log"))
         self._ledger.file(path)
         if result.failure and result.failure.may_be_the_machine:
-            reason = f"{cell} left nothing on the ladder, or failed as a machine may"
+            reason = f"{cell} wrote no result of the ladder, or failed for a reason that may be the machine"
             self._ledger.unsettle(reason, str(cell))
         return result
 

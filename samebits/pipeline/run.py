@@ -220,7 +220,7 @@ async def _make_capsules(
     return _add_capsules(report, capsules), files
 
 
-_OVER_LIMIT = f"no more than {MOST} are made unasked; --repro makes them all"
+_OVER_LIMIT = f"only {MOST} are made by default; --repro makes them all"
 
 
 def _add_capsules(report: Report, capsules: Mapping[CellId, Capsule]) -> Report:

@@ -397,7 +397,7 @@ def _read_end(answer: dict[str, Any]) -> Ended:
         ended = Ended.model_validate(answer)
         return ended.model_copy(update={"said": without_folders(ended.said)})
     except ValidationError:
-        return Ended(exit=1, said="its stack's process gave an answer that is none")
+        return Ended(exit=1, said="the stack's process sent an invalid answer")
 
 
 class _PipedProcess:

@@ -145,7 +145,9 @@ def _identity(values: Sequence[int]) -> Identity:
 
 
 def _notice(started: str) -> str:
-    return f"nothing changed since {started}: this is what that run found (--fresh runs anew)"
+    return (
+        f"nothing changed since {started}: this is the result of that run (--fresh runs it again)"
+    )
 
 
 def _are_unchanged(written: Mapping[str, str]) -> bool:

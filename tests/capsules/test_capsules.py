@@ -378,13 +378,13 @@ def thrice(memory, *arrays):
             "fails",
             {"array": ONE},
             {"error": "KeyError", "message": "'y'"},
-            "5.x raises KeyError: 'y', and not KeyError: 'x'",
+            "5.x raises KeyError: 'y' and not KeyError: 'x'",
         ),
         (
             "fails",
             {"array": ONE},
             {"error": "OSError"},
-            "5.x raises OSError, and not KeyError: 'x'",
+            "5.x raises OSError and not KeyError: 'x'",
         ),
         (
             "fails",
@@ -406,16 +406,16 @@ def test_why_what_was_tried_does_not_show_it(contrast, reference, candidate, rea
     ("reference", "candidate", "reason"),
     [
         ((ONE, ONE, ONE), (ONE, ONE, OTHER), ""),
-        ((ONE, ONE, OTHER), (ONE, ONE, OTHER), "4.48 does not give the same bits twice either"),
+        ((ONE, ONE, OTHER), (ONE, ONE, OTHER), "4.48 does not give the same bits twice, either"),
         (
             (ONE, ONE, ONE),
             (ONE, OTHER, THIRD),
-            "5.x gives other bits also where unwritten memory holds the same, as with a clock",
+            "5.x gives different bits even if unwritten memory is the same, as with a clock",
         ),
         (
             (ONE, ONE, ONE),
             (ONE, ONE, ONE),
-            "5.x gives the same bits whatever unwritten memory holds",
+            "5.x gives the same bits for any content of unwritten memory",
         ),
     ],
 )

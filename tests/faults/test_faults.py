@@ -35,7 +35,7 @@ REASONS = {
     "leaves-half-a-capture": "it is torn",
     "leaves-a-pipe": "cannot be read",
     "leaves-a-device": "cannot be read",
-    "leaves-another-s-capture": "it left the capture of healthy/float32-default@5.0, run a",
+    "leaves-another-s-capture": "it wrote the capture of healthy/float32-default@5.0, run a",
     "answers-for-others": "the probe ended before it wrote it",
     "connects": "this process has none",
     "tells-the-collector": "collecting: True, spared: True",
@@ -244,7 +244,7 @@ def test_nothing_outlives_the_host_and_the_next_run_goes_on(host, tmp_path, name
         assert code == -signal.SIGKILL
     else:
         assert code == 130
-        assert bench.said.endswith("interrupted; the same command goes on where it was\n")
+        assert bench.said.endswith("interrupted; the same command continues the run\n")
     assert not (tmp_path / "report").exists()
     captures = sorted((tmp_path / ".samebits").rglob("captures/healthy/*/*/*/*.json"))
     before = [path.stat().st_mtime_ns for path in captures]

@@ -50,10 +50,10 @@ FORMAT_VERSION = 3
 _MAX_FRESH_MODEL_BYTES = 4 << 30
 """Bytes of parameters above which no second model is made next to the first."""
 HOOKS_CHANGE_LOGITS = (
-    "a forward without hooks on the layers gives other logits than one with them: "
-    "watching changes what the model computes, or every forward does"
+    "a forward without hooks on the layers gives different logits than one with hooks: either "
+    "watching changes the result, or every forward gives another one"
 )
-ONLY_LOGITS_COMPARED = "of what a forward gives only the logits, or the first tensor, are compared"
+ONLY_LOGITS_COMPARED = "of a forward's outputs only the logits, or the first tensor, are compared"
 _USAGE_FORWARDS = 60
 """Cost of the usage phase, in plain forwards."""
 _FIRST_TOKEN_FORWARDS = 10
@@ -579,7 +579,7 @@ class Cell:
     def _observe_greedy(self) -> None:
         steps, model = int(self.job["model"]["greedy"]), self.loaded.model
         if steps <= 0:
-            return self._skip("greedy", "no tokens were asked for")
+            return self._skip("greedy", "no tokens were requested")
         if not self._generates():
             return self._skip("greedy", f"{type(model).__name__} does not generate")
         facts = self.signals["greedy"] = {}
