@@ -100,7 +100,7 @@ async def _job_result(
     """Return the record that a job wrote to ``result``, or why it wrote none."""
     result.unlink(missing_ok=True)
     ended = await process.run(job.as_json())
-    return read_record(result, kind) or ended.reason or "it left no results"
+    return read_record(result, kind) or ended.reason or "it wrote no result"
 
 
 def why_not(contrast: Contrast, answers: Answers, stacks: tuple[str, str], raised: str = "") -> str:
@@ -142,7 +142,7 @@ def _why_not_unstable(answers: Answers, stacks: tuple[str, str]) -> str:
             "as with random numbers"
         )
     assert _hashes((other_memory,)) & _hashes(tuple(same_memory))
-    return f"{new} gives the same bits whatever unwritten memory holds"
+    return f"{new} gives the same bits for any content of unwritten memory"
 
 
 def _exception_words(trial: Trial) -> str:

@@ -75,7 +75,7 @@ def _raised_in_one_run(run: Capture, twin: Capture) -> Iterator[str]:
         signals = signals_of(failure.phase)
         if failure.may_be_the_machine or not signals or not _went_well(failure, twin):
             continue
-        yield f"{_signal_name(failure.phase)} (raised {failure.type} in run {run.run} alone)"
+        yield f"{_signal_name(failure.phase)} (raised {failure.type} only in run {run.run})"
 
 
 def _crashed_in_one_run(run: Capture, twin: Capture) -> Iterator[str]:
@@ -89,7 +89,7 @@ def _crashed_in_one_run(run: Capture, twin: Capture) -> Iterator[str]:
         return
     if twin.status == "complete" and _went_well(crash, twin):
         where = _signal_name(phase) if signals_of(phase) else f"status: phase {phase}"
-        yield f"{where} (ended in run {run.run} alone: {crash.in_short})"
+        yield f"{where} (ended only in run {run.run}: {crash.in_short})"
 
 
 def _signal_name(phase: str) -> str:

@@ -314,7 +314,7 @@ def _unpaired_item(
     cause = _untraced_reason(sides)
     if cause is None:
         return unpaired(name, reference, candidate, f"{facts.origin}; no checkpoint tensor")
-    note = f"has no namesake on the other side, and cannot be traced to a checkpoint: {cause}"
+    note = f"no tensor of this name on the other side, and not traced to a checkpoint: {cause}"
     item = unpaired(name, reference, candidate, note, excused=bool(cause))
     return item.model_copy(update={"outcome": "not compared"})
 
@@ -387,8 +387,8 @@ def _one_sided_item(
     tensor: str, reference: list[Carrier], candidate: list[Carrier], sides: Sides
 ) -> ItemComparison:
     note = (
-        f"carried by {', '.join(_carrier_texts(reference or candidate))}; "
-        "by nothing on the other side"
+        f"held by {', '.join(_carrier_texts(reference or candidate))}; "
+        "by no tensor on the other side"
     )
     item = unpaired(tensor, _only_ref(reference), _only_ref(candidate), note).model_copy(
         update={"outcome": "only in reference" if reference else "only here"}

@@ -261,7 +261,7 @@ def _weights(
             pairs.update(dict.fromkeys(matches))
         else:
             unpaired.append(
-                (f"weight {item}", "no one tensor of the same shape holds it on both sides")
+                (f"weight {item}", "no single tensor of the same shape holds it on both sides")
             )
     return list(pairs), unpaired
 

@@ -167,7 +167,7 @@ def publish(written: Path, path: Path) -> None:
 
 def no_result(ended: Ended, log: Path) -> Failure:
     """Return the failure of a job that left no result."""
-    message = ended.reason or "it left nothing"
+    message = ended.reason or "it wrote no result"
     return Failure(phase="process", type="no result", message=message, traceback=tail(log))
 
 

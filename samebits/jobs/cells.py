@@ -176,12 +176,14 @@ class CellRunner:
         else:
             if (capture.cell, capture.run) == (cell, job.run):
                 if not _is_repeatable(capture):
-                    self._cache.ledger.unsettle(f"{cell} failed as a machine may", str(cell))
+                    self._cache.ledger.unsettle(
+                        f"{cell} failed for a reason that may be the machine", str(cell)
+                    )
                 if capture.status == "unfinished":
                     return _ended_early(capture, job, ended)
                 return capture
-            reason = f"it left the capture of {capture.cell}, run {capture.run}"
-        self._cache.ledger.unsettle(f"{cell} left nothing", str(cell))
+            reason = f"it wrote the capture of {capture.cell}, run {capture.run}"
+        self._cache.ledger.unsettle(f"{cell} wrote no result", str(cell))
         if ended.stopped:
             return _ended_early(_empty_capture(cell, job), job, ended)
         log = tail(Path(job.log))

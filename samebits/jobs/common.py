@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from samebits.records.ids import CellId
     from samebits.stacks.build import Stack
 
-NOT_CHOSEN = "no stack was asked what the model's forward takes"
+NOT_CHOSEN = "the arguments of the model's forward were not read on any stack"
 
 
 def model_of(model: ModelSpec, checkpoint: Checkpoint) -> CellModel:

@@ -175,7 +175,9 @@ class Crosser:
             self._cache.store.write_json(path, file.model_dump_json(indent=1))
             self._cache.ledger.file(path)
         else:
-            self._cache.ledger.unsettle(f"{subject.model.name} crosses to {party.stack.id} anew")
+            self._cache.ledger.unsettle(
+                f"{party.stack.id} loads the copies of {subject.model.name} in every run"
+            )
         return crossings
 
     def _are_cached(
@@ -348,8 +350,8 @@ def _unsaved_crossing(record: SavedModel, loader: str) -> Crossing:
 def _crossings_without_original(
     savers: Iterable[str], loader: str, ended: Ended
 ) -> dict[str, Crossing]:
-    why = ended.reason or "it ended without a word"
-    reason = f"{loader} left nothing of the original: {why}"
+    why = ended.reason or "it ended without an error message"
+    reason = f"{loader} wrote no result for the original: {why}"
     return {
         saver: Crossing(saver=saver, loader=loader, outcome="not tried", reason=reason)
         for saver in savers

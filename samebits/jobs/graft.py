@@ -43,8 +43,8 @@ SECONDS = 120.0
 """Seconds after which no further set is started."""
 MAX_QUESTIONS = 6
 """Maximum number of prompts and decodes of one cell to run."""
-NOTHING_RESTORES = "what differs elsewhere was not tried, as nothing restores this"
-NO_RESULT = "a process left no result"
+NOTHING_RESTORES = "other prompts were not tried, because nothing restores the bits here"
+NO_RESULT = "a process wrote no result"
 
 
 class Grafter:
@@ -140,7 +140,7 @@ class Grafter:
             form,
             subject.checkpoint,
             lambda written: self._job(subject, traced, task(written), written),
-            unsettled=f"{traced.cell} left nothing of a graft, or failed as a machine may",
+            unsettled=f"{traced.cell} wrote no result of a swap, or failed for a reason that may be the machine",
             cell=traced.cell,
         )
         return await self._cache.result(job, traced.process)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from samebits.stacks.build import Stack
     from samebits.stacks.process import StackProcess
 
-NO_STACK = "no stack could read what the model's forward takes"
+NO_STACK = "no stack could read the arguments of the model's forward"
 _FORM = ResultForm(InputsFile, is_repeatable, InputsFile.tensors)
 
 
@@ -46,7 +46,7 @@ class Feeder:
             if choice is not None and choice.is_chosen:
                 inputs = Inputs(record=str(path), root=str(self._cache.root), digest=choice.digest)
                 return checkpoint.model_copy(update={"inputs": inputs})
-            reasons.append(f"{stack.id}: {choice.reason if choice else 'it left nothing'}")
+            reasons.append(f"{stack.id}: {choice.reason if choice else 'it wrote no result'}")
         inputs = Inputs(reason=": ".join([NO_STACK, *reasons[:1]]))
         return checkpoint.model_copy(update={"inputs": inputs})
 
@@ -63,7 +63,7 @@ class Feeder:
             _FORM,
             checkpoint,
             lambda written: self._job(model, checkpoint, stack, written),
-            unsettled=f"{stack.id} could not choose what {model.name} is fed",
+            unsettled=f"{stack.id} could not choose inputs for {model.name}",
         )
         return await self._cache.result(job, process)
 

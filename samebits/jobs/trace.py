@@ -122,7 +122,7 @@ class Tracer:
             return NOTHING
         cause = blame.cause(blamed)
         if cause is None:
-            return f"nothing on the way to {blamed.joined.sink} parts by itself"
+            return f"no independent point of divergence was found before {blamed.joined.sink}"
         looks = await asyncio.gather(
             *(
                 self._trace(pair.subject, traced, question, rung, tuple(wanted))
@@ -158,7 +158,7 @@ class Tracer:
                 _FORM,
                 subject.checkpoint,
                 lambda written: self._job(subject, traced, tracing(written), log),
-                unsettled=f"{traced.cell} left no trace, or failed as a machine may",
+                unsettled=f"{traced.cell} left no trace, or failed for a reason that may be the machine",
                 cell=traced.cell,
             )
             result = self._cache.result(job, traced.process)
@@ -244,19 +244,22 @@ def with_beyond(first: LocatedCause, beyond: LocatedCause | str) -> Cause:
     """Return the first cause with the result of the traces in promoted float64."""
     cause = first.cause
     if isinstance(beyond, str):
-        note = "nothing of it is left that a trace shows" if beyond == NOTHING else beyond
+        note = "no trace shows a difference" if beyond == NOTHING else beyond
         return cause.model_copy(update={"float64": f"in promoted float64, {note}"})
     second = beyond.cause
     same_question = first.question.to_its_end() == beyond.question
     if same_question and beyond.place < first.place:
         # a value stored rounded on one side and computed on the other is exact on one side only
         note = (
-            f"promoted float64 cannot tell whether it is rounding: there the two part at "
-            f"{second.sink} already, where their own bits are the same"
+            f"promoted float64 cannot tell whether it is rounding: there the two sides already "
+            f"differ at {second.sink}, where their own bits are the same"
         )
         return cause.model_copy(update={"float64": note})
     if _place(cause) != _place(second):
-        note = "the first place is rounding; what promoted float64 leaves begins elsewhere"
+        note = (
+            "the first difference is rounding; the part that promoted float64 does not remove "
+            "starts elsewhere"
+        )
         return cause.model_copy(update={"float64": note, "beyond": second})
     if (cause.kind, cause.prompt, cause.what) != (
         second.kind,
@@ -264,11 +267,11 @@ def with_beyond(first: LocatedCause, beyond: LocatedCause | str) -> Cause:
         second.what,
     ):
         note = (
-            f"what promoted float64 leaves begins at the same place, on the way to {second.sink} "
-            f"in prompt {second.prompt}"
+            f"the part that promoted float64 does not remove starts at the same place, on the "
+            f"path to {second.sink} in prompt {second.prompt}"
         )
         return cause.model_copy(update={"float64": note, "beyond": second})
-    note = "promoted float64 parts at the same place: it is no rounding"
+    note = "in promoted float64 the sides differ at the same place: it is not rounding"
     return cause.model_copy(update={"float64": note})
 
 

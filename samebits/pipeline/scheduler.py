@@ -242,9 +242,7 @@ class Laboratory:
         if estimate is not None:
             self.progress.expect(estimate)
             remaining = duration(estimate.seconds)
-            self.progress.note(
-                f"about {remaining} for what is new, by what jobs took in earlier runs"
-            )
+            self.progress.note(f"about {remaining} for the new cells, estimated from earlier runs")
 
     async def _cells_with_captures(self) -> set[CellId]:
         """Return the cells that have captures, if their checkpoints are ready in time."""
@@ -306,7 +304,7 @@ class Laboratory:
         """Run cells again to store the values of tensors that turned out to differ."""
         if not missing:
             return {}
-        description = f"{plural(len(missing), 'cell')} once more for values that differ"
+        description = f"{plural(len(missing), 'cell')} again, to store the values that differ"
         jobs = [self._captures(cell, tuple(hashes)) for cell, hashes in missing.items()]
         return dict(zip(missing, await self._all("second look", description, jobs), strict=True))
 
@@ -429,7 +427,7 @@ class Laboratory:
         work = self._root / "capsules" / str(os.getpid())
         place = Place(self._environ)
         maker = Maker(work, self._store, self._probes, self._machine_key, place, self._slots)
-        description = f"{plural(len(results), 'difference')} made to run alone"
+        description = f"{plural(len(results), 'difference')} to reproduce without samebits"
         with self.phases("capsules", len(results), description) as count_job:
             try:
                 async with asyncio.TaskGroup() as group:
@@ -663,7 +661,9 @@ class Laboratory:
             if self._n_checkpoints_done == len(self._plan.models):
                 self.phases.end("checkpoints")
         if not checkpoint.pinned:
-            self.ledger.unsettle(f"{checkpoint.said} has no pinned revision")
+            self.ledger.unsettle(
+                f"{checkpoint.said} has no pinned revision, so its results are not reused"
+            )
         checkpoint = await self._feeder.choose(model, checkpoint, self._choosers(model))
         self.checkpoints[model.name] = checkpoint
         return checkpoint

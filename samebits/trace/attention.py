@@ -115,15 +115,19 @@ def mask_lines(
         return None
     views = (reference, attentions[0]), (candidate, attentions[1])
     lines = [difference]
-    for name, (view, attention), first_ops in zip(("there", "here"), views, makers, strict=True):
+    for name, (view, attention), first_ops in zip(
+        ("in the reference", "here"), views, makers, strict=True
+    ):
         mask = _mask_of(view.graph, attention)
         if mask is None:
-            lines.append(f"{name} it has no mask")
+            lines.append(f"{name} there is no mask")
             continue
         lines.append(f"{name} the mask is from {maker(view.graph, mask)}")
         if (first := view.first_made(mask)) is not None:
             first_ops.append(first)
-            lines.append(f"what only {name} is made for it begins at {place_of(view.graph, first)}")
+            lines.append(
+                f"what is computed for it only {name} starts at {place_of(view.graph, first)}"
+            )
     return lines
 
 

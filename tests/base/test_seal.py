@@ -95,7 +95,7 @@ def test_a_probe_that_reads_notices_any_bit(tmp_path_factory, bit):
     path = tmp_path_factory.mktemp("probe") / "a.json"
     process_files.write_sealed(path, {"a": [1, 2.5, "ä"], "b": {}})
     path.write_bytes(flip(path.read_bytes(), bit))
-    with pytest.raises(ValueError, match="not what was written"):
+    with pytest.raises(ValueError, match="its seal does not match"):
         process_files.read_sealed(path)
 
 

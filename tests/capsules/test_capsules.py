@@ -415,7 +415,7 @@ def test_why_what_was_tried_does_not_show_it(contrast, reference, candidate, rea
         (
             (ONE, ONE, ONE),
             (ONE, ONE, ONE),
-            "5.x gives the same bits whatever unwritten memory holds",
+            "5.x gives the same bits for any content of unwritten memory",
         ),
     ],
 )

@@ -35,7 +35,7 @@ REASONS = {
     "leaves-half-a-capture": "incomplete",
     "leaves-a-pipe": "cannot be read",
     "leaves-a-device": "cannot be read",
-    "leaves-another-s-capture": "it left the capture of healthy/float32-default@5.0, run a",
+    "leaves-another-s-capture": "it wrote the capture of healthy/float32-default@5.0, run a",
     "answers-for-others": "the probe ended before it wrote it",
     "connects": "this process has none",
     "tells-the-collector": "collecting: True, spared: True",

@@ -200,7 +200,7 @@ def test_a_capture_of_another_cell_is_not_taken_for_it(tmp_path):
         runner.observe(cell_id("4.48"), model_spec(), checkpoint, built_stack("4.48"), Process())
     )
     assert {run.status for run in both} == {"failed"}
-    assert both[0].failure.message == "it left the capture of other/float32-sdpa@4.48, run a"
+    assert both[0].failure.message == "it wrote the capture of other/float32-sdpa@4.48, run a"
 
 
 # everything below .samebits

@@ -112,7 +112,11 @@ def test_a_mask_that_is_off_by_one(causes, name):
     cause = causes[0][name]
     assert cause.kind == "mask", cause
     assert any("in seen (planted_attention.py" in line for line in cause.evidence)
-    sees = "does not see key 1 there and sees it here" if name == "mask" else "query 3 sees key 0"
+    sees = (
+        "does not see key 1 in the reference and sees it here"
+        if name == "mask"
+        else "query 3 sees key 0"
+    )
     assert sees in cause.evidence[0]
 
 

@@ -179,7 +179,7 @@ def test_a_run_that_kept_nothing_leaves_none(run, folder, option):
 
 
 def test_a_run_that_may_end_otherwise_is_never_served(run, folder):
-    run.unsettled = ["hub org/name has no pinned revision"]
+    run.unsettled = ["hub org/name has no pinned revision, so its results are not reused"]
     matrix()
     assert answer(["matrix"], ENVIRON) is None
     (path,) = (folder / receipt.FOLDER).iterdir()

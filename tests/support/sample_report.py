@@ -316,7 +316,7 @@ def decode_item(token: str) -> ItemComparison:
         metrics=metrics(
             0.0078125, top=top, n_argmax=1, n_positions=2, kl_max=2.5e-5, kl_mean=1.25e-5
         ),
-        note="up to step 1, where the tokens part",
+        note="up to step 1, where the tokens differ",
     )
 
 
@@ -348,7 +348,7 @@ def changed_kernel(model: str, token: str, text: str) -> Row:
             outcome="differs",
             n_items=1,
             n_differ=1,
-            items=(ItemComparison(name="short", outcome="differs", note="ids part at step 1"),),
+            items=(ItemComparison(name="short", outcome="differs", note="ids differ at step 1"),),
         ),
     )
     changes = {
@@ -666,7 +666,9 @@ def unfinished(model: str, message: str) -> Row:
             "5.23",
             Verdict.IDENTICAL,
             signals=compared(),
-            notes=(f"run a did not finish, behind all that bears on the verdict{message}",),
+            notes=(
+                f"run a did not finish, but only after everything that the verdict needs{message}",
+            ),
         ),
     }
     return row(model, variant, cells, group="Decoders")

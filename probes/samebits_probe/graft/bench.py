@@ -126,10 +126,10 @@ class Bench(Generic[Task]):
         if len(expected) != len(outputs):
             return f"{len(outputs)} outputs and {len(expected)} in the cell's own run"
         if not any(expected):
-            return "the cell's own run kept nothing to compare it with"
+            return "the cell's own run stored nothing to compare with"
         wrong = [
             o.name
             for o, digest in zip(outputs, expected, strict=True)
             if digest not in {"", o.whole}
         ]
-        return f"{wrong[0]} is not as in the cell's own run" if wrong else ""
+        return f"{wrong[0]} differs from the cell's own run" if wrong else ""

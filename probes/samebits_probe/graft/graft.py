@@ -165,7 +165,7 @@ class Patient(Bench[PatientTask]):
             return suspects.ordered
         for suspect in suspects.ordered:
             if suspect.is_loaded:
-                suspects.skip(suspect.name, f"loaded once more with nothing changed, {wrong}")
+                suspects.skip(suspect.name, f"after another load without changes, {wrong}")
         return [suspect for suspect in suspects.ordered if not suspect.is_loaded]
 
     def _look(self, model: Any) -> Fact:
@@ -195,7 +195,10 @@ class Patient(Bench[PatientTask]):
         with Places(model, _hash_fact) as places:
             outputs = self.outputs(model)
         wrong = self.mismatch(outputs) if model is self.loaded.model else ""
-        return {"mismatch": f"watching changed it: {wrong}" if wrong else "", "seen": places.seen}
+        return {
+            "mismatch": f"watching the modules changed the result: {wrong}" if wrong else "",
+            "seen": places.seen,
+        }
 
     def _try_set(self, names: frozenset[str]) -> bool | None:
         if time.monotonic() > self._deadline:

@@ -379,7 +379,7 @@ def _compared_logits(original: Original, saved: Observed) -> dict[str, Any]:
         return {"logits": "same bits", "logits_max_abs": 0.0}
     reloaded = original.reloaded.logits
     if reloaded is not None and not _same_bits(reference.logits, reloaded):
-        reason = "two loads of the original by this stack give other logits"
+        reason = "two loads of the original by this stack give different logits"
         return {"logits": "not compared", "reason": reason}
     if reference.logits.shape != saved.logits.shape:
         shapes = [list(logits.shape) for logits in (reference.logits, saved.logits)]

@@ -62,8 +62,8 @@ def too_large(size: int, job_options: Invariants) -> str:
     if size <= COPY_LIMIT or job_options.get("large"):
         return ""
     return (
-        f"of {size / 2**30:.1f} GiB no copy in float64 is made, without which no relation can be "
-        "called broken: write invariants: true at the model to try them all the same"
+        f"no float64 copy of {size / 2**30:.1f} GiB is made, and without it no relation can be "
+        "called broken: set invariants: true for the model to try the relations anyway"
     )
 
 
@@ -296,7 +296,9 @@ class Judge:
         with Leaks() as watch:
             result = look(subject)
         if watch.leaks:
-            self.no_float64 = f"less than float64 comes out of {', '.join(sorted(watch.leaks))}"
+            self.no_float64 = (
+                f"lower precision than float64 comes out of {', '.join(sorted(watch.leaks))}"
+            )
             return None
         return result
 
