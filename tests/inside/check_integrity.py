@@ -206,7 +206,7 @@ def test_memory_that_torch_did_not_allocate():
         facts = signal["tensors"][f"tables.{name}"]
         assert facts["written"] == "not covered"
         assert facts["steady"] is True
-        assert facts["not_covered"].startswith("its memory is not torch's")
+        assert facts["not_covered"].startswith("its memory is not from torch")
 
 
 def test_a_table_that_all_loads_of_a_process_share():

@@ -125,7 +125,7 @@ def test_a_scale_factor_of_1_0001(causes):
     assert cause.kind == "argument"
     assert cause.candidate.function == "scores_of"
     assert cause.candidate.op.startswith("mul")
-    assert "introduced here" in cause.replay
+    assert "the difference starts in this operation" in cause.replay
 
 
 def test_softmax_in_bfloat16(causes):
@@ -166,6 +166,6 @@ def test_a_sum_in_another_order(causes):
 def test_what_is_blamed_differs_by_itself(causes):
     for name, cause in causes[0].items():
         if cause.candidate.op:
-            known = "introduced here" in cause.replay
+            known = "the difference starts in this operation" in cause.replay
             assert known or cause.kind in {"shape", "layout"}, (name, cause)
     assert causes[0]["side-by-side"].replay == ""  # layout computes nothing
