@@ -57,7 +57,7 @@ from samebits_probe.process.children import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-Job = dict[str, Any]
+    from samebits_probe.process.jobs import Job
 
 LOG_LIMIT = 1 << 20
 """Maximum bytes of a log; of a longer one the end is kept."""

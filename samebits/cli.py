@@ -26,7 +26,8 @@ from samebits.base.errors import MachineError, SamebitsError
 from samebits.base.filestate import Ledger
 from samebits.base.redaction import Redaction
 from samebits.matrix.plan import Selection, shown_path
-from samebits.pipeline.run import DEFAULT_MATRIX, WORK, Order, run_matrix
+from samebits.pipeline.order import DEFAULT_MATRIX, Order
+from samebits.pipeline.run import WORK, run_matrix
 from samebits.reports.write import write
 from samebits.storage.prune import prune
 from samebits.storage.receipt import Answer, remember
@@ -75,13 +76,11 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         writing.end("writing the report")
         writing.close()
     printed = Answer(report.exit_code, list(map(spoken.text, summary(report, written.markdown))))
-    if not order.fresh and not order.upgrade:
-        set_options = [name for name, value in vars(options).items() if value]
+    if order.leaves_receipt:
         matrix = order.matrix, report.matrix_digest
         remember(
             arguments,
             environ,
-            set_options,
             matrix,
             ledger,
             written.digests,
@@ -153,31 +152,23 @@ def _parsed(arguments: Sequence[str], spoken: Spoken) -> argparse.Namespace:
     parser, commands = _parser(spoken)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        commands[options.command].error(f"no such option or argument: {' '.join(unknown)}")
+        commands[options.command].error(f"unknown option or argument: {' '.join(unknown)}")
     return options
 
 
 def _order(options: argparse.Namespace) -> Order:
-    selection = Selection.parse(
-        models=options.models,
-        stacks=options.stacks,
-        dtypes=options.dtypes,
-        attention=options.attention,
-        devices=options.devices,
-    )
-    return Order(
-        matrix=options.matrix,
-        selection=selection,
-        fresh=options.fresh,
-        upgrade=options.upgrade,
-        sweep=options.sweep,
-        releases=options.releases,
-        causes=options.causes,
-        capsules=_scope(options),
-        reports=_report_folder(options),
-        jobs=options.jobs,
-        command=_nox_command(options),
-    )
+    """Return the order; an option fills the field of its name, and some fields follow from more."""
+    given = vars(options)
+    filters = {name: given[name] for name in Selection.model_fields}
+    fields = {name: value for name, value in given.items() if name in Order.model_fields}
+    fields |= {
+        "selection": Selection.parse(**filters),
+        "capsules": _scope(options),
+        "reports": _report_folder(options),
+        "command": "",
+    }
+    order = Order(**fields)
+    return order.model_copy(update={"command": _nox_command(options, order)})
 
 
 def _scope(options: argparse.Namespace) -> Scope:
@@ -188,16 +179,16 @@ def _scope(options: argparse.Namespace) -> Scope:
     return "none" if options.releases else "failing"
 
 
-def _nox_command(options: argparse.Namespace) -> str:
-    """Return the nox command for a run with the same options."""
+def _nox_command(options: argparse.Namespace, order: Order) -> str:
+    """Return the nox command for a run that shows the same."""
     words = ["nox", "-s", "matrix"]
     option_words = [
         word
-        for name in ("models", "stacks", "dtypes", "attention", "devices")
+        for name in Selection.model_fields
         if (value := getattr(options, name))
         for word in (f"--{name}", value)
     ]
-    option_words += [f"--{n}" for n in ("releases", "sweep", "causes") if getattr(options, n)]
+    option_words += order.repeated_words()
     if getattr(options, "repro", None) is not None:
         option_words.append("--repro" if options.repro else "--no-repro")
     if options.matrix != DEFAULT_MATRIX:
@@ -230,7 +221,7 @@ def _parser(spoken: Spoken) -> tuple[_Parser, dict[str, _Parser]]:
     )
     probe = commands.add_parser(
         "probe",
-        help="build stacks and run the probes, no report",
+        help="build the stacks and run the cells, without a comparison and a report",
         prog="nox -s 'probe(4.48)' --",
     )
     for command in (matrix, probe):
@@ -238,31 +229,80 @@ def _parser(spoken: Spoken) -> tuple[_Parser, dict[str, _Parser]]:
     for command in (parser, matrix, probe):
         command.spoken = spoken
     matrix.add_argument(
-        "--reports", type=_path, metavar="DIR", help="folder of the report (reports/latest)"
+        "--reports",
+        type=_path,
+        metavar="DIR",
+        help="folder for the report (default: reports/latest)",
     )
     matrix.add_argument(
         "--repro",
         action=argparse.BooleanOptionalAction,
-        help="make a folder that runs alone for every difference (or none; default: for those "
-        "that make the run fail, and with --releases none)",
+        help="write a capsule for every difference: a folder with scripts that show it without "
+        "samebits. --no-repro: write none. Default: for differences that make the run fail; with "
+        "--releases none",
     )
     return parser, {"matrix": matrix, "probe": probe}
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of both commands: filters, and fields of the order by their names."""
     add = parser.add_argument
-    add("--matrix", type=_path, default=DEFAULT_MATRIX, metavar="FILE", help="default: matrix.yaml")
-    add("--models", default="", metavar="NAMES", help="names or patterns, such as 'llama*,gpt2'")
-    add("--stacks", default="", metavar="IDS", help="such as 4.48,5.x")
-    add("--dtypes", default="", metavar="NAMES", help="such as float32,bfloat16")
-    add("--attention", default="", metavar="NAMES", help="such as eager,sdpa")
-    add("--devices", default="", metavar="NAMES", help="such as cpu,cuda")
-    add("--fresh", action="store_true", help="use no captures of earlier runs")
-    add("--upgrade", action="store_true", help="resolve the stacks anew to their newest releases")
-    add("--releases", action="store_true", help="run every release between the stacks, too")
-    add("--sweep", action="store_true", help="try invariants at every length residue and split")
-    add("--causes", action="store_true", help="trace rounding and expected differences, too")
-    add("--jobs", type=_positive, metavar="N", help="cells at a time (one for each core)")
+    add(
+        "--matrix",
+        type=_path,
+        default=DEFAULT_MATRIX,
+        metavar="FILE",
+        help="the matrix to run (default: matrix.yaml)",
+    )
+    add(
+        "--models",
+        default="",
+        metavar="NAMES",
+        help="run only these models: names or patterns, such as 'llama*,gpt2'",
+    )
+    add("--stacks", default="", metavar="IDS", help="run only these stacks, such as 4.48,5.x")
+    add(
+        "--dtypes",
+        default="",
+        metavar="NAMES",
+        help="run only these dtypes, such as float32,bfloat16",
+    )
+    add(
+        "--attention",
+        default="",
+        metavar="NAMES",
+        help="run only these attention implementations, such as eager,sdpa",
+    )
+    add(
+        "--devices", default="", metavar="NAMES", help="run only on these devices, such as cpu,cuda"
+    )
+    add(
+        "--fresh",
+        action="store_true",
+        help="run every cell again; reuse no results of earlier runs",
+    )
+    add(
+        "--upgrade",
+        action="store_true",
+        help="resolve the stacks again, to the newest releases that match",
+    )
+    add("--releases", action="store_true", help="also run every minor release between the stacks")
+    add(
+        "--sweep",
+        action="store_true",
+        help="test the relations inside a cell at every padding length and every split",
+    )
+    add(
+        "--causes",
+        action="store_true",
+        help="also trace rounding and expected differences to their causes",
+    )
+    add(
+        "--jobs",
+        type=_positive,
+        metavar="N",
+        help="number of cells that run at the same time (default: number of cores)",
+    )
 
 
 def _path(text: str) -> Path:
@@ -272,20 +312,23 @@ def _path(text: str) -> Path:
 
 def _positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        msg = f"{text!r} is no number of 1 or more"
+        msg = f"{text!r} is not a whole number of at least 1"
         raise argparse.ArgumentTypeError(msg)
     return int(text)
 
 
 _MATRIX_HELP = """\
-Run every model of matrix.yaml on every stack, compare, and write the report.
+Run every model of matrix.yaml in every stack, compare the results and write the report.
 
-Filters take names or shell patterns, separated by commas; one that matches nothing is an error.
-The report replaces that of the run before in the same folder; the lines "To reproduce" of a report
-name a folder of their own, reports/reproduce/MODEL@STACK.
-Exit code: 0 all comparisons identical, rounding, absent or expected; 1 something fails;
-2 a mistake in matrix.yaml or on the command line; 3 incomplete: nothing fails, and something was
-not finished or not observed.
+Filters are names or shell patterns, separated by commas. A filter that matches nothing is an error.
+The report replaces the earlier one in the same folder. The commands after "To reproduce" in a report
+write to another folder, reports/reproduce/MODEL@STACK.
+
+Exit codes:
+  0  everything is identical, rounding, absent or expected
+  1  something fails
+  2  there is a mistake in matrix.yaml or on the command line
+  3  incomplete: nothing fails, but a cell is not finished or not observed
 """
 
 
@@ -296,7 +339,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         with _signals_as_sigint(), _resend_lost_sigint():
             code, lines = run(arguments, environ)
     except KeyboardInterrupt:
-        spoken.say("interrupted; the same command goes on where it was", sys.stderr)
+        spoken.say("interrupted; run the same command again to continue", sys.stderr)
         return _EXIT_INTERRUPTED
     except Exception as error:
         user_error = _user_error(error)

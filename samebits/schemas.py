@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from samebits.matrix.form import MatrixFile
+from samebits.matrix.spec import MatrixFile
 from samebits.records.capsule import CapsuleFile
 from samebits.records.report import Report
 
@@ -54,8 +54,24 @@ class _Generator(GenerateJsonSchema):
         return {"anyOf": [number, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
 
 
+class _FileGenerator(_Generator):
+    """A schema generator for a file that people write: a key is left out, and never null or empty."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> dict[str, Any]:
+        """Describe the value without null, which only stands for a key that is left out."""
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
+        """Leave out empty defaults: an editor would write them."""
+        described = super().default_schema(schema)
+        if described.get("default") in ("", []):
+            del described["default"]
+        return described
+
+
 def _text(model: type[BaseModel], title: str) -> str:
-    schema = model.model_json_schema(schema_generator=_Generator)
+    generator = _FileGenerator if model is MatrixFile else _Generator
+    schema = model.model_json_schema(schema_generator=generator)
     schema = {"$schema": _DIALECT, **_tidy(schema), "title": f"samebits: {title}"}
     return json.dumps(_ordered(schema), indent=2, ensure_ascii=False) + "\n"
 

@@ -9,7 +9,10 @@ import pytest
 
 from samebits import cli
 from samebits.base.errors import SelectionError, StackError
+from samebits.matrix.plan import Selection
+from samebits.pipeline.order import Order
 from samebits.terminal.progress import choose
+from samebits.text.terminal import NOBODY
 from tests.support.sample_report import STACKS, sample_report
 
 MATRIX = """\
@@ -138,7 +141,7 @@ def test_a_defect_is_not_hidden(runner):
 def test_an_interrupt_says_that_nothing_is_lost(runner, capsys):
     runner.raises = KeyboardInterrupt()
     assert main("matrix") == 130
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "run the same command again" in capsys.readouterr().err
 
 
 def test_an_interrupt_waits_until_the_event_loop_is_whole(runner, capfd, monkeypatch):
@@ -205,7 +208,7 @@ def test_help_explains_and_exits_with_0(command, capsys):
             assert option in out
     if command == ["matrix"]:
         assert out.startswith("usage: nox -s matrix -- ")
-        assert "Exit code: 0 all comparisons identical" in out
+        assert "0  everything is identical" in out
     else:
         start = "nox -s 'probe(4.48)' -- " if command else "samebits"
         assert out.startswith(f"usage: {start}")
@@ -227,8 +230,8 @@ def test_2_for_a_mistake_on_the_command_line(runner, arguments, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--bogus", "1"), "nox -s matrix --: error: no such option or argument: --bogus 1\n"),
-        (("--jobs", "x"), "argument --jobs: 'x' is no number of 1 or more\n"),
+        (("--bogus", "1"), "nox -s matrix --: error: unknown option or argument: --bogus 1\n"),
+        (("--jobs", "x"), "argument --jobs: 'x' is not a whole number of at least 1\n"),
     ],
 )
 def test_a_mistake_is_told_in_the_words_of_the_command(runner, arguments, message, capsys):
@@ -257,6 +260,19 @@ def test_options_become_an_order(runner, folder):
         "--attention eager,sdpa --devices cpu --matrix other.yaml"
     )
     assert runner.environ == {"HOME": "/h"}
+
+
+def test_every_option_reaches_the_order():
+    """An option is a field of the order, or it is one of those that several fields follow from."""
+    options = vars(cli._parsed(["matrix"], NOBODY)).keys()
+    derived = {"command", "repro"} | Selection.model_fields.keys()
+    assert options - derived <= Order.model_fields.keys()
+    assert Order.model_fields.keys() - options == {"selection", "capsules", "kernels"}
+
+
+def test_a_report_repeats_what_decides_what_it_shows(runner):
+    main("matrix", "--causes", "--sweep", "--releases", "--no-repro", "--fresh", "--jobs", "2")
+    assert runner.order.command == "nox -s matrix -- --releases --sweep --causes --no-repro"
 
 
 def test_a_home_that_a_shell_left_alone_is_expanded(runner, folder, monkeypatch):

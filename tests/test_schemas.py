@@ -57,6 +57,8 @@ SOUND = {
     "build": "models: {m: {build: {architecture: t5, config: {a: {b: 1}}, head: base, gain: 2}}}\n",
     "rules": ONE + "include: [{}]\nexclude: [{model: llama, reason: r}]\n",
     "expected": ONE + "expected: [{model: [llama], stack: ['5.x'], verdict: failed, reason: r}]\n",
+    "bare version": ONE + "stacks: [4.50, {transformers: 5, id: 5.0}]\ntorch: 2.10\npython: 3.10\n",
+    "bare pattern": ONE + "stacks: [4.50]\nreference: 4.50\nexclude: [{stack: [4.50]}]\n",
     "moment": ONE + "exclude-newer: '2026-11-20T10:00:00Z'\n",
 }
 
@@ -64,7 +66,6 @@ MISTAKES = {
     "unknown key": ONE + "modles: {}\n",
     "no models": "version: 1\n",
     "empty models": "models: {}\n",
-    "unquoted version": ONE + "stacks: [4.50]\n",
     "bad version": ONE + "stacks: [latest]\n",
     "bad python": ONE + "python: '2.7'\n",
     "other version": ONE + "version: 2\n",
@@ -78,6 +79,8 @@ MISTAKES = {
     "no timeout": ONE + "defaults: {timeout: 0}\n",
     "no source": "models: {m: {dtypes: float32}}\n",
     "two sources": "models: {m: {hub: a/b, build: t5}}\n",
+    "null setting": "models: {m: {build: t5, dtypes: }}\n",
+    "name of a model": "models: {m: {build: t5, name: n}}\n",
     "null source": "models: {m: {hub: }}\n",
     "revision without hub": "models: {m: {build: t5, revision: main}}\n",
     "model as a text": "models: {m: org/name}\n",
@@ -115,7 +118,7 @@ def test_schema_and_reader_refuse(name):
 
 @pytest.mark.parametrize("name", ["matrix.yaml", "zoo.yaml", "tests/custom/matrix.yaml"])
 def test_a_matrix_of_this_repository(name):
-    MATRIX.validate(yamltext.parse((ROOT / name).read_bytes()).data)
+    MATRIX.validate(data((ROOT / name).read_text("utf-8")))
     load.load(ROOT / name)
 
 

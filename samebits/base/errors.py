@@ -57,7 +57,8 @@ class MachineError(SamebitsError):
         where = f": {error.filename}" if error.filename else ""
         reason = error.strerror or str(error)
         super().__init__(
-            f"{reason}{where}\nWhen that is mended, the same command goes on where it was."
+            f"{reason}{where}\n"
+            "Fix this, then run the same command again: it continues where it stopped."
         )
 
 

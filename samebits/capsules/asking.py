@@ -49,7 +49,7 @@ def query_for(
     """
     device = result.cell.variant.device
     if device != "cpu":
-        msg = f"its bits are those of a device ({device}), and scripts are checked on the cpu"
+        msg = f"the difference is on {device}, and scripts are checked on the CPU only"
         raise Unasked(msg)
     if result.judged is Verdict.FAILED:
         return Query("fails", _failure_question(result, reference, values))
@@ -96,14 +96,14 @@ def _differing(result: CellResult, name: Signal) -> list[Subject]:
 
 def _failure_question(result: CellResult, reference: Capture, values: TensorSource) -> Question:
     if result.failure is None:
-        msg = f"no exception made it fail: {result.headline}"
+        msg = f"it failed without an exception: {result.headline}"
         raise Unasked(msg)
     phase, prompt = word_and_prompt(result.failure.phase)
     forwards = reference.signals.forward or {}
     if phase in {"config", "load"}:
         return _load_question(reference, forwards, values)
     if not forwards:
-        msg = "the reference ran no forward that the scripts could repeat"
+        msg = "the reference has no forward that a script could repeat"
         raise Unasked(msg)
     if phase == "forward" and prompt in forwards:
         return _forward_question(prompt, reference, values)
@@ -111,9 +111,9 @@ def _failure_question(result: CellResult, reference: Capture, values: TensorSour
         steps = [len(facts.ids) for facts in (reference.signals.greedy or {}).values()]
         return _generate_question(prompt, 0, max(steps, default=_DEFAULT_STEPS), reference, values)
     if phase in {"forward", "greedy"}:
-        msg = f"the reference ran no forward over prompt {prompt}"
+        msg = f"the reference has no forward of prompt {prompt}"
         raise Unasked(msg)
-    msg = f"it failed in phase {result.failure.phase}, which a script of its own cannot show"
+    msg = f"it failed in phase {result.failure.phase}, which a script cannot show"
     raise Unasked(msg)
 
 
@@ -124,7 +124,7 @@ def _load_question(
     try:
         if forwards:
             return _forward_question(_simplest(list(forwards), forwards), reference, values)
-        msg = "the reference ran no forward that the scripts could repeat"
+        msg = "the reference has no forward that a script could repeat"
         raise Unasked(msg)
     except Unasked:
         weights = reference.signals.weights
@@ -161,7 +161,7 @@ def _tensor_question(reference: Capture, candidate: Capture) -> Question:
         counterpart_buffer = (candidate_signals.buffers or {}).get(name)
         if counterpart_buffer is not None and counterpart_buffer.ref.hash != buffer.ref.hash:
             return Question(kind="buffer", tensor=name)
-    msg = "neither logits nor a tensor that both sides have by one name show it"
+    msg = "no logits and no tensor of the same name on both sides show it"
     raise Unasked(msg)
 
 
@@ -169,7 +169,7 @@ def _forward_question(prompt: str, capture: Capture, values: TensorSource) -> Qu
     """Return one forward over a prompt, with the inputs of ``capture``."""
     facts = (capture.signals.forward or {})[prompt]
     if facts.logits is None:
-        msg = f"the forward over prompt {prompt} gives no tensor"
+        msg = f"the forward of prompt {prompt} returns no tensor"
         raise Unasked(msg)
     cut = facts.logits_padded and real_rows(facts, facts.logits) is not None
     return Question(
@@ -216,10 +216,12 @@ def _fed_tensor(prompt: str, key: str, ref: TensorRef, values: TensorSource) -> 
         return Fed(seed=f"{prompt}:{key}", shape=ref.shape)
     if len(ref.shape) != 2:
         shape = ", ".join(map(str, ref.shape))
-        msg = f"prompt {prompt} was fed {key} of shape [{shape}], and a script has rows of numbers"
+        msg = (
+            f"input {key} of prompt {prompt} has shape [{shape}], and a script has rows of numbers"
+        )
         raise Unasked(msg)
     if not values.has(ref):
-        msg = f"what prompt {prompt} was fed as {key} was not kept"
+        msg = f"the values of input {key} of prompt {prompt} were not stored"
         raise Unasked(msg)
     return Fed(rows=tuple(tuple(map(int, row)) for row in values.tensor(ref)))
 

@@ -101,7 +101,7 @@ def copy_with_layers(source: Path, out: Path, n: int) -> None:
     counts = _layer_counts(config)
     stand_in = is_stand_in(source)
     if not counts or not (stand_in or (source / _WEIGHTS).is_file()):
-        msg = "no layers that could be counted, or no single safetensors file"
+        msg = "its config does not give the number of layers, or its weights are in several files"
         raise CannotShrink(msg)
     copy_checkpoint(source, out)
     _cut_config(config, set(counts.values()), n)

@@ -26,8 +26,8 @@ _MAX_FRAMES = 3
 
 _KINDS = {
     Verdict.ROUNDING: "rounding: the difference goes away in float64",
-    Verdict.DIVERGED: "another function or other numbers, not rounding",
-    Verdict.DIFFERS: "not known: float64 does not tell rounding from another function here",
+    Verdict.DIVERGED: "not rounding: a different function or different numbers",
+    Verdict.DIFFERS: "undecided: float64 does not tell rounding from a different function here",
 }
 
 
@@ -68,14 +68,14 @@ def _title(file: CapsuleFile) -> Markdown:
     old, new = file.reference.transformers, file.candidate.transformers
     name, question = file.cell.model, file.question
     if file.contrast == "fails":
-        return fill("{}: {} in {}, none in {}", name, file.candidate.sees.error, new, old)
+        return fill("{}: {} in {}, not in {}", name, file.candidate.sees.error, new, old)
     if file.contrast == "unstable":
-        return fill("{}: {} computes with memory that nobody wrote, {} does not", name, new, old)
+        return fill("{}: {} computes with unwritten memory, {} does not", name, new, old)
     where = {
-        "forward": "other logits",
-        "generate": f"generate() computes other logits at step {question.steps}",
-        "parameter": "a parameter is loaded with other bytes",
-        "buffer": "a buffer has other bytes after loading",
+        "forward": "different logits",
+        "generate": f"generate() computes different logits at step {question.steps}",
+        "parameter": "a parameter has different bytes after loading",
+        "buffer": "a buffer has different bytes after loading",
     }[question.kind]
     return fill("{}: {} in {} than in {}", name, where, new, old)
 
@@ -89,7 +89,7 @@ def _versions(file: CapsuleFile) -> Markdown:
     ]
     versions = table(("", *(code(side.script) for side in sides)), rows)
     where = fill(
-        "{}, CPU capability {}, one thread. Every script pins all packages in its header.",
+        "{}, CPU capability {}, one thread. The header of each script pins all packages.",
         file.platform,
         file.cpu_capability,
     )
@@ -101,11 +101,11 @@ def _reproduction(facts: Issue) -> Markdown:
     scripts = (file.reference.script, file.candidate.script)
     location = EMPTY
     if file.checkpoint == "checkpoint":
-        location = fill(" The model lies beside them in {}.", code("checkpoint/"))
+        location = fill(" The model is in {} next to the scripts.", code("checkpoint/"))
     if ZEROS in file.shrunk:
         location = fill(
-            " The model's files lie beside them in {}; each script writes zeros in place of the "
-            "weights, whose values play no part.",
+            " The model's files are in {} next to the scripts; each script writes zeros in place of the "
+            "weights, because their values do not matter.",
             code("checkpoint/"),
         )
     model = fill(
@@ -117,16 +117,17 @@ def _reproduction(facts: Issue) -> Markdown:
     )
     commands = fence("\n".join(f"uv run {name}" for name in scripts), "bash")
     instructions = fill(
-        "Each script installs its own release, says what it sees, and ends with 0 if that is what "
-        "stands here.{} Both were run like this before the text was written. Bits depend on the "
-        "CPU's instructions and on the build of torch: on another machine the hashes may be others.",
+        "Each script installs its own release and prints its result. It exits with 0 if the result "
+        "is the one below.{} Both scripts were run this way before this text was written. Bits "
+        "depend on the CPU's instructions and on the build of torch, so the hashes may differ on "
+        "another machine.",
         location,
     )
     cpu = EMPTY
     if any("+cpu" in side.torch for side in (file.reference, file.candidate)):
         options = f"--index-strategy unsafe-best-match --extra-index-url {_CPU_INDEX}"
         cpu = fill(
-            "It was measured with a CPU build of torch; PyPI's is another build. "
+            "It was measured with a CPU build of torch, which is not the build on PyPI. "
             "To install the CPU build: {}",
             code(f"uv run {options} {scripts[0]}", limit=300),
         )
@@ -157,7 +158,7 @@ def _seen_words(side: Side) -> Markdown:
     if sees.error:
         return code(f"{sees.error}: {sees.message}" if sees.message else sees.error, limit=200)
     if sees.unstable or sees.ref is None:
-        return Markdown("other bits whenever unwritten memory holds something else")
+        return Markdown("different bits for different content of unwritten memory")
     shape = ", ".join(map(str, sees.ref.shape))
     return fill("{} {}", f"{sees.ref.dtype}[{shape}]", code(sees.ref.hash[:16]))
 
@@ -167,14 +168,14 @@ def _difference_lines(facts: Issue) -> Iterator[Markdown]:
     metrics, result = facts.metrics, facts.result
     if facts.file.contrast == "differs" and metrics is not None:
         yield fill(
-            "{} of {} elements differ ({}), at most by {}",
+            "{} of {} elements differ ({}), by at most {}",
             f"{metrics.n_differ:,}",
             f"{metrics.n:,}",
             share(metrics.n_differ, metrics.n),
             number(metrics.max_abs),
         )
     if result.first is not None:
-        yield fill("Differs first: {}", rounded_ulp(result.first.what))
+        yield fill("First difference: {}", rounded_ulp(result.first.what))
     if result.judged in _KINDS and result.ladder is not None:
         reason = result.ladder.reason
         yield fill("Kind: {}. {}{}.", _KINDS[result.judged], reason[:1].upper(), reason[1:])
@@ -201,7 +202,7 @@ def _precision_line(result: CellResult) -> Markdown:
         return EMPTY
     step = max(measured, key=lambda s: s.ratio or 0.0)
     return fill(
-        "{} of prompt {}: apart by {} in float32 and by {} in float64",
+        "{} of prompt {}: the sides differ by {} in float32 and by {} in float64",
         step.what,
         code(step.prompt),
         number(step.float32 or 0.0),
@@ -212,8 +213,10 @@ def _precision_line(result: CellResult) -> Markdown:
 def _cause_lines(cause: Cause, *, shrunk: bool) -> Iterator[Markdown]:
     origin = cause.beyond or cause
     # as plain text it would lose the leading space
-    scope = Markdown(" before anything was left out") if shrunk else EMPTY
-    yield fill("Where it starts{}, by a trace of both sides: {}", scope, origin.headline)
+    scope = Markdown(" before shrinking") if shrunk else EMPTY
+    yield fill(
+        "Where the difference starts{}, by a trace of both sides: {}", scope, origin.headline
+    )
     for side in (origin.reference, origin.candidate):
         if side is not None and side.source:
             yield fill("{}: {} in {}", side.stack, code(side.source), code(side.function))
@@ -227,11 +230,11 @@ def _expected_behavior(facts: Issue) -> Markdown:
         return Markdown("The same bits in every run, whatever unwritten memory holds.")
     if facts.result.judged is Verdict.ROUNDING:
         return fill(
-            "The same maths, and it is: this differs from {} by rounding alone, which no release "
-            "promises to avoid.",
+            "The same function, up to rounding. This is the case: the result differs from {} by "
+            "rounding only, which no release promises to avoid.",
             old,
         )
     return Markdown(
-        "The same numbers in both releases, up to rounding; or a note on what changed, and which of "
-        "the two is meant."
+        "The same numbers in both releases, up to rounding. If the change is intended: a note on "
+        "what changed, and which of the two is right."
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.capsules.asking import Unasked, feed
 from samebits.compare.phases import best_first
 from samebits.diagnose import verdict
+from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.ladder import Climber
@@ -46,9 +47,10 @@ class Judge:
     def __init__(self, work: Path, probes: str, machine: str) -> None:
         self._work = work
         self._store = Store(work)
-        self._feeder = Feeder(work, probes, fresh=True)
-        self._runner = CellRunner(work, self._store, probes, machine, fresh=True)
-        self._climber = Climber(work, probes, machine, fresh=True)
+        cache = JobCache(work, self._store, probes, machine, fresh=True)
+        self._feeder = Feeder(cache)
+        self._runner = CellRunner(cache)
+        self._climber = Climber(cache)
 
     async def judge(
         self,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from samebits.capsules.running import Place
     from samebits.capsules.script import ZerosIn
     from samebits.jobs.checkpoints import Checkpoint
+    from samebits.jobs.records import RunName
     from samebits.matrix.spec import ModelSpec
     from samebits.records.capsule import Contrast, Feed
     from samebits.records.capture import Capture, Failure
@@ -119,7 +120,9 @@ class Maker:
                 msg = f"uv could not run {name}: {result.last_line}"
                 raise Unproved(msg)
             if result.code != 0:
-                msg = f"run by uv alone, {name} did not see what the run saw: {result.last_line}"
+                msg = (
+                    f"{name} did not reproduce the difference outside samebits: {result.last_line}"
+                )
                 raise Unproved(msg)
 
 
@@ -154,9 +157,11 @@ class _Builder:
                 self._refuse_large(case)
                 return case, result
         if result is None:
-            msg = f"run alone, prompt {query.question.prompt} is not fed the same numbers"
+            msg = f"outside samebits, prompt {query.question.prompt} gets different inputs"
         else:
-            msg = f"what shows it is judged {result.judged} alone, and not {request.result.judged}"
+            msg = (
+                f"outside samebits, the difference is {result.judged}, not {request.result.judged}"
+            )
         raise Unasked(msg)
 
     def _checkpoint(self, case: Case) -> Checkpoint:
@@ -175,7 +180,7 @@ class _Builder:
         try:
             return await self._case_in(query, folder)
         except Unasked as reason:
-            msg = f"outside of the run {reason}"
+            msg = f"outside samebits, {reason}"
             raise Unasked(msg) from reason
 
     async def _case_in(self, query: Query, folder: Path | None) -> Case:
@@ -211,7 +216,7 @@ class _Builder:
         process, timeout = self._request.sides[0].process, self._request.model.timeout
         tensors = await trials.list_tensors(process, source, folder / "tensors.json", timeout)
         if tensors.refused:
-            msg = f"they cannot be listed: {tensors.refused}"
+            msg = f"the tensors of the checkpoint cannot be listed: {tensors.refused}"
             raise Unasked(msg)
         self._layout = "pytorch_model.bin" if tensors.pickled else "model.safetensors"
         files.copy_without_weights(source, folder / FOLDER, tensors.header)
@@ -244,7 +249,7 @@ class _Builder:
             if not trials.matches_capture(
                 question, trial, capture, self._values, self._trial_values
             ):
-                return f"{stack} gives other bits than in the run"
+                return f"{stack} gives different bits than in the run"
         return ""
 
     def _newly_missing(self, answers: Answers) -> str:
@@ -255,7 +260,8 @@ class _Builder:
         missing = {*loading.get("missing_keys", ()), *loading.get("mismatched_keys", ())}
         if not missing - captured:
             return ""
-        return f"{self._request.sides[0].cell.stack} misses {min(missing - captured)}"
+        stack = self._request.sides[0].cell.stack
+        return f"{stack} reports {min(missing - captured)} as a missing key"
 
     @property
     def _size(self) -> int:
@@ -267,7 +273,7 @@ class _Builder:
         if self._request.model.hub is not None:
             return None
         if (n := self._size) > _MAX_COPIED:
-            msg = f"its checkpoint has {n >> 20:,} MiB, which are not copied{self._no_stand_in}"
+            msg = f"its checkpoint has {n >> 20:,} MiB, too many to copy{self._no_stand_in}"
             raise Unasked(msg)
         out = self._work / "as-captured" / FOLDER
         files.copy_checkpoint(Path(self._request.checkpoint.source), out)
@@ -376,7 +382,7 @@ class _Builder:
         script_folder = folder.parent if folder is not None else self._work / "hub"
         script_folder.mkdir(parents=True, exist_ok=True)
         unstable = query.contrast == "unstable"
-        runs: tuple[trials.RunName, ...] = ("a", "a", "b") if unstable else ("a",)
+        runs: tuple[RunName, ...] = ("a", "a", "b") if unstable else ("a",)
         scripts = []
         for side in self._request.sides:
             path = script_folder / f"trial-{self._n_trials}-{script_name(side.cell.stack)}"

@@ -42,7 +42,7 @@ class ScriptResult(NamedTuple):
     def last_line(self) -> str:
         """The last line of its output, without the folders of this machine."""
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
-        return without_folders(lines[-1]) if lines else "it said nothing"
+        return without_folders(lines[-1]) if lines else "it printed nothing"
 
 
 Run = Callable[[list[str], Path, Mapping[str, str]], ScriptResult]

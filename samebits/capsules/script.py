@@ -77,7 +77,7 @@ def script(subject: Subject, installed: Installed, expectation: Expectation | No
         _docstring(subject, installed),
         *_imports(subject, expectation),
         _constants(subject, expectation),
-        "torch.set_num_threads(1)  # more threads sum in another order",
+        "torch.set_num_threads(1)  # more threads sum in a different order",
     ]
     functions = [_measure(subject, installed)]
     if any(fed.seed is not None for fed in subject.question.feed.values()):
@@ -107,7 +107,7 @@ def header(installed: Installed) -> str:
         f'requires-python = "=={release_pattern(installed.python)}"',
         "dependencies = [",
         *(f"    {pin}" for pin in first),
-        "    # and what was installed with them:",
+        "    # and the other packages of the measured environment:",
         *(f"    {line}" for line in textwrap.wrap(rest, WIDTH - 6, break_on_hyphens=False)),
         "]",
         "///",
@@ -132,15 +132,15 @@ def _docstring(subject: Subject, installed: Installed) -> str:
     question = subject.question
     computed = {
         "forward": "the logits of one forward",
-        "generate": f"the logits of {plural(question.steps, 'greedy step')} through the cache",
-        "parameter": "a parameter as it is loaded",
-        "buffer": "a buffer as it is loaded",
+        "generate": f"the logits of {plural(question.steps, 'greedy step')} with the KV cache",
+        "parameter": "a parameter after loading",
+        "buffer": "a buffer after loading",
     }
     return (
         f'"""{subject.model} under transformers {installed.transformers}: '
         f"{computed[question.kind]}.\n\n"
-        f"Run it with `uv run {script_name(installed.stack)}`. It ends with 0 if it sees what is "
-        'expected, else with 1.\n"""'
+        f"Run it with `uv run {script_name(installed.stack)}`. It exits with 0 if the result is "
+        'as expected, else with 1.\n"""'
     )
 
 
@@ -169,7 +169,7 @@ def _constants(subject: Subject, expectation: Expectation | None) -> str:
     if subject.question.real is not None:
         lines.append(
             _assignment("REAL", list(subject.question.real))
-            + "  # positions of each row that are no padding"
+            + "  # range of positions of each row that are not padding"
         )
     if subject.question.before:
         earlier = [{key: _rows(fed) for key, fed in f.items()} for f in subject.question.before]
@@ -190,7 +190,7 @@ def _expected_constants(expectation: Expectation) -> list[str]:
         )
         return [f"EXPECTED = {_literal(expectation.sees.error)}", *message]
     if expectation.sees.unstable:
-        return ['EXPECTED = "other bits whenever unwritten memory holds something else"']
+        return ['EXPECTED = "different bits for different content of unwritten memory"']
     assert expectation.sees.ref is not None
     other = (
         expectation.other.ref.hash
@@ -199,7 +199,7 @@ def _expected_constants(expectation: Expectation) -> list[str]:
     )
     lines = [f'EXPECTED = "{expectation.sees.ref.hash}"']
     name = script_name(expectation.other_stack)
-    return [*lines, f'OTHER = "{other}"  # what {name} sees'] if other else lines
+    return [*lines, f'OTHER = "{other}"  # the result of {name}'] if other else lines
 
 
 def _assignment(name: str, value: object) -> str:
@@ -224,7 +224,11 @@ def _measure(subject: Subject, installed: Installed) -> str:
 
 def _result_words(question: Question) -> str:
     if question.kind == "forward":
-        return "the logits" if question.real is None else "the logits of what is no padding"
+        return (
+            "the logits"
+            if question.real is None
+            else "the logits of the positions that are not padding"
+        )
     if question.kind == "generate":
         return "the logits of every step, [steps, vocabulary]"
     return f"the {question.kind}"
@@ -319,7 +323,7 @@ def _value(key: str, fed: Fed, subject: Subject) -> str:
 
 _SEEDED = '''\
 def seeded(name, shape):
-    """Return numbers in -1..1 that follow from a name: 24 bits of every word of its hashes."""
+    """Return numbers in -1..1 made from hashes of a name, 24 bits of each word."""
     n = math.prod(shape)
     blocks = (hashlib.sha256(f"{name}:{i}".encode()).digest() for i in range(-(-n // 8)))
     words = torch.frombuffer(bytearray(b"".join(blocks)), dtype=torch.int32)[:n]
@@ -328,24 +332,24 @@ def seeded(name, shape):
 _WRITE_WEIGHTS: dict[ZerosIn, str] = {
     "model.safetensors": f'''\
 def write_weights():
-    """Write zeros in place of the weights, whose values play no part in what is shown."""
+    """Write zeros in place of the weights, because their values do not matter here."""
     header = (CHECKPOINT / "{STAND_IN}").read_bytes()
     tensors = json.loads(header).items()
-    n_bytes = max(told["data_offsets"][1] for name, told in tensors if name != "__metadata__")
+    n_bytes = max(entry["data_offsets"][1] for name, entry in tensors if name != "__metadata__")
     with tempfile.NamedTemporaryFile(dir=CHECKPOINT, delete=False) as file:
         file.write(len(header).to_bytes(8, "little") + header)
-        file.truncate(8 + len(header) + n_bytes)  # a hole, which takes no room on most disks
+        file.truncate(8 + len(header) + n_bytes)  # sparse: it takes no space on most disks
     os.replace(file.name, CHECKPOINT / "model.safetensors")''',
     "pytorch_model.bin": f'''\
 def write_weights():
-    """Write zeros in place of the weights, whose values play no part in what is shown."""
+    """Write zeros in place of the weights, because their values do not matter here."""
     dtypes = {{"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}}
     dtypes |= {{"I64": "int64", "I32": "int32", "U8": "uint8", "BOOL": "bool"}}
     tensors = json.loads((CHECKPOINT / "{STAND_IN}").read_text("utf-8"))
     zeros = {{
-        # one number in the file, whatever the shape
-        name: torch.zeros((), dtype=getattr(torch, dtypes[told["dtype"]])).expand(told["shape"])
-        for name, told in tensors.items()
+        # the file holds one number for each tensor
+        name: torch.zeros((), dtype=getattr(torch, dtypes[entry["dtype"]])).expand(entry["shape"])
+        for name, entry in tensors.items()
         if name != "__metadata__"
     }}
     with tempfile.NamedTemporaryFile(dir=CHECKPOINT, delete=False) as file:
@@ -380,11 +384,11 @@ def _main(subject: Subject, expectation: Expectation) -> str:
     name = subject.question.what
     prints = [] if expectation.first_index is None else [_print_elements(expectation.first_index)]
     if subject.question.kind == "generate":
-        prints.append('    print("tokens", found.argmax(-1).tolist())')
+        prints.append('    print("tokens", result.argmax(-1).tolist())')
     other = (
         [
             "    if digest == OTHER:",
-            f'        sys.exit("unexpected: the bits of {_other_script(expectation)}")',
+            f'        sys.exit("unexpected: these are the bits of {_other_script(expectation)}")',
         ]
         if expectation.other.ref is not None
         else []
@@ -393,9 +397,9 @@ def _main(subject: Subject, expectation: Expectation) -> str:
         [
             'if __name__ == "__main__":',
             _VERSIONS,
-            "    found = measure()",
-            "    digest = sha256(found)",
-            f'    print({_literal(name)}, found.dtype, list(found.shape), "sha256", digest)',
+            "    result = measure()",
+            "    digest = sha256(result)",
+            f'    print({_literal(name)}, result.dtype, list(result.shape), "sha256", digest)',
             *prints,
             *other,
             "    if digest != EXPECTED:",
@@ -422,7 +426,7 @@ def _print_elements(index: tuple[int, ...]) -> str:
     """Return the line that prints some elements, starting at the first that differs."""
     *outer, last = index
     place = ", ".join([*map(str, outer), f"{last}:{last + 4}"])
-    return f'    print("[{place}] =", found[{place}].tolist())'
+    return f'    print("[{place}] =", result[{place}].tolist())'
 
 
 def _failure_main(expectation: Expectation) -> str:
@@ -440,8 +444,8 @@ def _failure_main(expectation: Expectation) -> str:
             f"        if {same}:",
             '            print("as expected:", EXPECTED)',
             "            sys.exit(0)",
-            '        sys.exit(f"unexpected: {EXPECTED} was expected")',
-            '    sys.exit(f"unexpected: no exception, and {EXPECTED} was expected")',
+            '        sys.exit(f"unexpected: a different exception; expected {EXPECTED}")',
+            '    sys.exit(f"unexpected: no exception; expected {EXPECTED}")',
         ]
     )
 
@@ -453,9 +457,9 @@ def _instability_main(expectation: Expectation) -> str:
     mallopt.
     """
     verdict = (
-        ["    if one == other:", '        sys.exit("unexpected: the same bits both times")']
+        ["    if first == other:", '        sys.exit("unexpected: the same bits both times")']
         if expectation.sees.unstable
-        else ["    if {one, other} != {EXPECTED}:", *_hint(expectation)]
+        else ["    if {first, other} != {EXPECTED}:", *_hint(expectation)]
     )
     return "\n".join(
         [
@@ -467,12 +471,12 @@ def _instability_main(expectation: Expectation) -> str:
             "        print(sha256(measure()))",
             "        sys.exit(0)",
             _VERSIONS,
-            "    one, again, other = filled(0x3F), filled(0x3F), filled(0xC0)",
-            '    print("unwritten memory holds 0x3f:", one)',
-            '    print("unwritten memory holds 0x3f:", again)',
-            '    print("unwritten memory holds 0xc0:", other)',
-            "    if one != again:",
-            '        sys.exit("unexpected: other bits though unwritten memory holds the same")',
+            "    first, again, other = filled(0x3F), filled(0x3F), filled(0xC0)",
+            '    print("unwritten memory filled with 0x3f:", first)',
+            '    print("unwritten memory filled with 0x3f:", again)',
+            '    print("unwritten memory filled with 0xc0:", other)',
+            "    if first != again:",
+            '        sys.exit("unexpected: different bits for the same content of unwritten memory")',
             *verdict,
             '    print("as expected")',
         ]
@@ -481,10 +485,10 @@ def _instability_main(expectation: Expectation) -> str:
 
 _FILLED = '''\
 def filled(byte):
-    """Return the hash that a new process sees whose malloc fills memory with ``byte``."""
-    # glibc fills with the complement, and its thread cache would hand out blocks unfilled
+    """Return the hash that a new process gets if malloc fills memory with ``byte``."""
+    # glibc fills with the complement; blocks of its thread cache would stay unfilled
     tunables = f"glibc.malloc.perturb={byte ^ 0xFF}:glibc.malloc.tcache_count=0"
-    tunables += ":glibc.malloc.mmap_max=0"  # the kernel clears what it maps
+    tunables += ":glibc.malloc.mmap_max=0"  # mapped memory is always zero
     command = [sys.executable, __file__, "once"]
     environment = os.environ | {"GLIBC_TUNABLES": tunables}
     run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)

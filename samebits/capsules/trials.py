@@ -10,6 +10,7 @@ from pydantic import Field
 from samebits.base.redaction import without_folders
 from samebits.compare.metrics import measure
 from samebits.jobs.cells import VALUES_LIMIT
+from samebits.jobs.records import LimitedStore, TensorsJob, TrialJob
 from samebits.records.record import R, Record, read_record
 from samebits.records.tensor import TensorRef, tensor_hash
 
@@ -20,12 +21,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from samebits.compare.signals import TensorSource
+    from samebits.jobs.records import CapsuleJob, RunName
     from samebits.records.capsule import Contrast, Question
     from samebits.records.capture import Capture
     from samebits.records.comparison import Metrics
     from samebits.stacks.process import StackProcess
-
-    RunName = Literal["a", "b"]
 
 
 class Trial(Record):
@@ -68,9 +68,15 @@ async def run_trial(
     ``nth`` distinguishes trials of the same script that run at the same time.
     """
     result = script.with_name(f"{script.name}.{run}{nth}.json")
-    store = {"root": str(work), "limit": VALUES_LIMIT}
-    job = {"script": str(script), "run": run, "store": store}
-    record = await _job_result(process, job, result, timeout, Trial)
+    job = TrialJob(
+        script=str(script),
+        run=run,
+        store=LimitedStore(root=str(work), limit=VALUES_LIMIT),
+        result=str(result),
+        log=str(result.with_suffix(".log")),
+        timeout=timeout,
+    )
+    record = await _job_result(process, job, result, Trial)
     return record if isinstance(record, Trial) else Trial(message=record)
 
 
@@ -78,20 +84,23 @@ async def list_tensors(
     process: StackProcess, checkpoint: Path, result: Path, timeout: float
 ) -> Tensors:
     """Return the tensors of a checkpoint folder, listed by one stack."""
-    job = {"checkpoint": str(checkpoint)}
-    record = await _job_result(process, job, result, timeout, Tensors)
+    job = TensorsJob(
+        checkpoint=str(checkpoint),
+        result=str(result),
+        log=str(result.with_suffix(".log")),
+        timeout=timeout,
+    )
+    record = await _job_result(process, job, result, Tensors)
     return record if isinstance(record, Tensors) else Tensors(refused=record)
 
 
 async def _job_result(
-    process: StackProcess, job: dict[str, Any], result: Path, timeout: float, kind: type[R]
+    process: StackProcess, job: CapsuleJob, result: Path, kind: type[R]
 ) -> R | str:
     """Return the record that a job wrote to ``result``, or why it wrote none."""
     result.unlink(missing_ok=True)
-    log = str(result.with_suffix(".log"))
-    common = {"kind": "capsule", "result": str(result), "log": log, "timeout": timeout}
-    ended = await process.run(common | job)
-    return read_record(result, kind) or ended.reason or "it left nothing"
+    ended = await process.run(job.as_json())
+    return read_record(result, kind) or ended.reason or "it wrote no result"
 
 
 def why_not(contrast: Contrast, answers: Answers, stacks: tuple[str, str], raised: str = "") -> str:
@@ -109,7 +118,7 @@ def why_not(contrast: Contrast, answers: Answers, stacks: tuple[str, str], raise
         if not candidate.error:
             return f"{new} does not fail"
         if raised and not same_exception(raised, candidate):
-            return f"{new} raises {_exception_words(candidate)}, and not {raised}"
+            return f"{new} raises {_exception_words(candidate)} instead of {raised}"
     for stack, trial in failing:
         if trial.error:
             also = " as well" if contrast == "fails" else ""
@@ -126,11 +135,14 @@ def _why_not_unstable(answers: Answers, stacks: tuple[str, str]) -> str:
     old, new = stacks
     *same_memory, other_memory = answers.candidate
     if len(_hashes(answers.reference)) > 1:
-        return f"{old} does not give the same bits twice either"
+        return f"{old} also gives different bits in two runs"
     if len(_hashes(tuple(same_memory))) > 1:
-        return f"{new} gives other bits also where unwritten memory holds the same, as with a clock"
+        return (
+            f"{new} gives different bits even if unwritten memory holds the same, "
+            "as with random numbers"
+        )
     assert _hashes((other_memory,)) & _hashes(tuple(same_memory))
-    return f"{new} gives the same bits whatever unwritten memory holds"
+    return f"{new} gives the same bits for any content of unwritten memory"
 
 
 def _exception_words(trial: Trial) -> str:

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 Forwards = tuple["ForwardFacts", "ForwardFacts"]
 LayerPair = tuple[int, "Layer | None", "Layer | None"]
 
-OTHER_INPUTS = "other inputs were fed, so nothing that follows from them can be compared"
+OTHER_INPUTS = "the inputs differ, so what is computed from them cannot be compared"
 NO_LAYERS = "the model has no layers to watch"
 STEPS_NO_VALUES = (
-    "the hashes differ, and whether a step before the tokens part does cannot be told "
-    "while the values of both are not stored"
+    "the hashes differ; whether the logits differ before the tokens do is not known, because the "
+    "values of both are not stored"
 )
-AXIS_UNKNOWN = "its padding cannot be told apart: no token axis at dimension 1"
+AXIS_UNKNOWN = "its padding rows are not known: dimension 1 is not the token axis"
 
 
 def inputs(pair: Pair) -> SignalComparison:
@@ -401,7 +401,7 @@ def _up_to_split(
         pair.values.tensor(ref)[:n_steps] for ref in (reference, candidate)
     )
     metrics = measure(reference_steps, candidate_steps, logits=True)
-    notes = [dtype_note(item), f"up to step {step}, where the tokens part"]
+    notes = [dtype_note(item), f"up to step {step}, where the tokens differ"]
     item = item.model_copy(update={"note": "; ".join(filter(None, notes))})
     if not metrics.n_differ and reference.dtype == candidate.dtype:
         return item.model_copy(update={"outcome": "identical"})

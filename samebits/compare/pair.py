@@ -103,7 +103,7 @@ def ended(unfinished: Unfinished | None) -> str:
     A known step follows in brackets: ``(step 3 of 12)``.
     """
     if unfinished is None:
-        return "it left no reason"
+        return "no reason was recorded"
     step = f" ({unfinished.step})" if unfinished.step else ""
     where = f" in phase {unfinished.phase}" if unfinished.phase else ""
     return f"{unfinished.reason}{where}{step}"

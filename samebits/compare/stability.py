@@ -104,7 +104,7 @@ def _raised_in_one_run(run: Capture, twin: Capture) -> Iterator[Disagreement]:
         signals = signals_of(failure.phase)
         if failure.may_be_the_machine or not signals or not _went_well(failure, twin):
             continue
-        yield _of_phase(failure.phase, f"raised {failure.type} in run {run.run} alone")
+        yield _of_phase(failure.phase, f"raised {failure.type} only in run {run.run}")
 
 
 def _crashed_in_one_run(run: Capture, twin: Capture) -> Iterator[Disagreement]:
@@ -117,7 +117,7 @@ def _crashed_in_one_run(run: Capture, twin: Capture) -> Iterator[Disagreement]:
     if crash is None or explains(phase):
         return
     if twin.status == "complete" and _went_well(crash, twin):
-        yield _of_phase(phase, f"ended in run {run.run} alone: {crash.in_short}")
+        yield _of_phase(phase, f"ended only in run {run.run}: {crash.in_short}")
 
 
 def _of_phase(phase: str, remark: str) -> Disagreement:

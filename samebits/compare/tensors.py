@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from samebits.records.tensor import TensorRef
 
 EMPTY = "it has no elements"
-NO_VALUES = "the bytes differ; how far is not known, as the values of both are not stored"
+NO_VALUES = "the bytes differ; by how much is not known, because the values of both are not stored"
 PADDED_NO_VALUES = (
-    "the hashes differ, and whether real rows or padding rows do cannot be told "
-    "while the values of both are not stored"
+    "the hashes differ; whether real rows or padding rows differ is not known, because the values "
+    "of both are not stored"
 )
 
 

@@ -316,7 +316,7 @@ def _unpaired_item(
     if cause is None:
         note = f"{facts.origin}; no checkpoint tensor"
         return unpaired(subject, reference, candidate, note)
-    note = f"has no namesake on the other side, and cannot be traced to a checkpoint: {cause}"
+    note = f"no tensor of this name on the other side, and not traced to a checkpoint: {cause}"
     item = unpaired(subject, reference, candidate, note, excused=bool(cause))
     return item.model_copy(update={"outcome": "not compared"})
 
@@ -392,8 +392,8 @@ def _one_sided_item(
     tensor: str, reference: list[Carrier], candidate: list[Carrier], sides: Sides
 ) -> ItemComparison:
     note = (
-        f"carried by {', '.join(_carrier_texts(reference or candidate))}; "
-        "by nothing on the other side"
+        f"held by {', '.join(_carrier_texts(reference or candidate))}; "
+        "by no tensor on the other side"
     )
     refs = _only_ref(reference), _only_ref(candidate)
     item = unpaired(Subject(tensor=tensor), *refs, note).model_copy(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture, Failure, Unfinished
     from samebits.records.ids import CellId
 
-NO_CAPTURE = "a run left no capture, so nothing is known of it"
+NO_CAPTURE = "a run left no capture, so nothing is known about it"
 
 
 class CellState(NamedTuple):
@@ -66,7 +66,7 @@ def alone(runs: tuple[Capture, ...], values: TensorSource | None = None) -> Cell
         return CellState(best[0], Verdict.FAILED, NO_CAPTURE, best[0].failure)
     if statuses == {"absent"}:
         absent = next((run.absent for run in runs if run.absent), None)
-        headline = absent or "this version does not know the model"
+        headline = absent or "this release does not have the model"
         return CellState(best[0], Verdict.ABSENT, headline, absent=absent)
     return _loaded_state(runs, best, values)
 
@@ -98,7 +98,7 @@ def _loaded_state(
     unstable = _disagreements(runs, values, unwritten_only=unwritten_only)
     if unstable:
         first_failure = failure or next((f for run in runs for f in failures(run)), None)
-        headline = f"the cell does not agree with itself: {some(map(str, unstable))}"
+        headline = f"the cell does not reproduce itself: {some(map(str, unstable))}"
         return CellState(first, Verdict.UNSTABLE, headline, first_failure, unstable=unstable)
     return CellState(first, failures=_phase_failures(first, second), unfinished=unfinished)
 
@@ -134,7 +134,7 @@ def _phase_failures(first: Capture, second: Capture) -> tuple[Failure, ...]:
 def failure_headline(failure: Failure | None) -> str:
     """Return the headline of a cell that failed."""
     if failure is None:
-        return "it failed and did not say how"
+        return "it failed without an error message"
     return f"failed in phase {failure_line(failure)}"
 
 

@@ -32,7 +32,7 @@ def own_code(reference: Capture, candidate: Capture) -> Step | None:
                 if _file_differs(n, reference_code, candidate_code)
             }
         )
-        return Step(suspect=OWN, status="ruled in", what=f"other bytes: {some(names)}")
+        return Step(suspect=OWN, status="ruled in", what=f"files that differ: {some(names)}")
     n = len(reference_code.files)
     files = f"{n} file{'s, the' if n > 1 else ', the'} same bytes in both"
     candidate_functions, reference_functions = (
@@ -50,10 +50,10 @@ def own_code(reference: Capture, candidate: Capture) -> Step | None:
         return Step(suspect=OWN, status="open", what=what)
     own_share = (
         f"{len(candidate_functions)} of the {len(candidate_code.executed)} functions "
-        "that a forward ran are its own"
+        "that a forward ran are the model's own"
     )
     if candidate_code.reads_version:
-        what = f"{files}, and they ask for a version, so they may branch on it; {own_share}"
+        what = f"{files}, and they read a version number, so they may branch on it; {own_share}"
         return Step(suspect=OWN, status="open", what=what)
     names_text = some([_short_name(key) for key in candidate_functions], 4)
     what = f"{files}; {own_share}: the same source ({names_text})"
@@ -73,7 +73,9 @@ def library_code(reference: Capture, candidate: Capture) -> Step:
         or not reference_code.executed
         or not candidate_code.executed
     ):
-        return Step(suspect=LIBRARY, status="not observed", what="what ran was not seen")
+        return Step(
+            suspect=LIBRARY, status="not observed", what="the executed functions were not observed"
+        )
     reference_functions, candidate_functions = (
         _functions(reference_code, own=False),
         _functions(candidate_code, own=False),
@@ -86,13 +88,13 @@ def library_code(reference: Capture, candidate: Capture) -> Step:
     ]
     candidate_only, reference_only = _one_sided(reference_functions, candidate_functions)
     if not changed and not candidate_only and not reference_only:
-        what = f"all {len(shared)} functions of it that a forward ran have the same source"
+        what = f"all {len(shared)} functions that a forward ran have the same source"
         return Step(suspect=LIBRARY, status="ruled out", what=what)
     phrases = [
         f"{len(shared) - len(changed)} of {len(shared)} functions that ran in both are the same"
     ]
     if changed:
-        phrases.append(f"other source: {some(map(_short_name, changed), 6)}")
+        phrases.append(f"different source: {some(map(_short_name, changed), 6)}")
     one_sided = _one_sided_text(candidate_only, reference_only)
     return Step(suspect=LIBRARY, status="open", what="; ".join(filter(None, [*phrases, one_sided])))
 
@@ -107,7 +109,7 @@ def config(reference: Capture, candidate: Capture) -> Step:
     # a changed value tells more than a field that a release added or dropped
     valued = [c.what for c in config_changes if "absent" not in (c.reference, c.candidate)]
     n_one_sided = len(config_changes) - len(valued)
-    phrases = [f"other values: {some(valued)}"] if valued else []
+    phrases = [f"different values: {some(valued)}"] if valued else []
     phrases += (
         [f"{n_one_sided} field{'s' if n_one_sided > 1 else ''} on one side only"]
         if n_one_sided

@@ -99,7 +99,7 @@ def uncovered(result: CellResult) -> str:
     """Return the part of a failed cell that no entry covers, though one expects its failure."""
     signals = some(signal.signal for signal in failing_signals(result))
     where = f" in {signals}" if signals else ""
-    return f"its failure is expected, but no entry covers that the rest {result.rest}{where}"
+    return f"its failure is expected, but no entry covers the rest ({result.rest}{where})"
 
 
 def _cell_count(names: Sequence[str]) -> str:
@@ -122,7 +122,7 @@ def _fixed(expected: Iterable[ExpectedReport]) -> Iterator[str]:
         if entry.fixed:
             names = ", ".join(entry.fixed)
             where = f"line {entry.line}" if entry.line else "an entry"
-            remark = "no longer occurs (rounding alone needs no entry)"
+            remark = "no longer occurs (rounding needs no entry)"
             yield f"expected, {where}: {names} {remark}; remove it ({entry.text})"
 
 
@@ -131,7 +131,9 @@ def _absent_everywhere(results: Sequence[CellResult], trusted: Mapping[str, bool
         cells = [result for result in results if result.cell.model == model]
         if cells and all(result.verdict == Verdict.ABSENT for result in cells):
             reason = cells[0].absent or cells[0].headline
-            hint = "" if may_run else "; code of its own runs only with trust_remote_code: true"
+            hint = (
+                "" if may_run else "; the model's own code runs only with trust_remote_code: true"
+            )
             yield f"{model} is absent from every stack: {reason}{hint}"
 
 
@@ -141,8 +143,8 @@ def _nothing_compared(results: Iterable[CellResult]) -> Iterator[str]:
         return  # _incomplete yields a line for them
     if not any(_was_compared(result) for result in results):
         yield (
-            "nothing was compared: that takes two stacks of a row in which the model runs and "
-            "agrees with itself"
+            "nothing was compared: a comparison needs two stacks on which the model runs and "
+            "reproduces itself"
         )
 
 

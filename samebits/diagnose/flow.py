@@ -90,13 +90,16 @@ class Flow:
     def missing_reason(self, what: str) -> str:
         """Return why something was not observed: ``rotary``, ``attention`` or ``eager``."""
         if not self.is_comparable:
-            return "other inputs were fed, or one side ran no forward"
+            return "the inputs differ, or one side ran no forward"
         reasons = []
-        for where, capture in (("there", self.pair.reference), ("here", self.pair.candidate)):
+        for where, capture in (
+            ("in the reference", self.pair.reference),
+            ("in this cell", self.pair.candidate),
+        ):
             evidence = capture.signals.evidence
-            skip = evidence.skips.get(what) if evidence is not None else "nothing was taken along"
+            skip = evidence.skips.get(what) if evidence is not None else "nothing was recorded"
             reasons += [f"{where}: {skip}"] if skip else []
-        return "; ".join(reasons) or "nothing was seen"
+        return "; ".join(reasons) or "nothing was observed"
 
     # --- rope -------------------------------------------------------------------------------
 
@@ -197,7 +200,7 @@ class Flow:
         if differing(plain * plain.dtype.type(scale), values.tensor(by_hand)).any():
             return None
         where = "here" if by_hand is b else "in the reference"
-        return Observed(same=True, what=f"the same, {where} already times {scale:.4g}")
+        return Observed(same=True, what=f"the same, but {where} already multiplied by {scale:.4g}")
 
     def _calls(self) -> list[tuple[AttentionCall, AttentionCall]]:
         sides = (self.pair.reference.signals.attention, self.pair.candidate.signals.attention)

@@ -87,7 +87,7 @@ class _Hunt:
     def _step(self, suspect: str, status: Status, what: str) -> Step:
         """Return a step on a full forward; it rules nothing out if only decoding differs."""
         if self._decoding_only and status in ("ruled out", "open"):
-            text = f"{what}; seen in a full forward, while only decoding differs"
+            text = f"{what}; observed in a full forward, but only decoding differs"
             return Step(suspect=suspect, status="not observed", what=text)
         return Step(suspect=suspect, status=status, what=what)
 
@@ -128,7 +128,7 @@ class _Hunt:
         buffers = self._pair.candidate.signals.buffers or {}
         name = item.subject.counterpart or item.subject.tensor
         if not item.subject.prompt and name in buffers and buffers[name].unwritten:
-            phrases.append("nothing ever wrote it here")
+            phrases.append("never written in this cell")
         return "; ".join(phrases)
 
     # --- one forward --------------------------------------------------------------------------
@@ -139,9 +139,9 @@ class _Hunt:
             return Step(
                 suspect=EMBEDDINGS,
                 status="not observed",
-                what=self._missing_reason("no layers seen"),
+                what=self._missing_reason("no layers were observed"),
             )
-        where = f"what enters the first layer ({self._prompt_text()})"
+        where = f"the input of the first layer ({self._prompt_text()})"
         if layer.same:
             return self._step(EMBEDDINGS, "ruled out", f"{where} is the same")
         return self._differs(EMBEDDINGS, f"{where} differs", ("inputs", "weights", "buffers"))
@@ -174,11 +174,11 @@ class _Hunt:
             return self._step(QKV, "open", what)
         if later is None:
             if all(a.inputs_same for a in attention):
-                more = "; likewise in the other layers" if len(attention) > 1 else ""
+                more = "; the same holds for the other layers" if len(attention) > 1 else ""
                 return self._step(QKV, "ruled out", f"{what}{more}")
             if first.output_same is False:  # the inputs of later layers are downstream of it
                 return self._step(QKV, "ruled out", what)
-            what = f"{what}; in other layers it could not be compared"
+            what = f"{what}; the other layers could not be compared"
             return self._step(QKV, "open", what)
         return self._later_layer(what, later)
 
@@ -187,12 +187,12 @@ class _Hunt:
         parts = [
             part for part in ATTENTION_INPUTS if part in later.parts and not later.parts[part].same
         ]
-        what = f"{what}; the first that differ enter {later.module} ({', '.join(parts)})"
+        what = f"{what}; the first that differ are inputs of {later.module} ({', '.join(parts)})"
         layer_input = self._layer_before(later.module)
         if layer_input is not None and layer_input.same:
             return self._differs(QKV, what, (*ROOTS, ROPE))
         self._differing[QKV] = None
-        return self._step(QKV, "follows", f"{what}; downstream of what leaves earlier layers")
+        return self._step(QKV, "follows", f"{what}; downstream of the output of earlier layers")
 
     def _attention(self) -> Step:
         attention = self._flow.attention
@@ -204,9 +204,9 @@ class _Hunt:
         if first is None:
             n = len(attention)
             if all(a.output_same for a in attention):
-                what = f"what leaves it is the same in all {n} of them; {call_text}"
+                what = f"the output is the same in all {n} of them; {call_text}"
                 return self._step(ATTENTION, "ruled out", what)
-            what = f"what leaves it could not be compared everywhere; {call_text}"
+            what = f"the output could not be compared in all of them; {call_text}"
             return self._step(ATTENTION, "open", what)
         mask = first.parts.get("mask")
         masked = f"; the mask: {mask.what}" if mask is not None and mask.same is False else ""
@@ -214,14 +214,14 @@ class _Hunt:
         earlier = attention[: attention.index(first)]
         if first.inputs_same is None or None in [a.output_same for a in earlier]:
             self._differing[ATTENTION] = None
-            text = f"what leaves it differs, and not all before that could be compared: {what}"
+            text = f"its output differs, but not everything before it could be compared: {what}"
             return self._step(ATTENTION, "open", text)
         if not first.inputs_same:
             self._differing[ATTENTION] = None
             return self._step(
-                ATTENTION, "follows", f"what leaves it differs, and so does what enters it: {what}"
+                ATTENTION, "follows", f"its output differs, but so do its inputs: {what}"
             )
-        text = f"the same query, key and value give other outputs: {what}"
+        text = f"the same query, key and value give different outputs: {what}"
         return self._differs(ATTENTION, text, self._roots_inside(first.module))
 
     def _roots_inside(self, module: str) -> list[str]:
@@ -241,10 +241,12 @@ class _Hunt:
 
     def _call_text(self, place: int | None) -> str:
         if not self._flow.calls_observed:
-            return "how it is called was not seen"
+            return "its calls were not observed"
         differences = self._flow.call_differences(place)
         return (
-            f"called otherwise: {some(differences, 3)}" if differences else "called in the same way"
+            f"called differently: {some(differences, 3)}"
+            if differences
+            else "called in the same way"
         )
 
     def _eager(self) -> Step | None:
@@ -252,7 +254,7 @@ class _Hunt:
         if self._flow.logits() is not False:
             return None
         if self._flow.is_eager_anyway:
-            reason = "both sides resolve to eager attention anyway"
+            reason = "both sides use eager attention already"
             return Step(suspect=EAGER, status="not observed", what=reason)
         same = self._flow.eager()
         if same is None:
@@ -263,16 +265,21 @@ class _Hunt:
             what = "both compute the same logits: the difference is in how attention is computed"
             return self._step(EAGER, "ruled in", what)
         if QKV in self._differing and self._flow.attention[0].inputs_same is False:
-            what = "the logits still differ: it begins before attention"
+            what = "the logits still differ: the difference starts before attention"
             return self._step(EAGER, "ruled out", what)
-        what = "the logits still differ, which alone rules nothing out: eager code or its mask may have changed"
+        what = (
+            "the logits still differ, which alone rules nothing out: eager attention or its mask "
+            "may have changed"
+        )
         return self._step(EAGER, "open", what)
 
     def _layers(self) -> Step:
         layers = [layer for layer in self._flow.layers if layer is not self._flow.embeddings]
         if not layers:
             return Step(
-                suspect=LAYERS, status="not observed", what=self._missing_reason("no layers seen")
+                suspect=LAYERS,
+                status="not observed",
+                what=self._missing_reason("no layers were observed"),
             )
         first = next((layer for layer in layers if layer.same is False), None)
         if first is None:
@@ -286,7 +293,7 @@ class _Hunt:
         if False in attention_same:
             return self._differs(LAYERS, what, (ATTENTION,))
         if attention_same and None not in attention_same:
-            text = f"{what}, and what leaves its attention is the same: it is made elsewhere in it"
+            text = f"{what}, but the output of its attention is the same: it starts elsewhere in the layer"
             return self._differs(LAYERS, text, ("weights", "buffers"))
         return self._differs(LAYERS, what, (*ROOTS, EMBEDDINGS, ROPE, QKV, ATTENTION))
 
@@ -304,10 +311,12 @@ class _Hunt:
         if not layers_same or None in layers_same:
             self._differing["logits"] = None
             return Step(
-                suspect="logits", status="open", what=f"{where} differ; layers were not seen"
+                suspect="logits",
+                status="open",
+                what=f"{where} differ; the layers were not observed",
             )
         if all(layers_same):
-            text = f"{where} differ, and what leaves the last layer does not: final norm or head"
+            text = f"{where} differ, but the output of the last layer does not: final norm or head"
             return self._differs("logits", text, ("weights",))
         return self._differs("logits", f"{where} differ", needs)
 
@@ -323,7 +332,7 @@ class _Hunt:
         items = [item for item in signal.items if differs(item)]
         what = f"prompt {items[0].name}: {amount(items[0])}"
         if self._decoding_only and not self._differing:
-            text = f"{what}, while the logits of full forwards are the same"
+            text = f"{what}, but the logits of full forwards are the same"
             return Step(suspect=name, status="ruled in", what=text)
         return self._differs(name, what, tuple(self._differing))
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from samebits.records.comparison import SignalComparison
 
 ORIGINS = {
-    "reinitialised": "other bytes at every load: the checkpoint does not give them",
-    "unwritten": "memory that nothing ever wrote",
-    "unexplained": "neither from the checkpoint nor as a fresh model has them",
+    "reinitialised": "different bytes at every load: they are not from the checkpoint",
+    "unwritten": "memory that was never written",
+    "unexplained": "neither from the checkpoint nor the same as in a freshly constructed model",
 }
 
 
@@ -45,14 +45,14 @@ def _buffer_notes(capture: Capture) -> Iterator[str]:
     buffers = capture.signals.buffers or {}
     unwritten = [name for name, facts in buffers.items() if facts.unwritten]
     if unwritten:
-        yield f"buffers that nothing ever wrote: {some(unwritten)}"
+        yield f"buffers that were never written: {some(unwritten)}"
     different = [
         name
         for name, facts in buffers.items()
         if facts.fresh == "differs" and not facts.unwritten and not facts.persistent
     ]
     if different:
-        yield f"buffers unlike those of a model made fresh from the config: {some(different)}"
+        yield f"buffers that differ from a model freshly constructed from the config: {some(different)}"
 
 
 def _frequency_notes(capture: Capture) -> Iterator[str]:
@@ -69,7 +69,7 @@ def _formula_note(facts: InvFreqFacts) -> str:
     if formula.max_ulp <= formula.bound_ulp:
         return ""
     return (
-        f"{short(formula.max_ulp)} ULP off the formula of rope type {formula.rope_type}; "
+        f"{short(formula.max_ulp)} ULP away from the formula of rope type {formula.rope_type}; "
         f"rounding explains {short(formula.bound_ulp)} at most"
     )
 
@@ -91,19 +91,25 @@ def _dtype_notes(capture: Capture) -> Iterator[str]:
         if others:
             counts = ", ".join(f"{n:,} in {dtype}" for dtype, n in sorted(others.items()))
             total = sum(dtype_counts.values())
-            yield f"{requested} was asked for, and of {total:,} {subject} {counts}"
+            yield f"{requested} was requested, but of {total:,} {subject} {counts}"
 
 
 def _probe_effect_notes(capture: Capture) -> Iterator[str]:
     if capture.probe_effect == "changed the bits":
-        yield "watching the attention calls changed the logits: they may not be those of a plain run"
+        yield (
+            "watching the attention calls changed the logits, so they may differ from those of a "
+            "plain run"
+        )
 
 
 def _signal_notes(signals: tuple[SignalComparison, ...]) -> Iterator[str]:
     for signal in signals:
         pads = [item.name for item in signal.items if item.pad_rows == "differ"]
         if pads:
-            yield f"{signal.signal}: padding rows differ, which counts for no verdict: {some(pads, 2)}"
+            yield (
+                f"{signal.signal}: padding rows differ, which does not affect the verdict: "
+                f"{some(pads, 2)}"
+            )
         if signal.outcome == "not compared" and signal.reason != Reason.ON_NEITHER_SIDE:
             yield f"{signal.signal}: not compared: {signal.note}"
         elif signal.outcome != "not compared":

@@ -52,13 +52,13 @@ def compare_positions(
     same_shape = reference.shape == candidate.shape
     if not (values.has(reference) and values.has(candidate)):
         if same_shape and ranges is None:
-            return Observed(same=False, what="other bytes")
-        return Observed(same=None, what="not comparable: values of both were not kept")
+            return Observed(same=False, what="different bytes")
+        return Observed(same=None, what="not comparable: the values of both are not stored")
     a, b = values.tensor(reference), values.tensor(candidate)
     pair = (a, b) if same_shape else same_layout(a, b)
     if pair is None:
         return Observed(
-            same=None, what=f"of other shapes: {list(reference.shape)} → {list(candidate.shape)}"
+            same=None, what=f"different shapes: {list(reference.shape)} → {list(candidate.shape)}"
         )
     differs = differing_positions(*pair, ranges)
     if differs.any():
@@ -107,11 +107,11 @@ def positions_text(differs: NDArray[np.bool_]) -> str:
     n, differing = len(differs), np.flatnonzero(differs)
     first = int(differing[0])
     if len(differing) == n:
-        return "other bytes at every position" if n > 1 else "other bytes"
+        return "different bytes at every position" if n > 1 else "different bytes"
     if len(differing) == n - first:
         before = "position 0" if first == 1 else f"positions 0 to {first - 1}"
-        return f"the same at {before}, other bytes from position {first} on"
-    return f"other bytes at {len(differing)} of {n} positions, the first is {first}"
+        return f"the same at {before}, different bytes from position {first} on"
+    return f"different bytes at {len(differing)} of {n} positions, the first is {first}"
 
 
 def first_row(ref: TensorRef, values: TensorSource, position: int) -> str:

@@ -165,7 +165,9 @@ def _reference_result(
         headline = "the other stacks are compared with this one"
         return _plain_result(cell, Verdict.REFERENCE, headline)
     return _plain_result(
-        cell, Verdict.FAILED, "there is no complete and stable cell to compare with"
+        cell,
+        Verdict.FAILED,
+        "no other cell is complete and stable, so there is nothing to compare with",
     )
 
 
@@ -337,13 +339,13 @@ def _run_notes(state: CellState, runs: Runs, cell_result: CellResult) -> Iterato
         ending = ended(run.unfinished)
         compared = state.capture is not None and run.run == state.capture.run
         if run.status == "unfinished" and lack(run) is None:
-            yield f"run {run.run} did not finish, behind all that bears on the verdict: {ending}"
+            yield f"run {run.run} did not finish, but only after everything that the verdict needs: {ending}"
         elif run.status == "unfinished" and not compared:
             yield f"run {run.run} did not finish ({ending}); the other run is compared"
         for failure in run.failures:
             if explains(failure.phase):
                 line = failure_line(failure)
-                yield f"phase {failure.phase} raised, which makes no verdict: {line}"
+                yield f"phase {failure.phase} raised, which does not affect the verdict: {line}"
     others: dict[tuple[str, ...], list[Failure]] = {}
     for failure in state.failures:
         if failure != cell_result.failure and not any(
@@ -355,7 +357,7 @@ def _run_notes(state: CellState, runs: Runs, cell_result: CellResult) -> Iterato
         phases = some(failure.phase for failure in failures)
         short = failures[0].in_short
         text = "the same" if what == headline_key else f"{failures[0].type}: {short}"
-        yield f"raised in other phases, too: {phases}: {text}"
+        yield f"also raised in other phases: {phases}: {text}"
 
 
 def _without_traceback(failure: Failure) -> Failure:

@@ -75,7 +75,7 @@ def _formulations(case: Case) -> Iterator[Sighting]:
         return
     relations = list(case.standing(Standing.SHRINKS, "full forward = prefill + decode"))
     if relations:
-        ran = f"the prompt ran {chunked[0]}, one token behind it {min(stepped)}"
+        ran = f"the prompt ran {chunked[0]}, the token after it {min(stepped)}"
         yield Sighting("gated delta rule", (ran, *map(_distances, relations)))
 
 
@@ -110,7 +110,7 @@ def _broken_causality(case: Case) -> Iterator[Sighting]:
 def _decoding_change(case: Case) -> str | None:
     """Return how decoding differs from the reference or a full forward; None if it does not."""
     if case.first() in ("decode", "greedy"):
-        return "decoding through the cache is the first thing that differs from the reference"
+        return "decoding with the cache is the first signal that differs from the reference"
     if case.failure is not None and case.failure.phase.startswith("greedy"):
         is_named = any(list(check(case)) for check in _NAMED_ERRORS)
         return None if is_named else case.exception_lines()[0]
@@ -134,17 +134,20 @@ RULES = (
     Rule(
         RuleText(
             code="SB701",
-            name="the cache object has lost this attribute",
+            name="the cache object no longer has this attribute",
             kind="crash",
             looks_for="AttributeError on a …Cache object",
-            cause="Caches became lists of layers: key_cache, value_cache, seen_tokens and "
-            "get_usable_length went after 4.53, to_legacy_cache and from_legacy_cache in 5.0, "
-            "get_max_cache_shape in 5.23; get_max_length came and went.",
-            remedy="Use update() and get_seq_length(), which every release has; read tensors through "
-            "cache.layers[i].keys where there are layers.",
+            cause="Caches are now lists of layers, and attributes of the old form were "
+            "removed: key_cache, value_cache, seen_tokens and get_usable_length after 4.53; "
+            "to_legacy_cache and from_legacy_cache in 5.0; get_max_cache_shape by 5.23. "
+            "get_max_length exists in 4.48 and 5.23, and not in 4.57 and 5.2. Reading a removed "
+            "one raises AttributeError. Affected: custom models that read the cache directly.",
+            remedy="Use update() and get_seq_length(), which every release has. Read tensors "
+            "from `cache.layers[i].keys` if the cache has layers, and from `cache.key_cache[i]` "
+            "otherwise.",
             example="past = cache.get_seq_length() if cache is not None else 0\n"
             'keys = cache.layers[i].keys if hasattr(cache, "layers") else cache.key_cache[i]',
-            releases="key_cache: through 4.53; layers: from 4.57; legacy tuples: through 4.57",
+            releases="key_cache: up to 4.53. layers: from 4.57 on. Legacy tuples: up to 4.57.",
             references=("transformers/cache_utils.py",),
         ),
         _attribute,
@@ -154,14 +157,17 @@ RULES = (
             code="SB702",
             name="the cache is no longer a tuple of tuples",
             kind="crash",
-            looks_for="TypeError: '…Cache' object is not subscriptable; or 'tuple' object has no "
-            "attribute of a cache",
-            cause="5.0 removed __getitem__ from caches and yields three values per layer when it is "
-            "iterated; legacy tuples are refused by the library's classes in every release of the "
-            "grid.",
-            remedy="Use the Cache API: cache.update(k, v, layer_idx) and cache.get_seq_length().",
+            looks_for="TypeError: '…Cache' object is not subscriptable or not iterable; or an "
+            "AttributeError of a tuple that is used as a cache",
+            cause="Up to 4.57 `cache[i]` and a loop over a cache give the pair (keys, values) "
+            "of each layer. 5.0 removed the subscript, and a loop gives three values per layer. "
+            "The other way round, the classes of the library take no tuples as caches in any of "
+            "the releases here. Affected: custom models that use the tuple format of older "
+            "releases.",
+            remedy="Use the methods of the cache: `cache.update(k, v, layer_idx)` and "
+            "cache.get_seq_length().",
             example="key, value = cache.update(key, value, self.layer_idx)",
-            releases="subscripts: through 4.57; iterating in pairs: through 4.57",
+            releases="Subscripts, and loops over pairs: up to 4.57",
             references=(
                 "transformers/cache_utils.py",
                 "https://github.com/FastCrest/tether/issues/184",
@@ -172,15 +178,19 @@ RULES = (
     Rule(
         RuleText(
             code="SB703",
-            name="a chunk of several tokens ignores the recurrent state",
+            name="a cached forward of several tokens ignores the recurrent state",
             kind="silent",
-            looks_for="a model with gated delta-net layers where cached forwards of several tokens "
-            "differ from one forward, in float64, too, while single-token decoding agrees",
-            cause="The layer used its conv and recurrent states only if the sequence length was 1; "
-            "a longer chunk started from zero.",
-            remedy="Use 5.9 or later; before that feed cached tokens one at a time (no chunked "
-            "prefill, no assisted decoding, no reuse of a prefix cache).",
-            releases="qwen3_next 4.57 to 5.6, qwen3_5 5.2 to 5.6; right from 5.9",
+            looks_for="a model with gated delta-net layers where cached forwards of several "
+            "tokens differ from one forward, also in float64, and where decoding token by token "
+            "does not",
+            cause="The layer uses its convolution state and recurrent state only if it is fed "
+            "exactly one token. For several tokens it starts from a zero state, as if there were "
+            "no past, without an exception. Affected: users of qwen3_next and qwen3_5 with "
+            "chunked prefill, assisted decoding or a prefix cache that is reused.",
+            remedy="Use 5.9 or later. In older releases feed cached tokens one at a time: no "
+            "chunked prefill, no assisted decoding, no reuse of a prefix cache.",
+            releases="qwen3_next: wrong in 4.57 to 5.6. qwen3_5: wrong in 5.2 to 5.6. Both are "
+            "right from 5.9 on.",
             references=("https://github.com/huggingface/transformers/pull/45513",),
         ),
         _broken_chunks,
@@ -188,21 +198,22 @@ RULES = (
     Rule(
         RuleText(
             code="SB704",
-            name="decoding through the cache computes another function than one forward",
+            name="decoding with the cache computes a different function than one forward",
             kind="silent",
-            looks_for="prefill and decode, a split prefill or a verified chunk that differs from one "
-            "forward, and stays different in float64; silent where a rope depends on length, which "
-            "differs by design, and where rows depend on later tokens (SB706), as no decoding can "
-            "then agree",
-            cause="Either the cache loses, repeats or misplaces something: a keyword that the layer "
-            "swallows (past_key_value / past_key_values), an empty cache taken for a full one, "
-            "positions or masks counted from the wrong place, a state that is not handed on. Or the "
-            "class has one formula for many tokens and another for one, and they are not the same "
-            "function: the forward may be the one that is wrong (mamba2 in 4.48).",
-            remedy="Compare the tables of the relation on the model's page: the first layer and "
-            "position that part. In own code: pass the cache under the name that the layer's "
-            "signature has, and ask get_seq_length() > 0 instead of the cache's truth value.",
-            releases="differs by model; stock models that this project found: docs/found.md",
+            looks_for="prefill and decode, a split prefill or a multi-token verify that differs "
+            "from one forward, also in float64. Not reported if rope depends on the length, "
+            "because the two then differ by design, or if rows depend on later tokens (SB706), "
+            "because decoding cannot agree then",
+            cause="Often the cache loses, repeats or misplaces something: a layer ignores the "
+            "keyword (past_key_value / past_key_values), an empty cache is treated as a filled "
+            "one, positions or masks are counted from the wrong place, or a state is not passed "
+            "on. Or the class has one formula for many tokens and one for a single token, and "
+            "they are different functions; then the forward may be the wrong one (mamba2 in "
+            "4.48). Affected: everyone who uses generate() with this model in this release.",
+            remedy="The model's page shows the first layer and position that differ. In own "
+            "code: pass the cache under the name in the layer's signature, and test "
+            "`get_seq_length() > 0` instead of the truth value of the cache.",
+            releases="Depends on the model. Stock models: docs/found.md.",
             references=(
                 "https://github.com/huggingface/transformers/issues/25420",
                 "https://github.com/openvla/openvla/issues/348",
@@ -213,16 +224,18 @@ RULES = (
     Rule(
         RuleText(
             code="SB705",
-            name="padding or batching changes the real rows",
+            name="padding or batching changes the results of real tokens",
             kind="silent",
-            looks_for="a row whose logits differ between a padded or larger batch and itself alone, "
-            "in float64, too; right padding is left out where rows depend on later tokens anyway "
-            "(SB706)",
-            cause="Padding leaks: it enters a convolution, a recurrent state or a router, positions "
-            "are counted over it, or the mask is ignored (rwkv). Where the relation is that of the "
-            "batch size, rows mix: a step that drops or broadcasts an axis (falcon_h1).",
-            remedy="Feed rows of equal length without padding, or a release in which it holds.",
-            releases="differs by model; docs/found.md",
+            looks_for="a row whose logits in a padded or larger batch differ from those of the "
+            "same row without padding, also in float64. Right padding is left out if rows depend "
+            "on later tokens (SB706)",
+            cause="Padding: pad tokens enter a convolution, a recurrent state or a router, "
+            "positions are counted over them, or the mask is ignored (rwkv). Batch size: rows are "
+            "mixed, because a step drops or broadcasts an axis (falcon_h1). Affected: everyone "
+            "who runs this model in batches in this release.",
+            remedy="Feed rows of equal length without padding, or use a release without this "
+            "finding.",
+            releases="Depends on the model; see docs/found.md",
             references=("https://github.com/huggingface/transformers/issues/46873",),
         ),
         _broken_padding,
@@ -232,11 +245,14 @@ RULES = (
             code="SB706",
             name="later tokens change earlier rows",
             kind="silent",
-            looks_for="rows before a changed token that differ, in float64, too",
-            cause="The causal mask leaks, a sum runs over the wrong axis (zamba2's decay between "
-            "chunks through 5.2), or a table is computed from the whole sequence.",
-            remedy="See the positions table of the relation on the model's page.",
-            releases="differs by model; docs/found.md",
+            looks_for="rows before a changed token that change, also in float64",
+            cause="The model is not causal: the mask lets later tokens through, a sum runs "
+            "over the wrong axis (zamba2's decay between chunks, up to 5.2), or a table is "
+            "computed from the whole sequence. Cached decoding cannot agree with a forward then. "
+            "Affected: everyone who uses this model in this release.",
+            remedy="The model's page shows the positions that change. In own code check the "
+            "mask, and every sum over the sequence axis.",
+            releases="Depends on the model; see docs/found.md",
             references=(),
         ),
         _broken_causality,
@@ -247,9 +263,11 @@ RULES = (
             name="crop() refuses a positive length",
             kind="crash",
             looks_for="ValueError: Calling `crop` with a positive value",
-            cause="5.23 takes only negative lengths: the number of tokens to drop.",
-            remedy="Remove what is too much, by a negative number, and call it only then: crop(0) "
-            "removes everything in 4.48.",
+            cause="In 4.48 to 5.2 crop(n) keeps the first n tokens. In 5.23 the argument is "
+            "the number of tokens to remove, as a negative number, and a positive one raises "
+            "ValueError. Affected: custom models and decoding loops that shorten a cache.",
+            remedy="Pass the number of tokens to remove as a negative number, and only if "
+            "there are any: crop(0) removes everything in 4.48.",
             example="surplus = cache.get_seq_length() - wanted\n"
             "if surplus > 0:\n    cache.crop(-surplus)",
             releases="5.23.0",
@@ -262,14 +280,15 @@ RULES = (
             code="SB708",
             name="an empty cache counts as true",
             kind="silent",
-            looks_for="code of the model that tests the truth of its cache, where decoding differs "
-            "from the reference or from one forward",
-            cause="bool(DynamicCache()) is False in 4.48. From 4.57 on generate() hands over "
-            "DynamicCache(config=…), whose length is the number of layers: an empty one is true, and "
-            "the prompt is taken for a continuation.",
-            remedy="Ask for the number of tokens: get_seq_length() > 0.",
+            looks_for="code of the model that tests the truth value of its cache, if decoding "
+            "differs from the reference or from one forward",
+            cause="In 4.48 `bool(DynamicCache())` is False. From 4.57 on generate() passes "
+            "DynamicCache(config=…), whose length is the number of layers, so even an empty cache "
+            "is true. Code with `if past_key_values:` then treats the prompt as a continuation "
+            "and feeds only its last token. Affected: custom models with such a test.",
+            remedy="Test the number of tokens: `get_seq_length() > 0`.",
             example="if past_key_values is not None and past_key_values.get_seq_length() > 0: ...",
-            releases="4.57.6, 5.1.0 and later; not 5.0.0, as measured here",
+            releases="4.57.6, and 5.1.0 and later. Not 5.0.0 (measured here).",
             references=("https://github.com/openvla/openvla/issues/348",),
         ),
         _cache_truth,
@@ -277,18 +296,19 @@ RULES = (
     Rule(
         RuleText(
             code="SB709",
-            name="a library layer swallows past_key_value",
+            name="a layer of the library ignores `past_key_value`",
             kind="silent",
-            looks_for="a call with the keyword past_key_value in the model's code, where decoding "
+            looks_for="a call with the keyword past_key_value in the model's code, if decoding "
             "differs from the reference or from one forward",
-            cause="The layers' parameter was renamed to past_key_values; the old keyword disappears "
-            "in **kwargs without an error, the cache stays empty and every token is decoded without "
-            "its past.",
-            remedy="Pass the name that the signature has.",
+            cause="The keyword of the library's layers was renamed to past_key_values. 4.57 "
+            "still accepts the old name. Since 5.0 the old name disappears in `**kwargs` without "
+            "an exception: the cache stays empty, and every token is decoded without its past. "
+            "Affected: custom models that call a layer of the library with `past_key_value=`.",
+            remedy="Use the name in the layer's signature.",
             example="takes = inspect.signature(LlamaDecoderLayer.forward).parameters\n"
             'name = "past_key_values" if "past_key_values" in takes else "past_key_value"\n'
             "layer(hidden_states, **{name: cache})",
-            releases="past_key_value: through 4.57; 5.0.0 and later swallow it",
+            releases="past_key_value: works up to 4.57, ignored from 5.0.0 on",
             references=("transformers/models/llama/modeling_llama.py",),
         ),
         _past_key_value,
@@ -296,18 +316,19 @@ RULES = (
     Rule(
         RuleText(
             code="SB710",
-            name="a gated delta-net has two formulations, and they round differently",
+            name="the two forms of a gated delta-net round differently",
             kind="rounding",
-            looks_for="prefill and decode that differ from one forward and agree in float64, in a cell "
-            "whose prompt ran chunk_gated_delta_rule and whose first decoded token ran "
+            looks_for="prefill and decode that differ from one forward and agree in float64, in a "
+            "cell whose prompt ran chunk_gated_delta_rule and whose first decoded token ran "
             "recurrent_gated_delta_rule",
-            cause="Several tokens go through the chunked form of the delta rule, which solves a "
-            "triangular system per chunk, one token through the recurrent form. They are the same "
-            "function summed in another order, and the state carries the difference on, so that it is "
-            "larger than that of attention.",
-            remedy="None is needed: judge decoding of such a model against decoding, and in "
-            "bfloat16 expect it in the second digit.",
-            releases="all that have such models (qwen3_next from 4.57, qwen3_5, olmo_hybrid)",
+            cause="A prompt is computed with the chunked form of the delta rule, which solves "
+            "a triangular system for each chunk. A single token is computed with the recurrent "
+            "form. Both are the same function, summed in a different order. The state carries the "
+            "difference on, so it is larger than that of attention. Affected: everyone who "
+            "compares cached decoding with a full forward of such a model.",
+            remedy="None is needed. Compare decoding of such a model with decoding. In "
+            "bfloat16 expect differences in the second digit.",
+            releases="All that have such models: qwen3_next from 4.57 on, qwen3_5, olmo_hybrid",
             references=("transformers/models/qwen3_next/modeling_qwen3_next.py",),
         ),
         _formulations,

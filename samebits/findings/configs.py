@@ -76,9 +76,9 @@ def _evidence(crossing: Crossing) -> Iterator[str]:
     if crossing.keys:
         yield f"loading: {_first_names(crossing.keys)}"
     if crossing.tensors:
-        yield f"other bytes than from the original: {_first_names(crossing.tensors)}"
+        yield f"different bytes than from the original: {_first_names(crossing.tensors)}"
     if crossing.logits == "same bits":
-        yield "the logits hold the same bits"
+        yield "the logits have the same bits"
     elif crossing.logits_max_abs is not None:
         yield f"logits differ by up to {crossing.logits_max_abs:.2g}"
     if crossing.failure is not None:
@@ -96,15 +96,18 @@ RULES = (
     Rule(
         RuleText(
             code="SB201",
-            name="the base config no longer has this attribute",
+            name="the base config no longer sets this attribute",
             kind="crash",
             looks_for="AttributeError on a …Config object for an attribute that "
             "PretrainedConfig.__init__ used to set (token ids, tie_word_embeddings, is_decoder, "
             "generation parameters …)",
-            cause="5.0 removed these attributes from the base class: each config declares what its "
-            "model uses, and generation parameters live in generation_config alone.",
-            remedy="Declare the attribute in the custom config's __init__, with the default that "
-            "4.x gave it; read generation parameters from model.generation_config.",
+            cause="Up to 4.57 PretrainedConfig.__init__ sets many attributes, such as "
+            "pad_token_id, for every config. 5.0 removed them: each config has to declare what "
+            "its model uses, and generation parameters are only in generation_config. Reading a "
+            "missing one raises AttributeError. Affected: custom models whose config class does "
+            "not set an attribute that the model reads.",
+            remedy="Set the attribute in the custom config's __init__, with the default that "
+            "4.x had. Read generation parameters from model.generation_config.",
             example="class MyConfig(PretrainedConfig):\n"
             "    def __init__(self, *, pad_token_id=None, tie_word_embeddings=True, **kwargs):\n"
             "        super().__init__(**kwargs)\n"
@@ -124,11 +127,14 @@ RULES = (
             name="`config.rope_theta` is now `config.rope_parameters['rope_theta']`",
             kind="crash",
             looks_for="AttributeError on a …Config object for rope_theta or rope_scaling",
-            cause="5.0 gathers rope_theta, rope_scaling and the partial factor in one dict, "
-            "rope_parameters. A config of the library has no rope_theta any more; one that sets "
-            "self.rope_theta itself keeps it.",
-            remedy="Read rope_parameters where it is there, and the flat field where it is not. Do "
-            "not use getattr with a default: a silent 10000 is worse than the exception.",
+            cause="5.0 moved rope_theta, rope_scaling and the partial factor into one dict, "
+            "rope_parameters. A config class of the library (LlamaConfig …) no longer has "
+            "config.rope_theta, so reading it raises AttributeError. A config class that sets "
+            "self.rope_theta itself keeps it. Affected: custom models that read rope_theta or "
+            "rope_scaling from a config of the library.",
+            remedy="Read rope_parameters if the config has it, otherwise the flat field. Do "
+            "not use getattr with a default: the model would then run with a wrong rope_theta of "
+            "10000, without an exception (SB503).",
             example='rope = getattr(config, "rope_parameters", None) or {}\n'
             'theta = rope["rope_theta"] if "rope_theta" in rope else config.rope_theta',
             releases="5.0.0 and later",
@@ -142,22 +148,25 @@ RULES = (
     Rule(
         RuleText(
             code="SB203",
-            name="rope settings are lost between the release that saves and the one that loads",
+            name="rope settings are lost when one release saves and another loads",
             kind="silent",
-            looks_for="a rope field of the loader's config (rope_theta, rope_scaling, "
-            "rope_parameters, rotary_pct) that another release's save_pretrained changed, in a "
-            "checkpoint that loads",
-            cause="5.x writes rope_parameters; 4.x does not know that key, ignores it and falls "
-            "back to the default of its config class: rope_theta 10000 in most of them, and no "
-            "scaling. Among 5.x releases settings are lost where one reads or writes them per layer "
-            "type and the other does not (olmo3), or where a default of the loader overrides what "
-            "rope_parameters says (gpt_neox's partial_rotary_factor in 5.2).",
-            remedy="Write the flat fields of the older release (rope_theta and rope_scaling, for some "
-            "models rotary_pct, global_rope_theta …) beside rope_parameters in config.json before the "
-            "checkpoint goes to its users.",
+            looks_for="a rope field in the loaded config (rope_theta, rope_scaling, "
+            "rope_parameters, rotary_pct) that differs after another release's save_pretrained, "
+            "in a checkpoint that loads",
+            cause="5.x writes the rope settings into config.json as rope_parameters. 4.x does "
+            "not know this key and ignores it. It uses the defaults of its config class: "
+            "rope_theta 10000 in most of them, and no scaling. The model loads without an "
+            "exception and computes wrong numbers. Affected: users of 4.x who load a checkpoint "
+            "that 5.x saved. Some models lose settings between two 5.x releases too: if only one "
+            "of them keeps settings per layer type (olmo3), or if the loader's default overrides "
+            "rope_parameters (partial_rotary_factor of gpt_neox in 5.2).",
+            remedy="Before you publish a checkpoint that 5.x saved, add the flat fields of 4.x "
+            "to config.json, next to rope_parameters: rope_theta and rope_scaling, for some "
+            "models rotary_pct or global_rope_theta.",
             example='{"rope_parameters": {"rope_theta": 500000.0, "rope_type": "default"},\n'
             ' "rope_theta": 500000.0, "rope_scaling": null}',
-            releases="saved by 5.0.0 and later, loaded by 4.x; single models between 5.x releases",
+            releases="Saved by 5.0.0 or later and loaded by 4.x. Some models also between 5.x "
+            "releases.",
             references=("https://github.com/vllm-project/vllm/issues/42624",),
         ),
         _loses("rope"),
@@ -167,12 +176,14 @@ RULES = (
             code="SB204",
             name="an infinite config value is saved as a dict",
             kind="crash",
-            looks_for="clamp() being handed a dict when a checkpoint saved by another release is "
-            "loaded",
-            cause="Newer releases write infinities as {'__float__': 'Infinity'}; older ones read "
-            "the dict back as it is (mamba2's time_step_limit).",
-            remedy="Save with a finite limit, or write the number into config.json by hand.",
-            releases="saved by 5.2.0 or 5.23.0, loaded by 4.48 or 4.57, as measured here",
+            looks_for="an exception of clamp(), which was given a dict, when a checkpoint that "
+            "another release saved is loaded",
+            cause="Newer releases write an infinite config value as `{'__float__': "
+            "'Infinity'}`. Older releases read this as a dict, and the model raises when it uses "
+            "the value as a number. Affected: models with an infinite value in the config, such "
+            "as mamba2's time_step_limit, saved by a newer release and loaded by an older one.",
+            remedy="Save with a finite limit, or correct the number in config.json by hand.",
+            releases="Saved by 5.2.0 or 5.23.0 and loaded by 4.48 or 4.57 (measured here)",
             references=("transformers/configuration_utils.py",),
         ),
         _loses("infinity"),
@@ -180,15 +191,16 @@ RULES = (
     Rule(
         RuleText(
             code="SB205",
-            name="the config fails strict validation",
+            name="the config does not pass strict validation",
             kind="crash",
             looks_for="StrictDataclassFieldValidationError or StrictDataclassClassValidationError",
-            cause="Configs of newer releases are strict dataclasses (huggingface_hub.dataclasses): "
-            "a field of another type, or sizes that do not divide, are refused when the config is "
-            "made.",
-            remedy="Write the value in the type that the field declares (a number, not a string). "
-            "A custom config that derives from a library config inherits its checks.",
-            releases="not in 5.2.0; 5.6.2 and later",
+            cause="By 5.6 the config classes of the library are strict dataclasses "
+            '(huggingface_hub.dataclasses). They refuse a value of the wrong type, such as "24" '
+            "or 24.0 for an int, and sizes that do not divide. The exception is raised when the "
+            "config is made. Affected: checkpoints with such a value in config.json, and custom "
+            "configs that derive from a config of the library.",
+            remedy="Write the value in config.json in the type that the field declares.",
+            releases="Not in 5.2.0. 5.6.2 and later.",
             references=("huggingface_hub/dataclasses.py",),
         ),
         raised(
@@ -200,16 +212,18 @@ RULES = (
     Rule(
         RuleText(
             code="SB206",
-            name="tie_word_embeddings changes between the release that saves and the one that loads",
+            name="`tie_word_embeddings` changes when one release saves and another loads",
             kind="silent",
-            looks_for="tie_word_embeddings in the loader's config having another value than from the "
-            "original checkpoint",
-            cause="The saver writes another value than it loaded, or leaves the field out where the "
-            "loader's default differs (t5 saved by 5.x says true for an untied model; 4.x then "
-            "ties, and the head is lost).",
-            remedy="Set tie_word_embeddings in config.json by hand after saving, and compare the "
-            "head's weight.",
-            releases="t5: saved by 5.2 or 5.23, loaded by 4.48 or 4.57, as measured here",
+            looks_for="a value of tie_word_embeddings in the loaded config that differs from the "
+            "one of the original checkpoint",
+            cause="The saving release writes a different value than it loaded, or it leaves "
+            "out the field and the loading release has a different default. Example: 5.x writes "
+            "true for an untied t5. 4.x then ties the head to the embedding, and the trained head "
+            "is lost without an exception. Affected: users who load a checkpoint that a different "
+            "release saved.",
+            remedy="After saving, correct tie_word_embeddings in config.json by hand. Then "
+            "check that the head's weight is the one of the original.",
+            releases="t5: saved by 5.2 or 5.23 and loaded by 4.48 or 4.57 (measured here)",
             references=("transformers/models/t5/configuration_t5.py",),
         ),
         _loses("tie"),
@@ -217,18 +231,20 @@ RULES = (
     Rule(
         RuleText(
             code="SB207",
-            name="what one release saves does not come back in another",
+            name="a checkpoint that one release saves is different when another loads it",
             kind="silent",
-            looks_for="a checkpoint saved by another release that fails to load or run, or comes "
-            "back with other tensors, config values or logits, and that no narrower rule explains; "
-            "silent where saving itself failed (SB307 of the saver) or a process died. A config field "
-            "alone is told, too, with what the logits did",
-            cause="The releases read the config otherwise; or the saver did not take a tensor of "
-            "the original itself and wrote down what it had (roberta by 4.48, see SB308), or it leaves "
-            "out or renames tensors that the loader needs.",
-            remedy="Distribute the checkpoint as the original release saved it; do not save again "
-            "with a newer one for users of an older.",
-            releases="differs by model",
+            looks_for="a checkpoint saved by another release that fails to load or to run, or "
+            "that has different tensors, config values or logits after loading, if no narrower "
+            "rule explains it. Not reported if the save itself failed (SB307 of the saver) or if "
+            "a process died. A config field that changed is reported even if nothing else did; "
+            "the evidence then says whether the logits changed",
+            cause="Three causes are known. The two releases interpret the config differently. "
+            "The saving release did not load a tensor of the original, and wrote its own value "
+            "(roberta in 4.48, see SB308). Or it leaves out or renames tensors that the loading "
+            "release needs. Affected: users who load a checkpoint that a different release saved.",
+            remedy="Publish the checkpoint as the original release saved it. Do not save it "
+            "again with a newer release for users of an older one.",
+            releases="depends on the model",
             references=(),
         ),
         _loses("other"),

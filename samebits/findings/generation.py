@@ -76,7 +76,7 @@ def _prepare_inputs_override(case: Case) -> Iterator[Sighting]:
         return
     for fact in case.classes:
         if "prepare_inputs_for_generation" in fact.methods:
-            override = f"class {fact.name} has a prepare_inputs_for_generation of its own"
+            override = f"class {fact.name} defines prepare_inputs_for_generation"
             yield Sighting(f"{fact.file}:{fact.line}", (override, *case.exception_lines()))
 
 
@@ -89,7 +89,7 @@ def _logits_to_keep(case: Case) -> Iterator[Sighting]:
                 continue
             for idiom in case.idioms("logits_to_keep keyword"):
                 shapes = (
-                    f"logits of prompt {item.name}: {list(reference.shape)} there, "
+                    f"logits of prompt {item.name}: {list(reference.shape)} in the reference, "
                     f"{list(candidate.shape)} here"
                 )
                 yield Sighting(f"{idiom.file}:{idiom.line}", (f"called: {idiom.code}", shapes))
@@ -107,13 +107,15 @@ RULES = (
     Rule(
         RuleText(
             code="SB801",
-            name="the tokenizer no longer adds a token",
+            name="the tokenizer no longer adds a special token",
             kind="silent",
-            looks_for="a text to which the reference's tokenizer adds more special tokens than this "
-            "one",
-            cause="5.x takes special tokens from tokenizer.json's post-processor alone; 4.x's "
-            "LlamaTokenizerFast added BOS because add_bos_token said so.",
-            remedy="Write the post-processor into tokenizer.json, or pass ids.",
+            looks_for="a text to which the reference's tokenizer adds more special tokens than "
+            "this release's",
+            cause="4.x's LlamaTokenizerFast adds BOS if add_bos_token is true. 5.x adds only "
+            "the special tokens that the post-processor in tokenizer.json adds. The model then "
+            "gets different input ids, without a warning. Affected: checkpoints whose "
+            "tokenizer.json has no such post-processor.",
+            remedy="Write a post-processor into tokenizer.json, or pass token ids yourself.",
             example='"post_processor": {"type": "TemplateProcessing",\n'
             '  "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},\n'
             '             {"Sequence": {"id": "A", "type_id": 0}}], ...}',
@@ -128,15 +130,16 @@ RULES = (
     Rule(
         RuleText(
             code="SB802",
-            name="a tokenizer saved by 5.x is of a class that 4.x does not know",
+            name="a tokenizer that 5.x saves cannot be loaded by 4.x",
             kind="api",
             scope="release",
-            looks_for="a save_pretrained that writes tokenizer_class TokenizersBackend where the "
-            "reference does not have this class",
-            cause="5.x writes tokenizer_class TokenizersBackend, which 4.x does not have. Loading "
-            "what it saved fails there (SB810).",
+            looks_for='a save_pretrained that writes `"tokenizer_class": "TokenizersBackend"`, if '
+            "the reference does not have this class",
+            cause='5.x writes `"tokenizer_class": "TokenizersBackend"` into '
+            "tokenizer_config.json. 4.x does not have this class, and loading such a tokenizer "
+            "fails there (SB810). Affected: users of 4.x who load a tokenizer that 5.x saved.",
             remedy="Set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast.",
-            releases="saved by 5.x, loaded by 4.x",
+            releases="Saved by 5.x and loaded by 4.x",
             references=("https://github.com/huggingface/transformers/issues/47553",),
         ),
         _saved_as_unknown_class,
@@ -144,16 +147,18 @@ RULES = (
     Rule(
         RuleText(
             code="SB803",
-            name="a library layer returns a tensor and no longer a tuple",
+            name="a layer of the library returns a tensor, no longer a tuple",
             kind="silent",
-            looks_for="layer(...)[0] in the model's code, where the forward fails or its results "
-            "differ from the reference",
-            cause="Decoder layers returned tuples through 4.53 and return the hidden states alone "
-            "from 4.57 on: [0] is then the first row of the batch, and broadcasting hides it.",
-            remedy="Look at what came back.",
+            looks_for="`layer(…)[0]` in the model's code, if the forward fails or differs from "
+            "the reference",
+            cause="Up to 4.53 decoder layers return a tuple whose first entry is the hidden "
+            "states. From 4.57 on they return the hidden states themselves, so `[0]` is the first "
+            "row of the batch. Broadcasting can hide this: all rows then get the result of the "
+            "first. Affected: custom models that call layers of the library and take `[0]`.",
+            remedy="Take `[0]` only if the layer returned a tuple.",
             example="output = layer(hidden_states)\n"
             "hidden_states = output[0] if isinstance(output, tuple) else output",
-            releases="4.57.6 and later (llama; other families with them)",
+            releases="4.57.6 and later (llama and other families)",
             references=("transformers/models/llama/modeling_llama.py",),
         ),
         _first_of_layer,
@@ -161,15 +166,17 @@ RULES = (
     Rule(
         RuleText(
             code="SB804",
-            name="num_logits_to_keep is called logits_to_keep",
+            name="`num_logits_to_keep` was renamed to `logits_to_keep`",
             kind="api",
-            looks_for="a call with either keyword in the model's code, where the logits have another "
-            "number of positions than in the reference",
-            cause="The argument was renamed between 4.48 and 4.53; the name that a release does not "
-            "know disappears in **kwargs and all positions come back.",
-            remedy="Cut the logits yourself: logits[:, -1:].",
+            looks_for="a call with either keyword in the model's code, if the logits have a "
+            "different number of positions than in the reference",
+            cause="The argument was renamed between 4.48 and 4.53. A name that a release does "
+            "not know disappears in `**kwargs` without an exception, and the logits of all "
+            "positions are returned. Affected: custom code that calls a model of the library with "
+            "one of the two names.",
+            remedy="Cut the logits yourself: `logits[:, -1:]`.",
             example="logits = model(input_ids).logits[:, -1:]",
-            releases="num_logits_to_keep: 4.48; logits_to_keep: 4.53 and later",
+            releases="num_logits_to_keep: 4.48. logits_to_keep: 4.53 and later.",
             references=("transformers/models/llama/modeling_llama.py",),
         ),
         _logits_to_keep,
@@ -177,19 +184,20 @@ RULES = (
     Rule(
         RuleText(
             code="SB805",
-            name="an own prepare_inputs_for_generation is handed all positions",
+            name="a custom `prepare_inputs_for_generation` gets the positions of the whole text",
             kind="crash",
-            looks_for="a size mismatch inside generate(), where forward works, in a model whose class "
-            "defines prepare_inputs_for_generation",
-            cause="generate() hands in position_ids for the whole text, by 5.9, and leaves it to "
-            "prepare_inputs_for_generation to cut them to the tokens that are fed. One written for "
-            "4.3x makes positions only where it gets none.",
-            remedy="Delete the override: the library's own serves any model that takes a Cache. Or cut "
-            "what is handed in to the length of input_ids.",
+            looks_for="a RuntimeError about sizes inside generate(), if forward works and the "
+            "model's class defines prepare_inputs_for_generation",
+            cause="By 5.9 generate() passes position_ids for the whole text, and "
+            "prepare_inputs_for_generation has to cut them to the tokens that are fed. A custom "
+            "method written for 4.3x only makes positions if it gets none, so positions and "
+            "tokens have different lengths. Affected: custom models with such a method.",
+            remedy="Delete the method: the library's own works for every model that takes a "
+            "Cache. Or cut the position_ids to the length of input_ids.",
             example="position_ids = kwargs.get('position_ids')\n"
             "if position_ids is not None:\n"
             "    position_ids = position_ids[:, -input_ids.shape[1] :]",
-            releases="fails in 5.9 and 5.23, works through 5.2, as measured here",
+            releases="Fails in 5.9 and 5.23. Works up to 5.2 (measured here).",
             references=("tests/custom/generate-legacy.diff",),
         ),
         _prepare_inputs_override,

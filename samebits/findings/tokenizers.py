@@ -51,7 +51,7 @@ def _different_ids(case: Case) -> Iterator[Sighting]:
             min(len(reference.bare), len(candidate.bare)),
         )
         lines = (
-            f"{signal.class_name}, {len(text.bare)} ids, from number {first_difference} on "
+            f"{signal.class_name}, {len(text.bare)} ids, from index {first_difference} on "
             f"{list(text.bare[first_difference : first_difference + _MAX_IDS])}"
             for signal, text in zip(tokenizers, (reference, candidate), strict=True)
         )
@@ -65,7 +65,9 @@ def _changed_padding_side(case: Case) -> Iterator[Sighting]:
     reference, candidate = (f"{t.class_name} pads on the {t.padding_side}" for t in tokenizers)
     declared = tokenizers[1].declared_padding_side or tokenizers[0].declared_padding_side
     origin = (
-        f"tokenizer_config.json says {declared}" if declared else "tokenizer_config.json is silent"
+        f"tokenizer_config.json sets {declared}"
+        if declared
+        else "tokenizer_config.json sets no side"
     )
     yield Sighting("padding_side", (*side_lines(case, reference, candidate), origin))
 
@@ -91,7 +93,7 @@ def _changed_methods(case: Case) -> Iterator[Sighting]:
         if has_method and tokenizers[1].methods.get(n) is False
     ]
     if removed:
-        lines.append(f"not there any more: {', '.join(removed)}")
+        lines.append(f"removed: {', '.join(removed)}")
     reference, candidate = (
         answer.batch.raised or f"returns {answer.batch.type}" for answer in tokenizers
     )
@@ -101,7 +103,7 @@ def _changed_methods(case: Case) -> Iterator[Sighting]:
         ]
     if set(tokenizers[0].gives) != set(tokenizers[1].gives):
         fields = (", ".join(tokenizer.gives) for tokenizer in tokenizers)
-        lines += [f"a call gives, {line}" for line in side_lines(case, *fields)]
+        lines += [f"a call returns, {line}" for line in side_lines(case, *fields)]
     if lines:
         yield Sighting(tokenizers[1].class_name, tuple(lines))
 
@@ -110,17 +112,19 @@ RULES = (
     Rule(
         RuleText(
             code="SB806",
-            name="the tokenizer splits the same text into other tokens",
+            name="the tokenizer splits the same text into different tokens",
             kind="silent",
-            looks_for="a text whose ids differ from the reference's although no special token is asked "
-            "for",
-            cause="5.x builds its own tokenizer for classes that it knows (LlamaTokenizer …), from the "
-            "vocabulary and merges of tokenizer.json, with a normalizer, pre-tokenizer and handling of "
-            "unknown characters of its own, instead of taking the file's.",
-            remedy="Name the class that takes tokenizer.json as it is.",
+            looks_for="a text whose ids, without special tokens, differ from the reference's",
+            cause="4.x uses the tokenizer in tokenizer.json as it is. For some classes "
+            "(LlamaTokenizer …) 5.x takes only the vocabulary and the merges from the file. It "
+            "builds the tokenizer with its own normalizer, its own pre-tokenizer and its own rule "
+            "for unknown characters. The model then gets different input ids. Affected: "
+            "checkpoints whose tokenizer_config.json names such a class and whose tokenizer.json "
+            "differs from what the class builds.",
+            remedy="Name a class in tokenizer_config.json that uses tokenizer.json as it is.",
             example='{"tokenizer_class": "PreTrainedTokenizerFast"}  # tokenizer_config.json',
-            releases="depends on class and file; measured: an unknown character is dropped by 5.23's "
-            "LlamaTokenizer where 4.x gives the unknown token",
+            releases="Depends on the class and the file. Measured: 5.23's LlamaTokenizer drops "
+            "an unknown character, where 4.x gives the unknown token.",
             references=(
                 "transformers/models/llama/tokenization_llama.py",
                 "tests/custom/tokenizer-llama.diff",
@@ -133,11 +137,14 @@ RULES = (
             code="SB807",
             name="the tokenizer pads on the other side",
             kind="silent",
-            looks_for="padding_side of the loaded tokenizer being another than in the reference",
-            cause="tokenizer_config.json names no side, and the default is that of the class which the "
-            "release makes of tokenizer_class: 4.x's LlamaTokenizerFast pads left, TokenizersBackend "
-            "right. A decoder that is fed a batch padded on the right goes on from padding.",
-            remedy="Write the side down, and set it in code that depends on it.",
+            looks_for="a loaded tokenizer with a different padding_side than in the reference",
+            cause="tokenizer_config.json does not contain padding_side, so the default of the "
+            "tokenizer class decides. Releases load different classes: 4.x's LlamaTokenizerFast "
+            "pads left, TokenizersBackend right. A decoder that generates from a batch padded on "
+            "the right continues after pad tokens, without a warning. Affected: batched "
+            "generation with such a tokenizer.",
+            remedy="Write padding_side into tokenizer_config.json, and set it in code that "
+            "depends on it.",
             example='{"padding_side": "left"}  # tokenizer_config.json',
             releases="llama: left in 4.x, right in 5.0 to 5.2, left again by 5.6",
             references=(
@@ -150,16 +157,18 @@ RULES = (
     Rule(
         RuleText(
             code="SB808",
-            name="apply_chat_template returns another type",
+            name="`apply_chat_template` returns a different type",
             kind="api",
             scope="release",
-            looks_for="apply_chat_template of one message, without further arguments, returning another "
-            "type than in the reference",
-            cause="5.0 made return_dict=True the default: a BatchEncoding, whose len() is the number of "
-            "its fields, where 4.x returned the list of ids.",
-            remedy="Say return_dict in every call.",
+            looks_for="apply_chat_template of one message, without further arguments, that "
+            "returns a different type than in the reference",
+            cause="Up to 4.57 apply_chat_template returns a list of token ids. 5.0 made "
+            "return_dict=True the default: it returns a BatchEncoding, whose len() is the number "
+            "of its fields, not of tokens. Affected: code that uses the result as a list or a "
+            "tensor.",
+            remedy="Pass return_dict in every call.",
             example="ids = tokenizer.apply_chat_template(messages, return_dict=False)",
-            releases="list: through 4.57; BatchEncoding: 5.0.0 and later",
+            releases="List: up to 4.57. BatchEncoding: 5.0.0 and later.",
             references=("transformers/tokenization_utils_base.py, apply_chat_template",),
         ),
         _chat_template_type,
@@ -167,18 +176,22 @@ RULES = (
     Rule(
         RuleText(
             code="SB809",
-            name="the tokenizer's methods are not those of the reference",
+            name="methods of the tokenizer differ from the reference's",
             kind="api",
             scope="release",
-            looks_for="methods that the reference's tokenizer has and this one has not, another answer "
-            "to decode of a list of lists, or other fields of what a call returns",
-            cause="5.0 removed encode_plus, batch_encode_plus, build_inputs_with_special_tokens, "
-            "prepare_for_model, as_target_tokenizer and additional_special_tokens, lets decode take a "
-            "batch, and no longer gives token_type_ids to models that do not ask for them.",
-            remedy="Call the tokenizer itself. Fields: name those that the model takes.",
+            looks_for="methods that the reference's tokenizer has and this one does not, a "
+            "different result of decode for a list of lists, or different fields in what a call "
+            "of the tokenizer returns",
+            cause="5.0 removed encode_plus, batch_encode_plus, "
+            "build_inputs_with_special_tokens, prepare_for_model, as_target_tokenizer and "
+            "additional_special_tokens. It made decode accept a batch. It also stopped returning "
+            "token_type_ids for models that do not ask for them. Affected: code that calls these "
+            "methods or reads this field.",
+            remedy="Call the tokenizer itself: tokenizer(texts). If the model needs certain "
+            "fields, name them in model_input_names.",
             example='batch = tokenizer(texts, padding=True, return_tensors="pt")\n'
             '{"model_input_names": ["input_ids", "attention_mask"]}  # tokenizer_config.json',
-            releases="through 4.57; 5.0.0 and later lack them",
+            releases="Up to 4.57 the methods exist; in 5.0.0 and later they do not",
             references=("transformers/tokenization_utils_base.py", "MIGRATION_GUIDE_V5.md"),
         ),
         _changed_methods,
@@ -186,14 +199,15 @@ RULES = (
     Rule(
         RuleText(
             code="SB810",
-            name="the tokenizer is of a class that this release does not know",
+            name="the tokenizer's class does not exist in this release",
             kind="crash",
-            looks_for="Tokenizer class TokenizersBackend does not exist",
-            cause="The tokenizer was saved by 5.x, which writes tokenizer_class TokenizersBackend "
-            "(SB802). 4.x does not have this class.",
+            looks_for="ValueError: Tokenizer class TokenizersBackend does not exist",
+            cause='5.x saved the tokenizer and wrote `"tokenizer_class": "TokenizersBackend"` '
+            "(SB802). 4.x does not have this class and refuses to load the tokenizer. Affected: "
+            "users of 4.x who load a tokenizer that 5.x saved.",
             remedy="Set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast.",
             example='{"tokenizer_class": "PreTrainedTokenizerFast"}  # tokenizer_config.json',
-            releases="saved by 5.x, loaded by 4.x",
+            releases="Saved by 5.x and loaded by 4.x",
             references=(
                 "https://github.com/huggingface/transformers/issues/47553",
                 "tests/custom/tokenizer-backend.repair.diff",

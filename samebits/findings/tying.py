@@ -75,9 +75,11 @@ def _untied(case: Case) -> Iterator[Sighting]:
             has_both = name in weights and alias in weights
             if has_both and alias not in aliases and name not in aliases:
                 same = weights[name].ref.hash == weights[alias].ref.hash
-                same_bytes = "they hold the same bytes, until one is trained" if same else ""
+                same_bytes = (
+                    "both have the same bytes, until one of them is trained" if same else ""
+                )
                 shared = f"{alias} shares its memory with {name} in {case.reference.cell.stack}"
-                separate = f"here it is a tensor of its own, {weights[alias].origin}"
+                separate = f"here it is a separate tensor, {weights[alias].origin}"
                 yield Sighting(alias, tuple(filter(None, (shared, separate, same_bytes))))
 
 
@@ -87,12 +89,15 @@ RULES = (
             code="SB401",
             name="_tied_weights_keys is a list",
             kind="crash",
-            looks_for="AttributeError: 'list' object has no attribute 'keys', of the cell or of a save "
-            "in the same stack, with a class of the model that declares a list, or raised where "
-            "weights are tied",
-            cause="5.0 reads _tied_weights_keys as a dict from the tied name to its source: when it "
-            "loads, if the config asks for ties, and whenever it saves.",
-            remedy="Declare the dict. 4.x reads only its keys, so one form serves both.",
+            looks_for="AttributeError: 'list' object has no attribute 'keys', raised while the "
+            "model loads or is saved, if a class of the model declares _tied_weights_keys as a "
+            "list or if the failing line ties weights",
+            cause="Since 5.0 _tied_weights_keys is a dict: name of the tied tensor -> name of "
+            "its source. A list, the form of 4.x, raises AttributeError: always when the model is "
+            "saved, and when it is loaded if config.tie_word_embeddings is true. Affected: custom "
+            "models with the list of 4.x.",
+            remedy="Declare a dict. 4.x only iterates over the names, so the dict works in all "
+            "releases.",
             example='_tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}',
             releases="5.0.0 and later",
             references=(
@@ -105,11 +110,15 @@ RULES = (
     Rule(
         RuleText(
             code="SB402",
-            name="__init__ does not end with post_init()",
+            name="`__init__` does not call `post_init()`",
             kind="crash",
             looks_for="AttributeError for all_tied_weights_keys",
-            cause="5.x collects the tied names in post_init(), and loading reads them.",
-            remedy="Call self.post_init() at the end of every PreTrainedModel's __init__.",
+            cause="Since 5.0 post_init() collects the tied names in all_tied_weights_keys, "
+            "and from_pretrained reads them. A model whose __init__ does not call post_init() "
+            "raises AttributeError while it loads. Affected: custom models without this call, "
+            "which 4.x accepts.",
+            remedy="Call self.post_init() at the end of the __init__ of every class that "
+            "derives from PreTrainedModel.",
             example="self.post_init()",
             releases="5.0.0 and later",
             references=("https://github.com/huggingface/transformers/issues/43883",),
@@ -119,11 +128,13 @@ RULES = (
     Rule(
         RuleText(
             code="SB403",
-            name="an overridden tie_weights does not take the new arguments",
+            name="a custom `tie_weights` does not accept the new arguments",
             kind="crash",
             looks_for="TypeError: tie_weights() got an unexpected keyword argument",
-            cause="5.x calls tie_weights(missing_keys=…, recompute_mapping=…).",
-            remedy="Take and pass on whatever comes.",
+            cause="5.x calls `tie_weights(missing_keys=…, recompute_mapping=…)`. A custom "
+            "tie_weights(self) does not accept these arguments and raises TypeError while the "
+            "model loads. Affected: custom models that override tie_weights.",
+            remedy="Accept all arguments and pass them on.",
             example="def tie_weights(self, *args, **kwargs):\n    super().tie_weights(*args, **kwargs)",
             releases="5.0.0 and later",
             references=("transformers/modeling_utils.py, tie_weights",),
@@ -133,15 +144,18 @@ RULES = (
     Rule(
         RuleText(
             code="SB404",
-            name="embeddings that were tied are two tensors now",
+            name="embeddings that were tied are now two tensors",
             kind="silent",
-            looks_for="two names that share memory in the reference and do not here",
-            cause="4.x ties input and output embeddings of any model whose config does not say "
-            "otherwise, and leaves tie_word_embeddings out of the config.json that it saves, as true "
-            "is its default; 5.x ties what _tied_weights_keys names, and only where the config says "
-            "tie_word_embeddings.",
-            remedy="Do both: declare _tied_weights_keys as a dict, which 4.x reads as well, and write "
-            "tie_word_embeddings into config.json.",
+            looks_for="two names that share memory in the reference and do not share it in this "
+            "release",
+            cause="4.x ties input and output embeddings unless the config says "
+            "tie_word_embeddings=false. As true is its default, the config.json that it saves "
+            "does not contain the field. 5.x ties only what _tied_weights_keys names, and only if "
+            "the config says tie_word_embeddings=true. Otherwise the head is a tensor of its own: "
+            "random, if the checkpoint does not contain it. Affected: custom models that rely on "
+            "get_output_embeddings() and on the default of 4.x.",
+            remedy="Declare _tied_weights_keys as a dict, which 4.x accepts too, and write "
+            "tie_word_embeddings into config.json. Both are needed.",
             example='_tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}\n'
             '{"tie_word_embeddings": true}  # config.json',
             releases="5.0.0 and later",

@@ -24,8 +24,8 @@ def _no_attentions(case: Case) -> Iterator[Sighting]:
     if observed is None or observed.given not in _WITHOUT_MAPS or observed.eager not in _WITH_MAPS:
         return
     evidence = [
-        f"under {observed.implementation} the attentions of the output are {observed.given}",
-        f"forced to eager, the same model gives {observed.eager}",
+        f"with {observed.implementation} the attentions of the output are {observed.given}",
+        f"with eager attention the same model returns {observed.eager}",
     ]
     if observed.set_in_config:
         evidence.append(f"config.output_attentions = True raises {observed.set_in_config}")
@@ -38,8 +38,8 @@ def _other_logits(case: Case) -> Iterator[Sighting]:
         yield Sighting(
             "output_attentions=True",
             (
-                f"under {observed.implementation} the logits have other bits than without it",
-                "the maps are tensors, which scaled_dot_product_attention does not return",
+                f"with {observed.implementation} the logits differ from those without the argument",
+                "the call returned maps, which scaled_dot_product_attention cannot do",
             ),
         )
 
@@ -51,7 +51,7 @@ def _packed_sequences(case: Case) -> Iterator[Sighting]:
     yield Sighting(
         "packed position_ids",
         tuple(
-            f"{way.way}: the second sequence {'sees' if sees else 'does not see'} the first"
+            f"{way.way}: the second sequence {'uses' if sees else 'does not use'} the first"
             for way in packed.ways
             if (sees := packed.sees(way, dtype)) is not None
         ),
@@ -72,7 +72,7 @@ def _short_key_tensors(case: Case) -> Iterator[Sighting]:
                     f"{layer.keys} positions"
                     for layer in short
                 ),
-                f"get_seq_length() says {cache.seq_length}",
+                f"get_seq_length() returns {cache.seq_length}",
             ),
         )
 
@@ -83,8 +83,8 @@ def _ignored_position(case: Case) -> Iterator[Sighting]:
         yield Sighting(
             "forward(cache_position=…)",
             (
-                "forward's signature does not name it, and nothing is raised",
-                "positions that are wrong by three give the same bits",
+                "forward's signature does not name it, and no exception is raised",
+                "a cache_position that is wrong by three gives the same bits",
             ),
         )
 
@@ -98,8 +98,8 @@ def _frozen_positions(case: Case) -> Iterator[Sighting]:
         yield Sighting(
             "generate(position_ids=…)",
             (
-                f"a prompt of {n_tokens} tokens: its steps were fed the positions {positions}",
-                "the logits are not those of generate() without the argument",
+                f"after a prompt of {n_tokens} tokens the steps were fed the positions {positions}",
+                "the logits differ from those of generate() without the argument",
             ),
         )
 
@@ -156,7 +156,7 @@ def _save_description(usage: UsageSignal, *, both_wrote: bool) -> str:
     assert usage.saved is not None
     shards = f"max_shard_size is {usage.saved.max_shard_size}"
     names = " and ".join(usage.saved.dtype_keys) or "no key"
-    return f"config.json says the dtype under {names}; {shards}" if both_wrote else shards
+    return f"config.json has the dtype under {names}; {shards}" if both_wrote else shards
 
 
 def _changed_use_reentrant(case: Case) -> Iterator[Sighting]:
@@ -191,17 +191,21 @@ RULES = (
     Rule(
         RuleText(
             code="SB901",
-            name="output_attentions=True gives no attention maps",
+            name="`output_attentions=True` returns no attention maps",
             kind="api",
             scope="release",
             looks_for="a forward with output_attentions=True whose attentions are None or empty, "
-            "where the same model forced to eager gives tensors",
-            cause="scaled_dot_product_attention returns no maps. 4.48 ran eager instead; later "
-            "releases warn once and return nothing: None per layer, None, or ().",
-            remedy="Load with attn_implementation='eager' for maps, and for them alone: its logits "
-            "have other bits. Setting config.output_attentions is refused, too.",
+            "if the same model returns tensors with eager attention",
+            cause="scaled_dot_product_attention (sdpa), the usual default, cannot return "
+            "attention maps. 4.48 switches to eager attention for such a call. Later releases "
+            "warn once and return None for each layer, None or an empty tuple. Affected: code "
+            "that reads outputs.attentions without setting attn_implementation.",
+            remedy="Load the model with `attn_implementation='eager'` when you need maps. Use "
+            "another copy for the logits, because eager attention rounds differently. Setting "
+            "config.output_attentions instead is refused.",
             example='model = AutoModelForCausalLM.from_pretrained(name, attn_implementation="eager")',
-            releases="4.53: (None, …); 4.57 to 5.1: None, in some classes (None, …); 5.2 and later: ()",
+            releases="4.53: (None, …). 4.57 to 5.1: None, in some classes (None, …). 5.2 and "
+            "later: ().",
             references=(
                 "transformers/integrations/sdpa_attention.py",
                 "transformers/utils/output_capturing.py",
@@ -212,15 +216,18 @@ RULES = (
     Rule(
         RuleText(
             code="SB902",
-            name="asking for attention maps changes the logits",
+            name="requesting attention maps changes the logits",
             kind="rounding",
             scope="release",
-            looks_for="a forward with output_attentions=True that gives tensors, and logits with "
-            "other bits than without it",
-            cause="The class computes attention by hand for this call, because "
-            "scaled_dot_product_attention has no maps to give.",
-            remedy="Compare bits without the flag, or with attn_implementation='eager' on both sides.",
-            releases="4.48; later releases give no maps instead (SB901)",
+            looks_for="a forward with output_attentions=True that returns maps, and whose logits "
+            "differ from those without it",
+            cause="scaled_dot_product_attention cannot return attention maps, so the class "
+            "computes attention in plain torch operations for this call. That is the same "
+            "function, rounded differently. Affected: everyone who compares exact logits with and "
+            "without output_attentions.",
+            remedy="Compare without output_attentions, or with `attn_implementation='eager'` "
+            "on both sides.",
+            releases="4.48. Later releases return no maps instead (SB901).",
             references=("transformers/models/llama/modeling_llama.py of 4.48",),
         ),
         _other_logits,
@@ -228,18 +235,20 @@ RULES = (
     Rule(
         RuleText(
             code="SB903",
-            name="packed sequences see each other",
+            name="packed sequences are not kept apart",
             kind="silent",
             scope="release",
-            looks_for="two sequences in one row with position_ids that start again, where replacing "
-            "the first changes the logits of the second by more than rounding does",
-            cause="Restarting positions become a block-diagonal mask only if attention_mask is None "
-            "and there is no cache, which use_cache=True makes; a mask of ones switches it off. "
-            "Before 4.53 they never do. Convolutions and recurrent states run on in any release.",
-            remedy="Feed no attention_mask and use_cache=False, in a release from 4.53 on; or one "
-            "sequence a row.",
+            looks_for="two sequences in one row, with position_ids that restart, where a change "
+            "of the first changes the logits of the second by more than rounding",
+            cause="From 4.53 on position_ids that restart give each sequence its own block of "
+            "the mask, but only without an attention_mask and without a cache. A mask of ones or "
+            "use_cache=True (the default) switches this off. Before 4.53 there is no such mask. "
+            "Convolutions and recurrent states run across the border in every release. Affected: "
+            "training or scoring with packed sequences.",
+            remedy="From 4.53 on pass no attention_mask and use_cache=False. Otherwise put one "
+            "sequence into each row.",
             example="model(ids, position_ids=restarting, attention_mask=None, use_cache=False)",
-            releases="4.48: always; 4.53 to 5.23: with a mask or a cache",
+            releases="4.48: always. 4.53 to 5.23: with a mask or a cache.",
             references=(f"{_PULLS}/39194", f"{_PULLS}/46634", "transformers/masking_utils.py"),
         ),
         _packed_sequences,
@@ -250,14 +259,17 @@ RULES = (
             name="the cache holds fewer positions than were fed",
             kind="api",
             scope="release",
-            looks_for="a forward past the sliding window after which key tensors of the cache are "
-            "shorter than the tokens fed",
-            cause="By 4.57 a sliding layer of DynamicCache keeps the last window - 1 positions; "
-            "4.48's HybridCache had room for the window alone.",
-            remedy="Take the past length from get_seq_length(), never from the shape of the keys. A "
-            "cache that dropped positions cannot be cropped to before them.",
+            looks_for="key tensors of the cache that are shorter than the number of tokens fed, "
+            "after a forward longer than the sliding window",
+            cause="By 4.57 a sliding-window layer of DynamicCache keeps only the last window "
+            "- 1 positions. The HybridCache of 4.48 keeps the window. The shape of the keys is "
+            "therefore not the number of tokens. Affected: code that takes the past length from "
+            "the shape of cached keys.",
+            remedy="Take the past length from get_seq_length(), not from the shape of the "
+            "keys. Do not crop such a cache to a length before the positions that it dropped.",
             example="past = cache.get_seq_length()  # not cache.layers[0].keys.shape[-2]",
-            releases="4.57 and later; gemma2 in 4.48, where get_seq_length() says the window, too",
+            releases="4.57 and later. gemma2 also in 4.48, where get_seq_length() returns the "
+            "window too.",
             references=("transformers/cache_utils.py, DynamicSlidingWindowLayer",),
         ),
         _short_key_tensors,
@@ -268,16 +280,17 @@ RULES = (
             name="cache_position is accepted and ignored",
             kind="api",
             scope="release",
-            looks_for="a forward that does not name cache_position, takes it, and gives the same bits "
-            "for wrong positions",
-            cause="cache_position left the signatures between 5.2 and 5.6; what is passed disappears "
-            "in **kwargs.",
-            remedy="Say where tokens stand with position_ids, and let the cache count: what it holds "
-            "is get_seq_length(). Code that writes a static cache by cache_position must derive it.",
+            looks_for="a forward whose signature does not name cache_position, that accepts it, "
+            "and that gives the same bits for wrong positions",
+            cause="cache_position was removed from the signatures between 5.2 and 5.6. An "
+            "argument of this name disappears in `**kwargs` without an exception. Affected: code "
+            "that passes cache_position to place tokens in the sequence or in a static cache.",
+            remedy="Pass position_ids, and let the cache count its tokens: get_seq_length(). "
+            "Code that writes to a static cache has to compute the positions from it.",
             example="start = cache.get_seq_length()\n"
             "position_ids = torch.arange(start, start + input_ids.shape[1])[None]",
-            releases="a parameter through 5.2, gone by 5.6; classes that never had it ignore it in "
-            "every release",
+            releases="A parameter up to 5.2, gone by 5.6. Classes that never had it ignore it in "
+            "every release.",
             references=(f"{_PULLS}/44181", f"{_PULLS}/44759"),
         ),
         _ignored_position,
@@ -285,16 +298,18 @@ RULES = (
     Rule(
         RuleText(
             code="SB906",
-            name="generate() does not advance the position_ids that it is given",
+            name="`generate()` does not advance `position_ids`",
             kind="silent",
             scope="release",
-            looks_for="a generate() with position_ids whose every step is fed the prompt's last "
-            "position, and whose logits are not those of one without the argument",
-            cause="generate() kept the tensor as it was given and cut it to its last entry at every "
-            "step. 5.2 appends the next position.",
-            remedy="Pass attention_mask, from which positions are counted, and no position_ids; or "
-            "decode step by step with forward.",
-            releases="4.48 to 5.1; right from 5.2",
+            looks_for="a generate() with position_ids that feeds the last position of the prompt "
+            "at every step, and whose logits differ from those without the argument",
+            cause="Up to 5.1 generate() keeps the position_ids that it gets and passes their "
+            "last entry at every step, so every new token has the position of the last prompt "
+            "token. 5.2 appends the next position. Affected: callers of generate() that pass "
+            "position_ids.",
+            remedy="Pass attention_mask instead of position_ids, and generate() counts the "
+            "positions. Or decode step by step with forward.",
+            releases="Wrong in 4.48 to 5.1. Right from 5.2 on.",
             references=(
                 "https://github.com/huggingface/transformers/issues/29149",
                 f"{_PULLS}/43734",
@@ -308,12 +323,14 @@ RULES = (
             name="assisted generation refuses min_new_tokens",
             kind="crash",
             scope="release",
-            looks_for="ValueError: Passing `MinLengthLogitsProcessor`, where assisted generation "
+            looks_for="ValueError: Passing `MinLengthLogitsProcessor` …, if assisted generation "
             "works without min_new_tokens",
-            cause="generate() turns min_new_tokens into a MinLengthLogitsProcessor and then refuses "
-            "it in the candidate generator. By 5.6 it is left out there.",
-            remedy="Leave out min_new_tokens with an assistant, or generate without one.",
-            releases="4.57 to 5.2; 4.48, 4.53 and 5.6 and later take it",
+            cause="generate() turns min_new_tokens into a MinLengthLogitsProcessor, and its "
+            "candidate generator then refuses this processor with a ValueError. By 5.6 the "
+            "candidate generator leaves it out. Affected: calls of generate() with "
+            "assistant_model and min_new_tokens.",
+            remedy="Do not combine min_new_tokens with an assistant: leave out one of the two.",
+            releases="Fails in 4.57 to 5.2. Works in 4.48 and 4.53, and in 5.6 and later.",
             references=("transformers/generation/candidate_generator.py",),
         ),
         _min_new_tokens,
@@ -324,13 +341,15 @@ RULES = (
             name="a generation strategy now needs code from the hub",
             kind="crash",
             scope="release",
-            looks_for="ValueError … requires `trust_remote_code=True`, for penalty_alpha or "
+            looks_for="a ValueError that asks for trust_remote_code=True, for penalty_alpha or "
             "num_beam_groups",
-            cause="Contrastive search and group beam search left the library for repositories of "
-            "transformers-community; their arguments still choose them.",
-            remedy="Use num_beams or sampling; or pass trust_remote_code=True, which downloads and "
-            "runs code from the hub as it is that day.",
-            releases="4.48 and 4.53 have both; 4.57 and later",
+            cause="Contrastive search and group beam search were moved from the library to "
+            "repositories of transformers-community on the hub. Their arguments now download that "
+            "code, and raise ValueError without trust_remote_code=True. Affected: calls of "
+            "generate() with penalty_alpha or num_beam_groups.",
+            remedy="Use num_beams or sampling. Or pass trust_remote_code=True, which downloads "
+            "and runs the current code from the hub.",
+            releases="4.48 and 4.53 have both strategies. 4.57 and later need the hub.",
             references=(f"{_PULLS}/40428", "transformers/generation/utils.py"),
         ),
         _hub_strategies,
@@ -342,8 +361,9 @@ RULES = (
             kind="api",
             scope="release",
             looks_for="save_pretrained(safe_serialization=False) that writes safetensors",
-            cause="5.0 removed the parameter; **kwargs takes it.",
-            remedy="Write a pickle yourself where one is needed.",
+            cause="5.0 removed the parameter. The argument disappears in `**kwargs`, and "
+            "save_pretrained writes safetensors. Affected: code that needs pytorch_model.bin.",
+            remedy="If you need a pickle, write it yourself.",
             example='torch.save(model.state_dict(), folder / "pytorch_model.bin")',
             releases="5.0.0 and later",
             references=(f"{_PULLS}/42734", f"{_PULLS}/42904"),
@@ -353,16 +373,18 @@ RULES = (
     Rule(
         RuleText(
             code="SB910",
-            name="saving names the dtype, or cuts the files, otherwise",
+            name="`save_pretrained` uses another key for the dtype or other file sizes",
             kind="api",
             scope="release",
-            looks_for="another key for the dtype in config.json, or another default of "
+            looks_for="a different key for the dtype in config.json, or a different default of "
             "max_shard_size, than in the reference",
-            cause="torch_dtype became dtype by 4.57, which what reads the old name does not find; "
-            "max_shard_size went from 5GB to 50GB in 5.0.",
-            remedy="Say the dtype at every load, and max_shard_size at every save.",
+            cause="By 4.57 the key torch_dtype in config.json is called dtype; programs that "
+            "look for the old key do not find it. In 5.0 the default of max_shard_size changed "
+            "from 5GB to 50GB. Affected: tools that read config.json, and uploads or file systems "
+            "with a limit on file size.",
+            remedy="Pass the dtype in every load, and max_shard_size in every save.",
             example='model.save_pretrained(folder, max_shard_size="5GB")',
-            releases="dtype: 4.57 and later; 50GB: 5.0.0 and later",
+            releases="dtype: 4.57 and later. 50GB: 5.0.0 and later.",
             references=("transformers/configuration_utils.py, to_dict", f"{_PULLS}/42904"),
         ),
         _changed_saving,
@@ -370,16 +392,18 @@ RULES = (
     Rule(
         RuleText(
             code="SB911",
-            name="gradient checkpointing has another default",
+            name="gradient checkpointing has a different default",
             kind="api",
             scope="release",
-            looks_for="gradient_checkpointing_enable() without arguments that chooses another "
+            looks_for="gradient_checkpointing_enable() without arguments that sets a different "
             "use_reentrant than in the reference",
-            cause="5.0 made use_reentrant=False the default. The two differ in which hooks run, in "
-            "random states, and in what happens to inputs without gradients.",
-            remedy="Say which one.",
+            cause="5.0 changed the default from use_reentrant=True to False. The two differ "
+            "in which hooks run, in random states, and in the handling of inputs without "
+            "gradients. Affected: training with gradient checkpointing that does not set "
+            "use_reentrant.",
+            remedy="Set use_reentrant yourself.",
             example='model.gradient_checkpointing_enable({"use_reentrant": False})',
-            releases="True through 4.57, False from 5.0.0",
+            releases="True up to 4.57. False from 5.0.0 on.",
             references=("transformers/modeling_utils.py, gradient_checkpointing_enable",),
         ),
         _changed_use_reentrant,

@@ -87,11 +87,11 @@ def headline(best: Try | None, proof: Proof, patient: GraftFile) -> str:
             return f"swapping only {_joined_names(best.suspects)} {restored}"
         words = f"swapping {_joined_names(best.suspects)} together {restored}"
         if proof == "irreducible":
-            return f"{words}, and without any one of them it does not"
-        return f"{words}; whether all of them are needed was not tried to the end"
+            return f"{words}; it does not if any one of them is left out"
+        return f"{words}; not every smaller set was tried"
     if not patient.suspects:
         words = f"nothing that can be swapped differs in {where}: the difference is in the code"
-        return f"{words}, or in what is not swapped"
+        return f"{words}, or in something that is not swapped"
     completed = [run for run in patient.tried if run.suspects and not run.error]
     if not completed:
         errors = [run.error for run in patient.tried if run.error]
@@ -104,8 +104,11 @@ def headline(best: Try | None, proof: Proof, patient: GraftFile) -> str:
         words += "; not every set was tried"
     failed_alone = [r.suspects[0] for r in patient.tried if len(r.suspects) == 1 and r.error]
     if failed_alone:
-        words += f"; {_joined_names(failed_alone)} could not be put in"
-    return f"{words}: what is left lies in the code of the release, or in what could not be swapped"
+        words += f"; {_joined_names(failed_alone)} could not be swapped"
+    return (
+        f"{words}: the rest of the difference is in the code of the release, or in something that "
+        "could not be swapped"
+    )
 
 
 def _progress(tried: Sequence[Try], n_suspects: int) -> str:
@@ -117,13 +120,13 @@ def _progress(tried: Sequence[Try], n_suspects: int) -> str:
     best = min(measured, key=lambda run: (run.max_abs or 0.0, len(run.suspects)))
     if best.max_abs is None or best.max_abs >= baseline.max_abs:
         all_are_known = len(measured) == sum(bool(run.suspects) for run in tried)
-        return " or brings the logits nearer" if all_are_known else ""
+        return " or brings the logits closer" if all_are_known else ""
     if best.max_abs > baseline.max_abs / 2:
         return ""
     whole = len(best.suspects) == n_suspects > 1
     best_names = "all of them" if whole else _joined_names(best.suspects)
     distance, baseline_distance = short(best.max_abs), short(baseline.max_abs)
-    return f"; with {best_names} the logits are {distance} apart instead of {baseline_distance}"
+    return f"; with {best_names} the logits differ by {distance} instead of {baseline_distance}"
 
 
 def _suspects_in_words(suspects: Sequence[GraftSuspect]) -> str:

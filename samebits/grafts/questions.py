@@ -36,15 +36,13 @@ _IGNORED_FIELDS = ("transformers_version", "architectures", "dtype", "torch_dtyp
 """Config fields that only describe the file, or that the variant sets anyway."""
 
 
-class GraftQuestion(Record):
-    """A question to donor and patient, which run the same prompt in the same way."""
+class PatientQuestion(Record):
+    """The question to a patient, which runs the same prompt in the same way as its donor."""
 
     prompt: str
     what: Literal["forward", "decode"]
     forced: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     """Row -> the tokens of the reference, which generate() is forced to choose."""
-    donor_expected: tuple[str, ...] = ()
-    """Hash of each output of the reference's cell; '' if it is not known."""
     expected: tuple[str, ...] = ()
     """Hash of each output of the candidate's cell; '' if it is not known."""
     compared: tuple[tuple[int, int], ...] = ()
@@ -58,6 +56,13 @@ class GraftQuestion(Record):
     """Field -> the values of reference and candidate, for fields that both sides have."""
     untried: tuple[tuple[str, str], ...] = ()
     """Differences that cannot be grafted, with the reason."""
+
+
+class GraftQuestion(PatientQuestion):
+    """The same, with what only the donor needs."""
+
+    donor_expected: tuple[str, ...] = ()
+    """Hash of each output of the reference's cell; '' if it is not known."""
 
 
 class GraftQuestions(NamedTuple):
@@ -257,7 +262,7 @@ def _weights(
             pairs.update(dict.fromkeys(matches))
         else:
             unpaired.append(
-                (f"weight {item}", "no one tensor of the same shape holds it on both sides")
+                (f"weight {item}", "no single tensor of the same shape holds it on both sides")
             )
     return list(pairs), unpaired
 

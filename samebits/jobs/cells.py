@@ -11,15 +11,15 @@ import asyncio
 import contextlib
 import shutil
 import time
-import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of
 from samebits.base.errors import CaptureError
-from samebits.base.filestate import Ledger
 from samebits.base.redaction import without_folders
-from samebits.jobs.common import common_job, follows_from
+from samebits.jobs.cache import aside
+from samebits.jobs.common import follows_from, model_of
+from samebits.jobs.records import CellJob, CellStore, Invariants, ObservedModel, RunName
 from samebits.jobs.unwritten import without_false_alarms
 from samebits.records.capture import Capture, Failure, Skip, Unfinished
 from samebits.stacks.process import Ended, StackProcess, tail
@@ -27,13 +27,12 @@ from samebits.stacks.process import Ended, StackProcess, tail
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from samebits.jobs.cache import JobCache
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.matrix.spec import ModelSpec
     from samebits.records.ids import CellId
     from samebits.stacks.build import Stack
-    from samebits.storage.store import Store
 
-RunName = Literal["a", "b"]
 RUNS: tuple[RunName, RunName] = ("a", "b")
 VALUES_LIMIT = 16 << 20
 """Bytes up to which a tensor's values are stored; larger ones are stored if they differ."""
@@ -46,23 +45,8 @@ _STALE_AFTER = 86_400
 class CellRunner:
     """Runs cells and reads their captures."""
 
-    def __init__(
-        self,
-        root: Path,
-        store: Store,
-        probes: str,
-        machine: str,
-        *,
-        fresh: bool = False,
-        sweep: bool = False,
-        ledger: Ledger | None = None,
-    ) -> None:
-        self._ledger = ledger or Ledger()
-        self._root = root
-        self._store = store
-        self._probes = probes
-        self._machine = machine
-        self._fresh = fresh
+    def __init__(self, cache: JobCache, *, sweep: bool = False) -> None:
+        self._cache = cache
         self._sweep = sweep
 
     async def observe(
@@ -81,16 +65,16 @@ class CellRunner:
         always runs again.
         """
         folder = self._folder(cell, model, checkpoint, stack)
-        if not wanted and checkpoint.pinned:
-            cached = self._cached(folder, process.n_slots)
+        if not wanted and self._cache.may_reuse(checkpoint):
+            cached = self._cached_captures(folder, process.n_slots)
             if cached is not None:
                 return without_false_alarms(*cached)
         _remove_leftovers(folder)
-        jobs = [self._job(cell, model, checkpoint, folder, run, list(wanted)) for run in RUNS]
-        ended = await asyncio.gather(*(process.run(job, started) for job in jobs))
+        jobs = [self._job(cell, model, checkpoint, folder, run, tuple(wanted)) for run in RUNS]
+        ended = await asyncio.gather(*(process.run(job.as_json(), started) for job in jobs))
         first, second = (self._read(cell, job, end) for job, end in zip(jobs, ended, strict=True))
         for job in jobs:
-            self._ledger.file(_publish(job))
+            self._cache.ledger.file(_publish(job))
         return without_false_alarms(first, second)
 
     def paths(
@@ -118,34 +102,35 @@ class CellRunner:
             raise
 
     def _folder(self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack) -> Path:
+        invariants = self._invariants(model)
         key = digest_of(
             {
                 **follows_from(cell, model, checkpoint, stack),
                 "greedy": model.greedy,
-                "invariants": self._invariants(model),
+                "invariants": invariants and invariants.model_dump(),
                 "usage": _tries_usage(cell, model),
                 "budget": model.budget,
-                "probes": self._probes,
-                "machine": self._machine,
+                "probes": self._cache.probes,
+                "machine": self._cache.machine,
             }
         )
-        return self._root / "captures" / model.name / str(cell.variant) / cell.stack / key[:16]
+        return (
+            self._cache.root / "captures" / model.name / str(cell.variant) / cell.stack / key[:16]
+        )
 
-    def _invariants(self, model: ModelSpec) -> dict[str, Any] | None:
+    def _invariants(self, model: ModelSpec) -> Invariants | None:
         """Return how the relations inside the cell are tested; None if they are not."""
         if not model.invariants:
             return None
-        return {"sweep": self._sweep, "samples": model.samples, "large": model.insists}
+        return Invariants(sweep=self._sweep, samples=model.samples, large=model.insists)
 
-    def _cached(self, folder: Path, n_slots: int) -> tuple[Capture, Capture] | None:
+    def _cached_captures(self, folder: Path, n_slots: int) -> tuple[Capture, Capture] | None:
         """Return the cached captures if both are whole and the machine cannot be the cause of them.
 
         An exception raised by the model is a valid result. A run without a result, an unfinished
         run and an exception about memory or files may be due to the machine: those run again. A run
         that skipped something for its cost also runs again if a job may use more memory now.
         """
-        if self._fresh:
-            return None
         try:
             first, second = (self._capture(folder / f"{run}.json") for run in RUNS)
         except CaptureError:
@@ -162,50 +147,52 @@ class CellRunner:
         checkpoint: Checkpoint,
         folder: Path,
         run: RunName,
-        wanted: list[str],
-    ) -> dict[str, Any]:
-        # another run may run the same cell: each writes under a unique name first
-        name = f"{run}.{uuid.uuid4().hex[:12]}"
-        common = common_job("cell", cell, model, checkpoint)
-        return {
-            **common,
-            "run": run,
-            "log": str(folder / f"{name}.log"),
-            "capture": str(folder / f"{name}.json"),
-            "model": {
-                **common["model"],
-                "greedy": model.greedy,
-                "invariants": self._invariants(model),
-                "usage": _tries_usage(cell, model),
-            },
-            "store": {"root": str(self._root), "limit": VALUES_LIMIT, "wanted": wanted},
-        }
+        wanted: tuple[str, ...],
+    ) -> CellJob:
+        path = aside(folder / f"{run}.json")
+        return CellJob(
+            cell=cell,
+            run=run,
+            timeout=model.timeout,
+            budget=model.budget,
+            log=str(path.with_suffix(".log")),
+            capture=str(path),
+            store=CellStore(root=str(self._cache.root), limit=VALUES_LIMIT, wanted=wanted),
+            model=ObservedModel(
+                **dict(model_of(model, checkpoint)),
+                greedy=model.greedy,
+                invariants=self._invariants(model),
+                usage=_tries_usage(cell, model),
+            ),
+        )
 
-    def _read(self, cell: CellId, job: dict[str, Any], ended: Ended) -> Capture:
+    def _read(self, cell: CellId, job: CellJob, ended: Ended) -> Capture:
         """Return the capture of a run, or a failed capture with the reason why there is none."""
-        path = Path(job["capture"])
+        path = Path(job.capture)
         try:
-            capture = self._store.read_capture(path)
+            capture = self._cache.store.read_capture(path)
         except CaptureError as error:
             reason = ended.reason or str(error).replace(str(path), "its capture")
         else:
-            if (capture.cell, capture.run) == (cell, job["run"]):
+            if (capture.cell, capture.run) == (cell, job.run):
                 if not _is_repeatable(capture):
-                    self._ledger.unsettle(f"{cell} failed as a machine may", str(cell))
+                    self._cache.ledger.unsettle(
+                        f"{cell} failed for a reason that may be the machine", str(cell)
+                    )
                 if capture.status == "unfinished":
                     return _ended_early(capture, job, ended)
                 return capture
-            reason = f"it left the capture of {capture.cell}, run {capture.run}"
-        self._ledger.unsettle(f"{cell} left nothing", str(cell))
+            reason = f"it wrote the capture of {capture.cell}, run {capture.run}"
+        self._cache.ledger.unsettle(f"{cell} wrote no result", str(cell))
         if ended.stopped:
             return _ended_early(_empty_capture(cell, job), job, ended)
-        log = tail(Path(job["log"]))
+        log = tail(Path(job.log))
         failure = Failure(phase="process", type="no result", message=reason, traceback=log)
-        return Capture(cell=cell, run=job["run"], status="failed", failure=failure)
+        return Capture(cell=cell, run=job.run, status="failed", failure=failure)
 
     def _capture(self, path: Path) -> Capture:
-        self._ledger.file(path)
-        return self._store.read_capture(path)
+        self._cache.ledger.file(path)
+        return self._cache.store.read_capture(path)
 
 
 def _tries_usage(cell: CellId, model: ModelSpec) -> bool:
@@ -214,12 +201,12 @@ def _tries_usage(cell: CellId, model: ModelSpec) -> bool:
     return model.usage and cell.variant == first
 
 
-def _empty_capture(cell: CellId, job: dict[str, Any]) -> Capture:
+def _empty_capture(cell: CellId, job: CellJob) -> Capture:
     """Return the empty capture of a run that ended before its first observation."""
-    return Capture(cell=cell, run=job["run"], status="unfinished")
+    return Capture(cell=cell, run=job.run, status="unfinished")
 
 
-def _ended_early(capture: Capture, job: dict[str, Any], ended: Ended) -> Capture:
+def _ended_early(capture: Capture, job: CellJob, ended: Ended) -> Capture:
     """Return the capture of a run that ended early, with how it ended and what is missing.
 
     A crash of the process itself is a failure of the phase. A timeout and lack of memory are not.
@@ -229,7 +216,7 @@ def _ended_early(capture: Capture, job: dict[str, Any], ended: Ended) -> Capture
     unfinished = Unfinished(phase=phase, reason=reason, step=ended.step)
     failures = capture.failures
     if ended.crashed or not ended.why:
-        log = tail(Path(job["log"]))
+        log = tail(Path(job.log))
         crash = Failure(phase=phase, type="no result", message=reason, traceback=log)
         failures = (*failures, crash)
     missing_skips = _missing(capture, job, f"the run ended before: {reason} in phase {phase}")
@@ -239,7 +226,7 @@ def _ended_early(capture: Capture, job: dict[str, Any], ended: Ended) -> Capture
     )
 
 
-def _missing(capture: Capture, job: dict[str, Any], reason: str) -> Iterator[Skip]:
+def _missing(capture: Capture, job: CellJob, reason: str) -> Iterator[Skip]:
     """Yield a skip for every missing prompt and every missing signal that the verdict needs."""
     signals = capture.signals
     for name in ("weights", "buffers", "inv_freq"):
@@ -248,7 +235,7 @@ def _missing(capture: Capture, job: dict[str, Any], reason: str) -> Iterator[Ski
     skipped = {skip.what for skip in capture.skips}
     for name, rows in (("forward", signals.forward), ("greedy", signals.greedy)):
         observed = {row.partition("[")[0] for row in rows or {}}
-        for prompt in job["model"]["prompts"]:
+        for prompt in job.model.prompts:
             if prompt not in observed and not skipped & {
                 name,
                 f"{name} {prompt}",
@@ -257,15 +244,15 @@ def _missing(capture: Capture, job: dict[str, Any], reason: str) -> Iterator[Ski
                 yield Skip(what=f"{name} {prompt}", reason=reason, why="unfinished")
 
 
-def _publish(job: dict[str, Any]) -> Path:
+def _publish(job: CellJob) -> Path:
     """Rename a job's files to the names that later runs look for: ``a.json``, ``a.log``.
 
     An older capture is always replaced or removed, because it is not what the cell computes now.
     Returns the path of the capture.
     """
-    published = Path(job["capture"])
-    for path in (Path(job["log"]), Path(job["capture"])):
-        published = path.with_name(f"{job['run']}{path.suffix}")
+    published = Path(job.capture)
+    for path in (Path(job.log), Path(job.capture)):
+        published = path.with_name(f"{job.run}{path.suffix}")
         try:
             path.replace(published)
         except FileNotFoundError:

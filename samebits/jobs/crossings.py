@@ -19,24 +19,24 @@ import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.base.digests import digest_of, digest_of_file
-from samebits.base.filestate import Ledger
-from samebits.jobs.common import THREADS, digest_of_inputs, inputs_of
-from samebits.records.capture import Failure
+from samebits.jobs.cache import ResultForm, is_repeatable, no_result, run_aside
+from samebits.jobs.common import digest_of_inputs, inputs_of
+from samebits.jobs.records import THREADS, FedModel, LoadJob, SaveJob
 from samebits.records.crossing import Crossing, CrossingsFile, CrossingsReport, SavedModel
 from samebits.records.record import read_record
-from samebits.stacks.process import tail
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from samebits.jobs.cache import JobCache, Left
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.matrix.plan import Plan, PlannedRow
     from samebits.matrix.spec import Matrix, ModelSpec
+    from samebits.records.capture import Failure
     from samebits.records.ids import Variant
     from samebits.stacks.build import Stack
     from samebits.stacks.process import Ended, StackProcess
-    from samebits.storage.store import Store
 
 SIZE_LIMIT = 1 << 30
 """Largest model that is saved, in bytes; each stack's copy stays on disk."""
@@ -80,22 +80,8 @@ def rows_to_cross(matrix: Matrix, plan: Plan) -> tuple[PlannedRow, ...]:
 class Crosser:
     """Runs the jobs that save and load models, and caches their results."""
 
-    def __init__(
-        self,
-        root: Path,
-        store: Store,
-        probes: str,
-        machine: str,
-        *,
-        fresh: bool = False,
-        ledger: Ledger | None = None,
-    ) -> None:
-        self._ledger = ledger or Ledger()
-        self._root = root
-        self._store = store
-        self._probes = probes
-        self._machine = machine
-        self._fresh = fresh
+    def __init__(self, cache: JobCache) -> None:
+        self._cache = cache
         self._temporary: list[Path] = []
 
     async def cross(
@@ -103,7 +89,7 @@ class Crosser:
     ) -> CrossingsReport:
         """Save the model in every stack, and load every saved copy in every stack."""
         saved = await self._saved_copies(subject, parties)
-        if not all(self._cached(subject, party, _loadable(saved)) for party in parties):
+        if not all(self._are_cached(subject, party, _loadable(saved)) for party in parties):
             # the copies are about to be loaded: damaged ones are saved again
             checks = (asyncio.to_thread(_remove_unless_whole, copy) for copy in saved.values())
             if not all(await asyncio.gather(*checks)):
@@ -118,7 +104,7 @@ class Crosser:
     def close(self) -> None:
         """Remove copies that no later run may use, and copies that have not been used for long."""
         cutoff = time.time() - UNUSED
-        saved = (self._root / "saved").glob("s*")
+        saved = (self._cache.root / "saved").glob("s*")
         unused = [path for path in saved if _is_older(path, cutoff)]
         for path in (*self._temporary, *unused):
             remove(path)
@@ -132,26 +118,28 @@ class Crosser:
 
     async def _save(self, subject: CrossedModel, party: CrossingStack) -> SavedCopy:
         folder = self._saved_folder(subject, party.stack)
-        self._ledger.file(folder / "saved.json")
+        self._cache.ledger.file(folder / "saved.json")
         if (cached := _read_saved(folder)) is not None:
             os.utime(folder)
             return cached
         # incomplete, or failed for lack of memory or disk space: no loader uses it
         shutil.rmtree(folder, ignore_errors=True)
         log = folder.with_name(f"{folder.name}.log")
-        fields = {"kind": "save", "out": str(folder), "limit": SIZE_LIMIT, "log": str(log)}
-        ended = await party.process.run(self._job(subject, party.stack, fields))
-        self._ledger.file(folder / "saved.json")
+        job = SaveJob(
+            **_job_fields(subject, party.stack), out=str(folder), limit=SIZE_LIMIT, log=str(log)
+        )
+        ended = await party.process.run(job.as_json())
+        self._cache.ledger.file(folder / "saved.json")
         if _read_saved(folder) is None:
-            self._ledger.unsettle(f"{subject.model.name} was not saved by {party.stack.id}")
+            self._cache.ledger.unsettle(f"{subject.model.name} was not saved by {party.stack.id}")
         copy = _read_saved(folder, even_if_transient=True)
-        return copy or _failed_save(subject, party.stack, folder, _no_result(ended, log))
+        return copy or _failed_save(subject, party.stack, folder, no_result(ended, log))
 
     def _saved_folder(self, subject: CrossedModel, stack: Stack) -> Path:
         key = self._facts(subject, stack)
-        if self._is_cacheable(subject):
-            return self._root / "saved" / f"s{digest_of(key)[:23]}"
-        folder = self._root / "saved" / f"s{uuid.uuid4().hex[:23]}"
+        if self._cache.may_reuse(subject.checkpoint):
+            return self._cache.root / "saved" / f"s{digest_of(key)[:23]}"
+        folder = self._cache.root / "saved" / f"s{uuid.uuid4().hex[:23]}"
         self._temporary += [folder, folder.with_name(f"{folder.name}.log")]
         return folder
 
@@ -170,8 +158,7 @@ class Crosser:
         self, subject: CrossedModel, party: CrossingStack, ready: Mapping[str, SavedCopy]
     ) -> dict[str, Crossing]:
         path = self._result_path(subject, party.stack, ready)
-        self._ledger.file(path)
-        if (cached := self._cached(subject, party, ready)) is not None:
+        if (cached := self._cache.find(path, _FORM, subject.checkpoint)) is not None:
             return {crossing.saver: crossing for crossing in cached.crossings}
         compared = await self._run_loader(subject, party, ready, path)
         crossings = {
@@ -185,19 +172,22 @@ class Crosser:
                 stack=party.stack.id,
                 crossings=tuple(crossings.values()),
             )
-            self._store.write_json(path, file.model_dump_json(indent=1))
-            self._ledger.file(path)
+            self._cache.store.write_json(path, file.model_dump_json(indent=1))
+            self._cache.ledger.file(path)
         else:
-            self._ledger.unsettle(f"{subject.model.name} crosses to {party.stack.id} anew")
+            self._cache.ledger.unsettle(
+                f"{party.stack.id} loads the copies of {subject.model.name} in every run"
+            )
         return crossings
 
-    def _cached(
+    def _are_cached(
         self, subject: CrossedModel, party: CrossingStack, ready: Mapping[str, SavedCopy]
-    ) -> CrossingsFile | None:
-        """Return the cached result of a loader; None if there is none, or nothing to load."""
-        if not ready or not self._is_cacheable(subject):
-            return None
-        return read_record(self._result_path(subject, party.stack, ready), CrossingsFile)
+    ) -> bool:
+        """Return True if the result of a loader is cached; False if there is nothing to load."""
+        if not ready:
+            return False
+        path = self._result_path(subject, party.stack, ready)
+        return self._cache.find(path, _FORM, subject.checkpoint) is not None
 
     async def _run_loader(
         self,
@@ -211,42 +201,47 @@ class Crosser:
         remaining = list(ready)
         while remaining:
             folders = {saver: str(ready[saver].folder) for saver in remaining}
-            file, ended = await self._run_job(subject, party, folders, path)
-            if file is None:
+            left = await self._run_job(subject, party, folders, path)
+            if left.result is None:
+                ended = left.ended
                 return crossings | _crossings_without_original(remaining, party.stack.id, ended)
-            crossings |= {crossing.saver: crossing for crossing in file.crossings}
+            crossings |= {crossing.saver: crossing for crossing in left.result.crossings}
             remaining = [saver for saver in remaining if saver not in crossings]
             if remaining:
                 crashed = remaining.pop(0)
-                crossings[crashed] = _crashed_crossing(
-                    crashed, party.stack.id, ended, path.with_suffix(".log")
+                crossings[crashed] = Crossing(
+                    saver=crashed,
+                    loader=party.stack.id,
+                    outcome="load failed",
+                    failure=no_result(left.ended, left.log),
                 )
         return {saver: crossings[saver] for saver in ready}
 
     async def _run_job(
         self, subject: CrossedModel, party: CrossingStack, folders: Mapping[str, str], path: Path
-    ) -> tuple[CrossingsFile | None, Ended]:
-        """Run one job and return its result and how it ended."""
-        temporary = path.with_name(f"{path.stem}-{uuid.uuid4().hex[:12]}.json")
-        fields = {
-            "kind": "load",
-            "savers": dict(folders),
-            "result": str(temporary),
-            "log": str(path.with_suffix(".log")),
-        }
-        ended = await party.process.run(self._job(subject, party.stack, fields))
-        file = read_record(temporary, CrossingsFile)
-        temporary.unlink(missing_ok=True)
-        return file, ended
+    ) -> Left[CrossingsFile]:
+        """Run one job and return what it left; the file of its result is removed."""
+
+        def job(written: Path) -> LoadJob:
+            return LoadJob(
+                **_job_fields(subject, party.stack),
+                savers=dict(folders),
+                result=str(written),
+                log=str(path.with_suffix(".log")),
+            )
+
+        left = await run_aside(path, CrossingsFile, job, party.process)
+        left.written.unlink(missing_ok=True)
+        return left
 
     def _result_path(
         self, subject: CrossedModel, stack: Stack, ready: Mapping[str, SavedCopy]
     ) -> Path:
         facts = self._facts(subject, stack)
         facts["inputs"] = digest_of_inputs(subject.checkpoint)
-        key = digest_of(facts | {"savers": {saver: copy.digest for saver, copy in ready.items()}})
-        folder = self._root / "crossings" / subject.model.name / str(subject.variant) / stack.id
-        return folder / f"{key[:16]}.json"
+        facts["savers"] = {saver: copy.digest for saver, copy in ready.items()}
+        names = (subject.model.name, str(subject.variant), stack.id)
+        return self._cache.path("crossings", *names, facts=facts)
 
     def _facts(self, subject: CrossedModel, stack: Stack) -> dict[str, Any]:
         """Return everything that determines the bits of a save or a load."""
@@ -258,32 +253,27 @@ class Crosser:
             "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
             "trust_remote_code": subject.model.trust_remote_code,
             "limit": SIZE_LIMIT,
-            "probes": self._probes,
-            "machine": self._machine,
+            "probes": self._cache.probes,
+            "machine": self._cache.machine,
             "threads": THREADS,
         }
 
-    def _job(
-        self, subject: CrossedModel, stack: Stack, fields: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        return {
-            "name": subject.model.name,
-            "variant_name": str(subject.variant),
-            "stack": stack.id,
-            "threads": THREADS,
-            "timeout": subject.model.timeout,
-            "variant": subject.variant.model_dump(mode="json"),
-            "model": {
-                "source": subject.checkpoint.source,
-                "revision": subject.checkpoint.revision,
-                "trust_remote_code": subject.model.trust_remote_code,
-                "inputs": inputs_of(subject.checkpoint),
-            },
-            **fields,
-        }
 
-    def _is_cacheable(self, subject: CrossedModel) -> bool:
-        return subject.checkpoint.pinned and not self._fresh
+def _job_fields(subject: CrossedModel, stack: Stack) -> dict[str, Any]:
+    """Return the fields that both kinds of job share."""
+    return {
+        "name": subject.model.name,
+        "variant_name": str(subject.variant),
+        "stack": stack.id,
+        "timeout": subject.model.timeout,
+        "variant": subject.variant,
+        "model": FedModel(
+            source=subject.checkpoint.source,
+            revision=subject.checkpoint.revision,
+            trust_remote_code=subject.model.trust_remote_code,
+            inputs=inputs_of(subject.checkpoint),
+        ),
+    }
 
 
 def remove(path: Path) -> None:
@@ -306,7 +296,7 @@ def _read_saved(folder: Path, *, even_if_transient: bool = False) -> SavedCopy |
     record = read_record(path, SavedModel)
     if record is None:
         return None
-    if record.failure and record.failure.may_be_the_machine and not even_if_transient:
+    if not is_repeatable(record) and not even_if_transient:
         return None
     return SavedCopy(folder, record, digest_of_file(path))
 
@@ -360,26 +350,17 @@ def _unsaved_crossing(record: SavedModel, loader: str) -> Crossing:
 def _crossings_without_original(
     savers: Iterable[str], loader: str, ended: Ended
 ) -> dict[str, Crossing]:
-    why = ended.reason or "it ended without a word"
-    reason = f"{loader} left nothing of the original: {why}"
+    why = ended.reason or "it ended without an error message"
+    reason = f"{loader} wrote no result for the original: {why}"
     return {
         saver: Crossing(saver=saver, loader=loader, outcome="not tried", reason=reason)
         for saver in savers
     }
 
 
-def _crashed_crossing(saver: str, loader: str, ended: Ended, log: Path) -> Crossing:
-    failure = _no_result(ended, log)
-    return Crossing(saver=saver, loader=loader, outcome="load failed", failure=failure)
-
-
-def _no_result(ended: Ended, log: Path) -> Failure:
-    message = ended.reason or "it left nothing"
-    return Failure(phase="process", type="no result", message=message, traceback=tail(log))
-
-
 def _is_repeatable(crossing: Crossing) -> bool:
     """Return True if another run of the same load would give the same result."""
-    if crossing.outcome == "not tried":
-        return False
-    return crossing.failure is None or not crossing.failure.may_be_the_machine
+    return crossing.outcome != "not tried" and is_repeatable(crossing)
+
+
+_FORM = ResultForm(CrossingsFile, lambda file: all(map(_is_repeatable, file.crossings)))

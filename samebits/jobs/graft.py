@@ -1,34 +1,37 @@
 """Runner of graft jobs, which put pieces of the reference into the candidate.
 
 The donor job stores pieces of the reference; the patient job tries sets of them in the candidate.
-Results are cached like captures.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import uuid
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from samebits.base.digests import digest_of
-from samebits.base.filestate import Ledger
 from samebits.grafts import judge
-from samebits.jobs.common import common_job, follows_from
+from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
+from samebits.jobs.common import follows_from, model_of
+from samebits.jobs.records import (
+    DonorQuestion,
+    DonorTask,
+    GraftJob,
+    LimitedStore,
+    PatientSearch,
+    PatientTask,
+)
 from samebits.records.graft import DonorFile, GraftFile
-from samebits.records.record import read_record
 from samebits.records.tensor import TensorRef
-from samebits.storage.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from samebits.grafts.questions import GraftQuestion, GraftQuestions
+    from samebits.jobs.cache import JobCache
     from samebits.jobs.trace import TracedCell, TracedModel
     from samebits.records.graft import Graft
-
-ResultFile = TypeVar("ResultFile", DonorFile, GraftFile)
+    from samebits.records.record import R
 
 VALUES_LIMIT = 64 << 20
 """Bytes up to which a tensor of the donor is stored."""
@@ -40,28 +43,15 @@ SECONDS = 120.0
 """Seconds after which no further set is started."""
 MAX_QUESTIONS = 6
 """Maximum number of prompts and decodes of one cell to run."""
-NOTHING_RESTORES = "what differs elsewhere was not tried, as nothing restores this"
-NO_RESULT = "a process left no result"
+NOTHING_RESTORES = "other prompts were not tried, because nothing restores the bits here"
+NO_RESULT = "a process wrote no result"
 
 
 class Grafter:
     """Runs donors and patients; cells with the same question share a donor."""
 
-    def __init__(
-        self,
-        root: Path,
-        probes: str,
-        machine: str,
-        *,
-        fresh: bool = False,
-        ledger: Ledger | None = None,
-    ) -> None:
-        self._ledger = ledger or Ledger()
-        self._root = root
-        self._store = Store(root)
-        self._probes = probes
-        self._machine = machine
-        self._fresh = fresh
+    def __init__(self, cache: JobCache) -> None:
+        self._cache = cache
         self._running: dict[Path, asyncio.Task[DonorFile | None]] = {}
 
     async def graft(
@@ -100,7 +90,7 @@ class Grafter:
         question: GraftQuestion,
         hint: tuple[str, ...],
     ) -> Graft | str:
-        path = self._path(subject, reference, self._donor_fields(question))
+        path = self._path(subject, reference, _donor_question(question).model_dump(mode="json"))
         donor = await self._donor(subject, reference, question, path)
         if donor is None or (reason := _unusable_reason(donor)):
             return NO_RESULT if donor is None else reason
@@ -113,8 +103,9 @@ class Grafter:
         self, subject: TracedModel, traced: TracedCell, question: GraftQuestion, path: Path
     ) -> DonorFile | None:
         if path not in self._running:
-            job = self._result(subject, traced, self._donor_fields(question), path, DonorFile)
-            self._running[path] = asyncio.create_task(job)
+            task = partial(_donor_task, _donor_question(question))
+            result = self._result(subject, traced, task, path, _DONOR_FORM)
+            self._running[path] = asyncio.create_task(result)
         return await asyncio.shield(self._running[path])
 
     async def _patient(
@@ -125,79 +116,80 @@ class Grafter:
         hint: tuple[str, ...],
         donor: Path,
     ) -> GraftFile | None:
-        fields = question.model_dump(mode="json", exclude={"donor_expected"})
-        fields |= {"role": "patient", "donor": str(donor), "hint": list(hint)}
-        fields |= {"budget": BUDGET_ELSEWHERE if hint else BUDGET, "seconds": SECONDS}
-        path = self._path(subject, traced, fields | {"donor": donor.stem})
-        return await self._result(subject, traced, fields, path, GraftFile)
-
-    def _donor_fields(self, question: GraftQuestion) -> dict[str, Any]:
-        return {
-            "role": "donor",
-            "prompt": question.prompt,
-            "what": question.what,
-            "forced": {row: list(ids) for row, ids in question.forced.items()},
-            "expected": list(question.donor_expected),
-            "weights": [reference_name for reference_name, _ in question.weights],
-        }
+        search = PatientSearch(
+            **question.model_dump(exclude={"donor_expected"}),
+            donor=str(donor),
+            hint=hint,
+            budget=BUDGET_ELSEWHERE if hint else BUDGET,
+            seconds=SECONDS,
+        )
+        path = self._path(subject, traced, search.model_dump(mode="json") | {"donor": donor.stem})
+        task = partial(_patient_task, search)
+        return await self._result(subject, traced, task, path, _PATIENT_FORM)
 
     async def _result(
         self,
         subject: TracedModel,
         traced: TracedCell,
-        fields: dict[str, Any],
+        task: Callable[[Path], DonorTask | PatientTask],
         path: Path,
-        record_type: type[ResultFile],
-    ) -> ResultFile | None:
-        self._ledger.file(path)
-        cached = (
-            None if self._fresh or not subject.checkpoint.pinned else read_record(path, record_type)
+        form: ResultForm[R],
+    ) -> R | None:
+        job = CachedJob(
+            path,
+            form,
+            subject.checkpoint,
+            lambda written: self._job(subject, traced, task(written), written),
+            unsettled=f"{traced.cell} wrote no result of a swap, or failed for a reason that may be the machine",
+            cell=traced.cell,
         )
-        is_sound = cached is not None and not (cached.failure and cached.failure.may_be_the_machine)
-        if (
-            cached is not None
-            and is_sound
-            and self._store.keeps(_stored_tensors(cached.model_dump()))
-        ):
-            return cached
-        # another run may run the same job: each writes under a unique name first
-        temporary = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
-        await traced.process.run(self._job(subject, traced, fields, temporary))
-        result = read_record(temporary, record_type)
-        for written, target in (
-            (temporary, path),
-            (temporary.with_suffix(".log"), path.with_suffix(".log")),
-        ):
-            with contextlib.suppress(OSError):
-                written.replace(target)
-        self._ledger.file(path)
-        if result is None or (result.failure and result.failure.may_be_the_machine):
-            reason = f"{traced.cell} left nothing of a graft, or failed as a machine may"
-            self._ledger.unsettle(reason, str(traced.cell))
-        return result
+        return await self._cache.result(job, traced.process)
 
     def _path(self, subject: TracedModel, traced: TracedCell, fields: dict[str, Any]) -> Path:
         cell = traced.cell
-        key = digest_of(
-            {
-                **follows_from(cell, subject.model, subject.checkpoint, traced.stack),
-                "asked": fields,
-                "probes": self._probes,
-                "machine": self._machine,
-            }
-        )
-        folder = self._root / "grafts" / cell.model / str(cell.variant) / cell.stack
-        return folder / f"{key[:16]}.json"
+        facts = {
+            **follows_from(cell, subject.model, subject.checkpoint, traced.stack),
+            "asked": fields,
+            "probes": self._cache.probes,
+            "machine": self._cache.machine,
+        }
+        names = (cell.model, str(cell.variant), cell.stack)
+        return self._cache.path("grafts", *names, facts=facts)
 
     def _job(
-        self, subject: TracedModel, traced: TracedCell, fields: dict[str, Any], path: Path
-    ) -> dict[str, Any]:
-        return {
-            **common_job("graft", traced.cell, subject.model, subject.checkpoint),
-            "log": str(path.with_suffix(".log")),
-            "store": {"root": str(self._root), "limit": VALUES_LIMIT},
-            "graft": {**fields, "result": str(path)},
-        }
+        self, subject: TracedModel, traced: TracedCell, task: DonorTask | PatientTask, path: Path
+    ) -> GraftJob:
+        return GraftJob(
+            cell=traced.cell,
+            timeout=subject.model.timeout,
+            budget=subject.model.budget,
+            log=str(path.with_suffix(".log")),
+            store=LimitedStore(root=str(self._cache.root), limit=VALUES_LIMIT),
+            model=model_of(subject.model, subject.checkpoint),
+            graft=task,
+        )
+
+
+def _donor_question(question: GraftQuestion) -> DonorQuestion:
+    return DonorQuestion(
+        prompt=question.prompt,
+        what=question.what,
+        forced=question.forced,
+        expected=question.donor_expected,
+        weights=tuple(reference_name for reference_name, _ in question.weights),
+    )
+
+
+def _donor_task(question: DonorQuestion, path: Path) -> DonorTask:
+    return DonorTask(**question.model_dump(), result=str(path))
+
+
+def _patient_task(search: PatientSearch, path: Path) -> PatientTask:
+    return PatientTask(**search.model_dump(), result=str(path))
+
+
+def _tensors(result: DonorFile | GraftFile) -> Iterator[TensorRef]:
+    return _stored_tensors(result.model_dump())
 
 
 def _stored_tensors(data: Any) -> Iterator[TensorRef]:  # noqa: ANN401  any JSON
@@ -212,6 +204,10 @@ def _stored_tensors(data: Any) -> Iterator[TensorRef]:  # noqa: ANN401  any JSON
         return
     for value in data:
         yield from _stored_tensors(value)
+
+
+_DONOR_FORM = ResultForm(DonorFile, is_repeatable, _tensors)
+_PATIENT_FORM = ResultForm(GraftFile, is_repeatable, _tensors)
 
 
 def _unusable_reason(result: DonorFile | GraftFile) -> str:

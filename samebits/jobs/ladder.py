@@ -1,27 +1,19 @@
-"""Runner of ladder jobs, which compute one cell in several precisions.
-
-Results are cached under the digest of everything they depend on, like captures.
-"""
+"""Runner of ladder jobs, which compute one cell in several precisions."""
 
 from __future__ import annotations
 
-import contextlib
-import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from samebits.base.digests import digest_of
-from samebits.base.filestate import Ledger
-from samebits.jobs.common import common_job, follows_from
-from samebits.records.capture import Failure
+from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
+from samebits.jobs.common import follows_from, model_of
+from samebits.jobs.records import LadderJob, LimitedStore, Rungs
 from samebits.records.ladder import LadderFile
-from samebits.records.record import read_record
-from samebits.stacks.process import tail
-from samebits.storage.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from samebits.jobs.cache import JobCache
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.ladder.asking import Ask
     from samebits.matrix.spec import ModelSpec
@@ -37,21 +29,8 @@ VALUES_LIMIT = 256 << 20
 class Climber:
     """Runs cells on the ladder and caches the results."""
 
-    def __init__(
-        self,
-        root: Path,
-        probes: str,
-        machine: str,
-        *,
-        fresh: bool = False,
-        ledger: Ledger | None = None,
-    ) -> None:
-        self._ledger = ledger or Ledger()
-        self._root = root
-        self._store = Store(root)
-        self._probes = probes
-        self._machine = machine
-        self._fresh = fresh
+    def __init__(self, cache: JobCache) -> None:
+        self._cache = cache
 
     async def climb(
         self,
@@ -63,62 +42,44 @@ class Climber:
         ask: Ask,
     ) -> LadderFile:
         """Return what ``cell`` computes on every rung."""
-        path = self._path(cell, model, checkpoint, stack, ask)
-        self._ledger.file(path)
-        if not self._fresh and checkpoint.pinned and (cached := self._cached(path)) is not None:
-            return cached
-        # another run may run the same job: each writes under a unique name first
-        temporary = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
-        log = temporary.with_suffix(".log")
-        ended = await process.run(self._job(cell, model, checkpoint, temporary, ask))
-        result = read_record(temporary, LadderFile)
-        if result is not None and result.cell == cell:
-            temporary.replace(path)
-        else:
-            message, last_lines = ended.reason or "it left nothing", tail(log)
-            failure = Failure(
-                phase="process", type="no result", message=message, traceback=last_lines
-            )
-            result = LadderFile(cell=cell, failure=failure)
-        with contextlib.suppress(OSError):
-            log.replace(path.with_suffix(".log"))
-        self._ledger.file(path)
-        if result.failure and result.failure.may_be_the_machine:
-            reason = f"{cell} left nothing on the ladder, or failed as a machine may"
-            self._ledger.unsettle(reason, str(cell))
+        job = CachedJob(
+            self._path(cell, model, checkpoint, stack, ask),
+            _FORM,
+            checkpoint,
+            lambda path: self._job(cell, model, checkpoint, path, ask),
+            unsettled=f"{cell} wrote no result of the ladder, or failed for a reason that may be the machine",
+            cell=cell,
+            belongs=lambda result: result.cell == cell,
+            if_lost=lambda failure: LadderFile(cell=cell, failure=failure),
+        )
+        result = await self._cache.result(job, process)
+        assert result is not None
         return result
-
-    def _cached(self, path: Path) -> LadderFile | None:
-        """Return the cached result; None if it is damaged or the machine may have made it fail."""
-        result = read_record(path, LadderFile)
-        if result is None or (result.failure is not None and result.failure.may_be_the_machine):
-            return None
-        return result if self._store.keeps(_tensors(result)) else None
 
     def _path(
         self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack, ask: Ask
     ) -> Path:
-        key = digest_of(
-            {
-                **follows_from(cell, model, checkpoint, stack),
-                "ask": ask.model_dump(mode="json"),
-                "probes": self._probes,
-                "machine": self._machine,
-            }
-        )
-        folder = self._root / "ladders" / model.name / str(cell.variant) / cell.stack
-        return folder / f"{key[:16]}.json"
+        facts = {
+            **follows_from(cell, model, checkpoint, stack),
+            "ask": ask.model_dump(mode="json"),
+            "probes": self._cache.probes,
+            "machine": self._cache.machine,
+        }
+        names = (model.name, str(cell.variant), cell.stack)
+        return self._cache.path("ladders", *names, facts=facts)
 
     def _job(
         self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, path: Path, ask: Ask
-    ) -> dict[str, Any]:
-        return {
-            **common_job("ladder", cell, model, checkpoint),
-            "run": "a",
-            "log": str(path.with_suffix(".log")),
-            "store": {"root": str(self._root), "limit": VALUES_LIMIT},
-            "ladder": {"result": str(path), **ask.model_dump(mode="json")},
-        }
+    ) -> LadderJob:
+        return LadderJob(
+            cell=cell,
+            timeout=model.timeout,
+            budget=model.budget,
+            log=str(path.with_suffix(".log")),
+            store=LimitedStore(root=str(self._cache.root), limit=VALUES_LIMIT),
+            model=model_of(model, checkpoint),
+            ladder=Rungs(**ask.model_dump(), result=str(path)),
+        )
 
 
 def _tensors(file: LadderFile) -> Iterator[TensorRef]:
@@ -133,3 +94,6 @@ def _tensors(file: LadderFile) -> Iterator[TensorRef]:
                 yield from (choice.scores, choice.chosen, choice.margin)
             if forward.logits is not None:
                 yield forward.logits
+
+
+_FORM = ResultForm(LadderFile, is_repeatable, _tensors)

@@ -1,34 +1,31 @@
-"""Runner of trace jobs, which locates where the operations of a pair of cells start to differ.
-
-Traces are cached like captures.
-"""
+"""Runner of trace jobs, which locates where the operations of a pair of cells start to differ."""
 
 from __future__ import annotations
 
 import asyncio
-import uuid
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from samebits.base.digests import digest_of
-from samebits.base.filestate import Ledger
 from samebits.base.redaction import without_folders
-from samebits.jobs.common import common_job, follows_from
-from samebits.records.record import read_record
+from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
+from samebits.jobs.common import follows_from, model_of
+from samebits.jobs.records import LimitedStore, TraceJob, Tracing
 from samebits.records.trace import Trace
 from samebits.trace import blame
 from samebits.trace.replay import closer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from samebits.jobs.cache import JobCache
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.matrix.spec import ModelSpec
     from samebits.records.ids import CellId
+    from samebits.records.tensor import TensorRef
     from samebits.records.trace import Cause
     from samebits.stacks.build import Stack
     from samebits.stacks.process import StackProcess
-    from samebits.storage.store import Store
     from samebits.trace.question import Asked, Question
 
 Rung = Literal["own", "float64"]
@@ -73,22 +70,8 @@ class LocatedCause(NamedTuple):
 class Tracer:
     """Traces cells; a cell that is in several pairs is traced once."""
 
-    def __init__(
-        self,
-        root: Path,
-        store: Store,
-        probes: str,
-        machine: str,
-        *,
-        fresh: bool = False,
-        ledger: Ledger | None = None,
-    ) -> None:
-        self._ledger = ledger or Ledger()
-        self._root = root
-        self._store = store
-        self._probes = probes
-        self._machine = machine
-        self._fresh = fresh
+    def __init__(self, cache: JobCache) -> None:
+        self._cache = cache
         self._running: dict[Path, asyncio.Task[Trace | None]] = {}
 
     async def cause(
@@ -139,14 +122,14 @@ class Tracer:
             return NOTHING
         cause = blame.cause(blamed)
         if cause is None:
-            return f"nothing on the way to {blamed.joined.sink} parts by itself"
+            return f"no independent point of divergence was found before {blamed.joined.sink}"
         looks = await asyncio.gather(
             *(
                 self._trace(pair.subject, traced, question, rung, tuple(wanted))
                 for traced, wanted in zip(traced_pair, blamed.looks, strict=True)
             )
         )
-        cause = closer(cause, blamed, looks[0], looks[1], self._store)
+        cause = closer(cause, blamed, looks[0], looks[1], self._cache.store)
         changed = [
             str(trace.cell)
             for trace in (reference, candidate)
@@ -168,39 +151,19 @@ class Tracer:
         """Return a trace, which runs once for all pairs that need it; None if it failed."""
         path = self._path(subject, traced, question, rung, look)
         if path not in self._running:
-            job = self._run_or_read(subject, traced, question, rung, look, path)
-            self._running[path] = asyncio.create_task(job)
+            tracing = partial(_tracing, subject.model, question, rung, look)
+            log = path.with_suffix(".log")
+            job = CachedJob(
+                path,
+                _FORM,
+                subject.checkpoint,
+                lambda written: self._job(subject, traced, tracing(written), log),
+                unsettled=f"{traced.cell} left no trace, or failed for a reason that may be the machine",
+                cell=traced.cell,
+            )
+            result = self._cache.result(job, traced.process)
+            self._running[path] = asyncio.create_task(result)
         return await asyncio.shield(self._running[path])
-
-    async def _run_or_read(
-        self,
-        subject: TracedModel,
-        traced: TracedCell,
-        question: Question,
-        rung: Rung,
-        look: tuple[int, ...],
-        path: Path,
-    ) -> Trace | None:
-        self._ledger.file(path)
-        cached = None
-        if subject.checkpoint.pinned and not self._fresh:
-            cached = read_record(path, Trace)
-        if cached is not None and not (cached.failure and cached.failure.may_be_the_machine):
-            looks = cached.looks.values()
-            if self._store.keeps(ref for look in looks for ref in (*look.inputs, *look.outputs)):
-                return cached
-        # another run may run the same job: each writes under a unique name first
-        temporary = path.with_name(f"{path.stem}.{uuid.uuid4().hex[:12]}.json")
-        job = self._job(subject, traced, question, rung, look, temporary)
-        await traced.process.run({**job, "log": str(path.with_suffix(".log"))})
-        trace = read_record(temporary, Trace)
-        if trace is not None:
-            temporary.replace(path)
-        self._ledger.file(path)
-        if trace is None or (trace.failure and trace.failure.may_be_the_machine):
-            reason = f"{traced.cell} left no trace, or failed as a machine may"
-            self._ledger.unsettle(reason, str(traced.cell))
-        return trace
 
     def _path(
         self,
@@ -211,50 +174,59 @@ class Tracer:
         look: tuple[int, ...],
     ) -> Path:
         cell = traced.cell
-        key = digest_of(
-            {
-                **follows_from(cell, subject.model, subject.checkpoint, traced.stack),
-                "question": [
-                    question.prompt,
-                    question.what,
-                    sorted(question.forced.items()),
-                    question.steps,
-                ],
-                "new_tokens": subject.model.greedy,
-                "look": list(look),
-                "rung": rung,
-                "probes": self._probes,
-                "machine": self._machine,
-            }
-        )
-        folder = self._root / "traces" / cell.model / str(cell.variant) / cell.stack
-        return folder / f"{key[:16]}.json"
+        facts = {
+            **follows_from(cell, subject.model, subject.checkpoint, traced.stack),
+            "question": [
+                question.prompt,
+                question.what,
+                sorted(question.forced.items()),
+                question.steps,
+            ],
+            "new_tokens": subject.model.greedy,
+            "look": list(look),
+            "rung": rung,
+            "probes": self._cache.probes,
+            "machine": self._cache.machine,
+        }
+        names = (cell.model, str(cell.variant), cell.stack)
+        return self._cache.path("traces", *names, facts=facts)
 
     def _job(
-        self,
-        subject: TracedModel,
-        traced: TracedCell,
-        question: Question,
-        rung: Rung,
-        look: tuple[int, ...],
-        path: Path,
-    ) -> dict[str, Any]:
-        return {
-            **common_job("trace", traced.cell, subject.model, subject.checkpoint),
-            "store": {"root": str(self._root), "limit": VALUES_LIMIT},
-            "trace": {
-                "prompt": question.prompt,
-                "what": question.what,
-                "forced": {row: list(ids) for row, ids in question.forced.items()},
-                "steps": question.steps,
-                "new_tokens": subject.model.greedy,
-                "look": list(look),
-                "rung": rung,
-                "result": str(path),
-            },
-        }
+        self, subject: TracedModel, traced: TracedCell, tracing: Tracing, log: Path
+    ) -> TraceJob:
+        return TraceJob(
+            cell=traced.cell,
+            timeout=subject.model.timeout,
+            budget=subject.model.budget,
+            log=str(log),
+            store=LimitedStore(root=str(self._cache.root), limit=VALUES_LIMIT),
+            model=model_of(subject.model, subject.checkpoint),
+            trace=tracing,
+        )
 
 
+def _tracing(
+    model: ModelSpec, question: Question, rung: Rung, look: tuple[int, ...], path: Path
+) -> Tracing:
+    return Tracing(
+        prompt=question.prompt,
+        what=question.what,
+        forced=question.forced,
+        steps=question.steps,
+        new_tokens=model.greedy,
+        look=look,
+        rung=rung,
+        result=str(path),
+    )
+
+
+def _tensors(trace: Trace) -> Iterator[TensorRef]:
+    """Yield every input and output that a trace looked at."""
+    for look in trace.looks.values():
+        yield from (*look.inputs, *look.outputs)
+
+
+_FORM = ResultForm(Trace, is_repeatable, _tensors)
 NOTHING = "the traces of both are the same"
 
 
@@ -272,19 +244,22 @@ def with_beyond(first: LocatedCause, beyond: LocatedCause | str) -> Cause:
     """Return the first cause with the result of the traces in promoted float64."""
     cause = first.cause
     if isinstance(beyond, str):
-        note = "nothing of it is left that a trace shows" if beyond == NOTHING else beyond
+        note = "no trace shows a difference" if beyond == NOTHING else beyond
         return cause.model_copy(update={"float64": f"in promoted float64, {note}"})
     second = beyond.cause
     same_question = first.question.to_its_end() == beyond.question
     if same_question and beyond.place < first.place:
         # a value stored rounded on one side and computed on the other is exact on one side only
         note = (
-            f"promoted float64 cannot tell whether it is rounding: there the two part at "
-            f"{second.sink} already, where their own bits are the same"
+            f"promoted float64 cannot tell whether it is rounding: there the two sides already "
+            f"differ at {second.sink}, where their own bits are the same"
         )
         return cause.model_copy(update={"float64": note})
     if _place(cause) != _place(second):
-        note = "the first place is rounding; what promoted float64 leaves begins elsewhere"
+        note = (
+            "the first difference is rounding; the part that promoted float64 does not remove "
+            "starts elsewhere"
+        )
         return cause.model_copy(update={"float64": note, "beyond": second})
     if (cause.kind, cause.prompt, cause.what) != (
         second.kind,
@@ -292,11 +267,11 @@ def with_beyond(first: LocatedCause, beyond: LocatedCause | str) -> Cause:
         second.what,
     ):
         note = (
-            f"what promoted float64 leaves begins at the same place, on the way to {second.sink} "
-            f"in prompt {second.prompt}"
+            f"the part that promoted float64 does not remove starts at the same place, on the "
+            f"path to {second.sink} in prompt {second.prompt}"
         )
         return cause.model_copy(update={"float64": note, "beyond": second})
-    note = "promoted float64 parts at the same place: it is no rounding"
+    note = "in promoted float64 the sides differ at the same place: it is not rounding"
     return cause.model_copy(update={"float64": note})
 
 

@@ -56,17 +56,20 @@ def alignment(climb: Climb) -> Alignment | None:
         or not (reference.off or candidate.off)
     ):
         return None
-    off, sides = (reference.off, candidate.off), (("reference", reference), ("here", candidate))
+    off, sides = (
+        (reference.off, candidate.off),
+        (("reference", reference), ("this cell", candidate)),
+    )
     for where, result in sides:
         if result.refused:
             return Alignment(
                 what=reference.what, off=off, same=None, note=f"{where}: {result.refused}"
             )
         if not result.repeats:
-            note = f"{where}: the prompt gives other bits when it is fed once more"
+            note = f"{where}: a second forward of the prompt gives different bits"
             return Alignment(what=reference.what, off=off, same=None, note=note)
     if not reference.refs or reference.refs.keys() != candidate.refs.keys():
-        note = "one side has no logits of it"
+        note = "one side has no logits for it"
         return Alignment(what=reference.what, off=off, same=None, note=note)
     same = all(
         _same_real_rows(climb, reference.refs[name], candidate.refs[name], name)
@@ -80,8 +83,8 @@ def alignment_reason(result: Alignment) -> str:
     kind, prompt = word_and_prompt(result.what)
     computation = "forward over" if kind == "forward" else "decode of"
     return (
-        "the weights begin at other alignments in memory: with every parameter copied to a multiple "
-        f"of 64 bytes both releases give the same bytes in the {computation} {prompt}"
+        "the weights have different alignments in memory: with every parameter copied to a multiple "
+        f"of 64 bytes, both releases give the same bytes in the {computation} {prompt}"
     )
 
 

@@ -72,30 +72,30 @@ def ladder(
 def _missing(files: Files | None) -> str:
     """Return why nothing was computed on the rungs, '' if something was."""
     if files is None:
-        return "the ladder was not climbed"
+        return "the ladder was not run"
     for where, file in zip(("the reference", "this cell"), files, strict=True):
         if file.failure is not None:
             message = file.failure.message.partition("\n")[0]
             if file.failure.type == "not asked":
-                return f"{where} was not asked on the ladder: {message}"
+                return f"the ladder was not run for {where}: {message}"
             return f"{where} failed on the ladder: {file.failure.type}: {message}"
     return ""
 
 
 def _notes(climb: Climb) -> Iterator[str]:
-    for where, file in zip(("reference", "here"), climb.files, strict=True):
+    for where, file in zip(("reference", "this cell"), climb.files, strict=True):
         for name, rung in file.rungs.items():
             for subject, reason in rung.refused.items():
                 yield f"{where}, {name}: {subject}: {reason}"
             if rung.leaks:
-                yield f"{where}, {name}: less precision comes out of {', '.join(rung.leaks)}"
+                yield f"{where}, {name}: lower precision comes out of {', '.join(rung.leaks)}"
     yield from _unrepeated_logits(climb)
 
 
 def _unrepeated_logits(climb: Climb) -> Iterator[str]:
     """Yield the side and prompts for which the native rung's logits differ from the run's."""
     for where, capture, file in zip(
-        ("reference", "here"),
+        ("reference", "this cell"),
         (climb.pair.reference, climb.pair.candidate),
         climb.files,
         strict=True,
@@ -108,7 +108,7 @@ def _unrepeated_logits(climb: Climb) -> Iterator[str]:
             and again != facts.logits.hash
         ]
         if others:
-            yield f"{where}: the logits did not come out as before: {', '.join(others)}"
+            yield f"{where}: the logits are not those of the first run: {', '.join(others)}"
 
 
 def _own_logits(file: LadderFile, prompt: str) -> str | None:

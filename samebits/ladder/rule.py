@@ -85,7 +85,7 @@ def _other_inputs(evidence: Evidence) -> Judgement | None:
     items = _differing_items(evidence.signals, "inputs")
     if not items:
         return None
-    reason = f"other inputs are fed: {some(map(str, items))}"
+    reason = f"the inputs differ: {some(map(str, items))}"
     return Judgement("diverged", "inputs", reason)
 
 
@@ -94,7 +94,7 @@ def _changed_constant(evidence: Evidence) -> Judgement | None:
     if not changed:
         return None
     names = some(f"{constant.name} ({constant.signal})" for constant in changed)
-    reason = f"both sides start from other numbers, whatever their size: {names}"
+    reason = f"both sides start from different numbers, however small the difference: {names}"
     return Judgement("diverged", "stored constant", reason)
 
 
@@ -118,11 +118,11 @@ def _diverged(evidence: Evidence) -> Judgement | None:
     if all(step.signal == "hidden_states" for step in diverged) and not _undecided(evidence):
         reason = (
             f"{_slope_text(diverged[0])}, while logits and decoding agree in float64: "
-            "the layer hands on another quantity, and what is made of it is the same"
+            "the layer's output is a different quantity, but what is computed from it is the same"
         )
         return Judgement("undecided", "nothing", reason)
     step = max(diverged, key=lambda step: step.float64 or 0.0)
-    reason = f"the difference is there in float64, too: {_slope_text(step)}"
+    reason = f"the difference is still there in float64: {_slope_text(step)}"
     return Judgement("diverged", "slope", reason)
 
 
@@ -132,8 +132,8 @@ def _other_choice(evidence: Evidence) -> Judgement | None:
     if flip is None:
         return None
     reason = (
-        f"{flip.choice} of {flip.prompt} comes out differently at {flip.rows} positions, and "
-        "the scores that it chooses from are not the same in float64"
+        f"{flip.choice} of {flip.prompt} differs at {flip.rows} positions, and its scores also "
+        "differ in float64"
     )
     return Judgement("diverged", "choice", reason)
 
@@ -142,7 +142,7 @@ def _unknown(evidence: Evidence) -> Judgement | None:
     unknown = [constant for constant in evidence.constants if constant.kind == "not known"]
     if unknown:
         names = some(constant.name for constant in unknown)
-        reason = f"whether one side's numbers are the other's, rounded, cannot be told: {names}"
+        reason = f"it is not known whether one side's numbers are the other's, rounded: {names}"
         return Judgement("undecided", "nothing", reason)
     if evidence.missing:
         return Judgement("undecided", "nothing", evidence.missing)
@@ -155,7 +155,7 @@ def _uncovered(evidence: Evidence) -> Judgement | None:
     for signal in ON_LADDER:
         for subject in _differing_items(evidence.signals, signal):
             if (signal, subject.prompt_row) not in covered:
-                reason = f"{signal} of {subject} was not seen on the ladder"
+                reason = f"{signal} of {subject} was not computed on the ladder"
                 return Judgement("undecided", "nothing", reason)
     bearing = [signal for signal in evidence.signals if signal.signal not in EXPLANATORY]
     blocked: list[str] = [
@@ -188,13 +188,17 @@ def _far_split(evidence: Evidence) -> Judgement | None:
             f"{short(far.drift or 0.0)}"
         )
         reason = (
-            f"tokens part at step {far.step} of {far.prompt}, which is no near-tie: {explanation}"
+            f"tokens differ at step {far.step} of {far.prompt}, which is not a near-tie: "
+            f"{explanation}"
         )
         return Judgement("diverged", "tokens", reason)
     unknown = next((split for split in evidence.splits if split.near_tie is None), None)
     if unknown is None:
         return None
-    reason = f"whether the split at step {unknown.step} of {unknown.prompt} is a near-tie: "
+    reason = (
+        f"it is not known whether the split at step {unknown.step} of {unknown.prompt} is a "
+        "near-tie: "
+    )
     return Judgement("undecided", "nothing", reason + unknown.note)
 
 
@@ -202,7 +206,7 @@ def _rounding(evidence: Evidence) -> Judgement:
     shrunk = [step for step in evidence.steps if step.kind == "rounding"]
     casts = [constant for constant in evidence.constants if constant.kind == "cast"]
     if not shrunk and not casts:
-        return Judgement("undecided", "nothing", "nothing that differs was seen on the ladder")
+        return Judgement("undecided", "nothing", "the ladder computed no tensor that differs")
     parts = [_casts_text(casts)] if casts else []
     if shrunk:
         step = max(shrunk, key=lambda step: step.ratio or 0.0)
@@ -211,8 +215,8 @@ def _rounding(evidence: Evidence) -> Judgement:
         parts.append(f"{text}: {_slope_text(step)}")
     if shrunk and all(step.float32 == 0 for step in shrunk):
         parts.append(
-            "in float32 the numbers are the same: the sides cast at other places, or one of them "
-            "asks for the dtype"
+            "in float32 the numbers are the same: the two sides cast at different places, or the "
+            "code of one of them depends on the dtype"
         )
     if evidence.flips:
         parts.append(_flips_text(evidence.flips))

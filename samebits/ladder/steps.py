@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from samebits.records.tensor import TensorRef
 
 ZEROS = "the values are equal: only signs of zeros or bits of NaN differ"
-LEAKED = "float64 does not reach every operation, so what stays there proves nothing"
-HIDDEN = "the variant's dtype hides it: its numbers are the same on both sides"
+LEAKED = "not every operation runs in float64, so a difference that remains there proves nothing"
+HIDDEN = "hidden in the variant's dtype, in which both sides have the same numbers"
 
 Refs = tuple["TensorRef | None", "TensorRef | None"]
 
@@ -151,7 +151,7 @@ def verdict(
     with another order of summation.
     """
     if own is None:
-        return "undecided", "the values of both sides are not there to be compared", None
+        return "undecided", "the values of both sides are not stored", None
     if not own.finite_alike:
         return "diverged", "one side is not finite where the other is", Reason.NOT_FINITE
     if own.same_values and (high is None or high.max_abs == 0):
@@ -172,7 +172,8 @@ def verdict(
         # a constant that one side stores rounded and the other computes shows only in float64
         return (kind if low is not None and low.max_abs else "undecided"), HIDDEN, None
     if kind == "undecided":
-        return kind, "float64 leaves a part of it: more than rounding, less than all", None
+        note = "float64 removes a part of it: what remains is too large for rounding"
+        return kind, note, None
     return kind, "", None
 
 
@@ -186,10 +187,10 @@ _KINDS: dict[Standing, Kind] = {
 def _noise_verdict(float32: Distance, noises: list[Distance | None]) -> tuple[Kind, str]:
     noise = _sum_of_both(noises)
     if noise is None:
-        return "undecided", "there is no float64 of it"
+        return "undecided", "it was not computed in float64"
     if float32.max_abs <= noise:
-        return "rounding", "no float64 of it; no larger than the noise of both sides"
-    return "undecided", "no float64 of it; larger than the noise of both sides"
+        return "rounding", "not computed in float64; no larger than the noise of both sides"
+    return "undecided", "not computed in float64; larger than the noise of both sides"
 
 
 def _sum_of_both(distances: list[Distance | None]) -> float | None:

@@ -102,7 +102,7 @@ def _is_the_machine(failure: Failure) -> bool:
     return failure.may_be_the_machine or failure.phase in {"process", "memory"}
 
 
-TABLES = "the tables that the models compute when they are made were computed again in float64"
+TABLES = "tables that a model computes at construction were computed again in float64"
 
 
 async def _ladder_files(
@@ -150,7 +150,7 @@ def with_ladder(result: CellResult, ladder_result: Ladder, *, gone: str = "") ->
 
 
 PHASE = "third look"
-NOT_DECIDED = "which kind of difference it is was not decided"
+NOT_DECIDED = "the kind of the difference was not decided"
 
 
 def not_decided(result: CellResult, phase: str, cause: str) -> CellResult:

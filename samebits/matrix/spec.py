@@ -1,111 +1,294 @@
-"""The content of matrix.yaml as frozen records, created by samebits/matrix/load.py.
+"""The form of matrix.yaml, and its content as frozen records.
 
-The form of the file itself, with its short forms, is in samebits/matrix/form.py.
+Each key of the file is one field of one class. samebits/matrix/load.py reads a :class:`MatrixFile` and
+makes a :class:`Matrix` of it. matrix.schema.json is generated from MatrixFile, for editors. A class
+whose name ends in ``Entry`` is what the file has; the class that extends it adds what the file does
+not say, such as the name of a model, which is its key in the file.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import (
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from samebits.matrix.sources import bad_folder, bad_patch
+from samebits.matrix.values import (
+    NAME,
+    NAME_LENGTH,
+    VERSION,
+    Attention,
+    Device,
+    Distinct,
+    Dtype,
+    FilePath,
+    FormatVersion,
+    Hub,
+    Length,
+    Line,
+    Moment,
+    Name,
+    OneOrMore,
+    OrNull,
+    Package,
+    Paragraph,
+    Pattern,
+    Python,
+    Seconds,
+    SignalPattern,
+    Text,
+    TextAs,
+    TokenId,
+    Verdict,
+    Version,
+    mistake,
+)
 from samebits.records.ids import Variant
 from samebits.records.record import Record
 
-Version = Annotated[str, Field(pattern=r"^\d+(\.\d+)*(\.x)?$")]
-"""A version such as ``4.48.0``, or a family such as ``4.48`` or ``5.x``: its newest version."""
+if TYPE_CHECKING:
+    from pathlib import Path
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
-"""A name that is safe in a path, in a table and in a command."""
-
-Dtype = Literal["float64", "float32", "float16", "bfloat16"]
-
-Pattern = str
-"""A name, or a shell pattern such as ``llama*``."""
+_NAMES = {"propertyNames": {"pattern": NAME, "maxLength": NAME_LENGTH}}
 
 
-class StackSpec(Record):
+def _without_defaults(schema: dict[str, Any]) -> None:
+    """Drop defaults from a schema: another part of the file may set other ones."""
+    for field in schema["properties"].values():
+        field.pop("default", None)
+
+
+def _sources_and_no_defaults(schema: dict[str, Any]) -> None:
+    _without_defaults(schema)
+    schema["oneOf"] = [{"required": [source]} for source in ("hub", "path", "build")]
+    schema["dependentRequired"] = {"revision": ["hub"], "patch": ["path"]}
+
+
+class Form(Record):
+    """A mapping of matrix.yaml. A key may be left out, but it may not be without a value."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _has_a_value(cls, value: object) -> object:
+        if value is None:
+            msg = "the value is missing: write one, or remove the key"
+            raise mistake(msg)
+        return value
+
+
+class StackEntry(Form):
+    """One pinned environment; a version is short for {transformers: version}."""
+
+    model_config = ConfigDict(json_schema_extra=_without_defaults)
+
+    id: Name = ""
+    """The name in cells and reports; default: the version."""
+    transformers: Version
+    """A release such as 4.48.0, or a family such as 4.48 or 5.x: its newest release."""
+    torch: Version = "2.13.0"
+    """Version of torch; default: that of the matrix."""
+    python: Python = "3.11"
+    """Version of Python; default: that of the matrix."""
+    packages: OneOrMore[Package] = ()
+    """Additional requirements for this stack only, such as accelerate>=1."""
+
+
+class StackSpec(StackEntry):
     """One pinned environment, before it is resolved."""
 
-    id: Name
-    """The name in cells and reports; default: the requested version."""
-    transformers: Version
-    torch: Version
-    python: Version
-    packages: tuple[str, ...] = ()
-    """Additional requirements for this stack only, such as ``accelerate>=1``."""
     between: bool = False
     """Whether samebits/matrix/releases.py added it as a release between two stacks of the file."""
 
 
-class Prompt(Record):
-    """One input, or a batch of inputs padded on the left.
+class Prompt(Form):
+    """One input, or a batch of inputs padded on the left; a text is short for {text: …}.
 
-    ``text`` is used if the model has a tokenizer, else ``ids``, else ``length`` seeded random ids.
+    text is used if the model has a tokenizer, else ids, else length seeded random ids.
     Image and audio models get seeded random values of the shape that their config requires.
     """
 
-    text: str | None = None
-    ids: tuple[Annotated[int, Field(ge=0)], ...] | None = None
-    length: Annotated[int, Field(ge=1)] | Literal["past-window"] | None = None
-    """Number of tokens; ``past-window`` is the model's sliding window plus eight."""
-    batch: tuple[Prompt, ...] | None = None
+    model_config = ConfigDict(
+        json_schema_extra={
+            "anyOf": [{"required": [key]} for key in ("text", "ids", "length", "batch")],
+            "dependentSchemas": {"batch": {"maxProperties": 1}},
+        }
+    )
+
+    text: Text | None = None
+    """The text for a model with a tokenizer."""
+    ids: Annotated[tuple[TokenId, ...], Field(min_length=1)] | None = None
+    """Token ids, for a model without a tokenizer."""
+    length: Length | None = None
+    """Number of seeded random ids; past-window is the model's sliding window plus eight."""
+    batch: (
+        Annotated[
+            tuple[
+                Annotated[
+                    Prompt,
+                    TextAs("text", minLength=1),
+                    Field(json_schema_extra={"properties": {"batch": False}}),
+                ],
+                ...,
+            ],
+            Field(min_length=1),
+        ]
+        | None
+    ) = None
+    """Several inputs as one batch."""
+
+    @model_validator(mode="after")
+    def _is_one_input_or_a_batch(self) -> Self:
+        keys = sorted(self.model_fields_set - {"batch"})
+        if self.batch is None and not keys:
+            msg = "the prompt is empty: write text, ids, length or batch"
+            raise mistake(msg)
+        if self.batch is not None and keys:
+            msg = f"{' and '.join(keys)} beside batch: write it in each input of the batch"
+            raise mistake(msg)
+        for number, item in enumerate(self.batch or ()):
+            if item.batch is not None:
+                msg = "a batch cannot contain a batch: write its inputs in the outer one"
+                raise mistake(msg, "batch", number, "batch")
+        return self
 
 
-class Recipe(Record):
-    """How to build a tiny checkpoint: an architecture, its config, and a seed.
+class Recipe(Form):
+    """How to build a tiny checkpoint: an architecture, its config and a seed.
 
-    It is built once, by ``stack`` or by the oldest stack that knows the architecture. Then every
-    stack loads the same files.
+    It is built once, and every stack loads the same files.
     """
 
-    architecture: str
-    """The model_type in transformers, such as ``llama``."""
+    architecture: Line
+    """The model_type in transformers, such as llama."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the config class."""
     head: Literal["causal-lm", "masked-lm", "seq2seq-lm", "image-classification", "ctc", "base"] = (
         "causal-lm"
     )
-    seed: int = 0
-    stack: str | None = None
-    gain: float = 1.0
+    """The kind of model class, such as causal-lm for AutoModelForCausalLM."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    """Seed of the weights."""
+    stack: Pattern | None = None
+    """Id of the stack that builds it; default: the oldest that knows the architecture."""
+    gain: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     """Scale of the weight matrices, for architectures whose outputs vanish or explode at 1."""
 
 
-class ModelSpec(Record):
-    """One model of matrix.yaml: exactly one of hub, path and build, and its settings."""
+_SHORT = "The capital of France is"
+_LONG = "Once upon a time, there was a cat named Whiskers."
 
-    name: Name
-    hub: str | None = None
-    revision: str | None = None
-    path: str | None = None
-    """A folder with config.json, relative to matrix.yaml."""
-    patch: tuple[str, ...] = ()
-    """Unified diffs, relative to matrix.yaml, applied in order to a copy of the folder."""
-    build: Recipe | None = None
-    trust_remote_code: bool = False
-    group: str | None = None
-    """The heading under which the report lists the model."""
-    dtypes: tuple[Dtype, ...]
-    attention: tuple[str, ...]
-    devices: tuple[str, ...]
-    prompts: dict[str, Prompt]
-    greedy: int
+
+class Settings(Form):
+    """How a model is run. Those under defaults hold for every model that does not set its own."""
+
+    dtypes: Distinct[Dtype] = ("float32",)
+    """The dtypes that a model is loaded in."""
+    attention: Distinct[Attention] = ("default",)
+    """Attention implementations; default lets transformers choose."""
+    devices: Distinct[Device] = ("cpu",)
+    """The devices that a model runs on."""
+    prompts: Annotated[
+        dict[Name, Annotated[Prompt, TextAs("text", minLength=1)]],
+        Field(min_length=1, json_schema_extra=_NAMES),
+    ] = Field(
+        default_factory=lambda: {
+            "short": Prompt(text=_SHORT, length=9),
+            "long": Prompt(text=_LONG, length="past-window"),
+            "padded": Prompt(batch=(Prompt(text=_SHORT, length=5), Prompt(text=_LONG, length=13))),
+        }
+    )
+    """Inputs by name; default: short, long and padded."""
+    greedy: Annotated[int, Field(ge=0, le=10_000)] = 12
     """Number of tokens to generate; 0 for none."""
     invariants: bool = True
-    """Whether to test the relations that must hold inside one cell."""
-    insists: bool = False
-    """True if the model's own entry asks for these relations: they are tested at any model size."""
+    """Whether to test relations that must hold inside one cell, such as full forward = prefill +
+    decode. For a model above 1 GiB they are tested only if its own entry asks for them."""
     crossings: bool = True
     """Whether each stack saves the model and every stack loads what was saved."""
     usage: bool = True
-    """Whether to try common uses: attention maps, packed rows, generate(), save_pretrained()."""
-    samples: int = 0
+    """Whether to try common uses of the model: attention maps, packed rows, generate() …"""
+    samples: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Number of prompts over which each layer's cache error is averaged; 0 for none."""
-    timeout: float
+    timeout: Seconds = 120.0
     """Seconds without progress after which a job is stopped."""
-    budget: float = 600.0
-    """Seconds of one run of a cell after which only observations that affect the verdict start."""
+    budget: Seconds = 600.0
+    """Seconds of one run of a cell after which no further optional observation is started, that is,
+    none that does not affect the verdict."""
+
+
+class ModelEntry(Settings):
+    """One model: exactly one of hub, path and build, and the settings to run it with."""
+
+    model_config = ConfigDict(json_schema_extra=_sources_and_no_defaults)
+
+    hub: Hub | None = None
+    """Id on the Hugging Face hub, such as org/name."""
+    revision: Line | None = None
+    """Branch, tag or commit on the hub."""
+    path: FilePath | None = None
+    """A folder with config.json, relative to the matrix file."""
+    patch: Distinct[FilePath] = ()
+    """Unified diffs, relative to the matrix file, applied in order to a copy of path."""
+    build: Annotated[Recipe, TextAs("architecture", pattern=r"\S")] | None = None
+    """A tiny checkpoint built from a config; an architecture is short for {architecture: …}."""
+    trust_remote_code: bool = False
+    """Whether Python code that is part of the checkpoint may run."""
+    group: Line | None = None
+    """The heading under which the report lists the model."""
+
+    @field_validator("revision")
+    @classmethod
+    def _is_of_the_hub(cls, revision: str, info: ValidationInfo) -> str:
+        if info.data.get("hub", "invalid") is None:
+            msg = "only a model with hub: has a revision: remove the key"
+            raise mistake(msg)
+        return revision
+
+    @field_validator("path")
+    @classmethod
+    def _is_a_checkpoint(cls, path: str, info: ValidationInfo) -> str:
+        if info.context and (fault := bad_folder(info.context["folder"], path)):
+            raise mistake(fault)
+        return path
+
+    @field_validator("patch")
+    @classmethod
+    def _applies(cls, patch: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        path = info.data.get("path", "invalid")
+        if path is None:
+            msg = "only a folder, path:, can be patched: remove the key"
+            raise mistake(msg)
+        if info.context and "path" in info.data:
+            folder: Path = info.context["folder"]
+            for number in range(len(patch)):
+                if fault := bad_patch(folder, folder / path, patch[: number + 1]):
+                    raise mistake(fault, number)
+        return patch
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        sources = [key for key in ("hub", "path", "build") if getattr(self, key) is not None]
+        if not sources:
+            msg = "the model has no source: write one of hub, path and build"
+            raise mistake(msg)
+        if len(sources) > 1:
+            msg = f"the model has {len(sources)} sources, {', '.join(sources)}: keep one"
+            raise mistake(msg)
+        return self
+
+
+class ModelSpec(ModelEntry):
+    """One model of matrix.yaml with the defaults applied."""
+
+    name: Name
+    insists: bool = False
+    """True if the model's own entry asks for the relations: they are tested at any model size."""
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -118,32 +301,92 @@ class ModelSpec(Record):
         )
 
 
-class Rule(Record):
+class Rule(Form):
     """A pattern of cells; an omitted field matches everything."""
 
-    model: tuple[Pattern, ...] = ("*",)
-    variant: tuple[Pattern, ...] = ("*",)
-    stack: tuple[Pattern, ...] = ("*",)
-    reason: str = ""
+    model: OneOrMore[Pattern] = ("*",)
+    """Names of models, or shell patterns such as "llama*"."""
+    variant: OneOrMore[Pattern] = ("*",)
+    """Variants, such as "float32-sdpa" or "bfloat16-*"."""
+    stack: OneOrMore[Pattern] = ("*",)
+    """Ids of stacks, or patterns such as "5.*"."""
+    reason: Paragraph = ""
+    """Why these cells are included or excluded."""
 
 
-class Expected(Record):
+class ExpectedEntry(Form):
     """A known difference: where it occurs, its reason, and a reference for it."""
 
-    model: tuple[Pattern, ...]
-    variant: tuple[Pattern, ...] = ("*",)
-    stack: tuple[Pattern, ...]
-    signal: tuple[Pattern, ...] = ("*",)
+    model: OneOrMore[Pattern]
+    """Names of models, or shell patterns such as "llama*"."""
+    variant: OneOrMore[Pattern] = ("*",)
+    """Variants, such as "float32-sdpa" or "bfloat16-*"."""
+    stack: OneOrMore[Pattern]
+    """Ids of stacks, or patterns such as "5.*"."""
+    signal: OneOrMore[SignalPattern] = ("*",)
     """Signals that may differ; a difference in any other signal is not covered."""
-    verdict: Literal["differs", "diverged", "unstable", "failed", "not observed"] = "differs"
-    reason: str
-    reference: str = ""
+    verdict: Verdict = "differs"
+    """The verdict that is known to occur; one that would make the run fail."""
+    reason: Paragraph
+    """Why the difference occurs."""
+    reference: Paragraph = ""
     """An issue, a pull request, or a source file of the release."""
-    title: str = ""
-    explanation: str = ""
-    """A paragraph for the top of the report, under the title above."""
+    title: Paragraph = ""
+    """Heading of the explanation."""
+    explanation: Paragraph = ""
+    """A paragraph about it for the top of the report."""
+
+
+class Expected(ExpectedEntry):
+    """A known difference, and where matrix.yaml has it."""
+
     line: int = 0
     """Line in matrix.yaml."""
+
+
+class MatrixFile(Form):
+    """Models, the releases of transformers to run them under, and known differences."""
+
+    model_config = ConfigDict(title="matrix.yaml", json_schema_extra={"required": ["models"]})
+
+    version: FormatVersion = 1
+    """Version of this form."""
+    stacks: Annotated[
+        tuple[Annotated[StackEntry, TextAs("transformers", pattern=VERSION)], ...],
+        Field(min_length=1),
+    ] = Field(
+        default_factory=lambda: tuple(
+            StackEntry(transformers=version) for version in ("4.48", "4.57", "5.2", "5.x")
+        )
+    )
+    """The environments to compare; default: 4.48, 4.57, 5.2 and 5.x."""
+    torch: Version = "2.13.0"
+    """Version of torch in every stack whose entry does not set it."""
+    python: Python = "3.11"
+    """Version of Python in every stack whose entry does not set it."""
+    reference: Pattern | None = None
+    """Id of the stack that the others are compared with; default: the oldest."""
+    exclude_newer: Annotated[Moment | None, Field(alias="exclude-newer")] = None
+    """Packages uploaded after this date or time are ignored."""
+    defaults: OrNull[Settings] = Field(default_factory=Settings)
+    """Settings of every model whose own entry does not set them."""
+    models: Annotated[dict[Name, ModelEntry], Field(min_length=1, json_schema_extra=_NAMES)] = (
+        Field(default_factory=dict)
+    )
+    """The models, by their name in reports."""
+    include: OrNull[tuple[Rule, ...]] = ()
+    """If there are such rules, only cells that match one of them are run."""
+    exclude: OrNull[tuple[Rule, ...]] = ()
+    """Cells that match one of these rules are not run."""
+    expected: OrNull[tuple[ExpectedEntry, ...]] = ()
+    """Known differences; an entry that no longer occurs fails the run until it is removed."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty_sections(cls, data: dict[str, object]) -> dict[str, object]:
+        """Drop sections all of whose entries are commented out."""
+        may_be_empty = ("defaults", "include", "exclude", "expected")
+        return {key: data[key] for key in data if data[key] is not None or key not in may_be_empty}
 
 
 class Matrix(Record):

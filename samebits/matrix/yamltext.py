@@ -1,15 +1,15 @@
-"""A YAML parser that returns the line, column and raw text of every value.
+"""The text of matrix.yaml as plain data, and the line and column of each part of it.
 
-Plain YAML reads an unquoted ``4.50`` as the number 4.5, and of two equal keys it silently keeps
-the last. The positions and raw texts make it possible to report both mistakes.
+Every scalar stays the text that was written, so ``4.50`` is a version and never the number 4.5. Only
+below ``build: config:`` scalars have YAML's types, because a config of a model needs them.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import yaml
 from yaml.error import Mark, MarkedYAMLError
@@ -18,15 +18,15 @@ from yaml.reader import Reader
 
 from samebits.base.errors import nearest, shown
 
-if TYPE_CHECKING:
-    from yaml.constructor import SafeConstructor
-
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 60
 MAX_VALUES = 50_000
 
 Keys = tuple[str | int, ...]
 """The path to a value: keys of mappings and indices of lists."""
+
+Pairs = dict[str, tuple[Node, Node]]
+"""The pairs of a mapping by the text of the key, merge keys (<<) included."""
 
 
 class Place(NamedTuple):
@@ -48,27 +48,41 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Yaml:
-    """Plain data, and the position of each part of it."""
+    """Plain data, and the nodes that have the position of each part of it."""
 
     data: object = None
-    """dict, list, str, int, float, bool or None; None at the top only if there are problems."""
-    keys: dict[Keys, Place]
-    """The position of a value's key."""
-    values: dict[Keys, Place]
-    """The position where a value begins."""
-    raw: dict[Keys, str]
-    """The text of each scalar as written, without quotes."""
+    """dict, list, str or None, and int, float or bool in a config; None at the top only if there
+    are problems."""
     problems: tuple[Problem, ...] = ()
+    root: Node | None = None
+    pairs: dict[Node, Pairs] = field(default_factory=dict)
 
     def place(self, keys: Keys) -> Place:
         """Return the position of a value; that of its key if it is a list or a mapping.
 
         A value that is not in the file has the position of the nearest part that contains it.
         """
-        while keys and keys not in self.values:
-            keys = keys[:-1]
-        value = self.values.get(keys, Place(1, 1))
-        return value if keys in self.raw else self.keys.get(keys, value)
+        key, value = self._nodes(keys)
+        return _place((value if key is None or isinstance(value, ScalarNode) else key).start_mark)
+
+    def place_of_key(self, keys: Keys) -> Place:
+        """Return the position of the last of the keys."""
+        key, value = self._nodes(keys)
+        return _place((key or value).start_mark)
+
+    def _nodes(self, keys: Keys) -> tuple[Node | None, Node]:
+        """Return the nodes of a key and its value; an item of a list has no key."""
+        assert self.root is not None
+        pair: tuple[Node | None, Node] = (None, self.root)
+        for key in keys:
+            node = pair[1]
+            if isinstance(node, MappingNode) and key in self.pairs[node]:
+                pair = self.pairs[node][str(key)]
+            elif isinstance(node, SequenceNode) and isinstance(key, int) and key < len(node.value):
+                pair = None, node.value[key]
+            else:
+                break
+        return pair
 
 
 def read(path: Path) -> Yaml:
@@ -77,20 +91,20 @@ def read(path: Path) -> Yaml:
         with path.open("rb") as file:
             return parse(file.read(MAX_BYTES + 1))
     except FileNotFoundError:
-        return _unreadable(
-            FILE, f"there is no such file{_search_folder(path)}{_similar_names(path)}"
-        )
+        # nox runs in the noxfile's folder, which need not be that of the shell
+        folder = "" if path.is_absolute() else f" in {Path.cwd()}"
+        return _unreadable(FILE, f"the file does not exist{folder}{_similar_names(path)}")
     except IsADirectoryError:
-        return _unreadable(FILE, "this is a folder: name the file in it")
+        return _unreadable(FILE, "this is a folder: add the name of a file in it")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        return _unreadable(FILE, f"cannot be read: {reason}")
+        return _unreadable(FILE, f"the file cannot be read: {reason}")
 
 
 def parse(content: bytes) -> Yaml:
     """Parse bytes; if they are not YAML, the result has a problem and no data."""
     if len(content) > MAX_BYTES:
-        return _unreadable(FILE, f"is larger than {MAX_BYTES:,} bytes: this is no matrix file")
+        return _unreadable(FILE, f"the file is larger than {MAX_BYTES:,} bytes: is it a matrix?")
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -100,7 +114,8 @@ def parse(content: bytes) -> Yaml:
     match = Reader.NON_PRINTABLE.search(text)
     if match:
         place = _place_after(text[: match.start()])
-        return _unreadable(place, f"the character {shown(match.group())} may not stand in YAML")
+        character = shown(match.group())
+        return _unreadable(place, f"YAML does not allow the character {character}: remove it")
     return _parse_text(text)
 
 
@@ -115,25 +130,19 @@ def _parse_text(text: str) -> Yaml:
     except (yaml.YAMLError, ValueError, ArithmeticError, LookupError):
         # PyYAML raises a plain ValueError for escapes such as "\UFFFFFFFF" and directives such as
         # %YAML 1.<5000 digits>
-        return _unreadable(_place(loader.get_mark()), "is not valid YAML here")
+        return _unreadable(_place(loader.get_mark()), "this is not valid YAML")
     if data is None:
-        return _unreadable(Place(1, 1), "the file says nothing")
+        return _unreadable(Place(1, 1), "the file is empty: write models: and under it a model")
     return Yaml(
         data=data,
-        keys=converter.keys,
-        values=converter.values,
-        raw=converter.raw,
         problems=tuple(sorted(set(converter.problems))),
+        root=node,
+        pairs=converter.pairs,
     )
 
 
 def _unreadable(place: Place, text: str) -> Yaml:
-    return Yaml(keys={}, values={}, raw={}, problems=(Problem(place, text),))
-
-
-def _search_folder(path: Path) -> str:
-    """Return the folder in which a relative path was searched: nox runs in the noxfile's folder."""
-    return "" if path.is_absolute() else f" (seen from {Path.cwd()})"
+    return Yaml(problems=(Problem(place, text),))
 
 
 def _similar_names(path: Path) -> str:
@@ -158,11 +167,11 @@ def _syntax(error: MarkedYAMLError) -> str:
         return str(error.problem)
     problem = str(error.problem)
     if "'\\t'" in problem:
-        return "a tab stands here: indent with spaces"
+        return "YAML does not allow a tab here: indent with spaces"
     if "expected a single document" in str(error.context):
-        return "a second document begins here: remove the line ---"
+        return "a second document starts here: remove the line ---"
     context = f" {error.context}" if error.context else ""
-    text = f"is not valid YAML:{context} {problem}".replace("\n", " ")
+    text = f"this is not valid YAML:{context} {problem}".replace("\n", " ")
     return re.sub(r"'?<(stream|block) end>'?", r"the end of the \1", text)
 
 
@@ -182,7 +191,7 @@ class _Loader(yaml.SafeLoader):
         self._depth += 1
         if self._depth > MAX_DEPTH:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # not in its stubs
-            text = f"lists and mappings are nested deeper than {MAX_DEPTH}"
+            text = f"lists and mappings are nested deeper than {MAX_DEPTH}: flatten them"
             raise _RefusedError(text, mark)
         node = super().compose_node(parent, index)
         self._depth -= 1
@@ -197,20 +206,17 @@ _Loader.add_implicit_resolver(
 )
 
 _TAG = "tag:yaml.org,2002:"
+_NULL = f"{_TAG}null"
 _TEXTS = frozenset({f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}value"})
-"""Tags of values that stay text; a date is one of them."""
-_SCALAR_KINDS = {f"{_TAG}{kind}": kind for kind in ("null", "bool", "int", "float")}
-
-_Pairs = dict[str, tuple[Node, Node]]
+"""Tags of values that are texts also in a config; a date is one of them."""
+_TYPES = {f"{_TAG}{kind}": kind for kind in ("bool", "int", "float")}
 
 
 class _NodeConverter:
-    """Converts YAML nodes to plain data, and records positions, raw texts and problems."""
+    """Converts YAML nodes to plain data, and records the pairs of mappings and the problems."""
 
-    def __init__(self, loader: SafeConstructor) -> None:
-        self.keys: dict[Keys, Place] = {}
-        self.values: dict[Keys, Place] = {}
-        self.raw: dict[Keys, str] = {}
+    def __init__(self, loader: _Loader) -> None:
+        self.pairs: dict[Node, Pairs] = {}
         self.problems: list[Problem] = []
         self._loader = loader
         self._open_nodes: list[Node] = []
@@ -219,73 +225,63 @@ class _NodeConverter:
     def value(self, node: Node, keys: Keys) -> object:
         """Return the data of a node; an alias is resolved each time that it occurs."""
         self._enter(node)
-        self.values[keys] = _place(node.start_mark)
-        self.raw.pop(keys, None)
+        data: object
         if isinstance(node, ScalarNode):
-            self.raw[keys] = node.value
-            data = self._scalar(node)
+            data = self._scalar(node, is_typed=_is_in_config(keys))
         elif isinstance(node, SequenceNode):
-            data = self._list(node, keys)
+            self._check_tag(node, f"{_TAG}seq")
+            data = [self.value(item, (*keys, index)) for index, item in enumerate(node.value)]
         else:
-            data = self._dict(node, keys)
+            self._check_tag(node, f"{_TAG}map")
+            pairs = self._all_pairs(node)
+            data = {name: self.value(value, (*keys, name)) for name, (_, value) in pairs.items()}
         self._open_nodes.pop()
         return data
 
     def _enter(self, node: Node) -> None:
         self._visited += 1
         if self._visited > MAX_VALUES:
-            text = f"more than {MAX_VALUES:,} values, counting each use of an alias"
+            text = f"there are more than {MAX_VALUES:,} values, counting each use of an alias"
             raise _RefusedError(text, node.start_mark)
         if any(outer is node for outer in self._open_nodes):
-            text = "an alias is used inside of what it names"
+            text = "an alias is used inside the value that it names: remove it"
             raise _RefusedError(text, node.start_mark)
         if len(self._open_nodes) > MAX_DEPTH:
-            text = f"aliases are nested deeper than {MAX_DEPTH}"
+            text = f"aliases are nested deeper than {MAX_DEPTH}: flatten them"
             raise _RefusedError(text, node.start_mark)
         self._open_nodes.append(node)
 
-    def _list(self, node: SequenceNode, keys: Keys) -> list[object]:
-        self._check_tag(node, "seq")
-        return [self.value(item, (*keys, index)) for index, item in enumerate(node.value)]
+    def _all_pairs(self, node: Node) -> Pairs:
+        """Return the pairs of a mapping and of those that it merges (<<).
 
-    def _dict(self, node: Node, keys: Keys) -> dict[str, object]:
-        self._check_tag(node, "map")
-        data = {}
-        for name, (key, value) in (self._inherited_pairs(node) | self._own_pairs(node)).items():
-            self.keys[*keys, name] = _place(key.start_mark)
-            data[name] = self.value(value, (*keys, name))
-        return data
-
-    def _own_pairs(self, node: Node) -> _Pairs:
-        """Return the pairs written in a mapping; of equal keys the last wins, as in YAML."""
-        pairs: _Pairs = {}
+        Of equal keys, its own wins, then that of the first source. Of two equal keys that are its
+        own the last wins, as in YAML, and there is a problem.
+        """
+        if node in self.pairs:
+            return self.pairs[node]
+        merged: Pairs = {}
+        own: Pairs = {}
         for key, value in node.value:
-            if _is_merge(key):
+            if key.tag == f"{_TAG}merge":
+                sources = value.value if isinstance(value, SequenceNode) else [value]
+                for source in reversed(sources):
+                    merged |= self._merged_pairs(source)
                 continue
             name = self._key(key)
-            if name in pairs:
-                line = pairs[name][0].start_mark.line + 1
-                text = f"the key {shown(name)} is given twice, first on line {line}: remove one"
+            if name in own:
+                line = own[name][0].start_mark.line + 1
+                text = f"the key {shown(name)} is already on line {line}: remove one of the two"
                 self._report(key, text)
-            pairs[name] = key, value
-        return pairs
+            own[name] = key, value
+        self.pairs[node] = merged | own
+        return self.pairs[node]
 
-    def _inherited_pairs(self, node: Node) -> _Pairs:
-        """Return the pairs added by merge keys (<<); the first of several sources wins."""
-        pairs: _Pairs = {}
-        merges = [value for key, value in node.value if _is_merge(key)]
-        for merge in merges:
-            sources = merge.value if isinstance(merge, SequenceNode) else [merge]
-            for source in reversed(sources):
-                pairs |= self._merge(source)
-        return pairs
-
-    def _merge(self, source: Node) -> _Pairs:
+    def _merged_pairs(self, source: Node) -> Pairs:
         if not isinstance(source, MappingNode):
-            self._report(source, "<< takes a mapping, or a list of mappings")
+            self._report(source, "<< needs a mapping, or a list of mappings")
             return {}
         self._enter(source)
-        pairs = self._inherited_pairs(source) | self._own_pairs(source)
+        pairs = self._all_pairs(source)
         self._open_nodes.pop()
         return pairs
 
@@ -293,46 +289,46 @@ class _NodeConverter:
         if not isinstance(key, ScalarNode):
             self._report(key, "a list or a mapping cannot be a key: write a text")
             return ""
-        if key.tag == f"{_TAG}null":
-            self._report(key, "a key is missing before the colon")
-        elif key.tag in _SCALAR_KINDS:
-            kind = "a switch (true or false)" if key.tag == f"{_TAG}bool" else "a number"
-            self._report(key, f'the key {key.value} is {kind} to YAML: quote it: "{key.value}"')
-        elif key.tag not in _TEXTS:
+        if key.tag == _NULL:
+            self._report(key, "the key before the colon is missing: write one")
+        elif key.tag not in _TEXTS and key.tag not in _TYPES:
             self._report_tag(key)
         return self._text(key)
 
-    def _scalar(self, node: ScalarNode) -> object:
-        if node.tag in _TEXTS:
-            return self._text(node)
-        if node.tag not in _SCALAR_KINDS:
+    def _scalar(self, node: ScalarNode, *, is_typed: bool) -> object:
+        if node.tag == _NULL:
+            return None
+        if node.tag not in _TEXTS and node.tag not in _TYPES:
             self._report_tag(node)
+        if not is_typed or node.tag not in _TYPES:
             return self._text(node)
         try:
             data = self._loader.construct_object(node)
             str(data)  # raises for a hexadecimal number with too many digits to print
             return data
         except (ValueError, ArithmeticError, LookupError):
-            kind = _SCALAR_KINDS[node.tag]
-            self._report(node, f"{shown(node.value)} cannot be read as {kind}: quote it")
+            kind = _TYPES[node.tag]
+            text = f"{shown(node.value)} cannot be read as {kind}: quote it if it is a text"
+            self._report(node, text)
             return node.value
 
     def _text(self, node: ScalarNode) -> str:
         text = str(node.value)
         if any("\ud800" <= character <= "\udfff" for character in text):
-            self._report(node, f"{shown(text)} holds half of a character (a surrogate): remove it")
+            self._report(node, f"{shown(text)} has half of a character (a surrogate): remove it")
         return text.encode("utf-8", "replace").decode("utf-8")
 
-    def _check_tag(self, node: Node, kind: str) -> None:
-        if node.tag != f"{_TAG}{kind}":
+    def _check_tag(self, node: Node, tag: str) -> None:
+        if node.tag != tag:
             self._report_tag(node)
 
     def _report_tag(self, node: Node) -> None:
-        self._report(node, f"the tag {shown(node.tag)} is not known here: remove it")
+        self._report(node, f"the tag {shown(node.tag)} is not supported: remove it")
 
     def _report(self, node: Node, text: str) -> None:
         self.problems.append(Problem(_place(node.start_mark), text))
 
 
-def _is_merge(key: Node) -> bool:
-    return bool(key.tag == f"{_TAG}merge")
+def _is_in_config(keys: Keys) -> bool:
+    """Return True for models: NAME: build: config: and everything below it."""
+    return keys[:1] == ("models",) and keys[2:4] == ("build", "config")

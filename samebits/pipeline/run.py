@@ -11,14 +11,11 @@ import time
 from collections import Counter
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import TYPE_CHECKING
-
-from pydantic import Field
 
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.filestate import Ledger
-from samebits.capsules.choosing import MOST, Scope, chosen
+from samebits.capsules.choosing import MOST, chosen
 from samebits.compare.signals import wanted
 from samebits.diagnose import verdict
 from samebits.diagnose.bands import bands
@@ -29,10 +26,10 @@ from samebits.ladder.verdicts import third_look, unmeasured
 from samebits.matrix import load, releases
 from samebits.matrix.plan import Selection, plan, reproduce, shown_path
 from samebits.pipeline import trim
+from samebits.pipeline.order import DEFAULT_MATRIX
 from samebits.pipeline.scheduler import Laboratory, outcome
 from samebits.records.capsule import Capsule, script_name
 from samebits.records.ids import Verdict
-from samebits.records.record import Record
 from samebits.records.report import CheckpointReport, MachineReport, Report, Row, StackReport
 from samebits.reports import owned
 from samebits.stacks import costs
@@ -47,47 +44,19 @@ from samebits.trace.question import causes_of, with_cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
+    from pathlib import Path
 
     from samebits.matrix.plan import Plan, PlannedRow
     from samebits.matrix.spec import Matrix
+    from samebits.pipeline.order import Order
     from samebits.records.comparison import CellResult
     from samebits.records.crossing import Crossing, CrossingsReport
     from samebits.records.finding import Finding
     from samebits.records.ids import CellId
     from samebits.terminal.progress import Phases, Progress
 
-DEFAULT_MATRIX = Path("matrix.yaml")
 WORK = ".samebits"
 """Folder next to matrix.yaml for stacks, checkpoints and captures; safe to remove at any time."""
-
-
-class Order(Record):
-    """Options of the command line."""
-
-    matrix: Path = DEFAULT_MATRIX
-    selection: Selection = Selection()
-    fresh: bool = False
-    """Ignore captures of earlier runs."""
-    upgrade: bool = False
-    """Resolve the stacks again instead of using their locks."""
-    sweep: bool = False
-    """Test the relations inside a cell at every length residue and every split."""
-    releases: bool = False
-    """Also run every release between the stacks of the matrix."""
-    causes: bool = False
-    """Also trace rounding and expected differences to where they start."""
-    capsules: Scope = "none"
-    """Differences for which a capsule is made."""
-    reports: Path | None = None
-    """Folder of the report, whose user files are never replaced; None if no report is written."""
-    jobs: int | None = None
-    """Cells that run at the same time; None for one per core."""
-    kernels: dict[str, str] = Field(default_factory=dict)
-    """Environment variables that make every probe run the kernels of another CPU. Captures of
-    different settings are never compared. Not an option of the command line, because users compare
-    releases on one machine."""
-    command: str = ""
-    """The command as the user typed it, for the report."""
 
 
 async def run_matrix(
@@ -132,11 +101,7 @@ async def run_matrix(
         store,
         shown_progress,
         environ,
-        fresh=order.fresh,
-        upgrade=order.upgrade,
-        sweep=order.sweep,
-        slots=order.jobs,
-        kernels=order.kernels,
+        order,
         ledger=ledger,
     )
     try:
@@ -220,7 +185,7 @@ async def _make_capsules(
     return _add_capsules(report, capsules), files
 
 
-_OVER_LIMIT = f"no more than {MOST} are made unasked; --repro makes them all"
+_OVER_LIMIT = f"only {MOST} are made by default; --repro makes all of them"
 
 
 def _add_capsules(report: Report, capsules: Mapping[CellId, Capsule]) -> Report:

@@ -31,6 +31,7 @@ from samebits.capsules.running import Place, script_environment
 from samebits.compare.pair import ended as describe_end
 from samebits.compare.phases import best_first
 from samebits.jobs import cells
+from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
 from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builder_of
 from samebits.jobs.crossings import (
@@ -44,6 +45,7 @@ from samebits.jobs.crossings import (
 from samebits.jobs.graft import Grafter
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.ladder import Climber
+from samebits.jobs.records import BuildJob
 from samebits.jobs.trace import TracedCell, TracedModel, Tracer
 from samebits.records.report import Spent
 from samebits.stacks import costs
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from samebits.ladder.asking import Ask
     from samebits.matrix.plan import Plan, PlannedRow
     from samebits.matrix.spec import Matrix, ModelSpec, StackSpec
+    from samebits.pipeline.order import Order
     from samebits.records.capture import Capture
     from samebits.records.comparison import CellResult
     from samebits.records.crossing import CrossingsReport
@@ -147,12 +150,8 @@ class Laboratory:
         store: Store,
         progress: Progress,
         environ: Mapping[str, str],
+        order: Order,
         *,
-        fresh: bool = False,
-        upgrade: bool = False,
-        sweep: bool = False,
-        slots: int | None = None,
-        kernels: Mapping[str, str] | None = None,
         starter: Starter = start_process,
         builder: Callable[[StackSpec], Stack] | None = None,
         ledger: Ledger | None = None,
@@ -167,7 +166,7 @@ class Laboratory:
         self.phases = Phases(progress)
         self._n_new_cells = self._n_checkpoints_done = 0
         self._outcomes: dict[str, dict[CellId, tuple[str, str]]] = {}
-        self._fresh = fresh
+        self._order = order
         self._root = root
         self._store = store
         self._probes = probes_digest(PROBES)
@@ -175,28 +174,31 @@ class Laboratory:
         self._plan = plan
         self._environ = environ
         self._starter = starter
-        self._kernels = kernels
-        self._fingerprint = machine_fingerprint(kernels)
+        self._fingerprint = machine_fingerprint(order.kernels)
         # a process id is not unique: two containers may share the folder
         self._run = uuid.uuid4().hex[:12]
-        self._n_slots = slots or len(os.sched_getaffinity(0))
+        self._n_slots = order.jobs or len(os.sched_getaffinity(0))
         self._slots = asyncio.Semaphore(self._n_slots)
         maker = digest_of_file(PROBES / "samebits_probe" / "model" / "build.py")
-        digests, shared_ledger = (self._probes, self._fingerprint), self.ledger
         self._checkpoint_store = Checkpoints(
-            root, Path(matrix.path).parent, maker, ledger=shared_ledger
+            root, Path(matrix.path).parent, maker, ledger=self.ledger
         )
-        self._runner = CellRunner(
-            root, store, *digests, fresh=fresh, sweep=sweep, ledger=shared_ledger
+        job_cache = JobCache(
+            root, store, self._probes, self._fingerprint, fresh=order.fresh, ledger=self.ledger
         )
-        self._feeder = Feeder(root, self._probes, fresh=fresh, ledger=shared_ledger)
-        self._tracer = Tracer(root, store, *digests, fresh=fresh, ledger=shared_ledger)
-        self._grafter = Grafter(root, *digests, fresh=fresh, ledger=shared_ledger)
-        self._climber = Climber(root, *digests, fresh=fresh, ledger=shared_ledger)
-        self._crosser = Crosser(root, store, *digests, fresh=fresh, ledger=shared_ledger)
+        self._runner = CellRunner(job_cache, sweep=order.sweep)
+        self._feeder = Feeder(job_cache)
+        self._tracer = Tracer(job_cache)
+        self._grafter = Grafter(job_cache)
+        self._climber = Climber(job_cache)
+        self._crosser = Crosser(job_cache)
         self._processes: dict[str, StackProcess] = {}
         stack_builder = StackBuilder(
-            root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade, ledger=shared_ledger
+            root,
+            environ,
+            exclude_newer=matrix.exclude_newer,
+            upgrade=order.upgrade,
+            ledger=self.ledger,
         )
         self._stack_builder = stack_builder
         self._build_stack = builder or stack_builder.build
@@ -227,7 +229,7 @@ class Laboratory:
 
     async def _show_estimate(self) -> None:
         """Show how many cells have captures of earlier runs, and how long the others will take."""
-        captured = set() if self._fresh else await self._cells_with_captures()
+        captured = set() if self._order.fresh else await self._cells_with_captures()
         all_cells = self._plan.cells
         if captured:
             message = (
@@ -240,9 +242,7 @@ class Laboratory:
         if estimate is not None:
             self.progress.expect(estimate)
             remaining = duration(estimate.seconds)
-            self.progress.note(
-                f"about {remaining} for what is new, by what jobs took in earlier runs"
-            )
+            self.progress.note(f"about {remaining} for the new cells, estimated from earlier runs")
 
     async def _cells_with_captures(self) -> set[CellId]:
         """Return the cells that have captures, if their checkpoints are ready in time."""
@@ -304,7 +304,7 @@ class Laboratory:
         """Run cells again to store the values of tensors that turned out to differ."""
         if not missing:
             return {}
-        description = f"{plural(len(missing), 'cell')} once more for values that differ"
+        description = f"{plural(len(missing), 'cell')} again, to store the values that differ"
         jobs = [self._captures(cell, tuple(hashes)) for cell, hashes in missing.items()]
         return dict(zip(missing, await self._all("second look", description, jobs), strict=True))
 
@@ -373,7 +373,7 @@ class Laboratory:
 
         A cached capsule of the same captures is returned without running its scripts again.
         """
-        capsule_cache = KeptCapsules(self._root, self.ledger, fresh=self._fresh)
+        capsule_cache = KeptCapsules(self._root, self.ledger, fresh=self._order.fresh)
         places = {
             result.cell: await self._capsule_place(capsule_cache, result) for result in results
         }
@@ -427,7 +427,7 @@ class Laboratory:
         work = self._root / "capsules" / str(os.getpid())
         place = Place(self._environ)
         maker = Maker(work, self._store, self._probes, self._machine_key, place, self._slots)
-        description = f"{plural(len(results), 'difference')} made to run alone"
+        description = f"{plural(len(results), 'difference')} to reproduce without samebits"
         with self.phases("capsules", len(results), description) as count_job:
             try:
                 async with asyncio.TaskGroup() as group:
@@ -486,7 +486,7 @@ class Laboratory:
             return str(reason)
         except Exception as error:  # noqa: BLE001  a bug in samebits must not lose the report
             self.ledger.unsettle(f"the capsule of {cell} could not be made")
-            return without_folders(f"making it failed: {type(error).__name__}: {error}")
+            return without_folders(f"it could not be made: {type(error).__name__}: {error}")
         save(made)
         return made
 
@@ -614,7 +614,7 @@ class Laboratory:
                 self._environ,
                 needs_hub=needs_hub,
                 modules_cache=str(self._modules(stack)),
-                kernels=self._kernels,
+                kernels=self._order.kernels,
             )
             log = self._root / "logs" / f"{stack.id}-{self._run}.log"
             self._processes[stack.id] = StackProcess(
@@ -662,7 +662,9 @@ class Laboratory:
             if self._n_checkpoints_done == len(self._plan.models):
                 self.phases.end("checkpoints")
         if not checkpoint.pinned:
-            self.ledger.unsettle(f"{checkpoint.said} may be another model tomorrow")
+            self.ledger.unsettle(
+                f"{checkpoint.said} has no pinned revision, so its results are not reused"
+            )
         checkpoint = await self._feeder.choose(model, checkpoint, self._choosers(model))
         self.checkpoints[model.name] = checkpoint
         return checkpoint
@@ -701,14 +703,8 @@ class Laboratory:
             shutil.rmtree(folder, ignore_errors=True)
         log = folder.with_suffix(".log")
         assert model.build is not None
-        job = {
-            "kind": "build",
-            "recipe": model.build.model_dump(mode="json"),
-            "out": str(folder),
-            "log": str(log),
-            "timeout": model.timeout,
-        }
-        ended = await self._processes[builder.id].run(job)
+        job = BuildJob(recipe=model.build, out=str(folder), log=str(log), timeout=model.timeout)
+        ended = await self._processes[builder.id].run(job.as_json())
         if (made := self._checkpoint_store.made(model, builder)) is not None:
             return made
         msg = f"{builder.id} could not make the checkpoint: {ended.reason}\n{tail(log)}"
@@ -785,7 +781,7 @@ def outcome(runs: Sequence[Capture]) -> tuple[str, str]:
 def _no_builder(model: ModelSpec, stacks: Sequence[Stack]) -> str:
     assert model.build is not None
     if model.build.stack is not None:
-        return f"stack {model.build.stack}, which is to make the checkpoint, could not be built"
+        return f"stack {model.build.stack}, which makes the checkpoint, could not be built"
     architectures = {name for stack in stacks for name in stack.architectures}
     hint = nearest(model.build.architecture, sorted(architectures))
     return f"no stack of the matrix knows the architecture {model.build.architecture!r}; {hint}"

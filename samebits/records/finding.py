@@ -29,8 +29,8 @@ class RuleText(Record):
     name: str
     """One line."""
     kind: Literal["crash", "silent", "rounding", "api"]
-    """crash: an exception. silent: wrong numbers without an exception. rounding: other bits of the
-    same maths. api: another shape, type or name that code may rely on."""
+    """crash: an exception. silent: wrong numbers without an exception. rounding: the same
+    function, rounded differently. api: a different shape, type or name that code may rely on."""
     scope: Literal["model", "release"] = "model"
     """model: a defect of the model, or of how the release treats this model. release: a behaviour
     of the release with every model; a report lists it once per stack."""

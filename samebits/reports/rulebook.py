@@ -22,8 +22,8 @@ FOLDER = Path(__file__).parents[2] / "docs" / "findings"
 KINDS = {
     "crash": "an exception",
     "silent": "wrong numbers and no exception",
-    "rounding": "other bits of the same maths",
-    "api": "another shape, type or name",
+    "rounding": "the same function, rounded differently",
+    "api": "a different shape, type or name",
 }
 """Kind of a rule, as RuleText has it -> its meaning."""
 
@@ -131,8 +131,8 @@ def _index() -> str:
     blocks = [
         heading(1, "Findings"),
         markdown(
-            "Defects that samebits knows by name. A rule speaks only of what it saw in the cell "
-            "itself; that a release is affected is never inferred from its number."
+            "Known defects, each with its cause and remedy. A finding is reported only if the cell "
+            "itself shows it; it is never inferred from the number of a release."
         ),
         bullets(meanings),
         table(["code", "name", "kind"], rows),

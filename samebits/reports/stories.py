@@ -200,7 +200,7 @@ def cell_in_short(cell: CellResult) -> str:
 def rest_in_words(cell: CellResult) -> str:
     """Return the result of the part that was compared; '' if the verdict already gives it."""
     if cell.judged is Verdict.NOT_FINISHED and cell.rest is None:
-        return "nothing of it was compared"
+        return "nothing was compared"
     if cell.rest is None or cell.judged is Verdict.NOT_OBSERVED:
         return ""
     words = _REST_WORDS.get(cell.rest, f"what was compared: {cell.rest}")
@@ -211,11 +211,11 @@ def rest_in_words(cell: CellResult) -> str:
 _REST_WORDS = {
     Verdict.REFERENCE: "",
     Verdict.IDENTICAL: "what was compared is identical",
-    Verdict.ROUNDING: "what was compared differs by rounding alone",
+    Verdict.ROUNDING: "what was compared differs only by rounding",
     Verdict.DIVERGED: "what was compared diverged",
     Verdict.DIFFERS: "what was compared differs",
     Verdict.NOT_OBSERVED: "no forward was compared",
-    Verdict.FAILED: "what is left could not be compared",
+    Verdict.FAILED: "the rest could not be compared",
 }
 """Verdict -> words for the part of a cell that was compared."""
 

@@ -185,7 +185,9 @@ class StackBuilder:
         command += ["--no-annotate", "--python-version", python]
         if self._exclude_newer:
             command += ["--exclude-newer", self._exclude_newer]
-        lock = self._uv(command, "\n".join(requirement_lines), f"stack {name}: no resolution")
+        lock = self._uv(
+            command, "\n".join(requirement_lines), f"stack {name}: no set of packages fits"
+        )
         replace(path, seal.sealed_lines(lock))
         self._ledger.file(path)
         return lock
@@ -246,9 +248,9 @@ class StackBuilder:
         output = _without_colors(process.stderr or process.stdout)
         msg = (
             f"{error_prefix}:\n{output}\n"
-            "This usually means that the version does not exist, that its requirements exclude "
-            "each other, or that the package index is out of reach. Change the stack in "
-            "matrix.yaml, or run again."
+            "Usually the release does not exist, its requirements contradict each other, or the "
+            "package index cannot be reached. Change the stack in matrix.yaml, or check the "
+            "network and run again."
         )
         raise StackError(msg)
 
@@ -313,7 +315,10 @@ def _architectures(output: str, error_prefix: str) -> tuple[str, ...]:
     try:
         return tuple(map(str, json.loads(output.strip().splitlines()[-1])["architectures"]))
     except (LookupError, TypeError, ValueError, RecursionError) as error:
-        msg = f"{error_prefix}: its transformers did not say what it knows: {shown(output)}"
+        msg = (
+            f"{error_prefix}: transformers did not list its architectures. "
+            f"Its output was: {shown(output)}"
+        )
         raise StackError(msg) from error
 
 

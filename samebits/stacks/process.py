@@ -83,7 +83,11 @@ class Ended(Record):
         if self.lost:
             return self.lost
         if self.timed_out:
-            detail = "; ".join(filter(None, (self.meanwhile, "raise timeout: if it was at work")))
+            detail = "; ".join(
+                filter(
+                    None, (self.meanwhile, "if it was still working, raise timeout: in matrix.yaml")
+                )
+            )
             return f"{self.stalled or 'no progress'} ({detail})"
         if self.signal is not None:
             text = f"killed by signal {self.signal} ({self._signal})"
@@ -263,7 +267,9 @@ class StackProcess:
             await process.write(json.dumps({**job, "id": identity, "slots": self.n_slots}))
             return await future
         except OSError as error:
-            return Ended(lost=f"the stack's process is gone: {without_folders(str(error))}")
+            return Ended(
+                lost=f"the connection to the stack's process was lost: {without_folders(str(error))}"
+            )
         finally:
             self._waiting.pop(identity, None)
             self.on_step(job, Running(id=identity, phase=""))
@@ -303,7 +309,7 @@ class StackProcess:
             async with asyncio.timeout(_MAX_START):
                 self.machine = await _ready_facts(process)
         except TimeoutError:
-            self._failed = f"the stack still imported its packages after {_MAX_START:.0f} s"
+            self._failed = f"the stack did not finish importing its packages in {_MAX_START:.0f} s"
         except asyncio.CancelledError:
             await process.end()
             raise
@@ -311,7 +317,9 @@ class StackProcess:
             await process.end()
             if not self._failed:
                 log = without_folders(process.log_tail())
-                self._failed = f"the stack could not import its packages:\n{log}"
+                self._failed = (
+                    f"the stack could not import its packages; the end of its log:\n{log}"
+                )
             return
         self._process = process
         self._reader = asyncio.create_task(self._read_answers(process))
@@ -339,7 +347,9 @@ class StackProcess:
             waiting = self._waiting.get(str(answer.pop("id", "")))
             if waiting is not None and not waiting.future.done():
                 waiting.future.set_result(_read_end(answer))
-        self._fail_waiting(f"the stack's process died:\n{without_folders(process.log_tail())}")
+        self._fail_waiting(
+            f"the stack's process died; the end of its log:\n{without_folders(process.log_tail())}"
+        )
         await process.end()
 
     def _report_progress(self, running: list[Any]) -> None:
@@ -397,7 +407,7 @@ def _read_end(answer: dict[str, Any]) -> Ended:
         ended = Ended.model_validate(answer)
         return ended.model_copy(update={"said": without_folders(ended.said)})
     except ValidationError:
-        return Ended(exit=1, said="its stack's process gave an answer that is none")
+        return Ended(exit=1, said="the stack's process sent an invalid answer")
 
 
 class _PipedProcess:

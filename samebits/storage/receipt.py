@@ -23,7 +23,7 @@ from samebits.stacks.environment import PASSED_ON
 from samebits.stacks.probes import PROBES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from samebits.base.filestate import Identity, Ledger
 
@@ -34,13 +34,6 @@ FORMAT_VERSION = 2
 
 FOLDER = Path(".samebits") / "receipts"
 """Folder of the receipts, relative to the folder of matrix.yaml."""
-
-OPTIONS = frozenset(
-    {"command", "matrix", "models", "stacks", "dtypes", "attention", "devices", "sweep", "causes"}
-    | {"fresh", "upgrade", "jobs", "reports", "repro", "releases"}
-)
-"""Options whose effect a receipt covers: they select cells, or what is written in the report's
-folder. A run with any other option leaves no receipt."""
 
 _SOURCES = (Path(__file__).parents[1], PROBES)
 """Folders of all code that an answer depends on; a wheel holds the second inside the first."""
@@ -90,7 +83,6 @@ def answer(arguments: Sequence[str], environ: Mapping[str, str]) -> Answer | Non
 def remember(
     arguments: Sequence[str],
     environ: Mapping[str, str],
-    options: Iterable[str],
     matrix: tuple[Path, str],
     ledger: Ledger,
     written: Mapping[Path, str],
@@ -102,8 +94,6 @@ def remember(
     ``matrix`` is the matrix file with the digest of the content that was read. ``written`` are
     the report's files with the digests of their content.
     """
-    if not OPTIONS.issuperset(options):
-        return
     receipt = {
         "format": "samebits-receipt",
         "format_version": FORMAT_VERSION,
@@ -145,7 +135,9 @@ def _identity(values: Sequence[int]) -> Identity:
 
 
 def _notice(started: str) -> str:
-    return f"nothing changed since {started}: this is what that run found (--fresh runs anew)"
+    return (
+        f"nothing changed since the run of {started}; these are its results (--fresh runs it again)"
+    )
 
 
 def _are_unchanged(written: Mapping[str, str]) -> bool:

@@ -33,7 +33,7 @@ _CAPTURE_FORMAT = "samebits-capture"
 _MAX_KEPT_OPEN = 1 << 16
 """Size in bytes up to which a tensor stays mapped: opening one costs more than reading it."""
 _MAX_MAPPED = 256
-_REMEDY = "Run the cell again to write it anew."
+_REMEDY = "Run the cell again to replace it."
 _MAX_CAPTURE = 1 << 30
 """Size in bytes up to which a capture is read; it holds facts, not values."""
 
@@ -123,7 +123,7 @@ class Store:
         try:
             return Capture.model_validate(data)
         except ValidationError as error:
-            msg = f"{full} is no valid capture: {_first_problems(error)}. {_REMEDY}"
+            msg = f"{full} is not a valid capture: {_first_problems(error)}. {_REMEDY}"
             raise CaptureError(msg) from None
 
     def write_json(self, path: Path, text: str) -> None:
@@ -133,7 +133,7 @@ class Store:
 
 def _expected_bytes(ref: TensorRef, path: Path) -> int:
     if ref.dtype not in NUMPY_DTYPES:
-        msg = f"{path}: this samebits cannot read values of dtype {ref.dtype}; a newer one may."
+        msg = f"{path}: samebits cannot read values of dtype {ref.dtype}; update samebits."
         raise CaptureError(msg)
     return ref.nbytes
 
@@ -146,7 +146,9 @@ def _map_file(path: Path, expected: int) -> NDArray[np.uint8]:
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror or error}. {_REMEDY}"
         raise CaptureError(msg) from None
-    msg = f"{path} has {size:,} bytes and should have {expected:,}: it is torn. {_REMEDY}"
+    msg = (
+        f"{path} has {size:,} bytes instead of {expected:,}: it is incomplete or damaged. {_REMEDY}"
+    )
     raise CaptureError(msg)
 
 
@@ -159,8 +161,8 @@ def _verify(ref: TensorRef, path: Path, data: NDArray[np.uint8]) -> None:
     if digest.hexdigest() == ref.hash:
         return
     msg = (
-        f"{path} does not hold the bytes of its hash as {ref.dtype}{list(ref.shape)}: "
-        f"it was changed or damaged. Remove it, then run the cell again."
+        f"{path} does not match its hash as {ref.dtype}{list(ref.shape)}: "
+        f"it was changed or damaged. Remove it and run the cell again."
     )
     raise CaptureError(msg)
 
@@ -169,16 +171,16 @@ def _json_object(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(seal.opened(_content(path))))
     except FileNotFoundError:
-        msg = f"{path} is not there: the probe ended before it wrote it. {_REMEDY}"
+        msg = f"{path} is missing: the probe ended before it wrote it. {_REMEDY}"
         raise CaptureError(msg) from None
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror or error}. {_REMEDY}"
         raise CaptureError(msg) from None
     except seal.SealError as error:
-        msg = f"{path} is not what was written ({error}): it is torn or damaged. {_REMEDY}"
+        msg = f"{path} is not what was written ({error}): incomplete or damaged. {_REMEDY}"
         raise CaptureError(msg) from None
     except (ValueError, RecursionError) as error:
-        msg = f"{path} is no JSON ({type(error).__name__}: {error}): it is torn. {_REMEDY}"
+        msg = f"{path} is not valid JSON ({type(error).__name__}: {error}): incomplete. {_REMEDY}"
         raise CaptureError(msg) from None
 
 
@@ -186,7 +188,7 @@ def _content(path: Path) -> bytes:
     """Return a file's content; a model's code may have put a pipe or a device in its place."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_CAPTURE:
-        raise OSError(None, f"it is no file of at most {_MAX_CAPTURE:,} bytes")
+        raise OSError(None, f"it is not a regular file, or has more than {_MAX_CAPTURE:,} bytes")
     return path.read_bytes()
 
 
@@ -194,7 +196,7 @@ def _check_format(path: Path, data: dict[str, Any]) -> None:
     format_name, version = data.get("format"), data.get("format_version")
     if format_name != _CAPTURE_FORMAT:
         msg = (
-            f"{path} is no capture: its format is {format_name!r}, "
+            f"{path} is not a capture: its format is {format_name!r}, "
             f"not {_CAPTURE_FORMAT!r}. {_REMEDY}"
         )
         raise CaptureError(msg)
@@ -202,7 +204,7 @@ def _check_format(path: Path, data: dict[str, Any]) -> None:
     if type(version) is not int or version != FORMAT_VERSION:
         msg = (
             f"{path} has format version {version!r} and this samebits reads {FORMAT_VERSION}: "
-            f"it was left by another samebits. {_REMEDY}"
+            f"another version of samebits wrote it. {_REMEDY}"
         )
         raise CaptureError(msg)
 

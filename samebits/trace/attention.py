@@ -125,16 +125,20 @@ def mask_difference(
     views = (reference, attentions[0]), (candidate, attentions[1])
     lines = [difference]
     maker_words: str | None = None
-    for name, (view, attention), first_ops in zip(("there", "here"), views, makers, strict=True):
+    for name, (view, attention), first_ops in zip(
+        ("in the reference", "here"), views, makers, strict=True
+    ):
         mask = _mask_of(view.graph, attention)
         maker_words = None if mask is None else maker(view.graph, mask)
         if mask is None:
-            lines.append(f"{name} it has no mask")
+            lines.append(f"{name} there is no mask")
             continue
         lines.append(f"{name} the mask is from {maker_words}")
         if (first := view.first_made(mask)) is not None:
             first_ops.append(first)
-            lines.append(f"what only {name} is made for it begins at {place_of(view.graph, first)}")
+            lines.append(
+                f"what is computed for it only {name} starts at {place_of(view.graph, first)}"
+            )
     return MaskDifference(lines, maker_words)  # of the candidate, which is the last of the views
 
 

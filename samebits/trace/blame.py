@@ -87,9 +87,13 @@ class Blamed:
             if i is not None
         ]
         self.headline = (
-            f"{places[0]} puts elements elsewhere than {places[1]} in {_stack(self.reference)}"
+            f"{places[0]} puts elements in different places than {places[1]} in "
+            f"{_stack(self.reference)}"
         )
-        self.evidence = [f"the same elements stand in other places for {affected}", *self.evidence]
+        self.evidence = [
+            f"the same elements are in different places for {affected}",
+            *self.evidence,
+        ]
 
     def _blame_unfused(self) -> None:
         """Blame the operation on the scores that no fused attention does."""
@@ -107,7 +111,9 @@ class Blamed:
         self.suspect, self.counterpart = pair if by_hand == 0 else pair[::-1]
         self.kind = "operation"
         where, stack = place_of(view.graph, index), _stack(view)
-        self.headline = f"in {stack} the scores pass through {where}, which no fused attention does"
+        self.headline = (
+            f"in {stack} the scores go through {where}, which a fused attention does not do"
+        )
         self.evidence = [
             f"{_stack(kernel_view)} calls a fused attention, {stack} computes it step by step"
         ]
@@ -172,7 +178,7 @@ def cause(blamed: Blamed) -> Cause | None:
     others = list(_other_places(candidate_view))
     if others and kind in STORED:
         evidence.append(
-            "other places on the way part by themselves, too; no trace tells which of them matters"
+            "there are other independent points of divergence; no trace shows which of them matters"
         )
     return Cause(
         kind=kind,
@@ -213,17 +219,17 @@ def _headline(blamed: Blamed, candidate: Side, reference: Side | None, evidence:
     if kind in STORED and candidate.tensor:
         is_named = candidate.tensor != "constant"
         name = candidate.tensor if is_named else f"a constant in {_place(candidate)}"
-        return f"{name} holds what {stack} does not compute with"
+        return f"{name} holds values that {stack} does not compute with"
     if kind == "mask":
         maker = blamed.mask_maker
-        mask_words = "a mask that is not there" if maker is None else f"the mask from {maker}"
+        mask_words = "a missing mask" if maker is None else f"the mask from {maker}"
         return f"{mask_words}: {evidence[0]}"
     if kind == "keys" and reference is not None:
-        return f"{words} is given other keys than {_operation_words(reference)} in {stack}"
-    base = f"{words} has inputs that exist in {stack}"
+        return f"{words} is given different keys than {_operation_words(reference)} in {stack}"
+    base = f"{words}: its inputs also occur in {stack}, its output does not"
     if reference is None:
-        return f"{base} and an output that does not"
-    return f"{base} and an output that does not; there it is {_operation_words(reference)}"
+        return base
+    return f"{base}; its counterpart there is {_operation_words(reference)}"
 
 
 def _operation_words(side: Side) -> str:

@@ -38,13 +38,13 @@ def kind_of(pair: Divergence, mask: list[str] | None) -> tuple[CauseKind, list[s
     """Return the kind and its evidence; ``mask`` says how the masks differ, if they do."""
     suspect, counterpart = pair.suspect, pair.counterpart
     if suspect is None:
-        return "operation", ["the candidate computes nothing by itself that the reference lacks"]
+        return "operation", ["all that the candidate computes also occurs in the reference"]
     if suspect.source is not None:
         return _source_kind(pair, suspect.source)
     if mask is not None:
         return "mask", mask
     if counterpart is None:
-        return "operation", ["nothing in the reference takes the same numbers"]
+        return "operation", ["no operation of the reference takes the same numbers"]
     if counterpart.source is not None:
         return "operation", []
     return _operation_kind(pair, suspect.op, counterpart.op)
@@ -59,7 +59,7 @@ def _source_kind(pair: Divergence, source: int) -> tuple[CauseKind, list[str]]:
     last = name.rpartition(".")[2]
     kind: CauseKind = "weight" if last in {"weight", "bias"} else "buffer"
     return kind, [
-        f"nothing that the reference computes with in this run has the content of {description}"
+        f"no value that the reference computes with in this run has the content of {description}"
     ]
 
 
@@ -80,7 +80,7 @@ def _operation_kind(
         shapes = [[long_axes(g.value(v).shape) for v in g.op(i).inputs] for g, i in sides]
         if shapes[0] != shapes[1]:
             described = " and ".join(", ".join(g.described(g.op(i).inputs)) for g, i in sides)
-            return "shape", [f"the same numbers in other shapes: {described}"]
+            return "shape", [f"the same numbers in different shapes: {described}"]
         return "memory", ["the same operation on the same numbers"]
     if (dtypes := _dtype_change(pair, candidate_op, reference_op)) is not None:
         return "precision", [dtypes]
@@ -90,11 +90,11 @@ def _operation_kind(
         if (reference_graph.base(reference_op) in _ADDING) != (
             candidate_graph.base(candidate_op) in _ADDING
         ):
-            return "operation", ["one side adds to the product within it, the other one behind it"]
+            return "operation", ["one side adds inside the product, the other side after it"]
         cuts = [", ".join(g.described(g.data_inputs(i))) for g, i in sides]
-        return "shape", [f"a product of the same rows, cut otherwise: ({cuts[0]}), ({cuts[1]})"]
+        return "shape", [f"a product of the same rows, split differently: ({cuts[0]}), ({cuts[1]})"]
     if not overlap(reference.input_roots(reference_op), candidate.input_roots(candidate_op)):
-        return "operation", ["which operation of the reference is its counterpart is a guess"]
+        return "operation", ["the counterpart in the reference is a guess"]
     return "operation", []
 
 
@@ -135,7 +135,10 @@ def _same_operation_kind(
             names = reference.described([a])[0], candidate.described([b])[0]
             change = f"input {place}: {names[0]} became {names[1]}"
             if names[0] == names[1]:
-                change = f"input {place}, {names[0]}, holds other elements, or in other places"
+                change = (
+                    f"input {place}, {names[0]}, holds different elements, or the same ones in "
+                    "different places"
+                )
             if reference.is_index(a) and candidate.is_index(b):
                 return _index_kind(reference, a, candidate, b), [change, *_makers(pair, a, b)]
             chosen = None if is_kernel(candidate, candidate_op) else _selection_change(pair, a, b)
@@ -152,7 +155,7 @@ def _same_operation_kind(
             if roots[0] and roots[1] and roots[0] & roots[1]:
                 return "shape", [change]
             if len(reference_inputs) == 1 and share_rows(reference, a, candidate, b):
-                return "shape", [f"the same rows, cut otherwise: {change}"]
+                return "shape", [f"the same rows, split differently: {change}"]
     return "operation", []
 
 
@@ -183,8 +186,10 @@ def _weight_change(
     if bags[0] == bags[1] if all(bags) else reference_name == candidate_name:
         return None
     if reference_name == candidate_name:
-        return f"it is {reference_name} on both sides, with other numbers"
-    return f"there it is {reference_name} and here it is {candidate_name}, which hold other numbers"
+        return f"it is {reference_name} on both sides, with different numbers"
+    return (
+        f"it is {reference_name} in the reference and {candidate_name} here, with different numbers"
+    )
 
 
 def _same_shape(pair: Divergence, reference: tuple[int, int], candidate: tuple[int, int]) -> bool:
@@ -218,21 +223,21 @@ def _key_change(
         return None
     if reference_rows != candidate_rows:
         removed, added = len(reference_rows - candidate_rows), len(candidate_rows - reference_rows)
-        counts = f"rows of keys that are seen: {removed:,} there alone, {added:,} here alone"
+        counts = f"visible rows of keys: {removed:,} only in the reference, {added:,} only here"
         return "keys", [counts, *_first_makers(pair, keys)]
     names = [g.described([v])[0] for g, v in zip((reference, candidate), keys, strict=True)]
     if names[0] == names[1]:
         return None
     return "shape", [
         f"keys: {names[0]} became {names[1]}",
-        "the keys that any query sees are the same on both sides",
+        "the visible keys are the same on both sides",
     ]
 
 
 def _first_makers(pair: Divergence, values: list[int]) -> list[str]:
-    sides = ("there", pair.reference, values[0]), ("here", pair.candidate, values[1])
+    sides = ("in the reference", pair.reference, values[0]), ("here", pair.candidate, values[1])
     return [
-        f"what only {name} is made for them begins at {place_of(view.graph, first)}"
+        f"what is computed for them only {name} starts at {place_of(view.graph, first)}"
         for name, view, value in sides
         if (first := view.first_made(value)) is not None
     ]
@@ -259,9 +264,9 @@ def _selection_change(pair: Divergence, reference_value: int, candidate_value: i
         return None
     makers = maker(reference, reference_choice[1]), maker(candidate, candidate_choice[1])
     choices = " and ".join(
-        f"{side} by {m}" for side, m in zip(("there", "here"), makers, strict=True)
+        f"{side} by {m}" for side, m in zip(("in the reference", "here"), makers, strict=True)
     )
-    return f"rows of one table are chosen {choices}"
+    return f"rows of one table are selected {choices}"
 
 
 def _makers(pair: Divergence, reference_value: int, candidate_value: int) -> list[str]:
@@ -269,7 +274,7 @@ def _makers(pair: Divergence, reference_value: int, candidate_value: int) -> lis
     return [
         f"{name} it is from {maker_words}"
         for name, graph, value in (
-            ("there", pair.reference.graph, reference_value),
+            ("in the reference", pair.reference.graph, reference_value),
             ("here", pair.candidate.graph, candidate_value),
         )
         if (maker_words := maker(graph, value))
@@ -295,7 +300,7 @@ def _dtype_change(pair: Divergence, candidate_op: int, reference_op: int) -> str
         )
         op = graph.op(cast)
         names = [graph.value(v).dtype for v in (op.inputs[0], op.outputs[0])]
-        return f"{_side_name(graph is candidate)} casts {names[0]} to {names[1]} before it goes on"
+        return f"{_side_name(graph is candidate)} casts {names[0]} to {names[1]} first"
     if reference.base(reference_op) != candidate.base(candidate_op):
         return None
     pairs = [
@@ -308,7 +313,7 @@ def _dtype_change(pair: Divergence, candidate_op: int, reference_op: int) -> str
     reference_words, candidate_words = (
         " and ".join(sorted(dtypes)) for dtypes in (reference_dtypes, candidate_dtypes)
     )
-    return f"computed in {reference_words} there, in {candidate_words} here"
+    return f"computed in {reference_words} in the reference, in {candidate_words} here"
 
 
 def _side_name(is_candidate: bool) -> str:

@@ -56,7 +56,8 @@ def difference(
     sees = ("does not see", "sees") if candidate[first] else ("sees", "does not see")
     places, all_places = int(differs.any(axis=1).sum()), differs[:, 0].size
     return (
-        f"query {first[2]}{row} {sees[0]} key {first[3]} there and {sees[1]} it here; "
+        f"query {first[2]}{row} {sees[0]} key {first[3]} in the reference and {sees[1]} "
+        f"it here; "
         f"{places:,} of {all_places:,} places differ"
     )
 

@@ -174,7 +174,7 @@ def _best_cause(
     if stored_cause is None:
         return cause
     if cause is not None:
-        evidence = (*stored_cause.evidence, f"a trace says no more: {cause}")
+        evidence = (*stored_cause.evidence, f"no trace shows more: {cause}")
         stored_cause = stored_cause.model_copy(update={"evidence": evidence})
     return stored.with_tensor_kind(stored_cause, capture)
 
@@ -182,7 +182,7 @@ def _best_cause(
 def with_cause(result: CellResult, cause: Cause | str | None) -> CellResult:
     """Return a result with its cause, or with a note on why none is known; None: not requested."""
     if isinstance(cause, str):
-        note = f"where it starts is not known: {cause}"
+        note = f"the start of the difference is not known: {cause}"
         return result.model_copy(update={"notes": (*result.notes, note)})
     return result.model_copy(update={"cause": cause})
 

@@ -47,7 +47,7 @@ def closer(
             updates["kind"] = "padding"
             updates["replay"] = ""
             evidence.append(
-                "what it takes differs in rows of padding alone, what it gives does not"
+                "its inputs differ only in padding rows, and its output does not differ"
             )
             evidence += _input_makers(blamed)
         if reference_look is not None:
@@ -70,7 +70,7 @@ def _input_makers(blamed: Blamed) -> list[str]:
     """Return which operations made the first input of either side."""
     assert blamed.suspect is not None
     sides = (
-        ("there", blamed.reference.graph, blamed.counterpart),
+        ("in the reference", blamed.reference.graph, blamed.counterpart),
         (
             "here",
             blamed.candidate.graph,
@@ -105,30 +105,30 @@ def _replay_result(cause: Cause, blamed: Blamed, look: Look) -> tuple[str, str]:
     outputs = {blamed.candidate.graph.value(v).hash for v in op.outputs}
     name = cause.candidate.op
     if look.fresh is None or look.same_layout is None:
-        return f"{name} could not be run again by itself", ""
+        return f"{name} could not be replayed on its own", ""
     if _exists(look.fresh[0], blamed.reference.graph):
         where = "; ".join(
-            f"{list(tensor.shape)} strides {list(tensor.strides)}, {tensor.aligned} bytes behind a "
+            f"{list(tensor.shape)} strides {list(tensor.strides)}, {tensor.aligned} bytes after a "
             f"64-byte boundary"
             for tensor in look.inputs
         )
         return (
-            f"fed the reference's inputs as contiguous copies, {name} gives the reference's "
-            f"output; here they lie in memory as {where}"
+            f"replayed on contiguous copies of the reference's inputs, {name} gives the "
+            f"reference's output; the inputs of this run have the memory layout {where}"
         ), "memory"
     if look.fresh[0].hash in outputs:
         return (
-            f"fed the reference's inputs by itself, {name} gives the candidate's output again: "
-            f"the difference is introduced here and not inherited"
+            f"replayed on the reference's inputs, {name} gives the candidate's output again: "
+            f"the difference starts in this operation"
         ), ""
     if look.same_layout[0].hash in outputs:
         return (
-            f"fed the reference's inputs by itself, {name} gives the candidate's output if they "
-            f"lie in memory as they do there, and a third one if they are contiguous"
+            f"replayed on the reference's inputs, {name} gives the candidate's output if their "
+            f"strides are kept, and a third output if they are contiguous"
         ), "memory" if _same_operation(cause) else ""
     return (
-        f"fed copies of its own inputs, {name} gives another output: where they lie in memory "
-        f"changes its bits"
+        f"replayed on copies of its own inputs, {name} gives a different output: its bits depend "
+        f"on the place of the inputs in memory"
     ), "memory"
 
 

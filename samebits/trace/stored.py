@@ -59,7 +59,7 @@ def _cause(result: CellResult, signal: SignalComparison, differing: list[ItemCom
     reference = result.reference.stack
     return Cause(
         kind=_KINDS[signal.signal],
-        headline=f"{first.name} does not hold the same numbers as in {reference}",
+        headline=f"{first.name} holds different numbers than in {reference}",
         prompt="",
         what="load",
         sink=signal.signal,
@@ -78,7 +78,7 @@ def _evidence(result: CellResult, item: ItemComparison) -> list[str]:
     elif item.note:
         lines.append(item.note)
     if not any(s.outcome == "differs" for s in result.signals if s.signal in _COMPUTED):
-        lines.append("nothing that the model computes from it differs in what was run")
+        lines.append("nothing that this run computes from it differs")
     return lines
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from samebits.base.errors import StackError
 from samebits.jobs import trace as tracing
+from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import failed
 from samebits.ladder.asking import Ask
 from samebits.stacks.process import Ended, StackProcess, tail
@@ -166,7 +167,7 @@ def test_traces_that_could_not_be_joined(tmp_path, monkeypatch):
         raise OSError(PLANTED)
 
     monkeypatch.setattr(tracing.Tracer, "_first_located", breaks)
-    tracer = tracing.Tracer(tmp_path, None, "p", "m")
+    tracer = tracing.Tracer(JobCache(tmp_path, None, "p", "m"))
     party = tracing.TracedCell(cell_id(), built_stack("4.48"), None)
     asked = type("Asked", (), {"same_weights": True, "questions": ()})()
     subject = tracing.TracedModel(model_spec(), None)

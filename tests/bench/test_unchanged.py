@@ -72,6 +72,14 @@ def test_line_that_looks_like_a_header_and_a_lost_last_end_are_differences(folde
     assert list(differences(*folders))
 
 
+def test_padding_of_a_table_is_no_difference(folders):
+    for folder, word in zip(folders, ("says", "result"), strict=True):
+        dashes, spaces = "-" * len(word), " " * (len(word) - 1)
+        table = f"| {word} |   a |\n|:{dashes}-|----:|\n| x{spaces} |  12 |\n"
+        (folder / "models" / "llama.md").write_text(table)
+    assert list(differences(*folders, [Pair("| says |", "| result |")])) == []
+
+
 def test_changed_byte_is_named_with_its_file(folders):
     (folders[1] / "models" / "llama.md").write_text("the same bit\n")
     lines = list(differences(*folders))

@@ -170,8 +170,8 @@ def test_a_reason_is_kept_too(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "error",
     [
-        Unproved("a script did not see it"),
-        Unasked("outside of the run 5.x raises OSError: no space"),
+        Unproved("a script did not reproduce it"),
+        Unasked("outside samebits, 5.x raises OSError: no space"),
         Unasked("4.48 fails as well: torch.OutOfMemoryError: tried to allocate"),
         ValueError("a defect of ours"),
     ],

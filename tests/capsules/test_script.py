@@ -110,7 +110,7 @@ def test_the_header_pins_every_package_to_a_release():
     ("hashes", "ends"),
     [
         ("a a b", "as expected"),
-        ("a b c", "unexpected: other bits though unwritten memory holds the same"),
+        ("a b c", "unexpected: different bits for the same content of unwritten memory"),
         ("a a a", "unexpected: the same bits both times"),
     ],
 )

@@ -178,7 +178,7 @@ def test_other_inputs_differ_and_hold_back_what_follows(memory):
     assert found["inputs"].outcome == "differs"
     assert [i.name for i in found["inputs"].items] == ["long · input_ids"]
     assert found["logits"].outcome == "identical"  # of the other prompt
-    assert "other inputs" in found["logits"].note
+    assert "the inputs differ" in found["logits"].note
     for name in CARRIED["greedy"]:
         assert found[name].outcome == "not compared"
         assert found[name].excused
@@ -536,7 +536,7 @@ def test_where_tokens_part_their_step_is_the_last_that_counts(memory):
         assert found["greedy"].outcome == "differs"
         assert found["decode"].outcome == outcome
         (item,) = found["decode"].items
-        assert (item.outcome, item.note) == (outcome, "up to step 1, where the tokens part")
+        assert (item.outcome, item.note) == (outcome, "up to step 1, where the tokens differ")
         if outcome == "identical":
             assert item.metrics is None
         else:
@@ -552,7 +552,7 @@ def test_a_side_that_ends_earlier_is_compared_as_far_as_it_goes(memory, turned):
         found = only_these(memory, *(sides[::-1] if turned else sides), "decode", "greedy")
         assert found["greedy"].outcome == "differs"
         assert found["decode"].outcome == outcome
-        assert found["decode"].items[0].note == "up to step 2, where the tokens part"
+        assert found["decode"].items[0].note == "up to step 2, where the tokens differ"
 
 
 @pytest.mark.parametrize("ids", [(3, 1, 4), (3, 9, 4)], ids=["same-tokens", "other-tokens"])
@@ -592,7 +592,7 @@ def test_without_values_nothing_is_claimed_of_steps_before_the_split(memory, n):
     signals = compare(reference, candidate, memory)
     found = next(s for s in signals if s.signal == "decode")
     assert (found.outcome, found.excused) == ("not compared", False)
-    assert "before the tokens part" in found.note
+    assert "before the tokens do" in found.note
     hashes = (greedy["short"].logits.hash,)
     assert wanted(reference, candidate, signals, memory) == ((candidate.cell, hashes),)
     memory.put(logits)

@@ -105,7 +105,7 @@ def test_a_missing_tensor_and_an_extra_one(memory):
     del less["k"]
     found = judged(memory, separate(memory), less)
     assert (found.outcome, found.n_items, found.n_differ) == ("differs", 3, 1)
-    assert "by nothing on the other side" in found.items[0].note
+    assert "by no tensor on the other side" in found.items[0].note
 
 
 def test_another_dtype(memory):

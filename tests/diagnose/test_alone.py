@@ -80,7 +80,7 @@ def test_what_ends_behind_all_that_bears_on_the_verdict_changes_no_verdict(memor
     assert (found.verdict, found.rest, found.unfinished) == (Verdict.IDENTICAL, None, None)
     assert found.notes == (
         (
-            "run a did not finish, behind all that bears on the verdict: "
+            "run a did not finish, but only after everything that the verdict needs: "
             f"no progress for 120 s in phase {phase} (forward 31 of 350)"
         ),
     )
@@ -132,7 +132,7 @@ def test_a_phase_that_raised_in_one_run_alone_is_unstable(memory):
     one, other = both(memory)
     found = verdict(memory, raising(one, raised()), other)
     assert found.verdict == Verdict.UNSTABLE
-    assert found.unstable == ("greedy short (raised ValueError in run a alone)",)
+    assert found.unstable == ("greedy short (raised ValueError only in run a)",)
     assert verdict(memory, raising(one, raised()), raising(other, raised())).verdict == "failed"
 
 
@@ -145,7 +145,7 @@ def test_what_raised_once_is_named_by_a_signal(memory, signal):
         "buffers": "buffers all",
     }
     found = verdict(memory, raising(one, raised(signal), greedy=one.signals.greedy), other)
-    assert found.unstable == (f"{name.get(signal, signal)} (raised ValueError in run a alone)",)
+    assert found.unstable == (f"{name.get(signal, signal)} (raised ValueError only in run a)",)
 
 
 def test_a_phase_that_raised_beside_a_run_that_ended_early_is_not_unstable(memory):
@@ -185,7 +185,7 @@ def test_what_explains_may_raise_without_a_verdict(memory):
     one, other = both(memory)
     found = verdict(memory, raising(one, raised("usage"), greedy=one.signals.greedy), other)
     assert found.verdict == Verdict.IDENTICAL
-    assert any("makes no verdict" in note for note in found.notes)
+    assert any("does not affect the verdict" in note for note in found.notes)
 
 
 def crashed(run, phase, **signals):
@@ -214,7 +214,7 @@ def test_a_crash_of_one_run_alone_is_unstable(memory, phase, name):
     one, other = both(memory)
     left = crashed(one, phase, greedy=None) if phase != "load" else crashed(capture("5.0"), "load")
     found = verdict(memory, left, other)
-    how = "(ended in run a alone: killed by signal 11 (SIGSEGV))"
+    how = "(ended only in run a: killed by signal 11 (SIGSEGV))"
     assert (found.verdict, found.unstable) == (Verdict.UNSTABLE, (f"{name} {how}",))
 
 
@@ -328,5 +328,5 @@ def test_rows_of_a_batch_belong_to_their_prompt(memory):
     forward = {"pair": sound_signals(memory)["forward"]["short"]}
     one, other = both(memory, forward=forward, greedy=rows)
     assert verdict(memory, raising(one, raised("greedy pair")), other).unstable == (
-        "greedy pair (raised ValueError in run a alone)",
+        "greedy pair (raised ValueError only in run a)",
     )

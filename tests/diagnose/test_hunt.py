@@ -152,12 +152,12 @@ def test_lost_frequencies_read_like_the_hunt_by_hand(memory):
         "decoding through the cache": "ruled out",
     }
     assert "0, 0 here" in found["inv_freq"].what
-    assert "nothing ever wrote it here" in found["inv_freq"].what
-    assert "the same at position 0, other bytes from position 1 on" in (
+    assert "never written in this cell" in found["inv_freq"].what
+    assert "the same at position 0, different bytes from position 1 on" in (
         found["rope's cos and sin"].what
     )
     entering = found["query, key and value"].what
-    assert "query and key: the same at position 0, other bytes from position 1 on" in entering
+    assert "query and key: the same at position 0, different bytes from position 1 on" in entering
     assert "value: the same" in entering
     assert "1 file, the same bytes in both" in found["the model's own code"].what
 
@@ -205,7 +205,7 @@ def test_a_query_scaled_by_hand_before_the_scores_is_the_same_query(memory):
         memory,
     )
     assert found["query, key and value"].status == "ruled out"
-    assert "in the reference already times 0.25" in found["query, key and value"].what
+    assert "in the reference already multiplied by 0.25" in found["query, key and value"].what
     assert found["attention"].status == "ruled in"
 
 
@@ -240,7 +240,9 @@ def test_key_heads_repeated_by_hand_are_the_same_keys(memory):
         memory,
     )
     assert found["query, key and value"].status == "ruled in"
-    assert "other bytes at 1 of 6 positions, the first is 2" in found["query, key and value"].what
+    assert (
+        "different bytes at 1 of 6 positions, the first is 2" in found["query, key and value"].what
+    )
 
 
 def test_a_layer_whose_attention_gives_the_same_is_where_it_begins(memory):
@@ -251,7 +253,7 @@ def test_a_layer_whose_attention_gives_the_same_is_where_it_begins(memory):
     )
     assert found["attention"].status == "ruled out"
     assert found["layers"].status == "ruled in"
-    assert "made elsewhere in it" in found["layers"].what
+    assert "starts elsewhere in the layer" in found["layers"].what
     assert found["attention forced to eager"].status == "not observed"
 
 
@@ -352,7 +354,7 @@ def test_a_function_of_transformers_with_other_source_is_named(memory):
     here = code(Tiny_forward="1", library="3", added="4")
     found = hunted(ran(memory), ran(memory, "5.x", code=here, **differing_end()), memory)
     assert found["transformers' code"].status == "open"
-    assert "other source: modeling_tiny:library" in found["transformers' code"].what
+    assert "different source: modeling_tiny:library" in found["transformers' code"].what
     assert "only here: modeling_tiny:added" in found["transformers' code"].what
 
 
@@ -360,7 +362,7 @@ def test_a_config_value_that_changed_is_named_and_decides_nothing(memory):
     config = {"hidden_size": 5, "new": 1, "rope": {"theta": 10000.0}}
     found = hunted(ran(memory), ran(memory, "5.x", config=config, **differing_end()), memory)
     assert found["config"].status == "open"
-    assert found["config"].what == "other values: hidden_size; 1 field on one side only"
+    assert found["config"].what == "different values: hidden_size; 1 field on one side only"
 
 
 def test_padding_positions_of_evidence_count_for_nothing(memory):

@@ -73,7 +73,7 @@ def verdicts(results):
 
 
 def ladder(kind):
-    return Ladder(kind=kind, rule="slope", reason="the difference is there in float64, too")
+    return Ladder(kind=kind, rule="slope", reason="the difference is still there in float64")
 
 
 # a phase that raised
@@ -125,8 +125,8 @@ def test_another_phase_that_raised_is_noted(memory):
     runs = tuple(raising(run, *more) for run in both(memory))
     _, found = row(memory, s4_48=both(memory, "4.48"), s5_0=runs)
     assert found.failure == START
-    assert "raised in other phases, too: greedy pair: the same" in found.notes
-    assert "raised in other phases, too: greedy long: ValueError: no start token" in found.notes
+    assert "also raised in other phases: greedy pair: the same" in found.notes
+    assert "also raised in other phases: greedy long: ValueError: no start token" in found.notes
 
 
 # the same failure everywhere
@@ -363,7 +363,7 @@ def test_a_ladder_that_the_machine_ended_decides_nothing(memory, failure, verdic
     assert found.verdict == verdict
     if verdict == "not finished":
         assert (found.rest, found.ladder) == ("differs", None)
-        assert found.headline.startswith("not finished: which kind of difference it is was not de")
+        assert found.headline.startswith("not finished: the kind of the difference was not de")
         assert found.unfinished.phase == "third look"
         assert exit_code([found], [], [])[0] == 3
     else:
@@ -486,8 +486,8 @@ def test_what_diverges_beside_a_failure_needs_an_entry_of_its_own(memory):
     assert reports[0].cells == ()
     assert reports[0].fixed == ()
     assert exit_code(results, reports, [])[1][1] == (
-        "llama/float32-sdpa@5.0: its failure is expected, but no entry covers that the rest "
-        "diverged in logits"
+        "llama/float32-sdpa@5.0: its failure is expected, but no entry covers the rest "
+        "(diverged in logits)"
     )
     for rules, verdict in (
         ((rule("failed"), rule("diverged", signal=("logits",))), "expected"),

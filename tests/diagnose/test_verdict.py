@@ -171,7 +171,7 @@ def test_a_pad_row_that_differs_between_versions_is_identical_with_a_note(memory
         reference=runs(memory, "4.48", forward=padded(memory)),
     )
     assert found.verdict == Verdict.IDENTICAL
-    assert found.notes == ("logits: padding rows differ, which counts for no verdict: short",)
+    assert found.notes == ("logits: padding rows differ, which does not affect the verdict: short",)
     real = verdict_on(
         memory,
         *runs(memory, forward=padded(memory, (1, 0, 0))),
@@ -356,7 +356,7 @@ def test_the_logits_that_the_tokens_were_chosen_from_come_before_them(memory):
     assert (found.verdict, found.figure) == (Verdict.DIFFERS, "tokens step 2")
     assert (found.first.signal, found.first.item) == ("decode", "short")
     assert found.headline.startswith("decode: prompt short: 3 of 48 elements, max abs ")
-    assert found.headline.endswith("; up to step 2, where the tokens part")
+    assert found.headline.endswith("; up to step 2, where the tokens differ")
 
 
 def test_a_split_at_the_end_has_one_side(memory):
@@ -364,7 +364,7 @@ def test_a_split_at_the_end_has_one_side(memory):
     assert found.splits[0].candidate is None
     assert found.splits[0].reference == ((4, 1.75), (5, 0.75))
     assert found.headline == "greedy: prompt short: step 2: token 4 in the reference, the end here"
-    assert found.notes == ("decode short: identical up to step 2, where the tokens part",)
+    assert found.notes == ("decode short: identical up to step 2, where the tokens differ",)
 
 
 def test_the_same_tokens_from_other_logits_differ_and_are_no_split(memory):
@@ -496,9 +496,9 @@ def test_what_is_worth_knowing_is_noted(memory):
     text = "\n".join(found.notes)
     for words in (
         "weights unexplained",
-        "buffers unlike those of a model made fresh from the config: model.mask",
-        "9e+02 ULP off the formula",
-        "float32 was asked for, and of 5 parameters 2 in bfloat16",
+        "buffers that differ from a model freshly constructed from the config: model.mask",
+        "9e+02 ULP away from the formula",
+        "float32 was requested, but of 5 parameters 2 in bfloat16",
         "watching the attention calls changed the logits",
     ):
         assert words in text

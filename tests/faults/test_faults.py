@@ -32,17 +32,21 @@ REASONS = {
     "raises": "exited with 1: RuntimeError",
     "changes-everything": "exited with 3",
     "closes-its-pipes": "exited with 5",
-    "leaves-half-a-capture": "it is torn",
+    "leaves-half-a-capture": "incomplete",
     "leaves-a-pipe": "cannot be read",
     "leaves-a-device": "cannot be read",
-    "leaves-another-s-capture": "it left the capture of healthy/float32-default@5.0, run a",
+    "leaves-another-s-capture": "it wrote the capture of healthy/float32-default@5.0, run a",
     "answers-for-others": "the probe ended before it wrote it",
     "connects": "this process has none",
     "tells-the-collector": "collecting: True, spared: True",
 }
 UNFINISHED = {
     "hang": ("start", "", "no progress for 1 s (it used no CPU: it waits for"),
-    "spins": ("forward short", "", "it computes; raise timeout: if it was at work)"),
+    "spins": (
+        "forward short",
+        "",
+        "it computes; if it was still working, raise timeout: in matrix.yaml)",
+    ),
     "killed-for-memory": ("start", "", "killed by signal 9 (SIGKILL), most likely"),
     "hangs-half-way": ("forward short", "plain, 2 of 3", "no progress for 1 s"),
     "killed-half-way": ("greedy short", "", "killed by signal 9 (SIGKILL), most likely"),
@@ -244,7 +248,7 @@ def test_nothing_outlives_the_host_and_the_next_run_goes_on(host, tmp_path, name
         assert code == -signal.SIGKILL
     else:
         assert code == 130
-        assert bench.said.endswith("interrupted; the same command goes on where it was\n")
+        assert bench.said.endswith("interrupted; run the same command again to continue\n")
     assert not (tmp_path / "report").exists()
     captures = sorted((tmp_path / ".samebits").rglob("captures/healthy/*/*/*/*.json"))
     before = [path.stat().st_mtime_ns for path in captures]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from samebits import cli
 from samebits.base.errors import CaptureError, MatrixError
 from samebits.base.seal import sealed
+from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
 from samebits.jobs.checkpoints import Checkpoint, Checkpoints
 from samebits.matrix import load, yamltext
@@ -52,7 +53,7 @@ def test_a_name_that_leads_astray_is_refused_in_plain_words(name):
     with pytest.raises(MatrixError) as caught:
         load.parse(yamltext.parse(yaml.safe_dump(data).encode()), Path("matrix.yaml"))
     said = str(caught.value)
-    assert "no name for a model" in said or "may not stand in YAML" in said
+    assert "is not a valid name" in said or "YAML does not allow the character" in said
     assert said.isprintable()
     assert "<" not in said
 
@@ -91,7 +92,7 @@ def test_what_is_accepted_has_a_place_below_its_folder(name, told, architecture)
         return
     root, stack, model = Path("/work"), built_stack("4.48"), matrix.models[0]
     checkpoint = Checkpoint(model=model.name, source="/x", said="x", digest="d" * 64)
-    runner = CellRunner(root, Store(root), "p", "m")
+    runner = CellRunner(JobCache(root, Store(root), "p", "m"))
     places = [
         Checkpoints(root, root, "maker").folder(model, stack),
         runner._folder(cell_id("4.48", model=model.name), model, checkpoint, stack),
@@ -193,13 +194,13 @@ def test_a_capture_of_another_cell_is_not_taken_for_it(tmp_path):
 
             return Ended(exit=0)
 
-    runner = CellRunner(tmp_path, Store(tmp_path), "p", "m")
+    runner = CellRunner(JobCache(tmp_path, Store(tmp_path), "p", "m"))
     checkpoint = Checkpoint(model="llama", source="/x", said="x", digest="d" * 64)
     both = asyncio.run(
         runner.observe(cell_id("4.48"), model_spec(), checkpoint, built_stack("4.48"), Process())
     )
     assert {run.status for run in both} == {"failed"}
-    assert both[0].failure.message == "it left the capture of other/float32-sdpa@4.48, run a"
+    assert both[0].failure.message == "it wrote the capture of other/float32-sdpa@4.48, run a"
 
 
 # everything below .samebits
@@ -296,7 +297,7 @@ def test_a_full_disk_leaves_the_report_of_before(folder, monkeypatch, capsys):
     capsys.readouterr()
     assert cli.main(["matrix"], {}) == 1
     assert capsys.readouterr().err == (
-        "No space left on device\nWhen that is mended, the same command goes on where it was.\n"
+        "No space left on device\nFix this, then run the same command again: it continues where it stopped.\n"
     )
     assert (folder / "reports/latest/report.md").read_text() == before
     assert not [path for path in folder.rglob(".*") if path.is_file()]

@@ -341,7 +341,7 @@ def test_a_buffer_outside_the_state_dict_is_not_taken_rather_than_overwritten(so
     signal = integrity(table=OUTSIDE | {"source": source})
     (finding,) = findings(Case(capture=sound(Memory(), integrity=signal)))
     assert (finding.code, finding.where) == ("SB308", "table")
-    assert "such a buffer is in no state_dict" in finding.evidence
+    assert "the buffer is not in the state_dict" in finding.evidence
 
 
 def test_a_buffer_that_holds_what_the_file_has_is_no_finding():
@@ -355,7 +355,7 @@ def test_a_tensor_that_is_not_taken_is_named_as_the_file_names_it(unexpected, wo
     load = LoadFacts(model_class="Tiny", requested_dtype="float32", unexpected_keys=(unexpected,))
     (finding,) = findings(Case(capture=sound(Memory(), load=load, integrity=signal)))
     first, *_, last = finding.evidence
-    assert first == "the checkpoint has base.table, and the model holds other bytes as table"
+    assert first == "the checkpoint has base.table, and the model has different bytes as table"
     assert word in last
 
 
@@ -383,7 +383,7 @@ def test_a_lossy_round_trip_is_a_finding(outcome):
     signal = IntegritySignal(poison="NaN", round_trip=trip)
     (finding,) = findings(Case(capture=sound(Memory(), integrity=signal)))
     assert finding.code == "SB307"
-    assert {"why", "other bytes: q", "config: theta"} <= set(finding.evidence)
+    assert {"why", "different bytes: q", "config: theta"} <= set(finding.evidence)
 
 
 @pytest.mark.parametrize("outcome", ["same bits", "not tried"])
@@ -492,7 +492,7 @@ def test_a_kernel_that_is_another_function_is_named_only_if_eager_attention_agre
     comparison = {"reference": reference, "signals": signals}
     (finding,) = findings(Case(candidate, **comparison, ladder=climbed("diverged")))
     assert finding.code == "SB605"
-    assert any("forced to eager" in line for line in finding.evidence)
+    assert any("with eager attention" in line for line in finding.evidence)
     assert codes_of(candidate, **comparison, ladder=climbed("undecided")) == []
     reference, candidate, signals = moved_by_hand(memory)
     assert (
@@ -684,7 +684,7 @@ def test_logits_that_came_back_are_not_called_different():
         capture=sound(Memory()), crossings=(field.model_copy(update={"logits_max_abs": 0}),)
     )
     (finding,) = findings(case)
-    assert "the logits hold the same bits" in finding.evidence
+    assert "the logits have the same bits" in finding.evidence
     assert not any("differ by" in line for line in finding.evidence)
 
 
@@ -857,12 +857,12 @@ def test_logits_of_more_positions_are_named_by_the_keyword():
     assert "SB804" not in codes_of(candidate, reference=reference, signals=signals)
 
 
-def test_a_test_of_a_buffers_values_is_said_to_be_no_repair():
+def test_a_test_of_a_buffers_values_is_said_to_be_no_remedy():
     facts = {"source": "unwritten", "written": "none", "kind": "non-persistent buffer"}
     run = with_idiom(sound(Memory(), integrity=integrity(t=facts)), "truth of a buffer's values")
     (finding,) = findings(Case(run))
     assert finding.code == "SB301"
-    assert any("no repair" in line for line in finding.evidence)
+    assert any("not a remedy" in line for line in finding.evidence)
 
 
 MAPS = {"implementation": "sdpa", "given": "an empty tuple", "eager": "tensors"}

@@ -177,11 +177,11 @@ def test_what_cannot_be_made_is_a_reason():
         "image_token" in record["prompts"]["short"]["reason"]
     )
     (record, feed), _ = choose("clap", {}, "ClapModel")
-    assert "cannot tell its shape" in record["prompts"]["short"]["reason"]
+    assert "cannot tell the shape" in record["prompts"]["short"]["reason"]
     try:
         feed.inputs("short", None)
     except NotFed as reason:
-        assert "cannot tell its shape" in str(reason)
+        assert "cannot tell the shape" in str(reason)
     else:
         raise AssertionError
     assert list(feed.all(None)) == []

@@ -112,7 +112,7 @@ def test_a_distance_that_is_no_number_is_not_taken_for_none():
 def test_what_cannot_be_compared_with_the_cells_own_run_is_not_tried():
     bench = object.__new__(Bench)
     output = Output("step 0", "whole", "rows", torch.ones(1))
-    for expected, said in ((["whole"], ""), (["", "whole"], ""), (["", ""], "kept nothing")):
+    for expected, said in ((["whole"], ""), (["", "whole"], ""), (["", ""], "stored nothing")):
         bench.question = {"expected": expected}
         told = bench.mismatch([output] * len(expected))
         assert said in told

@@ -206,7 +206,7 @@ def test_memory_that_torch_did_not_allocate():
         facts = signal["tensors"][f"tables.{name}"]
         assert facts["written"] == "not covered"
         assert facts["steady"] is True
-        assert facts["not_covered"].startswith("its memory is not torch's")
+        assert facts["not_covered"].startswith("its memory is not from torch")
 
 
 def test_a_table_that_all_loads_of_a_process_share():
@@ -365,7 +365,7 @@ def test_a_kernel_that_rounds_by_the_place_of_weights_is_no_loss():
 
 def test_what_is_drawn_anew_is_not_lost_by_saving():
     for defect, said in (
-        ("draws a factor", "the original, loaded once more, gives other logits, too"),
+        ("draws a factor", "a second load of the original also gives different logits"),
         ("draws in forward", steady.NOT_REPEATED),
     ):
         trip = integrity(defect)["round_trip"]

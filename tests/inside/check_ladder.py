@@ -198,7 +198,7 @@ def test_noise_is_measured_where_float64_is_refused_and_not_where_it_is_chaotic(
         def _rung(self, *_):
             return ladder._empty_rung()
 
-    assert list(Cell("no float64 of it").climb()) == ["float64", "noise", "own"]
+    assert list(Cell("not computed in float64").climb()) == ["float64", "noise", "own"]
     assert list(Cell(steady.CHAOTIC).climb()) == ["float64", "own"]
 
 

@@ -9,6 +9,7 @@ import pytest
 from samebits.base.errors import CaptureError
 from samebits.base.seal import sealed
 from samebits.compare.pair import reason
+from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import RUNS, VALUES_LIMIT, CellRunner, failed
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.matrix.spec import Prompt
@@ -68,13 +69,14 @@ class Bench:
 
     def observe(self, process, *, wanted=(), **changed):
         options = {"probes": "p", "machine": "m", "fresh": False} | changed
-        runner = CellRunner(
+        cache = JobCache(
             self.root,
             Store(self.root),
             options["probes"],
             options["machine"],
             fresh=options["fresh"],
         )
+        runner = CellRunner(cache)
         return asyncio.run(
             runner.observe(
                 options.get("cell", CELL),
@@ -243,7 +245,7 @@ def test_a_capture_of_a_known_row_that_is_not_whole_is_named_and_removed(bench):
     bench.observe(process)
     folder = Path(process.jobs[0]["capture"]).parent
     paths = folder / "a.json", folder / "b.json"
-    reader = CellRunner(bench.root, Store(bench.root), "p", "m")
+    reader = CellRunner(JobCache(bench.root, Store(bench.root), "p", "m"))
     assert [run.run for run in reader.read(paths)] == ["a", "b"]
     paths[1].write_bytes(paths[1].read_bytes().replace(b"sdpa", b"sdpb", 1))
     with pytest.raises(CaptureError, match=r"b\.json is not what was written"):
@@ -314,7 +316,7 @@ def test_a_run_that_left_nothing_failed_and_says_why(bench):
 @pytest.mark.parametrize(
     ("ends", "words"),
     [
-        (Ended(exit=0), "is not there: the probe ended before it wrote it"),
+        (Ended(exit=0), "is missing: the probe ended before it wrote it"),
         (Ended(exit=1), "exited with 1"),
         (Ended(signal=11, phase="load"), "killed by signal 11 (SIGSEGV), in phase load"),
         (Ended(lost="the stack's process died:\nx"), "the stack's process died"),
@@ -372,8 +374,8 @@ def test_what_a_run_did_not_come_to_is_named(bench):
     assert set(skips) == {"inv_freq", "greedy short"}
     assert {skip.why for skip in skips.values()} == {"unfinished"}
     assert skips["greedy short"].reason == (
-        "the run ended before: no progress for 120 s (it used no CPU: it waits for something; raise "
-        "timeout: if it was at work) in phase greedy short"
+        "the run ended before: no progress for 120 s (it used no CPU: it waits for something; if it "
+        "was still working, raise timeout: in matrix.yaml) in phase greedy short"
     )
     assert reason(first, "greedy", "short").startswith("the run ended before")
     assert reason(first, "greedy", "short[1]").startswith("the run ended before")

@@ -208,7 +208,8 @@ def test_a_patch_that_does_not_apply_leaves_no_copy(shelf, patched, tmp_path):
     ids=["none", "branch", "tag", "short", "commit", "newline"],
 )
 def test_a_hub_model_is_pinned_by_a_commit_alone(shelf, revision, said, pinned):
-    checkpoint = shelf.given(model_spec(hub="org/name", revision=revision))
+    model = model_spec(hub="org/name").model_copy(update={"revision": revision})
+    checkpoint = shelf.given(model)
     assert (checkpoint.source, checkpoint.revision, checkpoint.digest) == (
         "org/name",
         revision,

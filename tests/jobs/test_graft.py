@@ -15,6 +15,7 @@ from samebits.grafts.questions import (
     questions_of,
     with_graft,
 )
+from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.graft import Grafter
 from samebits.jobs.trace import TracedCell, TracedModel
@@ -283,7 +284,10 @@ class Process:
 
 def graft(root, donor, patient, questions=(QUESTION,), **changed):
     options = {"probes": "p", "machine": "m", "fresh": False} | changed
-    grafter = Grafter(root, options["probes"], options["machine"], fresh=options["fresh"])
+    cache = JobCache(
+        root, Store(root), options["probes"], options["machine"], fresh=options["fresh"]
+    )
+    grafter = Grafter(cache)
     subject = TracedModel(options.get("model", model_spec()), options.get("checkpoint", CHECKPOINT))
     parties = [
         TracedCell(cell, built_stack(cell.stack), process)
@@ -368,12 +372,12 @@ def test_a_donor_that_left_a_tensor_that_is_gone_is_asked_again(tmp_path):
 @pytest.mark.parametrize(
     ("donor", "patient", "reason"),
     [
-        (None, PATIENT, "a process left no result"),
+        (None, PATIENT, "a process wrote no result"),
         (DONOR.model_copy(update={"mismatch": "logits is not as"}), PATIENT, "@4.48: logits is"),
         (
             DONOR,
-            patient_file(mismatch="logits is not as in the cell's own run"),
-            "@5.x: logits is not",
+            patient_file(mismatch="logits differs from the cell's own run"),
+            "@5.x: logits differs",
         ),
         (
             DONOR,
@@ -416,7 +420,7 @@ def test_where_nothing_restores_the_first_the_others_are_not_tried(tmp_path):
     )
     assert len(patient.jobs) == 1
     assert result.more == ()
-    assert "was not tried" in result.unasked[0]
+    assert "were not tried" in result.unasked[0]
 
 
 # --- report ------------------------------------------------------------------------------------
@@ -447,7 +451,7 @@ def test_a_cell_without_a_graft_shows_nothing():
 
 def test_the_sentence_stands_above_every_set_that_was_tried():
     text = shown.grafts_of(cell(graft_record()))
-    assert text.startswith("**What restores it:** swapping only ")
+    assert text.startswith("**What restores the bits:** swapping only ")
     assert "1 set tried" in text
     assert "| `inv_freq` | restores | 4 of 4 |" in " ".join(text.split())
     assert "first model.layers.0; logits 2 apart" in text
@@ -464,7 +468,7 @@ def test_where_another_prompt_needs_more_the_short_form_claims_no_more_than_was_
     unlike = cell(graft_record(more=(same, more)))
     assert graft_in_short(unlike).endswith("restores the bits of the forward of short")
     text = shown.grafts_of(unlike)
-    assert "The same restores it in the forward of `long` (4 of 4)." in text
+    assert "The same swap restores the bits in the forward of `long` (4 of 4)." in text
     assert text.count("<details>") == 2
     assert graft_in_short(cell(graft_record(unasked=("why",)))).endswith("of the forward of short")
 
@@ -472,7 +476,7 @@ def test_where_another_prompt_needs_more_the_short_form_claims_no_more_than_was_
 def test_of_a_cell_that_contradicts_itself_it_is_said_of_one_run():
     unstable = cell(graft_record()).model_copy(update={"judged": Verdict.UNSTABLE})
     assert graft_in_short(unstable).endswith("restores the bits of run a")
-    assert "over the memory of run a" in shown.grafts_of(unstable)
+    assert "with the memory contents of run a" in shown.grafts_of(unstable)
     assert "run a" not in shown.grafts_of(cell(graft_record()))
 
 

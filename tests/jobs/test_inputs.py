@@ -9,13 +9,15 @@ import pytest
 
 from samebits.base.filestate import Ledger
 from samebits.base.seal import sealed
+from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
-from samebits.jobs.common import common_job, follows_from
+from samebits.jobs.common import follows_from, model_of
 from samebits.jobs.inputs import NO_STACK, Feeder
 from samebits.matrix.spec import Prompt
 from samebits.records.inputs import InputsFile
 from samebits.records.tensor import TensorRef, tensor_hash
 from samebits.stacks.process import Ended
+from samebits.storage.store import Store
 from tests.support.builders import built_stack, cell_id, model_spec
 
 CHECKPOINT = Checkpoint(model="llama", source="/work/llama", said="build llama", digest="d" * 64)
@@ -58,7 +60,14 @@ def choose(root, *choosers, **changed):
         "model": model_spec(),
         "checkpoint": CHECKPOINT,
     } | changed
-    feeder = Feeder(root, options["probes"], fresh=options["fresh"], ledger=options.get("ledger"))
+    cache = JobCache(
+        root,
+        Store(root),
+        options["probes"],
+        fresh=options["fresh"],
+        ledger=options.get("ledger"),
+    )
+    feeder = Feeder(cache)
     return asyncio.run(feeder.choose(options["model"], options["checkpoint"], choosers)).inputs
 
 
@@ -184,7 +193,5 @@ def test_cells_that_are_fed_otherwise_never_meet(tmp_path):
     second = CHECKPOINT.model_copy(update={"inputs": choose(tmp_path, (OLD, process), fresh=True)})
     assert follows_from(cell, model, first, OLD) != follows_from(cell, model, second, OLD)
     assert follows_from(cell, model, first, OLD) != follows_from(cell, model, CHECKPOINT, OLD)
-    assert (
-        common_job("cell", cell, model, first)["model"]["inputs"]["record"] == first.inputs.record
-    )
-    assert common_job("cell", cell, model, CHECKPOINT)["model"]["inputs"]["reason"]
+    assert model_of(model, first).inputs == first.inputs
+    assert model_of(model, CHECKPOINT).inputs.reason

@@ -69,7 +69,7 @@ def capture(memory, stack, *, hidden=HIDDEN, logits=LOGITS, tensors=None, dtype=
         inv_freq=more.pop("inv_freq", {}),
     )
     cell = cell_id(stack, dtype=dtype)
-    skips = (Skip(what="greedy", reason="no tokens were asked for"),) if greedy is None else ()
+    skips = (Skip(what="greedy", reason="no tokens were requested"),) if greedy is None else ()
     return Capture(cell=cell, run="a", status="complete", signals=signals, skips=skips, **more)
 
 
@@ -131,7 +131,7 @@ def test_what_goes_away_in_float64_is_rounding_and_the_slope_says_so(memory, pai
     assert all(step.ratio < SHRUNK for step in found.steps)
 
 
-ALIGNED = "the weights begin at other alignments in memory"
+ALIGNED = "the weights have different alignments in memory"
 
 
 def aligned(ref, *, off=0, name="short", what="forward short", repeats=True, **more):
@@ -153,7 +153,7 @@ def test_rounding_that_goes_away_with_aligned_tensors_says_so(memory, pair):
     found = with_aligned(memory, pair, aligned(ref), aligned(ref, off=7))
     assert found.kind == "rounding"
     assert found.reason.endswith(
-        f"; {ALIGNED}: with every parameter copied to a multiple of 64 bytes both releases give "
+        f"; {ALIGNED}: with every parameter copied to a multiple of 64 bytes, both releases give "
         "the same bytes in the forward over short"
     )
     assert found.alignment == Alignment(what="forward short", off=(0, 7), same=True)
@@ -175,9 +175,9 @@ def test_a_zero_of_another_sign_is_another_byte(memory, pair):
 @pytest.mark.parametrize(
     ("changes", "note"),
     [
-        ({"repeats": False}, "here: the prompt gives other bits when it is fed once more"),
-        ({"repeats": None, "refused": "MemoryError: no"}, "here: MemoryError: no"),
-        ({"ref": None}, "one side has no logits of it"),
+        ({"repeats": False}, "this cell: a second forward of the prompt gives different bits"),
+        ({"repeats": None, "refused": "MemoryError: no"}, "this cell: MemoryError: no"),
+        ({"ref": None}, "one side has no logits for it"),
     ],
 )
 def test_what_a_state_or_an_exception_may_have_changed_is_not_known(memory, pair, changes, note):
@@ -289,7 +289,7 @@ def test_a_cell_whose_logits_come_out_otherwise_on_the_ladder_proves_nothing(mem
     assert climbed(memory, *pair, by=by, own=(Rung(), again)).kind != "undecided"
     found = climbed(memory, *pair, by=by, own=(Rung(), own(memory.put(LOGITS * 2))))
     assert (found.kind, found.rule) == ("undecided", "nothing")
-    assert found.reason == "here: the logits did not come out as before: short"
+    assert found.reason == "this cell: the logits are not those of the first run: short"
 
 
 def apart_by(size, *, same=False, finite=True):
@@ -385,7 +385,7 @@ def test_what_was_not_climbed_is_undecided_with_its_reason(memory, pair):
     left_out = failed.model_copy(update={"failure": Failure.model_validate(short)})
     found = ladder(*pair, signals, (), memory, (file("4.48"), left_out))
     assert found.kind == "undecided"
-    assert "this cell was not asked on the ladder: no room: --jobs 1" in found.reason
+    assert "the ladder was not run for this cell: no room: --jobs 1" in found.reason
 
 
 def test_a_prompt_that_float64_did_not_see_keeps_the_rest_from_passing(memory, pair):
@@ -487,8 +487,8 @@ def test_numbers_that_are_the_same_in_float32_are_cast_at_other_places():
     subject = Subject(prompt="short")
     told = {"signal": "logits", "subject": subject, "own": 0.1, "float64": 0.0, "kind": "rounding"}
     casts, sums = (LadderStep(**told, float32=size) for size in (0.0, 1e-6))
-    assert "cast at other places" in judgement(Evidence((), steps=(casts,))).reason
-    assert "cast at other places" not in judgement(Evidence((), steps=(casts, sums))).reason
+    assert "cast at different places" in judgement(Evidence((), steps=(casts,))).reason
+    assert "cast at different places" not in judgement(Evidence((), steps=(casts, sums))).reason
 
 
 # --- tokens ----------------------------------------------------------------------------------

@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 
 from samebits.base.errors import MatrixError
 from samebits.matrix import load, yamltext
-from samebits.matrix.form import (
-    BuildEntry,
-    ExpectedEntry,
+from samebits.matrix.spec import (
+    Expected,
+    Matrix,
     MatrixFile,
-    ModelEntry,
-    PromptEntry,
-    StackEntry,
+    ModelSpec,
+    Prompt,
+    Recipe,
+    Rule,
+    StackSpec,
 )
-from samebits.matrix.spec import Matrix, Prompt, Rule, StackSpec
 
 PATH = Path("matrix.yaml")
 ONE_MODEL = "models: {llama: {build: llama}}\n"
@@ -141,6 +142,74 @@ def test_stacks_of_one_release_are_sorted_by_torch():
     assert load.oldest_first([new, old]) == (old, new)
 
 
+def test_what_looks_like_a_number_or_a_switch_is_a_text_where_a_text_is_meant():
+    matrix = read(
+        """\
+stacks: [4.48, 4.50, {transformers: 5.0, id: no, torch: 2.10, python: 3.10}]
+reference: 4.50
+models: {4.50: {hub: a/b, revision: 12345e7, group: 2024, prompts: {yes: 7, 1: {text: true}}}}
+exclude: [{stack: 4.50, model: 4.50}]
+"""
+    )
+    assert [spec.id for spec in matrix.stacks] == ["4.48", "4.50", "no"]
+    assert matrix.reference == "4.50"
+    last = matrix.stacks[-1]
+    assert (last.transformers, last.torch, last.python) == ("5.0", "2.10", "3.10")
+    (model,) = matrix.models
+    assert (model.name, model.revision, model.group) == ("4.50", "12345e7", "2024")
+    assert model.prompts == {"yes": Prompt(text="7"), "1": Prompt(text="true")}
+    assert matrix.exclude == (Rule(stack=("4.50",), model=("4.50",)),)
+
+
+@pytest.mark.parametrize("quote", ["", "'", '"'], ids=["bare", "single", "double"])
+def test_a_number_or_a_switch_is_read_with_and_without_quotes(quote):
+    def text(value):
+        return f"{quote}{value}{quote}"
+
+    (model,) = read(
+        f"""\
+version: {text(1)}
+models:
+  m:
+    build: {{architecture: llama, seed: {text(3)}, gain: {text(0.5)}}}
+    trust_remote_code: {text("true")}
+    crossings: {text("False")}
+    greedy: {text(7)}
+    timeout: {text(2.5)}
+    prompts: {{a: {{ids: [{text(1)}, 2]}}, b: {{length: {text(4)}}}}}
+"""
+    ).models
+    assert (model.trust_remote_code, model.crossings) == (True, False)
+    assert (model.greedy, model.timeout) == (7, 2.5)
+    assert (model.build.seed, model.build.gain) == (3, 0.5)
+    assert model.prompts == {"a": Prompt(ids=(1, 2)), "b": Prompt(length=4)}
+
+
+def test_a_config_has_the_types_of_yaml():
+    config = "{a: 1, b: 1e-5, c: true, d: null, e: '1', f: [4.50, {g: no}], 0: x}"
+    (model,) = read(f"models: {{m: {{build: {{architecture: t5, config: {config}}}}}}}").models
+    assert model.build.config == {
+        "a": 1,
+        "b": 1e-5,
+        "c": True,
+        "d": None,
+        "e": "1",
+        "f": [4.5, {"g": False}],
+        "0": "x",
+    }
+
+
+def test_a_model_has_the_defaults_that_it_does_not_set():
+    text = "defaults: {dtypes: float16, greedy: 3, samples: 9, invariants: false}\n"
+    text += (
+        "models: {a: {build: t5}, b: {build: t5, greedy: 0, invariants: true, dtypes: bfloat16}}\n"
+    )
+    a, b = read(text).models
+    assert (a.dtypes, a.greedy, a.samples, a.invariants) == (("float16",), 3, 9, False)
+    assert (b.dtypes, b.greedy, b.samples, b.invariants) == (("bfloat16",), 0, 9, True)
+    assert (a.insists, b.insists) == (False, True)
+
+
 @pytest.mark.parametrize(
     "name",
     [
@@ -167,99 +236,104 @@ MISTAKES = {
     "unknown key at the top": ("modles: {}\n", '1:1: unknown key "modles" at the top: did you mean "models"?'),
     "defaults at the top": (ONE_MODEL + "dtypes: [float32]\n", '2:1: unknown key "dtypes" at the top: write it under defaults:'),
     "unknown key in a model": ("models: {m: {build: llama, dtype: float32}}\n", '1:28: unknown key "dtype" in m: did you mean "dtypes"?'),
+    "name in a model": ("models: {m: {build: llama, name: n}}\n", '1:28: unknown key "name" in m: choose from "hub", "revision", "path", "patch", "build", "trust_remote_code", "group", "dtypes", "attention", "devices", "prompts", "greedy" …'),
     "unknown key in a stack": (ONE_MODEL + 'stacks: [{transformer: "5.2", transformers: "5.2"}]\n', '2:11: unknown key "transformer" in stacks: did you mean "transformers"?'),
     "unknown key in build": ("models: {m: {build: {architecture: t5, heads: x}}}\n", '1:40: unknown key "heads" in build: did you mean "head"?'),
     "unknown key in defaults": (ONE_MODEL + "defaults: {grady: 1}\n", '2:12: unknown key "grady" in defaults: did you mean "greedy"?'),
+    "source in defaults": (ONE_MODEL + "defaults: {hub: a/b}\n", '2:12: unknown key "hub" in defaults: choose from "dtypes", "attention", "devices", "prompts", "greedy", "invariants", "crossings", "usage", "samples", "timeout", "budget"'),
     "unknown key in a prompt": (ONE_MODEL + "defaults: {prompts: {p: {txt: x, text: y}}}\n", '2:26: unknown key "txt" in p: did you mean "text"?'),
     "unknown key in a batch": (ONE_MODEL + "defaults: {prompts: {p: {batch: [{txt: x, text: y}]}}}\n", '2:35: unknown key "txt" in batch: did you mean "text"?'),
     "unknown key in a rule": (ONE_MODEL + "exclude: [{models: llama}]\n", '2:12: unknown key "models" in exclude: did you mean "model"?'),
     "unknown key in expected": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, signals: logits}]\n", '2:52: unknown key "signals" in expected: did you mean "signal"?'),
-    "duplicate key": (ONE_MODEL + "torch: '2.12.0'\ntorch: '2.13.0'\n", '3:1: the key "torch" is given twice, first on line 2: remove one'),
-    "duplicate model": ("models:\n  a: {build: llama}\n  a: {build: t5}\n", '3:3: the key "a" is given twice, first on line 2: remove one'),
-    "unquoted stack": (ONE_MODEL + "stacks: [4.48, 4.50]\n".replace("4.48", "'4.48'"), '2:18: transformers: unquoted, 4.50 is the number 4.5 to YAML: quote it: "4.50"'),
-    "unquoted torch": (ONE_MODEL + "torch: 2.10\n", '2:8: torch: unquoted, 2.10 is the number 2.1 to YAML: quote it: "2.10"'),
-    "unquoted python": (ONE_MODEL + "python: 3.10\n", '2:9: python: unquoted, 3.10 is the number 3.1 to YAML: quote it: "3.10"'),
-    "unquoted stack pattern": (ONE_MODEL + "exclude: [{stack: 5.20}]\n", '2:19: stack: unquoted, 5.20 is the number 5.2 to YAML: quote it: "5.20"'),
-    "unquoted revision": ("models: {m: {hub: a/b, revision: 12345e7}}\n", '1:34: revision: unquoted, 12345e7 is the number 123450000000.0 to YAML: quote it: "12345e7"'),
-    "unquoted no": (ONE_MODEL + "reference: no\n", '2:12: reference: unquoted, no is false to YAML: quote it: "no"'),
-    "bad version": (ONE_MODEL + "stacks: ['>=4.48']\n", '2:10: transformers: ">=4.48" is no version: write one release such as "4.48", or a family such as "4.48" or "5.x"'),
-    "version without a number": (ONE_MODEL + "stacks: [latest]\n", '2:10: transformers: "latest" is no version: write one release such as "4.48.0", or a family such as "4.48" or "5.x"'),
-    "bad torch": (ONE_MODEL + "torch: '2.13.0+cpu'\n", '2:8: torch: "2.13.0+cpu" is no version: write one release such as "2.13.0", or a family such as "4.48" or "5.x"'),
-    "bad python": (ONE_MODEL + "python: '2.7'\n", '2:9: python: "2.7" is no Python version: write one such as "3.11"'),
-    "version of the form": (ONE_MODEL + "version: 2\n", "2:10: version: the number 2 is no version of this file that is known: write version: 1"),
-    "bad dtype": (ONE_MODEL + "defaults: {dtypes: [float32, flaot16]}\n", '2:30: dtypes: "flaot16" is no dtype: did you mean "float16"?'),
-    "dtype by nickname": (ONE_MODEL + "defaults: {dtypes: torch.bf16}\n", '2:20: dtypes: "torch.bf16" is no dtype: did you mean "bfloat16"?'),
-    "dtype of a wrong kind": (ONE_MODEL + "defaults: {dtypes: 16}\n", '2:20: dtypes: "16" is no dtype: choose from "float64", "float32", "float16", "bfloat16"'),
-    "dtype twice": (ONE_MODEL + "defaults: {dtypes: [float16, float16]}\n", '2:12: dtypes: "float16" is listed twice: remove one'),
-    "no dtypes": (ONE_MODEL + "defaults: {dtypes: []}\n", "2:12: dtypes is empty: write at least one, or remove the key"),
-    "attention typo": (ONE_MODEL + "defaults: {attention: [flash_atention_2]}\n", '2:24: attention: "flash_atention_2" is no known attention implementation: did you mean "flash_attention_2"?'),
-    "attention pattern": (ONE_MODEL + "defaults: {attention: ['*']}\n", '2:24: attention: "*" is no attention implementation: choose from "default", "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"'),
-    "bad device": (ONE_MODEL + "defaults: {devices: gpu}\n", '2:21: devices: "gpu" is no device: did you mean "cuda"? (or one by number, "cuda:1")'),
-    "greedy is no number": (ONE_MODEL + "defaults: {greedy: '12'}\n", '2:20: greedy: write a whole number instead of the text "12"'),
-    "greedy is negative": (ONE_MODEL + "defaults: {greedy: -1}\n", "2:20: greedy: the number -1 is out of range: write at least 0"),
-    "timeout is nothing": (ONE_MODEL + "defaults: {timeout: 0}\n", "2:21: timeout: the number 0 is out of range: write more than 0"),
-    "budget is nothing": (ONE_MODEL + "defaults: {budget: 0}\n", "2:20: budget: the number 0 is out of range: write more than 0"),
-    "timeout is endless": (ONE_MODEL + "defaults: {timeout: .inf}\n", "2:21: timeout: the number inf is not possible here"),
-    "unknown reference": (ONE_MODEL + "reference: '4.7'\n", '2:12: reference: "4.7" is no stack: did you mean "4.57"?'),
+    "duplicate key": (ONE_MODEL + "torch: '2.12.0'\ntorch: '2.13.0'\n", '3:1: the key "torch" is already on line 2: remove one of the two'),
+    "duplicate model": ("models:\n  a: {build: llama}\n  a: {build: t5}\n", '3:3: the key "a" is already on line 2: remove one of the two'),
+    "bad version": (ONE_MODEL + "stacks: ['>=4.48']\n", '2:10: transformers: ">=4.48" is not a version: write a release such as 4.48, or a family such as 4.48 or 5.x'),
+    "version without a number": (ONE_MODEL + "stacks: [latest]\n", '2:10: transformers: "latest" is not a version: write a release such as 4.48.0, or a family such as 4.48 or 5.x'),
+    "bad torch": (ONE_MODEL + "torch: '2.13.0+cpu'\n", '2:8: torch: "2.13.0+cpu" is not a version: write a release such as 2.13.0, or a family such as 4.48 or 5.x'),
+    "bad python": (ONE_MODEL + "python: '2.7'\n", '2:9: python: "2.7" is not a version of Python 3: write one such as 3.11'),
+    "version of the form": (ONE_MODEL + "version: 2\n", '2:10: version: "2" is not a known version of this form: write version: 1'),
+    "bad dtype": (ONE_MODEL + "defaults: {dtypes: [float32, flaot16]}\n", '2:30: dtypes: "flaot16" is not a dtype: did you mean "float16"?'),
+    "dtype by nickname": (ONE_MODEL + "defaults: {dtypes: torch.bf16}\n", '2:20: dtypes: "torch.bf16" is not a dtype: did you mean "bfloat16"?'),
+    "dtype of a wrong kind": (ONE_MODEL + "defaults: {dtypes: 16}\n", '2:20: dtypes: "16" is not a dtype: choose from "float64", "float32", "float16", "bfloat16"'),
+    "dtype twice": (ONE_MODEL + "defaults: {dtypes: [float16, float16]}\n", '2:12: dtypes: "float16" is listed twice: remove one of the two'),
+    "no dtypes": (ONE_MODEL + "defaults: {dtypes: []}\n", "2:12: dtypes: nothing is written here: write at least one, or remove the key"),
+    "attention typo": (ONE_MODEL + "defaults: {attention: [flash_atention_2]}\n", '2:24: attention: "flash_atention_2" is not an attention implementation: did you mean "flash_attention_2"?'),
+    "attention pattern": (ONE_MODEL + "defaults: {attention: ['*']}\n", '2:24: attention: "*" is not an attention implementation: choose from "default", "eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"'),
+    "bad device": (ONE_MODEL + "defaults: {devices: gpu}\n", '2:21: devices: "gpu" is not a device: did you mean "cuda"? (the second GPU is cuda:1)'),
+    "greedy is no number": (ONE_MODEL + "defaults: {greedy: twelve}\n", '2:20: greedy: "twelve" is not a whole number: write one such as 12'),
+    "fraction of a token": (ONE_MODEL + "defaults: {greedy: 2.5}\n", '2:20: greedy: "2.5" is not a whole number: write one such as 12'),
+    "endless number of digits": (ONE_MODEL + f"defaults: {{greedy: 1{'0' * 5000}}}\n", '2:20: greedy: "10000000000000000000000000000000000000000000000000000000000…" is too large: write a smaller number'),
+    "greedy is negative": (ONE_MODEL + "defaults: {greedy: -1}\n", '2:20: greedy: "-1" is out of range: write at least 0'),
+    "timeout is no number": (ONE_MODEL + "defaults: {timeout: 2 min}\n", '2:21: timeout: "2 min" is not a number: write one such as 2.5'),
+    "timeout is nothing": (ONE_MODEL + "defaults: {timeout: 0}\n", '2:21: timeout: "0" is out of range: write more than 0'),
+    "budget is nothing": (ONE_MODEL + "defaults: {budget: 0}\n", '2:20: budget: "0" is out of range: write more than 0'),
+    "timeout is endless": (ONE_MODEL + "defaults: {timeout: .inf}\n", '2:21: timeout: ".inf" is not a number: write one such as 2.5'),
+    "stack without a name": (ONE_MODEL + "reference: no\n", '2:12: reference: "no" is not the id of a stack: choose from "4.48", "4.57", "5.2", "5.x"'),
+    "unknown reference": (ONE_MODEL + "reference: '4.7'\n", '2:12: reference: "4.7" is not the id of a stack: did you mean "4.57"?'),
     "no models": ("version: 1\n", "1:1: models is missing: write models: and under it a name and its source"),
-    "empty models": ("models: {}\n", "1:1: models is empty: write at least one"),
-    "models without a value": ("models:\n", "1:8: models: write a name and under it its source, such as {hub: org/name}"),
-    "models as a list": ("models: [{hub: a/b}]\n", "1:1: models: write a name and under it its source, such as {hub: org/name}"),
-    "no stacks": (ONE_MODEL + "stacks: []\n", "2:1: stacks is empty: write at least one, or remove the key"),
-    "stacks without a value": (ONE_MODEL + "stacks:\n", "2:8: stacks: no value stands here: write a list, or remove the key"),
-    "stacks as a text": (ONE_MODEL + "stacks: '5.x'\n", '2:9: stacks: write a list instead of the text "5.x"'),
-    "stack without a version": (ONE_MODEL + "stacks: [{id: old}]\n", '2:10: transformers is missing: write a version such as "4.48"'),
-    "stack id twice": (ONE_MODEL + "stacks: ['5.2', '5.2']\n", '2:17: "5.2" is the name of two stacks: give one of them an id, as in {id: old, transformers: ...}'),
-    "bad stack id": (ONE_MODEL + "stacks: [{id: a b, transformers: '5.2'}]\n", '2:15: id: "a b" is no name: write letters, digits, dots, underscores and dashes, a letter or a digit first, 80 at most'),
-    "bad package": (ONE_MODEL + "stacks: [{transformers: '5.2', packages: ['a b c']}]\n", '2:43: packages: "a b c" is no requirement: write one such as "accelerate>=1"'),
-    "package at an address": (ONE_MODEL + "stacks: [{transformers: '5.2', packages: ['mine @ file:///mine']}]\n", '2:43: packages: "mine @ file:///mine": what lies at an address can change, and no lock says so: write a version'),
-    "package with its own key": (ONE_MODEL + "stacks: [{transformers: '5.2', packages: torch==2.6}]\n", '2:42: packages: "torch==2.6": the version of torch has its own key, torch:'),
-    "bad date": (ONE_MODEL + "exclude-newer: 2026-11-31\n", '2:16: exclude-newer: "2026-11-31" is no date: write "2026-11-20", or "2026-11-20T12:00:00Z"'),
-    "moment without zone": (ONE_MODEL + "exclude-newer: 2026-11-30T10:00:00\n", '2:16: exclude-newer: "2026-11-30T10:00:00" is no date: write "2026-11-20", or "2026-11-20T12:00:00Z"'),
+    "empty models": ("models: {}\n", "1:1: models: a model needs a name, and under it a source such as hub: org/name"),
+    "models without a value": ("models:\n", "1:8: models: a model needs a name, and under it a source such as hub: org/name"),
+    "models as a list": ("models: [{hub: a/b}]\n", "1:1: models: a model needs a name, and under it a source such as hub: org/name"),
+    "no stacks": (ONE_MODEL + "stacks: []\n", "2:1: stacks: nothing is written here: write at least one, or remove the key"),
+    "stacks without a value": (ONE_MODEL + "stacks:\n", "2:8: stacks: the value is missing: write one, or remove the key"),
+    "stacks as a text": (ONE_MODEL + "stacks: '5.x'\n", '2:9: stacks: "5.x" is not a list: write it in brackets, as in [a, b]'),
+    "stack without a version": (ONE_MODEL + "stacks: [{id: old}]\n", "2:10: transformers is missing: write a version such as 4.48"),
+    "stack id twice": (ONE_MODEL + "stacks: ['5.2', '5.2']\n", '2:17: two stacks have the name "5.2": give one of them an id, as in {id: old, transformers: ...}'),
+    "bad stack id": (ONE_MODEL + "stacks: [{id: a b, transformers: '5.2'}]\n", '2:15: id: "a b" is not a valid name: use up to 80 letters, digits, dots, underscores and dashes, and start with a letter or a digit'),
+    "bad package": (ONE_MODEL + "stacks: [{transformers: '5.2', packages: ['a b c']}]\n", '2:43: packages: "a b c" is not a requirement: write one such as accelerate>=1'),
+    "package at an address": (ONE_MODEL + "stacks: [{transformers: '5.2', packages: ['mine @ file:///mine']}]\n", '2:43: packages: "mine @ file:///mine" is a URL, whose content can change, so it cannot be locked: write a version such as mine==1.2'),
+    "package with its own key": (ONE_MODEL + "stacks: [{transformers: '5.2', packages: torch==2.6}]\n", '2:42: packages: "torch==2.6": the version of torch has a key of its own: write it after torch:'),
+    "bad date": (ONE_MODEL + "exclude-newer: 2026-11-31\n", '2:16: exclude-newer: "2026-11-31" is not a date: write one such as 2026-11-20 or 2026-11-20T12:00:00Z'),
+    "moment without zone": (ONE_MODEL + "exclude-newer: 2026-11-30T10:00:00\n", '2:16: exclude-newer: "2026-11-30T10:00:00" is not a date: write one such as 2026-11-20 or 2026-11-20T12:00:00Z'),
     "no source": ("models:\n  m: {dtypes: float32}\n", "2:3: m: the model has no source: write one of hub, path and build"),
+    "setting without a value": ("models: {m: {build: llama, dtypes: }}\n", "1:35: dtypes: the value is missing: write one, or remove the key"),
     "two sources": ("models:\n  m: {hub: a/b, build: llama}\n", "2:3: m: the model has 2 sources, hub, build: keep one"),
-    "source without a value": ("models: {m: {hub: }}\n", "1:18: hub: no value stands here: write one, or remove the key"),
-    "model as a text": ("models: {m: org/name}\n", '1:13: m: write a mapping such as {hub: org/name} instead of the text "org/name"'),
+    "source without a value": ("models: {m: {hub: }}\n", "1:18: hub: the value is missing: write one, or remove the key"),
+    "model as a text": ("models: {m: org/name}\n", '1:13: m: "org/name" is not a model: write a mapping such as {hub: org/name}'),
     "hub is a folder": ("models: {m: {hub: ../ckpt}}\n", '1:19: hub: "../ckpt" looks like a folder: write path: instead of hub:'),
     "hub with a revision": ("models: {m: {hub: a/b@main}}\n", '1:19: hub: "a/b@main": write hub: "a/b" and revision: "main"'),
-    "bad hub id": ("models: {m: {hub: a b}}\n", '1:19: hub: "a b" is no hub id: write one such as "org/name"'),
-    "revision without hub": ("models: {m: {build: llama, revision: main}}\n", "1:38: revision: only a model with hub: has revisions: remove the key"),
-    "path that is not there": ("models: {m: {path: nope}}\n", '1:20: path: "nope" does not exist: it is relative to the matrix file'),
+    "revision with control characters": ("models: {m: {hub: \"a/b@\\t\"}}\n", '1:19: hub: "a/b@\\t": write hub: "a/b" and revision: "\\t"'),
+    "bad hub id": ("models: {m: {hub: a b}}\n", '1:19: hub: "a b" is not a hub id: write one such as org/name'),
+    "revision without hub": ("models: {m: {build: llama, revision: main}}\n", "1:38: revision: only a model with hub: has a revision: remove the key"),
+    "path that is not there": ("models: {m: {path: nope}}\n", '1:20: path: "nope" does not exist: write it relative to the matrix file'),
+    "path in an unknown home": ("models: {m: {path: ~nobody-of-this-name/x}}\n", '1:20: path: "~nobody-of-this-name/x": the home folder is not known: write the path without ~'),
     "patch without path": ("models: {m: {build: llama, patch: a.diff}}\n", "1:35: patch: only a folder, path:, can be patched: remove the key"),
-    "no patches": ("models: {m: {build: llama, patch: []}}\n", "1:28: patch is empty: write at least one, or remove the key"),
-    "patch twice": ("models: {m: {build: llama, patch: [a.diff, a.diff]}}\n", '1:28: patch: "a.diff" is listed twice: remove one'),
-    "path with NUL": ('models: {m: {path: "a\\0b"}}\n', '1:20: path: "a\\x00b" is not a line of text: write one line with something in it'),
+    "no patches": ("models: {m: {build: llama, patch: []}}\n", "1:28: patch: nothing is written here: write at least one, or remove the key"),
+    "patch twice": ("models: {m: {build: llama, patch: [a.diff, a.diff]}}\n", '1:28: patch: "a.diff" is listed twice: remove one of the two'),
+    "path with NUL": ('models: {m: {path: "a\\0b"}}\n', '1:20: path: "a\\x00b" has line breaks or control characters: remove them'),
     "architecture is missing": ("models: {m: {build: {seed: 1}}}\n", "1:14: architecture is missing: write a model_type such as llama"),
-    "unknown head": ("models: {m: {build: {architecture: t5, head: seq2seq}}}\n", '1:46: head: "seq2seq" is not known: did you mean "seq2seq-lm"?'),
-    "unknown stack of a build": ("models: {m: {build: {architecture: t5, stack: '4.4'}}}\n", '1:47: stack: "4.4" is no stack: did you mean "4.48"?'),
-    "trust as a text": ("models: {m: {hub: a/b, trust_remote_code: 'yes'}}\n", '1:43: trust_remote_code: write true or false instead of the text "yes"'),
-    "empty prompt": (ONE_MODEL + "defaults: {prompts: {p: {}}}\n", "2:22: p: the prompt holds nothing: write text, ids, length or batch"),
-    "no prompts": (ONE_MODEL + "defaults: {prompts: {}}\n", "2:12: prompts is empty: write at least one, or remove the key"),
-    "empty text": (ONE_MODEL + "defaults: {prompts: {p: ''}}\n", "2:25: text is empty: write at least one, or remove the key"),
-    "empty ids": (ONE_MODEL + "defaults: {prompts: {p: {ids: []}}}\n", "2:26: ids is empty: write at least one, or remove the key"),
-    "negative id": (ONE_MODEL + "defaults: {prompts: {p: {ids: [1, -1]}}}\n", "2:35: ids: the number -1 is out of range: write at least 0"),
-    "ids beside batch": (ONE_MODEL + "defaults: {prompts: {p: {ids: [1], batch: [x]}}}\n", "2:22: p: ids beside batch: write each input inside of the batch"),
-    "batch in a batch": (ONE_MODEL + "defaults: {prompts: {p: {batch: [{text: x, batch: [y]}]}}}\n", "2:44: a batch inside of a batch: write its inputs into the outer one"),
-    "bad length": (ONE_MODEL + "defaults: {prompts: {p: {length: window}}}\n", '2:34: length: write a number of tokens from 1 to 1000000, or "past-window"'),
-    "length zero": (ONE_MODEL + "defaults: {prompts: {p: {length: 0}}}\n", "2:34: length: write a number of tokens from 1 to 1000000, or \"past-window\""),
-    "bad prompt name": (ONE_MODEL + "defaults: {prompts: {a/b: x}}\n", '2:22: "a/b" is no name for a prompt: write letters, digits, dots, underscores and dashes, a letter or a digit first, 80 at most'),
-    "names that differ in case": ("models: {a: {build: t5}, A: {build: t5}}\n", '1:26: "a" and "A" are one folder on some machines: rename one of them'),
+    "unknown head": ("models: {m: {build: {architecture: t5, head: seq2seq}}}\n", '1:46: head: "seq2seq" is not a known value: did you mean "seq2seq-lm"?'),
+    "unknown stack of a build": ("models: {m: {build: {architecture: t5, stack: '4.4'}}}\n", '1:47: stack: "4.4" is not the id of a stack: did you mean "4.48"?'),
+    "trust as a text": ("models: {m: {hub: a/b, trust_remote_code: perhaps}}\n", '1:43: trust_remote_code: "perhaps" is neither true nor false: write one of the two'),
+    "empty prompt": (ONE_MODEL + "defaults: {prompts: {p: {}}}\n", "2:22: p: the prompt is empty: write text, ids, length or batch"),
+    "no prompts": (ONE_MODEL + "defaults: {prompts: {}}\n", "2:12: prompts: nothing is written here: write at least one, or remove the key"),
+    "empty text": (ONE_MODEL + "defaults: {prompts: {p: ''}}\n", "2:25: text: nothing is written here: write at least one, or remove the key"),
+    "empty ids": (ONE_MODEL + "defaults: {prompts: {p: {ids: []}}}\n", "2:26: ids: nothing is written here: write at least one, or remove the key"),
+    "negative id": (ONE_MODEL + "defaults: {prompts: {p: {ids: [1, -1]}}}\n", '2:35: ids: "-1" is out of range: write at least 0'),
+    "ids beside batch": (ONE_MODEL + "defaults: {prompts: {p: {ids: [1], batch: [x]}}}\n", "2:22: p: ids beside batch: write it in each input of the batch"),
+    "batch in a batch": (ONE_MODEL + "defaults: {prompts: {p: {batch: [x, {batch: [y]}]}}}\n", "2:38: batch: a batch cannot contain a batch: write its inputs in the outer one"),
+    "text beside batch in a batch": (ONE_MODEL + "defaults: {prompts: {p: {batch: [{text: x, batch: [y]}]}}}\n", "2:34: batch: text beside batch: write it in each input of the batch"),
+    "bad length": (ONE_MODEL + "defaults: {prompts: {p: {length: window}}}\n", "2:34: length: write a number of tokens from 1 to 1000000, or past-window"),
+    "length zero": (ONE_MODEL + "defaults: {prompts: {p: {length: 0}}}\n", "2:34: length: write a number of tokens from 1 to 1000000, or past-window"),
+    "bad prompt name": (ONE_MODEL + "defaults: {prompts: {a/b: x}}\n", '2:22: prompts: "a/b" is not a valid name: use up to 80 letters, digits, dots, underscores and dashes, and start with a letter or a digit'),
+    "names that differ in case": ("models: {a: {build: t5}, A: {build: t5}}\n", '1:26: "a" and "A" are the same folder on some machines: rename one of them'),
     "two variants of one name": ("models: {m: {build: t5, attention: [eager, eager-cuda], devices: [cpu, cuda]}}\n", '1:10: m: two variants have the name "float32-eager-cuda": remove one of them'),
     "model pattern": (ONE_MODEL + "exclude: [{model: [llama, lama*]}]\n", '2:27: "lama*" matches no model: did you mean "llama"?'),
     "stack pattern": (ONE_MODEL + "include: [{stack: '4.49'}]\n", '2:19: "4.49" matches no stack: did you mean "4.48"?'),
     "variant pattern": (ONE_MODEL + "exclude: [{variant: float16-*}]\n", '2:21: "float16-*" matches no variant: choose from "float32-default"'),
     "signal pattern": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', signal: [logit], reason: r}]\n", '2:50: "logit" matches no signal: did you mean "logits"?'),
-    "expected without a reason": (ONE_MODEL + "expected: [{model: llama, stack: '5.x'}]\n", "2:12: reason is missing: say why the difference is there"),
+    "expected without a reason": (ONE_MODEL + "expected: [{model: llama, stack: '5.x'}]\n", "2:12: reason is missing: explain the difference"),
     "expected with an empty reason": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: ' '}]\n", "2:49: reason: the text is empty: write a sentence"),
-    "expected without a model": (ONE_MODEL + "expected: [{stack: '5.x', reason: r}]\n", '2:12: model is missing: name the models, "*" for all'),
-    "unknown verdict": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: fails}]\n", '2:61: verdict: "fails" is not known: did you mean "failed"?'),
-    "verdict of a wrong kind": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: 1}]\n", '2:61: verdict: the number 1 is not known: choose from "differs", "diverged", "unstable", "failed", "not observed"'),
-    "a verdict that passes by itself": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: rounding}]\n", "2:61: verdict: rounding passes without an entry, and whether a cell rounds depends on the CPU: remove this entry, or write the verdict that makes the run fail: differs, diverged, unstable, failed or \"not observed\""),
-    "a verdict of the machine": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: not finished}]\n", "2:61: verdict: that a cell does not finish is of the machine and no known difference: remove this entry, and raise the model's timeout or give it more memory"),
-    "no list": (ONE_MODEL + "expected: {model: llama}\n", "2:1: expected: write a list instead of a mapping"),
-    "not a mapping": ("- a\n", "1:1: the file is not a mapping: begin with models: and what to compare"),
-    "empty file": ("", "1:1: the file says nothing"),
-    "syntax": ("models: [\n", "2:1: is not valid YAML: while parsing a flow node expected the node content, but found the end of the stream"),
+    "expected without a model": (ONE_MODEL + "expected: [{stack: '5.x', reason: r}]\n", '2:12: model is missing: name the models, or write "*" for all'),
+    "unknown verdict": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: fails}]\n", '2:61: verdict: "fails" is not a known value: did you mean "failed"?'),
+    "verdict of a wrong kind": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: 1}]\n", '2:61: verdict: "1" is not a known value: choose from "differs", "diverged", "unstable", "failed", "not observed"'),
+    "a verdict that passes by itself": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: rounding}]\n", '2:61: verdict: rounding passes without an entry, and whether a cell rounds depends on the CPU: remove this entry, or write the verdict that makes the run fail: differs, diverged, unstable, failed or "not observed"'),
+    "a verdict of the machine": (ONE_MODEL + "expected: [{model: llama, stack: '5.x', reason: r, verdict: not finished}]\n", "2:61: verdict: a cell that does not finish lacks time or memory, which is not a known difference: remove this entry, and raise the model's timeout or give it more memory"),
+    "list as a text": (ONE_MODEL + "reference: ['5.x']\n", "2:1: reference: a list is not a text: write one"),
+    "no list": (ONE_MODEL + "expected: {model: llama}\n", "2:1: expected: a mapping is not a list: write it in brackets, as in [a, b]"),
+    "not a mapping": ("- a\n", "1:1: the file is not a mapping: start with models: and write the models under it"),
+    "empty file": ("", "1:1: the file is empty: write models: and under it a model"),
+    "syntax": ("models: [\n", "2:1: this is not valid YAML: while parsing a flow node expected the node content, but found the end of the stream"),
 }  # fmt: skip
 
 
@@ -289,13 +363,13 @@ def test_mistake(mistake):
 def test_bad_model_names_are_shown_escaped(written, shown):
     text = pyyaml.safe_dump({"models": {written: {"build": "llama"}}}, width=1000)
     (line,) = problems(text)
-    assert f'"{shown}" is no name for a model' in line
+    assert f'models: "{shown}" is not a valid name' in line
 
 
 def test_all_problems_at_once_in_the_order_of_the_file():
     lines = problems(
         """\
-stacks: ["4.48", 4.50]
+stacks: ["4.48", 4.5O]
 models:
   a/b: {build: llama}
   two: {hub: x/y, build: t5, dtypes: half}
@@ -312,7 +386,7 @@ torhc: "2.13.0"
 
 
 def test_a_mistake_does_not_call_for_others():
-    assert len(problems("stacks: [4.50, '5.x']\nreference: '4.50'\n" + ONE_MODEL)) == 1
+    assert len(problems("stacks: [4.5O, '5.x']\nreference: '4.50'\n" + ONE_MODEL)) == 1
     text = "models: {m: {build: llama, dtype: float16}}\nexclude: [{variant: float16-*}]\n"
     assert len(problems(text)) == 1
 
@@ -320,7 +394,7 @@ def test_a_mistake_does_not_call_for_others():
 @pytest.mark.parametrize(
     ("made", "written", "words"),
     [
-        ("ckpt/x", "ckpt", "holds no config.json"),
+        ("ckpt/x", "ckpt", "contains no config.json"),
         ("ckpt", "ckpt", "is a file"),
         ("ckpt/x", "cktp", 'did you mean "ckpt"?'),
         ("x", "x" * 5000, "cannot be read"),
@@ -347,7 +421,7 @@ def test_a_path_in_the_home_folder(tmp_path, monkeypatch):
 
 
 def test_a_missing_file_and_a_folder(tmp_path):
-    with pytest.raises(MatrixError, match="there is no such file"):
+    with pytest.raises(MatrixError, match="the file does not exist"):
         load.load(tmp_path / "matrix.yaml")
     with pytest.raises(MatrixError, match="this is a folder"):
         load.load(tmp_path)
@@ -383,7 +457,7 @@ def test_any_bytes_are_a_matrix_or_problems(content):
 
 
 KEYS = [*MatrixFile.model_fields, "exclude-newer", "m"]
-for form in (StackEntry, ModelEntry, PromptEntry, BuildEntry, ExpectedEntry):
+for form in (StackSpec, ModelSpec, Prompt, Recipe, Expected):
     KEYS += form.model_fields
 scalars = (
     st.none()
@@ -442,6 +516,28 @@ def test_what_is_sound_is_read(stacks, dtypes):
     assert [variant.dtype for variant in matrix.models[0].variants] == dtypes
 
 
+written_versions = st.from_regex(r"\A[0-9]{1,3}(\.[0-9]{1,3}){0,2}(\.x)?\Z")
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(written_versions, min_size=1, max_size=4, unique=True), written_versions)
+def test_a_version_without_quotes_is_the_same_as_with_them(stacks, torch):
+    def file(quote):
+        quoted = [f"{quote}{version}{quote}" for version in (*stacks, torch)]
+        return (
+            f"stacks: [{', '.join(quoted[:-1])}]\ntorch: {quoted[-1]}\nreference: {quoted[0]}\n"
+            f"models: {{m: {{build: {{architecture: t5, stack: {quoted[0]}}}}}}}\n"
+            f"exclude: [{{stack: {quoted[0]}}}]\n"
+        )
+
+    matrix = outcome(file("").encode())
+    assert isinstance(matrix, Matrix)
+    assert {stack.id for stack in matrix.stacks} == set(stacks)
+    assert {stack.torch for stack in matrix.stacks} == {torch}
+    assert matrix.exclude == (Rule(stack=(stacks[0],)),)
+    assert matrix == outcome(file("'").encode()) == outcome(file('"').encode())
+
+
 @pytest.fixture
 def folder(tmp_path):
     """Return a folder with a model, a patch for it, and a patch for another model."""
@@ -473,10 +569,10 @@ def test_a_patch_or_several(folder):
         ("bad.diff", '2:26: patch: "bad.diff" does not apply: hunk 1 of "config.json" (line 1): '),
         ("[good.diff, bad.diff]", '2:38: patch: "bad.diff" does not apply: hunk 1'),
         ("[good.diff, god.diff]", '2:38: patch: "god.diff" does not exist: did you mean "good.diff"?'),
-        ("none.txt", '2:26: patch: "none.txt" does not exist: it is relative to the matrix file'),
+        ("none.txt", '2:26: patch: "none.txt" does not exist: write it relative to the matrix file'),
         ("ckpt", '2:26: patch: "ckpt" cannot be read: '),
         ("ckpt/config.json", '2:26: patch: "config.json" changes nothing that can be patched'),
-        ("3", '2:26: patch: unquoted, 3 is the number 3 to YAML: quote it: "3"'),
+        ("3", '2:26: patch: "3" does not exist: write it relative to the matrix file'),
     ],
 )  # fmt: skip
 def test_a_patch_that_does_not_apply_is_a_mistake_in_the_file(folder, patch, message):

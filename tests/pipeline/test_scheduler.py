@@ -152,7 +152,7 @@ def test_what_jobs_took_is_left_for_an_estimate(tmp_path):
     # three cells of a second each, four at a time
     assert again.progress.estimate.phases["cells"] == pytest.approx(3 * 1.0 / 4)
     assert again.progress.estimate.weights == {str(cell): 1.0 for cell in again.plan.cells}
-    assert [line for line in again.progress.of("note") if "by what jobs took" in line]
+    assert [line for line in again.progress.of("note") if "estimated from earlier" in line]
 
 
 # stacks
@@ -191,7 +191,10 @@ def test_a_process_that_never_comes_up_fails_its_cells_alone(tmp_path):
     runs = bench.run()
     assert statuses(runs)["llama@4.57"] == FAILED
     assert failures(runs) == {
-        "llama@4.57": ("process", "the stack could not import its packages:\nlast words")
+        "llama@4.57": (
+            "process",
+            "the stack could not import its packages; the end of its log:\nlast words",
+        )
     }
     assert bench.lab.machine == {"platform": "Linux", "cpu": "fake"}
 
@@ -275,7 +278,7 @@ def test_a_named_builder_that_could_not_be_built_is_said(tmp_path):
     runs = Bench(tmp_path, recipe(stack="5.0"), failing=("5.0",)).run()
     assert failures(runs)["llama@4.48"] == (
         "build",
-        "stack 5.0, which is to make the checkpoint, could not be built",
+        "stack 5.0, which makes the checkpoint, could not be built",
     )
 
 
@@ -322,7 +325,7 @@ def test_a_second_look_runs_the_cells_that_differ_anew_for_their_values(tmp_path
     assert len(runs) == 3
     assert len(bench.progress.of("done")) == 3  # no cell is counted twice
     assert bench.progress.of("begin second") == [
-        "begin second look (1): 1 cell once more for values that differ"
+        "begin second look (1): 1 cell again, to store the values that differ"
     ]
     assert bench.progress.lines[-1] == "end second look"
 

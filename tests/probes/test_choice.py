@@ -145,7 +145,7 @@ def test_tokens_whose_number_an_image_decides_cannot_be_made():
 
 def test_a_sound_beside_a_text_has_no_known_shape():
     clap = {"text_config": TEXT, "audio_config": {}}
-    assert "input_features beside input_ids" in reason("input_ids input_features is_longer", clap)
+    assert "input_features and input_ids" in reason("input_ids input_features is_longer", clap)
     assert chosen("input_ids input_features", {**clap, "audio_token_id": 3}) == ("input_ids",)
 
 
@@ -291,10 +291,10 @@ def refused(model, **fed):
 
 def test_a_check_of_forward_or_of_its_part_that_an_input_is_missing_refuses():
     assert refused(Clip(), input_ids=1) == (
-        "forward asks for pixel_values, which it was not fed: You have to specify pixel_values"
+        "forward needs pixel_values, which samebits did not pass: You have to specify pixel_values"
     )
     assert refused(Checks(), input_ids=1) == (
-        "forward asks for embeddings, which it was not fed: embeddings must be given."
+        "forward needs embeddings, which samebits did not pass: embeddings must be given."
     )
     assert call(Clip(), input_ids=1, pixel_values=2) == 2
 
@@ -317,7 +317,7 @@ def test_another_form_of_what_was_fed_is_not_asked_for(lost):
 
 @pytest.mark.parametrize("lost", ["ids", "embeddings"])
 def test_who_was_fed_neither_form_was_refused(lost):
-    assert "asks for input" in refused(Text(lost))
+    assert "needs input" in refused(Text(lost))
 
 
 @pytest.mark.parametrize("how", FAILURES)
@@ -346,4 +346,4 @@ def test_a_wrapped_forward_is_seen_through():
         def forward(self, *args, **kwargs):
             return Clip.forward(self, *args, **kwargs)
 
-    assert "asks for pixel_values" in refused(Wrapped(), input_ids=1)
+    assert "needs pixel_values" in refused(Wrapped(), input_ids=1)

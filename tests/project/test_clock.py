@@ -10,6 +10,7 @@ import pytest
 from samebits.base.digests import digest_of_file
 from samebits.base.filestate import Ledger
 from samebits.jobs import cells
+from samebits.jobs.cache import JobCache
 from samebits.jobs.crossings import Crosser
 from samebits.pipeline import scheduler
 from samebits.stacks import build
@@ -74,7 +75,7 @@ def test_what_is_from_the_future_is_not_old(work):
     cells._remove_leftovers(work / "captures/m/v/s/k")
     build._remove_leftovers(work / "stacks")
     scheduler._remove_old(work / "logs", f"*-{scheduler._ANY_RUN}.log")
-    Crosser(work, Store(work), "p", "m").close()
+    Crosser(JobCache(work, Store(work), "p", "m")).close()
     assert sorted(work.rglob("*")) == before
 
 
@@ -87,7 +88,7 @@ def test_a_receipt_from_the_future_is_served(tmp_path, monkeypatch):
     os.utime(tmp_path / "kept", (ahead, ahead))
     ledger.file(tmp_path / "kept")
     said = Answer(0, ["The run passes."])
-    remember(["matrix"], {}, (), (matrix, digest_of_file(matrix)), ledger, {}, "then", said)
+    remember(["matrix"], {}, (matrix, digest_of_file(matrix)), ledger, {}, "then", said)
     (left,) = (tmp_path / FOLDER).iterdir()
     os.utime(left, (ahead, ahead))
     assert answer(["matrix"], {}).lines[1:] == said.lines

@@ -97,10 +97,6 @@ ALLOWED: dict[tuple[str, str], str] = {
         "_NO_KEYS not in trip.reason",
     ): "the message of an exception of Python",
     (
-        "matrix/problems.py",
-        "text.startswith('is ')",
-    ): "to do: a message that continues the name of its key has no colon before it",
-    (
         "matrix/yamltext.py",
         "'expected a single document' in str(error.context)",
     ): "messages of PyYAML",

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from samebits.matrix.spec import StackSpec
-from samebits.pipeline.run import Order, run_matrix
+from samebits.pipeline.order import Order
+from samebits.pipeline.run import run_matrix
 from samebits.stacks.build import StackBuilder
 from samebits.terminal.progress import Plain
 

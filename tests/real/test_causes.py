@@ -112,7 +112,11 @@ def test_a_mask_that_is_off_by_one(causes, name):
     cause = causes[0][name]
     assert cause.kind == "mask", cause
     assert any("in seen (planted_attention.py" in line for line in cause.evidence)
-    sees = "does not see key 1 there and sees it here" if name == "mask" else "query 3 sees key 0"
+    sees = (
+        "does not see key 1 in the reference and sees it here"
+        if name == "mask"
+        else "query 3 sees key 0"
+    )
     assert sees in cause.evidence[0]
 
 
@@ -121,7 +125,7 @@ def test_a_scale_factor_of_1_0001(causes):
     assert cause.kind == "argument"
     assert cause.candidate.function == "scores_of"
     assert cause.candidate.op.startswith("mul")
-    assert "introduced here" in cause.replay
+    assert "the difference starts in this operation" in cause.replay
 
 
 def test_softmax_in_bfloat16(causes):
@@ -162,6 +166,6 @@ def test_a_sum_in_another_order(causes):
 def test_what_is_blamed_differs_by_itself(causes):
     for name, cause in causes[0].items():
         if cause.candidate.op:
-            known = "introduced here" in cause.replay
+            known = "the difference starts in this operation" in cause.replay
             assert known or cause.kind in {"shape", "layout"}, (name, cause)
     assert causes[0]["side-by-side"].replay == ""  # layout computes nothing

@@ -91,4 +91,4 @@ def test_a_change_of_code_is_said_to_be_one_with_how_far_the_rest_brings_it(graf
     assert grafts["code"].headline.startswith("nothing that can be swapped differs")
     both = grafts["code and inv_freq"]
     assert both.proof == "none"
-    assert "lies in the code of the release" in both.headline
+    assert "is in the code of the release" in both.headline

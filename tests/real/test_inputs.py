@@ -210,7 +210,7 @@ def test_a_forward_that_asks_for_more_in_one_stack_is_not_observed_there(cells, 
     capture = captures["asks", NEW]
     assert (capture["status"], capture.get("failure")) == ("complete", None)
     assert capture["signals"]["forward"] == {}
-    reason = "forward asks for structure, which it was not fed: You have to specify structure"
+    reason = "forward needs structure, which samebits did not pass: You have to specify structure"
     assert refusals(capture) == {"forward short": reason, "forward padded": reason}
     assert (cells["asks", NEW].verdict, cells["asks", NEW].rest) == ("not observed", "identical")
     assert outcomes(cells["asks", NEW])["weights"] == "identical"

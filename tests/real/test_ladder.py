@@ -168,7 +168,7 @@ def test_more_than_noise_without_float64_stays_undecided_with_its_reason(cells):
     assert "larger than the noise of both sides" in cell.ladder.reason
 
 
-NAMED = "the weights begin at other alignments in memory"
+NAMED = "the weights have different alignments in memory"
 
 
 def test_rounding_by_alignment_alone_is_named(cells):

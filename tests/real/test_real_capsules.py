@@ -121,7 +121,7 @@ def test_an_exception_is_what_its_script_expects(capsule):
     assert said.candidate.sees.error == "ValueError"
     assert said.candidate.sees.message == "planted | failure"
     assert said.reference.sees.ref is not None
-    assert "none in 4.48" in (folder / "ISSUE.md").read_text().partition("\n")[0]
+    assert "not in 4.48" in (folder / "ISSUE.md").read_text().partition("\n")[0]
 
 
 @pytest.mark.parametrize("layout", LARGE_LAYOUTS)
@@ -150,14 +150,14 @@ def test_memory_that_nobody_wrote_shows_in_two_runs(capsule):
 def test_a_clock_is_no_memory_that_nobody_wrote(cells):
     assert cells["clock"].judged == "unstable"
     assert not cells["clock"].capsule.path
-    reason = "gives other bits also where unwritten memory holds the same, as with a clock"
-    assert cells["clock"].capsule.reason == f"outside of the run 5.x {reason}"
+    reason = "gives different bits even if unwritten memory holds the same, as with random numbers"
+    assert cells["clock"].capsule.reason == f"outside samebits, 5.x {reason}"
 
 
 def test_what_the_scripts_do_not_see_is_not_written(run, cells):
     told = cells["environment"].capsule
     assert not told.path
-    assert "5.x.py did not see what the run saw" in told.reason
+    assert "5.x.py did not reproduce the difference outside samebits" in told.reason
     assert not (run[1] / "repro" / "environment@5.x").exists()
     assert told.reason.split(":")[0] in (run[1] / "report.md").read_text()
 
@@ -168,8 +168,8 @@ def test_a_second_run_makes_only_the_one_that_did_not_reproduce(run, run_in, cel
     again = run_in(written.parent, capsules="failing")
     said = (written.parent / "progress.log").read_text().splitlines()
     assert [line for line in said if line.startswith("capsules: ") and "made" in line] == [
-        f"capsules: {len(DEFECTS) + len(LARGE_LAYOUTS)} differences made to run alone",
-        "capsules: 1 difference made to run alone",
+        f"capsules: {len(DEFECTS) + len(LARGE_LAYOUTS)} differences to reproduce without samebits",
+        "capsules: 1 difference to reproduce without samebits",
     ]
     for row in again.rows:
         for cell in row.cells:

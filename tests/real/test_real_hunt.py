@@ -67,10 +67,10 @@ def test_a_buffer_that_5_x_never_writes_is_hunted_down(cells):
         assert found[suspect].status == "ruled out", found[suspect]
     assert found["attention forced to eager"].status == "ruled out"
     assert [s.suspect for s in cell.steps if s.status == "ruled in"] == ["inv_freq"]
-    assert "nothing ever wrote it here" in found["inv_freq"].what
+    assert "never written in this cell" in found["inv_freq"].what
     for suspect in ("rope's cos and sin", "query, key and value"):
         assert found[suspect].status == "follows"
-        assert "the same at position 0, other bytes from position 1 on" in found[suspect].what
+        assert "the same at position 0, different bytes from position 1 on" in found[suspect].what
     assert cell.graft.proof == "alone"
     assert cell.graft.smallest[0].endswith("inv_freq")
 

@@ -162,4 +162,4 @@ def test_what_was_left_out_for_its_price_is_named_with_the_switch(observed):
         assert costs.keys() == ({"usage", "invariants"} if capture.run == "a" else set())
         if capture.run == "a":
             assert "1.1 GiB" in costs["usage"]
-            assert "write invariants: true at the model" in costs["invariants"]
+            assert "set invariants: true for the model" in costs["invariants"]

@@ -60,20 +60,20 @@ def test_nothing_without_crossings():
 def test_models_that_lose_nothing_are_one_sentence():
     text = section(model("gpt2"), model("bert"))
     assert "2 models, 18 pairs of saver and loader: 18 give the same bits back" in text
-    assert "none comes back otherwise" in text
-    assert "2 models come back the same in every pair: `gpt2`, `bert`." in text
+    assert "none differs" in text
+    assert "2 models come back the same for every pair of stacks: `gpt2`, `bert`." in text
     assert "|" not in text
 
 
 def test_every_pair_is_only_said_of_pairs_that_were_compared():
     absent = {"outcome": "absent", "reason": "5.0 does not know it"}
     text = section(model("m", {("4.48", "5.0"): absent}))
-    assert "1 model comes back the same in every pair that was compared: `m`." in text
+    assert "1 model comes back the same for every pair of stacks that was compared: `m`." in text
 
 
 def test_tensors_without_bytes_are_not_called_the_same():
     text = section(model("m", {("4.48", "5.0"): SAME | {"bare": ("rows",)}}))
-    assert "tensors not compared that have no plain bytes (`m`)." in text
+    assert "tensors not compared, because they do not have plain bytes (`m`)." in text
 
 
 def test_a_loss_says_which_way_and_what():
@@ -85,7 +85,7 @@ def test_a_loss_says_which_way_and_what():
     assert "`rope_theta: 500000.0 → 10000.0`" in line
     assert "`model.rotary_emb.inv_freq`" in line
     assert "max abs 1.2e+00" in line
-    assert "1 model comes back the same in every pair: `gpt2`." in text
+    assert "1 model comes back the same for every pair of stacks: `gpt2`." in text
 
 
 def test_models_that_lose_the_same_way_share_a_line():
@@ -103,7 +103,7 @@ def test_how_many_models_lose_by_saver_and_loader():
     late = model("late", dict.fromkeys(pairs, absent))
     text = section(lossy(), model("gpt2"), late)
     assert rows(text)["5.0"] == ["**1 of 2**", "**1 of 3**", "0 of 3"]
-    assert "5 have a stack that does not load the original" in text
+    assert "5 include a stack that cannot load the original" in text
 
 
 @pytest.mark.parametrize("outcome", ["save failed", "load failed", "forward failed"])
@@ -125,8 +125,8 @@ def test_absent_and_not_tried_are_no_losses():
     absent = model("late", default={"outcome": "absent", "reason": "no such model"})
     large = model("large", default={"outcome": "not tried", "reason": "it has 2.0 GiB"})
     text = section(absent, large)
-    assert "none comes back otherwise" in text
-    assert "back the same in every pair" not in text
+    assert "none differs" in text
+    assert "back the same for every pair" not in text
     assert "not tried: it has 2.0 GiB (`large`)." in text
     assert not has_losses("late", report(absent, large))
     assert crossings_of("late", report(absent, large)) == ""
@@ -140,7 +140,7 @@ def test_what_was_not_compared_is_said():
     chance = model("junk", {("4.48", "5.0"): SAME | {"unsteady": ("a",)}})
     text = section(blind, chance)
     assert f"logits not compared: {reason} (`zamba2`)." in text
-    assert "two loads of the original do not agree on (`zamba2`, `junk`)." in text
+    assert "two loads of the original give different bytes (`zamba2`, `junk`)." in text
 
 
 def test_the_page_of_a_model_has_all_of_it():
@@ -155,9 +155,9 @@ def test_the_page_of_a_model_has_all_of_it():
     assert "config `rope_theta: 500000.0 → 10000.0`" in page
     assert "20 tensors: `model.layers.0-19.w`" in page
     assert "`missing model.layers.0.w`" in page
-    assert "does not know: `rope_parameters.rope_theta`" in page
+    assert "does not have: `rope_parameters.rope_theta`" in page
     assert "max abs 1.250000e+00" in page
-    assert "5.0 saved without the model's own `modeling_x.py`" in page
+    assert "5.0 did not save `modeling_x.py` of the model's own code" in page
     assert "not compared on 4.48" in page
     assert rows(page)["5.0"] == ["**differs**", "**differs**", "same bits"]
 

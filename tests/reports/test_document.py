@@ -174,7 +174,7 @@ def test_a_model_stands_at_the_step_where_it_begins_and_where_it_ends():
     )
     falcon, deep = "[falcon](models/falcon.md)", "[t5-deep](models/t5-deep.md)"
     assert steps["5.0 → 5.9", "failed"] == f"{falcon}, {deep}"
-    assert steps["5.9 → 5.23", "no longer"] == f"[gemma2](models/gemma2.md), {deep}"
+    assert steps["5.9 → 5.23", "resolved"] == f"[gemma2](models/gemma2.md), {deep}"
     assert not [key for key, which in steps.items() if "falcon" in which and "5.23" in key[0]]
     assert not [which for which in steps.values() if "llama" in which]
 
@@ -187,7 +187,7 @@ def test_a_model_that_differs_by_other_numbers_than_before_is_named_again():
         update={"rows": (row.model_copy(update={"cells": cells}),)}
     )
     assert list(steps_of(only_rows("mamba"))) == [("4.57 → 5.0", "undecided")]
-    assert list(steps_of(report))[1:] == [("5.9 → 5.23", "undecided otherwise")]
+    assert list(steps_of(report))[1:] == [("5.9 → 5.23", "undecided in another way")]
 
 
 def test_a_step_names_the_defects_that_begin_there():
@@ -316,7 +316,7 @@ def test_attention_without_sdpa_has_no_arguments_of_it():
     calls = {"short": tuple(c.model_copy(update={"sdpa": None}) for c in eager.calls["short"])}
     report = with_attention(AttentionSignal(requested="eager", resolved="eager", calls=calls))
     text = rendered(report)
-    assert "In every row all stacks ran the same attention." in text
+    assert "In every row, all stacks used the same attention kernels." in text
     assert "enable_gqa" not in text
 
 
@@ -381,7 +381,7 @@ def test_decode_gets_what_logits_get_in_its_own_words():
 
 def test_padding_rows_without_figures():
     text = only(differing("hidden_states", item(outcome="identical", pad_rows="differ")))
-    assert "padding rows, which do not count, differ |" in text
+    assert "padding rows, which do not affect the verdict, differ |" in text
 
 
 def test_many_tensors_are_cut_and_counted():
@@ -418,18 +418,18 @@ def test_a_reference_that_was_left_out_is_not_called_one():
     assert "Reference stack: `4.48`." in rendered(report)
     text = rendered(report.model_copy(update={"stacks": report.stacks[1:]}))
     assert "Reference stack:" not in text
-    assert "The matrix's reference stack, `4.48`, is left out" in text
+    assert "The reference stack of the matrix, `4.48`, is not in this run." in text
 
 
 def test_entries_about_another_comparison_are_said_to_cover_nothing():
     entry = ExpectedReport(line=3, text="a", reason="b", untold=("llama/float32@5.9",))
     text = rendered(sample_report().model_copy(update={"expected": (entry,)}))
-    assert "left out what the entries compare them with: `llama/float32@5.9`." in text
+    assert "the entries compare them with: `llama/float32@5.9`." in text
     assert "still occurs" not in text
     both = entry.model_copy(update={"cells": ("qwen/float32@5.9",)})
     text = rendered(sample_report().model_copy(update={"expected": (both,)}))
     assert "entry that still occurs" in text
-    assert "left out what the entries compare them with: `llama/float32@5.9`." in text
+    assert "the entries compare them with: `llama/float32@5.9`." in text
 
 
 def test_summary_names_a_dozen_rows_and_counts_the_others():
@@ -590,7 +590,7 @@ def test_write_stays_in_its_folder(tmp_path, name):
 
 def test_the_worst_rows_come_first_and_a_dozen_of_them_in_full():
     text = rendered(many(only_rows("falcon"), 20))
-    assert "The first 12 of 20 are given in full" in text
+    assert "The first 12 of 20 are shown in full" in text
     assert text.count("Deepest frames") == 2 * 12
     assert text.count("All details: [models/falcon") == 8
     assert text.count("- **5.9, 5.23** failed (forward short): forward short: Attr") == 8
@@ -604,7 +604,7 @@ def test_the_worst_rows_come_first_and_a_dozen_of_them_in_full():
 def test_many_troubles_are_counted_by_kind_and_first_stack():
     text = rendered(many(sample_report(), 2))
     assert re.search(r"\| differs, first in hidden_states +\|( +\|){2} +2 \|( +\|){2}\n", text)
-    assert "Rows by what is wrong" not in rendered(only_rows("falcon"))
+    assert "Rows by problem" not in rendered(only_rows("falcon"))
 
 
 def variants_of(model, count=2):
@@ -762,8 +762,8 @@ def test_attention_shows_what_can_matter_and_folds_what_is_only_written_otherwis
         for stack in STACKS
     }
     text = attention_report(*ATTENTION_CHANGES, kernels=kernels)
-    assert "attention.kernel: of the whole model:\n" in text
-    material = text[text.index("attention.kernel: what can change the numbers") :]
+    assert "attention.kernel: for the whole model:\n" in text
+    material = text[text.index("attention.kernel: changes that can affect the numbers") :]
     line = material.splitlines()[4]
     assert re.sub(r" +", " ", line) == (
         "| `model.layers.0-3.self_attn` | short, long | `aten` | 5.9 | `['aten::x']` | `['aten::bmm']` |"
@@ -794,7 +794,7 @@ def test_rows_that_go_over_to_another_kernel_are_joined():
     text = rendered(many(report, 8))
     kernels = text[text.index("## Attention kernels") :]
     assert re.search(r"\| 5\.0 +\| +8 \| llama, llama1, .*llama5 and 2 more +\| sdpa by", kernels)
-    assert "4 ways to run attention" in kernels
+    assert "4 ways in which attention was run" in kernels
     page = document.render(report)["models/llama.md"]
     assert re.search(r"\| float32-sdpa \| 5\.0 +\| short, long \| `model\.layers\.0-3", page)
 

@@ -42,7 +42,7 @@ def test_steps_stand_in_order_with_the_one_ruled_in_standing_out():
     assert [line.split("|")[1].strip() for line in lines] == ["weights", "**inv_freq**", "logits"]
     assert "**ruled in**" in lines[1]
     assert r"1 \| 2" in lines[1]
-    assert "follows: it differs, and so does something that it is computed from." in text
+    assert "follows: it differs, but so does something that it is computed from." in text
     assert "open:" not in text
 
 
@@ -52,7 +52,7 @@ def test_what_two_cells_tell_alike_stands_once_and_the_rest_says_of_which():
     text = told(cell(code[0], same, stack="5.2"), cell(code[1], same))
     lines = [line for line in text.splitlines() if line.startswith("|")]
     cells = [[word.strip() for word in line.split("|")[1:-1]] for line in lines]
-    assert cells[0] == ["suspect", "only on", "verdict", "what was compared and found"]
+    assert cells[0] == ["suspect", "only on", "verdict", "result"]
     assert cells[2:] == [
         ["transformers' code", "5.2", "open", "1 changed"],
         ["transformers' code", "5.x", "open", "2 changed"],

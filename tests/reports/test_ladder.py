@@ -40,9 +40,11 @@ def test_a_cell_that_climbed_nothing_has_no_block():
 
 def test_the_rungs_and_the_rule_are_shown():
     text = ladder_of(cell(ladder()))
-    assert "**Rounding**, decided by the slope from rung to rung: it goes away in float64." in text
+    assert "**Rounding**, decided by the change from one precision to the next: it goes" in text
     header, _, line = (row for row in text.splitlines() if row.startswith("|"))
-    assert [name for name in ("bfloat16", "float32", "float64", "says") if name not in header] == []
+    assert [
+        name for name in ("bfloat16", "float32", "float64", "result") if name not in header
+    ] == []
     for figure in ("2.5e-01", "7.9e-07", "1.6e-15", "2.0e-09", "rounding"):
         assert figure in line
 
@@ -56,16 +58,18 @@ def test_a_float32_cell_has_one_float32_column():
 @pytest.mark.parametrize(
     ("same", "said"),
     [
-        (True, "With them copied to where they are, both sides give the same bytes in the forward"),
-        (False, "With them copied to where they are, both sides give other bytes in the forward"),
-        (None, "Whether that matters is not known: here: OSError"),
+        (True, "With aligned copies of them, both sides give the same bytes in the forward"),
+        (False, "With aligned copies of them, both sides give different bytes in the forward"),
+        (None, "It is not known whether this matters: here: OSError"),
     ],
 )
 def test_what_aligned_tensors_give_is_said(same, said):
     note = "here: OSError" if same is None else ""
     found = Alignment(what="forward short", off=(1, 35), same=same, note=note)
     text = ladder_of(cell(ladder(alignment=found)))
-    assert "Not aligned to 64 bytes in memory: 1 tensor of the reference and 35 here." in text
+    assert (
+        "Not aligned to 64 bytes in memory: 1 tensor of the reference and 35 of this cell." in text
+    )
     assert said in text
     assert "Not aligned" not in ladder_of(cell(ladder()))
 
@@ -75,14 +79,18 @@ def test_noise_has_a_column_only_where_it_decided():
     noisy = ladder(rule="self-noise", steps=(step(float64=None, noise=1e-06),))
     text = ladder_of(cell(noisy))
     assert "own noise" in text
-    assert "each side's own noise, as there is no float64" in text
+    assert "the noise of each side, because there is no float64" in text
 
 
 @pytest.mark.parametrize(
     ("side", "ratio", "words"),
     [
-        ("candidate", 3.0, "Less exact is this cell: where the difference starts it is 3 times"),
-        ("reference", None, "Less exact is the reference: it holds the coarser numbers."),
+        (
+            "candidate",
+            3.0,
+            "The less exact side is this cell: where the difference starts, it is 3 times",
+        ),
+        ("reference", None, "The less exact side is the reference: it holds the coarser numbers."),
     ],
 )
 def test_the_worse_side_is_named(side, ratio, words):
@@ -96,10 +104,10 @@ def test_tokens_and_flips_are_told_with_their_margins():
     risk = AtRisk(prompt="short", steps=(4, 7), n_steps=12)
     text = ladder_of(cell(ladder(splits=(split, far), flips=(flip,), at_risk=(risk,))))
     assert "`short`, step 4: a near-tie: the margin is 6.2e-02" in text
-    assert "`long`, step 4: no near-tie" in text
+    assert "`long`, step 4: not a near-tie" in text
     assert "rounding can flip 2 of 12 steps" in text
-    assert "`topk 1` of `long` takes another one at 1 position" in text
-    assert "float64 chooses alike" in text
+    assert "`topk 1` of `long` makes another choice at 1 position" in text
+    assert "in float64 the choices agree" in text
 
 
 def test_every_rule_has_words():

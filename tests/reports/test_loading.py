@@ -72,11 +72,17 @@ def test_nothing_looked_into_says_nothing():
 def test_all_clean_is_one_sentence_with_counts_and_no_page():
     rows = [row("m", x4_48=signal(), x5_0=signal(b=buffer("derived"))), row("n", x5_0=signal())]
     text = report(*rows)
-    assert "Of 3 loads of 2 models with 4 tensors, all of them are clean: every tensor" in text
+    assert (
+        "Of 3 loads of 2 models with 4 tensors, all of them are clean. In a clean load every tensor"
+        in text
+    )
     assert lines(text) == []
     assert list(documents(*rows)) == ["report.md"]
     alone = report(row("m", x5_0=signal()))
-    assert "Of 1 load of 1 model with 1 tensor, all of it is clean: every tensor" in alone
+    assert (
+        "Of 1 load of 1 model with 1 tensor, all of it is clean. In a clean load every tensor"
+        in alone
+    )
 
 
 def test_what_is_not_clean_has_a_line_where_it_is():
@@ -85,7 +91,7 @@ def test_what_is_not_clean_has_a_line_where_it_is():
     assert "Of 4 loads of 2 models with 6 tensors, 2 of 4 (50.0 %) are clean" in text
     assert lines(text) == [
         (
-            "| never written, and loading named no key | [m](models/m.md#loading) | float32-sdpa "
+            "| never written, not reported as missing | [m](models/m.md#loading) | float32-sdpa "
             "| 5.0, 5.9 | `r.inv_freq` |"
         )
     ]
@@ -94,7 +100,7 @@ def test_what_is_not_clean_has_a_line_where_it_is():
 def test_a_missing_key_that_loading_names_is_listed_apart():
     both = signal(("a",), a=buffer("reinitialised"), b=buffer("reinitialised"))
     said = [line.split(" | ")[0] for line in lines(report(row(x5_0=both)))]
-    assert said == ["| drawn by chance, and loading named no key", "| drawn by chance"]
+    assert said == ["| initialised at random, not reported as missing", "| initialised at random"]
 
 
 def test_equal_lines_fold_over_stacks_variants_and_models():
@@ -124,13 +130,13 @@ def test_the_worst_comes_first():
     )
     said = [line.strip("| ").split(" | ") for line in lines(report(row(x5_0=found)))]
     assert [(cells[0], cells[-1]) for cells in said] == [
-        ("never written, and loading named no key", "`d`"),
-        ("written in part", "`c`, 5 elements not"),
-        ("drawn by chance", "`b`"),
+        ("never written, not reported as missing", "`d`"),
+        ("partly written", "`c`, 5 elements not written"),
+        ("initialised at random", "`b`"),
         ("of unknown origin", "`a`"),
-        ("not what the checkpoint has by that name", "`e`"),
+        ("differs from the checkpoint's tensor of that name", "`e`"),
         ("saved and loaded again", "save failed: OSError: no"),
-        ("dtype of a load that asks for none", "float32, where the checkpoint holds bfloat16"),
+        ("dtype of a load without a dtype argument", "float32, but the checkpoint holds bfloat16"),
     ]
 
 
@@ -144,7 +150,10 @@ def test_a_round_trip_says_what_it_lost():
         outcome="differs", tensors=("a.b", "c"), config=("x: 1 → 2",), logits="differs"
     )
     text = report(row(x5_0=signal(round_trip=trip)))
-    assert "other bytes, or none, in `a.b`, `c`; config `x: 1 → 2`; other logits |" in text
+    assert (
+        "tensors that differ or are missing: `a.b`, `c`; config `x: 1 → 2`; different logits |"
+        in text
+    )
 
 
 def test_what_was_not_tried_is_said():
@@ -157,8 +166,8 @@ def test_what_memory_was_filled_with_and_is_not_covered():
     uncovered = buffer("derived", written="not covered", not_covered="numpy | `x`")
     text = report(row(x5_0=signal(b=uncovered), x5_9=signal()))
     assert f"- Poison in 2 loads: {POISON}." in text
-    assert r"- Whether it was written is not known of 1 tensor: numpy | \`x\`." in text
-    assert "- It took a cell at most 0.1 s." in text
+    assert r"- 1 tensor could not be checked for unwritten memory: numpy | \`x\`." in text
+    assert "- The checks of a cell took at most 0.1 s." in text
     assert lines(text) == []
 
 
@@ -171,16 +180,16 @@ def test_a_page_counts_the_sources_and_names_what_is_odd():
     )
     text = page(row(x4_48=signal(), x5_0=bad), row("m", "bfloat16", x5_0=bad))
     assert lines(text)[1:] == [
-        "| variants | stacks | tensors | loaded | tied | derived | unwritten | perhaps not written |",
+        "| variants | stacks | tensors | loaded | tied | derived | unwritten | not checked |",
         "| float32-sdpa | 4.48 | 1 | 1 | | | | |",
         "| float32-sdpa, bfloat16-sdpa | 5.0 | 4 | 1 | 1 | 1 | 1 | 1 |",
         (
-            "| variants | stacks | kind | source | elements nobody wrote | second load "
-            "| fresh model | named by loading | note | tensors |"
+            "| variants | stacks | kind | source | unwritten elements | second load "
+            "| fresh model | reported as missing | note | tensors |"
         ),
         (
             "| float32-sdpa, bfloat16-sdpa | 5.0 | non-persistent buffer | unwritten | 3 "
-            "| other bytes | differs | no | | `r.b` |"
+            "| different bytes | differs | no | | `r.b` |"
         ),
         (
             "| float32-sdpa, bfloat16-sdpa | 5.0 | non-persistent buffer | derived | "

@@ -7,7 +7,8 @@ import pytest
 
 from samebits import cli
 from samebits.matrix.plan import Plan, PlannedRow
-from samebits.pipeline.run import Order, run_matrix
+from samebits.pipeline.order import Order
+from samebits.pipeline.run import run_matrix
 from samebits.reports import document, owned, write
 from samebits.reports.owned import ReportsError
 from tests.support.builders import cell_id

@@ -124,7 +124,7 @@ def test_many_broken_models_are_counted():
     rows = [row(f"m{i}", x5_0=broken) for i in range(80)]
     text = section(*rows)
     assert "m5 on 5.0; and 74 more models." in text
-    assert "… and 20 more, which the next table counts." in text
+    assert "… and 20 more, counted in the next table." in text
     assert re.search(r"\| full forward = prefill \+ decode \| +80 \| all 80 \|", squeezed(text))
     line = broken_line(sample_report().model_copy(update={"rows": tuple(rows)}))
     assert line.startswith("Broken inside one version: m0 on 5.0 (1 relation); m1")
@@ -222,8 +222,8 @@ def test_reasons_are_joined_over_relations_models_and_stacks():
     text = squeezed(
         section(row("a", x5_0=left, x5_9=left), row("b", x5_0=left, x5_9=left), row(x5_0=part))
     )
-    assert "| an encoder | all of it | all | `a`, `b` | 5.0, 5.9 |" in text
-    assert "| an encoder | all of it | causality | `m` | 5.0 |" in text
+    assert "| an encoder | all shapes | all | `a`, `b` | 5.0, 5.9 |" in text
+    assert "| an encoder | all shapes | causality | `m` | 5.0 |" in text
 
 
 def test_very_many_reasons_are_cut_and_counted():
@@ -247,7 +247,7 @@ def test_shapes_that_were_refused_are_told_from_relations_without_a_meaning():
 def test_where_float64_is_not_to_be_had_the_reason_is_given():
     found = signal(relation(NAME, "a", 1.0, promoted=None), no_float64="too large")
     text = section(row("a", x5_0=found, x5_9=found), row(x5_0=found, x5_9=found))
-    assert "<summary>Cells without figures in float64, and why</summary>" in text
+    assert "<summary>Cells without float64 figures, and why</summary>" in text
     assert "| too large | `a`, `m` | 5.0, 5.9 |" in squeezed(text)
     assert "| too large | `m` | 5.0 |" in squeezed(page(row(x5_0=found)))
     rows = [row(f"m{i}", x5_0=signal(holding(NAME), no_float64=f"r{i}")) for i in range(61)]
@@ -363,7 +363,7 @@ def test_the_cache_says_how_many_elements_differ():
     ) in text
     assert "The same bytes: 1 other tensor." in text
     many = found(*(tensor(f"layer {i} keys", 0.5) for i in range(130)))
-    assert "… and 30 more that differ, in report.json." in page(row(x5_0=many))
+    assert "… and 30 more that differ, listed in report.json." in page(row(x5_0=many))
     same = found(tensor("layer 0 keys", 0))
     assert "The cache after" not in page(row(x5_0=same))
 
@@ -393,7 +393,7 @@ def test_broken_relations_come_first_on_the_page_and_the_others_are_folded():
     assert text.index("### causality, float32-sdpa: broken on 5.0") < text.index(
         "<summary>full forward = prefill + decode, float32-sdpa</summary>"
     )
-    assert "1 hold wherever tried, in float32-sdpa: row order." in text
+    assert "1 hold on every stack that ran them, in float32-sdpa: row order." in text
     assert "nox -s matrix -- --cell m/float32-sdpa@5.0" in text
 
 
@@ -465,7 +465,7 @@ def test_a_coarse_row_without_relations_is_shown_all_the_same():
 def test_a_forward_that_was_refused_leaves_its_precision_unknown():
     found = signal(holding(NAME), no_precision="ValueError: no")
     text = page(row(x5_0=found))
-    said = "float32-sdpa on 5.0: not known of activations and logits: ValueError: no"
+    said = "float32-sdpa on 5.0: not known for activations and logits: ValueError: no"
     assert f"- {said}\n" in text
 
 
@@ -577,7 +577,7 @@ def test_every_link_of_the_section_leads_to_a_heading():
 
 def test_the_guide_s_words_are_set_as_they_are_meant():
     guide = documents()["report.md"].partition("## How to read this report")[2]
-    assert "(*undecided*, at a glance)" in guide
+    assert "(*undecided* in At a glance)" in guide
     assert "\\*" not in guide
 
 

@@ -81,14 +81,14 @@ def test_rows_that_do_the_same_stand_together():
 
 def test_where_nothing_moves_there_are_no_steps():
     text = releases(report(SAME))
-    assert "Where they move" not in text
+    assert "Where the bits change" not in text
     assert "--causes" not in text
 
 
 def test_a_release_that_could_not_be_built_is_named_and_not_linked():
     failed = (BROKEN[0], Band(stacks=("5.0",), does="failed"), Band(stacks=("5.x",), does="A"))
     text = releases(report(failed, broken=("5.0",)))
-    assert "Not built, so that nothing is known of them: `5.0`." in text
+    assert "Could not be built, so they are not covered: `5.0`." in text
     assert line(text, "4.49")[:2] == ["4.49\u00a0→\u00a05.0", "A → failed"]
 
 

@@ -131,11 +131,11 @@ def test_findings_of_a_release_stand_once_per_stack_and_on_no_models_page():
     assert list(documents) == ["report.md", PAGE]
     text = section(documents["report.md"])
     (first, second) = [line for line in lines(text) if "SB9" in line]
-    assert first.endswith("it is given | silent | all 2 |")
+    assert first.endswith("does not advance `position_ids` | silent | all 2 |")
     assert second == "| SB909 `safe_serialization=False` is ignored | api | all 2 |"
     assert "**Remedy.**" not in documents["report.md"].partition("## Around")[2].partition("## ")[0]
     assert documents[PAGE].count("**Remedy.**") == 2
-    assert "- in 5.9: every model, 2" in documents[PAGE]
+    assert "- in 5.9: all models, 2" in documents[PAGE]
 
 
 @pytest.mark.parametrize(("n", "said"), [(1, "`a`"), (2, "all but `c`")])
@@ -178,7 +178,7 @@ def test_what_a_release_does_to_every_tokenizer_is_said_once_per_stack():
     assert text.count("SB809") == 1
     assert "**Remedy.**" in documents[PAGE]
     assert "What users do around a model" not in text
-    assert "Every group of models" not in documents[PAGE]
+    assert "All groups of models" not in documents[PAGE]
 
 
 def test_a_crash_by_an_unknown_tokenizer_class_belongs_to_its_cell():
@@ -221,7 +221,7 @@ ANSWERS = [
     ({"attentions": {"implementation": "sdpa", "given": "None"}}, "None"),
     (
         {"attentions": {"implementation": "sdpa", "given": "tensors", "logits_changed": True}},
-        "tensors, other logits",
+        "tensors, different logits",
     ),
     ({"attentions": {"implementation": "sdpa", "given": "a.b.OwnError: no"}}, "OwnError"),
     (
@@ -236,10 +236,10 @@ ANSWERS = [
         "fewer than fed",
     ),
     ({"cache_position": {"named": False, "wrong": "the same logits"}}, "ignored"),
-    ({"cache_position": {"named": True, "wrong": "the same logits"}}, "of no effect"),
+    ({"cache_position": {"named": True, "wrong": "the same logits"}}, "no effect"),
     ({"cache_position": {"named": True, "wrong": "IndexError: no"}}, "IndexError"),
     ({"position_ids": {"prompt": 5, "fed": [4, 4], "same_logits": False}}, "frozen"),
-    ({"position_ids": {"prompt": 5, "fed": [4, 4], "same_logits": True}}, "frozen, of no effect"),
+    ({"position_ids": {"prompt": 5, "fed": [4, 4], "same_logits": True}}, "frozen, no effect"),
     ({"position_ids": {"prompt": 5, "fed": [4, 5], "same_logits": True}}, "advance"),
     ({"position_ids": {"refused": "ValueError: no"}}, "ValueError"),
     ({"assisted": {"min_new_tokens": "ValueError: x", "plain": "ValueError: y"}}, "no assistant"),
@@ -263,8 +263,8 @@ def ways(*found):
 PACKED = [
     (ways(0, 0, 0), "two sequences"),
     (ways(1, 1, 1), "one sequence"),
-    (ways(0, 1, 1), "two; one with mask or cache"),
-    (ways(0, 1, 0), "two; one with mask"),
+    (ways(0, 1, 1), "two sequences; one with mask or cache"),
+    (ways(0, 1, 0), "two sequences; one with mask"),
 ]
 
 
@@ -364,4 +364,4 @@ def test_the_page_begins_with_links_to_what_was_found():
     anchors = re.findall(r"^- \[(SB\d+) .*\]\(#(\S+)\)$", page, re.MULTILINE)
     assert [code for code, _ in anchors] == codes
     assert {anchor for _, anchor in anchors} <= anchors_of(page)
-    assert page.index("## SB901") < page.index("## Every group of models")
+    assert page.index("## SB901") < page.index("## All groups of models")

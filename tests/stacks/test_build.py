@@ -298,7 +298,7 @@ def test_a_stamp_that_is_not_whole_is_an_environment_to_be_built(tmp_path, uv, l
 def test_an_interpreter_that_says_nonsense_fails_its_stack_alone(tmp_path, uv, said):
     does = uv.does
     uv.does = lambda what, command: said if what == "architectures" else does(what, command)
-    with pytest.raises(StackError, match="did not say what it knows"):
+    with pytest.raises(StackError, match="did not list its architectures"):
         builder(tmp_path, uv).build(SPEC)
     assert not list((tmp_path / "stacks").iterdir())
 

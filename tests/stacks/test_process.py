@@ -102,7 +102,7 @@ def test_how_a_child_ended_is_told():
         "killed by signal 250 (unknown)",
         "exited with 1: SystemExit: enough, in phase forward short",
         f"killed by signal 9 (SIGKILL){memory}{place}",
-        f"no progress for 120 s (it used no CPU: it waits; raise timeout: if it was at work){place}",
+        f"no progress for 120 s (it used no CPU: it waits; if it was still working, raise timeout: in matrix.yaml){place}",
     ]
     assert ends[4].why.startswith("killed by signal 9 (SIGKILL), most likely")
     assert [end.crashed for end in ends] == [True, True, True, True, False, False]
@@ -190,7 +190,7 @@ def test_the_job_that_ends_its_process_takes_no_other_with_it():
         return lambda: FakeProcess(does)
 
     (neighbour, culprit, later), starter = run(scenario, dies(kills), *[dies(calmly)] * 3)
-    assert culprit.reason == "the stack's process died:\nlast words"
+    assert culprit.reason == "the stack's process died; the end of its log:\nlast words"
     assert not culprit.timed_out
     assert neighbour.reason == later.reason == ""
     logs = [log.name for _, _, log in starter.started]
@@ -213,7 +213,7 @@ def test_a_process_that_died_unnoticed_is_found_when_it_is_written_to():
     assert end.reason == ""
     assert len(starter.started) == 2
     end, _ = run(scenario, FakeProcess, gone)
-    assert end.reason == "the stack's process is gone: [Errno 32] Broken pipe"
+    assert end.reason == "the connection to the stack's process was lost: [Errno 32] Broken pipe"
 
 
 def test_jobs_are_not_run_again_when_all_is_closed():
@@ -238,7 +238,9 @@ def test_a_process_that_never_comes_up_fails_every_job_and_is_not_tried_again(la
         return await asyncio.gather(*(process.run(JOB) for _ in range(3)))
 
     ends, starter = run(scenario, broken)
-    assert {end.reason for end in ends} == {"the stack could not import its packages:\nlast words"}
+    assert {end.reason for end in ends} == {
+        "the stack could not import its packages; the end of its log:\nlast words"
+    }
     assert len(starter.started) == 1
     assert starter.processes[0].has_ended
     assert starter.processes[0].jobs == []
@@ -346,7 +348,7 @@ def test_a_process_that_never_gets_ready_is_given_up(monkeypatch):
         return process
 
     end, starter = run(run_job, never)
-    assert end.reason == "the stack still imported its packages after 0 s"
+    assert end.reason == "the stack did not finish importing its packages in 0 s"
     assert starter.processes[0].has_ended
     assert len(starter.started) == 1
 
@@ -466,5 +468,5 @@ def test_a_real_process_is_spoken_to_line_by_line(tmp_path, monkeypatch):
     assert first == again == Ended(exit=0, seconds=1.5)
     assert machine["environment"]["A"] == "1"
     assert "HOME" not in machine["environment"]
-    assert died.reason == "the stack's process died:\nto the log"
+    assert died.reason == "the stack's process died; the end of its log:\nto the log"
     assert (tmp_path / "logs" / "4.48-alone3.log").read_text() == "to the log\n"

@@ -65,7 +65,9 @@ def test_the_same_again_says_the_same(run):
     code, lines = matrix()
     repeated = answer(["matrix"], ENVIRON)
     assert (repeated.code, repeated.lines[1:]) == (code, lines)
-    assert repeated.lines[0].startswith(f"nothing changed since {sample_report().started}")
+    assert repeated.lines[0].startswith(
+        f"nothing changed since the run of {sample_report().started}"
+    )
 
 
 def test_a_receipt_that_is_served_is_in_use(run, folder):
@@ -177,17 +179,11 @@ def test_a_run_that_kept_nothing_leaves_none(run, folder, option):
 
 
 def test_a_run_that_may_end_otherwise_is_never_served(run, folder):
-    run.unsettled = ["hub org/name may be another model tomorrow"]
+    run.unsettled = ["hub org/name has no pinned revision, so its results are not reused"]
     matrix()
     assert answer(["matrix"], ENVIRON) is None
     (path,) = (folder / receipt.FOLDER).iterdir()
     assert json.loads(path.read_text())["unsettled"] == run.unsettled
-
-
-def test_an_option_that_receipts_do_not_know_leaves_none(run, folder, monkeypatch):
-    monkeypatch.setattr(receipt, "OPTIONS", receipt.OPTIONS - {"causes"})
-    matrix("--causes")
-    assert not (folder / receipt.FOLDER).exists()
 
 
 def test_a_page_of_the_user_beside_it_changes_nothing(run, folder):

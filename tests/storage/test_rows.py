@@ -10,6 +10,7 @@ import pytest
 from samebits.base.filestate import Ledger
 from samebits.base.seal import opened, sealed
 from samebits.pipeline import run
+from samebits.pipeline.order import Order
 from samebits.pipeline.scheduler import Laboratory
 from samebits.records.capture import Failure, Signals, Unfinished
 from samebits.records.ids import CellId
@@ -119,7 +120,7 @@ class Place:
         for counted in (self.compared, self.read, self.jobs):
             counted.clear()
         self.ledger = Ledger()
-        order = run.Order(matrix=self.matrix, **options)
+        order = Order(matrix=self.matrix, **options)
         progress = lambda total: Plain(Stream(), total, lambda: 0.0)
         report, _ = asyncio.run(run.run_matrix(order, {"HOME": "/h"}, progress, self.ledger))
         return report.model_copy(

@@ -67,7 +67,7 @@ def test_a_wrong_length_is_found(store, change):
     ref = put(store, np.arange(3, dtype=np.int64), "int64")
     path = store.tensor_path(ref)
     path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(CaptureError, match="torn"):
+    with pytest.raises(CaptureError, match="incomplete"):
         store.tensor(ref)
 
 
@@ -118,12 +118,12 @@ def text_of(**changed):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        pytest.param(text_of()[:-20], "torn", id="cut"),
-        pytest.param("", "torn", id="empty"),
-        pytest.param("\x00\x01", "torn", id="binary"),
-        pytest.param("[" * 100_000, "torn", id="deep"),
-        pytest.param("[1]", "torn", id="list"),
-        pytest.param("3", "torn", id="number"),
+        pytest.param(text_of()[:-20], "incomplete", id="cut"),
+        pytest.param("", "incomplete", id="empty"),
+        pytest.param("\x00\x01", "incomplete", id="binary"),
+        pytest.param("[" * 100_000, "incomplete", id="deep"),
+        pytest.param("[1]", "incomplete", id="list"),
+        pytest.param("3", "incomplete", id="number"),
         pytest.param("{}", "format", id="object"),
         pytest.param(text_of(format="other"), "other", id="format"),
         pytest.param(text_of(format_version=9), "version 9", id="newer"),
@@ -145,14 +145,14 @@ def test_a_capture_that_is_none_says_why_without_a_traceback(store, text, words)
     assert "pydantic" not in str(caught.value)
 
 
-def test_bytes_that_are_no_text_are_torn(store, tmp_path):
+def test_bytes_that_are_no_text_are_incomplete(store, tmp_path):
     (tmp_path / "a.json").write_bytes(b"\xff\xfe{}")
-    with pytest.raises(CaptureError, match="torn"):
+    with pytest.raises(CaptureError, match="incomplete"):
         store.read_capture("a.json")
 
 
 def test_a_missing_capture_says_so(store):
-    with pytest.raises(CaptureError, match="not there"):
+    with pytest.raises(CaptureError, match="is missing"):
         store.read_capture("nowhere/a.json")
 
 

@@ -222,10 +222,8 @@ def sound(memory, stack="4.48", *, run="a", skips=(), model="llama", **changed):
     return capture(stack, run=run, skips=skips, model=model, **signals)
 
 
-def stack_spec(id, transformers=None, torch="2.13.0", python="3.11", packages=()):
-    return StackSpec(
-        id=id, transformers=transformers or id, torch=torch, python=python, packages=packages
-    )
+def stack_spec(id, transformers=None, torch="2.13.0", python="3.11", **changed):
+    return StackSpec(id=id, transformers=transformers or id, torch=torch, python=python, **changed)
 
 
 def built_stack(id, *architectures, lock=None, python=None):

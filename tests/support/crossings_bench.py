@@ -2,6 +2,7 @@
 
 import asyncio
 
+from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.crossings import CrossedModel, Crosser, CrossingStack
 from samebits.records.ids import Variant
@@ -28,7 +29,7 @@ def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None
             )
             for id in stacks
         ]
-        crosser = Crosser(root, Store(root), probed, "machine", fresh=fresh)
+        crosser = Crosser(JobCache(root, Store(root), probed, "machine", fresh=fresh))
         checkpoint = Checkpoint(model="llama", source="/c", said="path c", digest=digest)
         subject = CrossedModel(
             model_spec(), Variant(dtype="float32", attention="sdpa", device="cpu"), checkpoint

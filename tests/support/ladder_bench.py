@@ -4,11 +4,13 @@ import asyncio
 from pathlib import Path
 
 from samebits.base.seal import sealed
+from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.ladder import Climber
 from samebits.ladder.asking import Ask
 from samebits.records.ladder import LadderFile, Rung
 from samebits.stacks.process import Ended
+from samebits.storage.store import Store
 from tests.support.builders import built_stack, cell_id, model_spec
 
 CELL = cell_id("4.48")
@@ -39,7 +41,10 @@ class Process:
 
 def climb(root, process, **changed):
     options = {"probes": "p", "machine": "m", "fresh": False, "ask": ASK} | changed
-    climber = Climber(root, options["probes"], options["machine"], fresh=options["fresh"])
+    cache = JobCache(
+        root, Store(root), options["probes"], options["machine"], fresh=options["fresh"]
+    )
+    climber = Climber(cache)
     return asyncio.run(
         climber.climb(
             CELL,

@@ -317,7 +317,7 @@ def decode_item(token: str) -> ItemComparison:
         metrics=metrics(
             0.0078125, top=top, n_argmax=1, n_positions=2, kl_max=2.5e-5, kl_mean=1.25e-5
         ),
-        note="up to step 1, where the tokens part",
+        note="up to step 1, where the tokens differ",
     )
 
 
@@ -351,7 +351,7 @@ def changed_kernel(model: str, token: str, text: str) -> Row:
             n_differ=1,
             items=(
                 ItemComparison(
-                    subject=Subject(prompt="short"), outcome="differs", note="ids part at step 1"
+                    subject=Subject(prompt="short"), outcome="differs", note="ids differ at step 1"
                 ),
             ),
         ),
@@ -678,7 +678,9 @@ def unfinished(model: str, message: str) -> Row:
             "5.23",
             Verdict.IDENTICAL,
             signals=compared(),
-            notes=(f"run a did not finish, behind all that bears on the verdict{message}",),
+            notes=(
+                f"run a did not finish, but only after everything that the verdict needs{message}",
+            ),
         ),
     }
     return row(model, variant, cells, group="Decoders")

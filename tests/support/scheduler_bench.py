@@ -8,6 +8,7 @@ from samebits.base.errors import StackError
 from samebits.base.seal import sealed
 from samebits.matrix.plan import Selection, plan
 from samebits.matrix.spec import Matrix, Recipe
+from samebits.pipeline.order import Order
 from samebits.pipeline.scheduler import Laboratory
 from samebits.records.ids import CellId
 from samebits.storage.store import Store
@@ -101,7 +102,7 @@ class Bench:
         exclude=(),
         slots=4,
         between=(),
-        **options,
+        **asked,
     ):
         self.does = does or {}
         self.failing = failing
@@ -126,10 +127,9 @@ class Bench:
             Store(root / "work"),
             self.progress,
             self.environ,
-            slots=slots,
+            Order(jobs=slots, **asked),
             starter=self.start,
             builder=self.build,
-            **options,
         )
         self.lab = None
 

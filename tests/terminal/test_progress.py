@@ -396,7 +396,7 @@ def story(make):
     phases.begin("checkpoints", 2, "2 to read or make")
     progress.note("1 of 4 cells known from an earlier run")
     progress.expect(Estimate({"cells": 60.0, "grafts": 30.0}, {str(cells[2]): 60.0}))
-    progress.note("about 1 min 30 s for what is new, by what jobs took in earlier runs")
+    progress.note("about 1 min 30 s for the new cells, estimated from earlier runs")
     progress.done(cells[0], "complete")
     progress.done(cells[1], "failed")
     progress.done(cells[3], "failed")

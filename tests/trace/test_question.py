@@ -115,7 +115,7 @@ def test_a_cell_whose_stored_numbers_alone_differ_has_a_cause_without_a_trace():
     )
     assert traced_result.cause.what == "load"
     assert "9 of 9 elements differ" in traced_result.cause.evidence[0]
-    assert "nothing that the model computes from it differs" in traced_result.cause.evidence[1]
+    assert "nothing that this run computes from it differs" in traced_result.cause.evidence[1]
     changed = {"model.rotary_emb.inv_freq": frequencies(memory, values(2, seed=99))}
     runs, result = stored_pair(memory, inv_freq=changed)
     assert requested(runs, result)[1].cause.kind == "buffer"
@@ -128,7 +128,7 @@ def test_a_stored_tensor_that_differs_is_named_where_a_trace_says_nothing():
     requests, traced_result = requested(runs, result)
     assert list(requests) == [result.cell]
     assert traced_result.cause.kind == "weight"
-    assert "a trace says no more: because" in traced_result.cause.evidence
+    assert "no trace shows more: because" in traced_result.cause.evidence
 
 
 def test_a_cell_that_is_not_to_be_traced_and_one_of_the_same_bits_have_no_cause():

@@ -173,7 +173,7 @@ def test_a_stored_tensor_that_the_other_side_lacks_is_named():
     cause = blamed(reference, candidate)
     assert cause.kind == "weight"
     assert cause.candidate.tensor == cause.reference.tensor == "embed.weight"
-    assert "embed.weight holds what old does not compute with" in cause.headline
+    assert "embed.weight holds values that old does not compute with" in cause.headline
 
 
 def test_a_fused_weight_that_holds_the_same_numbers_is_known():
@@ -226,7 +226,7 @@ def test_a_mask_is_blamed_if_and_only_if_it_means_something_else():
     cause = blamed(reference, attention("new", "float mask", "M", "A", shifted))
     assert cause.kind == "mask"
     assert cause.evidence[0] == (
-        "query 0 does not see key 1 there and sees it here; 2 of 9 places differ"
+        "query 0 does not see key 1 in the reference and sees it here; 2 of 9 places differ"
     )
     assert "le.Tensor in X.forward (x.py:5)" in cause.headline
     cause = blamed(reference, attention("new", "float mask", "M", "A", CAUSAL))
@@ -251,7 +251,7 @@ def test_a_kernel_that_is_given_slots_that_nobody_sees_is_cut_otherwise():
     reference = keys_of("old", "k", "a", sees(1, 1, 0, 0), 5, 6, 0, 0, shape=(4, 4))
     cause = blamed(reference, keys_of("new", "K", "A", sees(1, 1), 5, 6, shape=(2, 4)))
     assert cause.kind == "shape"
-    assert "the keys that any query sees are the same" in cause.evidence[1]
+    assert "the visible keys are the same" in cause.evidence[1]
     reference = keys_of("old", "k", "a", sees(1, 1, 1, 1), 5, 6, 7, 8, shape=(4, 4))
     cause = blamed(reference, keys_of("new", "K", "A", sees(1, 1), 5, 6, shape=(2, 4)))
     assert cause.kind == "mask"
@@ -261,9 +261,9 @@ def test_a_cache_that_holds_other_keys_is_named_by_its_keys():
     reference = keys_of("old", "k", "a", sees(1, 1, 0), 5, 6, 9, shape=(3, 4))
     cause = blamed(reference, keys_of("new", "K", "A", sees(1, 1, 0), 5, 7, 9, shape=(3, 4)))
     assert cause.kind == "keys"
-    assert cause.evidence[0] == "rows of keys that are seen: 1 there alone, 1 here alone"
-    assert "begins at cat.default" in cause.evidence[1]
-    assert "is given other keys than" in cause.headline
+    assert cause.evidence[0] == "visible rows of keys: 1 only in the reference, 1 only here"
+    assert "starts at cat.default" in cause.evidence[1]
+    assert "is given different keys than" in cause.headline
 
 
 def test_keys_that_nobody_sees_and_heads_that_are_repeated_are_no_other_keys():
@@ -279,7 +279,7 @@ def test_a_head_that_takes_another_stored_tensor_is_a_weight():
     reference, candidate = reference.mark("logits", "a"), candidate.mark("logits", "A")
     cause = blamed(reference, candidate, same_weights=frozenset({"lm_head.weight", "embed.weight"}))
     assert cause.kind == "weight"
-    assert "there it is embed.weight and here it is lm_head.weight" in cause.evidence[1]
+    assert "it is embed.weight in the reference and lm_head.weight" in cause.evidence[1]
 
 
 def test_one_stored_tensor_with_other_numbers_is_a_weight():
@@ -293,7 +293,7 @@ def test_one_stored_tensor_with_other_numbers_is_a_weight():
     reference, candidate = reference.mark("logits", "a"), candidate.mark("logits", "A")
     cause = blamed(reference, candidate, same_weights=frozenset({"lm_head.weight"}))
     assert cause.kind == "weight"
-    assert "it is lm_head.weight on both sides, with other numbers" in cause.evidence
+    assert "it is lm_head.weight on both sides, with different numbers" in cause.evidence
 
 
 def test_one_stored_tensor_in_another_order_is_no_other_weight():
@@ -334,7 +334,7 @@ def test_what_puts_elements_elsewhere_is_named_and_not_what_takes_them():
     cause = blamed(reference, repeated("new", "expand.default", "side-by-side", "A"))
     assert cause.kind == "layout"
     assert (cause.candidate.op, cause.reference.op) == ("expand.default", "repeat.default")
-    assert "puts elements elsewhere than repeat.default" in cause.headline
+    assert "puts elements in different places than repeat.default" in cause.headline
     assert "mul.Tensor in X.forward (x.py:9)" in cause.evidence[0]
     assert cause.also == ()  # what feels it parts for this reason alone
 
@@ -368,8 +368,8 @@ def test_what_no_kernel_does_to_the_scores_is_named_before_the_kernel(turned):
     assert cause.kind == "operation"
     stack = "old" if turned else "new"
     assert cause.headline == (
-        f"in {stack} the scores pass through tanh.default in X.forward (x.py:3), "
-        f"which no fused attention does"
+        f"in {stack} the scores go through tanh.default in X.forward (x.py:3), "
+        "which a fused attention does not do"
     )
     sides = cause.reference, cause.candidate
     assert [side.op[:4] for side in (sides if turned else sides[::-1])] == ["tanh", "_sca"]
@@ -388,7 +388,7 @@ def test_rows_of_a_table_that_other_positions_choose_are_positions_and_no_shape(
     candidate = positioned("new", "counted", "A", rows(1, 2), "arange.default")
     cause = blamed(reference, candidate)
     assert cause.kind == "positions"
-    assert "there by cumsum.default" in cause.evidence[1]
+    assert "in the reference by cumsum.default" in cause.evidence[1]
     assert "here by arange.default" in cause.evidence[1]
     candidate = positioned("new", "counted", "A", rows(1, 1), "arange.default")
     reference = positioned("old", "everywhere", "a", rows(1, 1, 1, 1), "cumsum.default")
@@ -403,7 +403,7 @@ def test_one_function_of_the_same_rows_at_once_or_apart_is_a_cut():
     cause = blamed(reference, candidate)
     assert cause.kind == "shape"
     assert cause.evidence == (
-        "the same rows, cut otherwise: input 0: float32[2, 4] became float32[3, 4]",
+        "the same rows, split differently: input 0: float32[2, 4] became float32[3, 4]",
     )
 
 
@@ -423,7 +423,7 @@ def test_a_product_of_the_same_rows_in_another_kernel_is_a_cut_unless_float64_se
     assert blame.cause(float64_blame).kind == "operation"
     cause = blamed(side("old", "addmm.default", "a", 5), side("new", "mm.default", "A", 5, 6))
     assert cause.kind == "operation"
-    assert "one side adds to the product within it" in cause.evidence[0]
+    assert "one side adds inside the product" in cause.evidence[0]
 
 
 def test_two_operations_are_no_question_of_precision():
@@ -433,7 +433,7 @@ def test_two_operations_are_no_question_of_precision():
     assert (cause.kind, cause.evidence) == ("operation", ())
     candidate = start("new").op("mul.Tensor", "w w", "A").mark("layer", "A")
     cause = blamed(reference, candidate)
-    assert cause.evidence == ("which operation of the reference is its counterpart is a guess",)
+    assert cause.evidence == ("the counterpart in the reference is a guess",)
 
 
 def test_a_stored_tensor_is_no_proof_where_other_places_part_too():
@@ -442,7 +442,7 @@ def test_a_stored_tensor_is_no_proof_where_other_places_part_too():
     candidate.op("silu.default", "e", "B").op("add.Tensor", "A B", "C").mark("layer", "C")
     cause = blamed(reference, candidate)
     assert cause.kind == "weight"
-    assert any("no trace tells which of them matters" in line for line in cause.evidence)
+    assert any("no trace shows which of them matters" in line for line in cause.evidence)
 
 
 @pytest.mark.parametrize(
@@ -451,7 +451,12 @@ def test_a_stored_tensor_is_no_proof_where_other_places_part_too():
         (CAUSAL, CAUSAL, None, ""),
         (np.pad(CAUSAL, ((0, 0), (0, 2))), CAUSAL, None, ""),
         (np.pad(CAUSAL, ((0, 0), (2, 0))), CAUSAL, None, ""),
-        (np.ones((3, 3)), CAUSAL, None, "query 0 sees key 1 there and does not see it here"),
+        (
+            np.ones((3, 3)),
+            CAUSAL,
+            None,
+            "query 0 sees key 1 in the reference and does not see it here",
+        ),
         (np.ones((3, 3)), CAUSAL, ((2, 3),), ""),
         (np.ones((3, 3)), CAUSAL, ((1, 3),), "query 1 sees key 2"),
         (np.ones((2, 3)), CAUSAL, None, None),
@@ -503,10 +508,10 @@ def looked(folder, reference, candidate, fresh, same_layout):
 @pytest.mark.parametrize(
     ("fresh", "same_layout", "kind", "words"),
     [
-        ("B", "B", "memory", "introduced here"),
-        ("b", "B", "memory", "60 bytes behind a 64-byte boundary"),
-        ("third", "B", "memory", "a third one"),
-        ("third", "fourth", "memory", "changes its bits"),
+        ("B", "B", "memory", "starts in this operation"),
+        ("b", "B", "memory", "60 bytes after a 64-byte boundary"),
+        ("third", "B", "memory", "a third output"),
+        ("third", "fourth", "memory", "its bits depend"),
     ],
 )
 def test_a_closer_look_says_whether_the_operation_differs_by_itself(
@@ -544,17 +549,17 @@ def test_a_cause_is_told_with_both_sides_and_its_proof():
     side = Side(stack="4.48", op="mm.default", arguments="%, %", function="X.forward")
     cause = Cause(
         kind="operation",
-        headline="mm.default has inputs that exist in 4.48",
+        headline="mm.default",
         prompt="short",
         what="forward",
         sink="layer",
         candidate=side.model_copy(update={"stack": "5.x"}),
         reference=side,
         replay="it differs by itself",
-        float64="promoted float64 parts at the same place: it is no rounding",
+        float64="in promoted float64 the sides differ at the same place: it is not rounding",
     )
     text = causes_of(SimpleNamespace(cause=cause))
-    for word in ("Where it starts", "4.48", "5.x", "it differs by itself", "Promoted float64"):
+    for word in ("Where it starts", "4.48", "5.x", "it differs by itself", "In promoted float64"):
         assert word in text
     assert cause_in_short(SimpleNamespace(cause=cause)) == "another operation: X.forward"
     assert causes_of(SimpleNamespace(cause=None)) == ""
@@ -574,20 +579,20 @@ def test_what_float64_leaves_is_told_by_where_it_begins():
         return cause.float64, cause.beyond
 
     text, beyond = float64_words(found_at(3), found_at(3))
-    assert "it is no rounding" in text
+    assert "it is not rounding" in text
     assert beyond is None
     text, beyond = float64_words(found_at(3), found_at(5, line=2))
-    assert "begins elsewhere" in text
+    assert "starts elsewhere" in text
     assert beyond is not None
     text, beyond = float64_words(found_at(3), found_at(3, "long"))
-    assert "at the same place, on the way to mark 3 in prompt long" in text
+    assert "at the same place, on the path to mark 3 in prompt long" in text
     assert beyond.prompt == "long"
     # what was equal before it was promoted says nothing of the two
     text, beyond = float64_words(found_at(3), found_at(0, kind="buffer", line=2))
     assert "cannot tell whether it is rounding" in text
     assert beyond is None
     text, beyond = float64_words(found_at(3), NOTHING)
-    assert "nothing of it is left" in text
+    assert "no trace shows a difference" in text
 
 
 def test_what_cannot_be_traced_is_said_and_stops_nothing():
@@ -595,7 +600,7 @@ def test_what_cannot_be_traced_is_said_and_stops_nothing():
         async def _locate(self, pair, question, rung):
             raise KeyError(rung)
 
-    tracer = Broken(None, None, "", "")
+    tracer = Broken(None)
 
     class Asked:
         questions = [None]  # noqa: RUF012

@@ -9,11 +9,13 @@ from samebits_probe.process import files
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from samebits_probe.process.jobs import CellJob
+
 FORMAT_VERSION = 4
 
 
 def write_capture(
-    path: Path, job: dict[str, Any], outcome: dict[str, Any], *, lasting: bool = True
+    path: Path, job: CellJob, outcome: dict[str, Any], *, lasting: bool = True
 ) -> None:
     """Write a capture atomically; if ``lasting``, flush it to the disk."""
     capture = {

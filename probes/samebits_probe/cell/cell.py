@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,8 +25,11 @@ from samebits_probe.model import heap, load
 from samebits_probe.process import fork, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe
 
+if TYPE_CHECKING:
+    from samebits_probe.process.jobs import CellJob
 
-def run(job: dict[str, Any]) -> None:
+
+def run(job: CellJob) -> None:
     """Run one cell once and write its capture."""
     try:
         _run(job)
@@ -36,7 +39,7 @@ def run(job: dict[str, Any]) -> None:
         write_capture(Path(job["capture"]), job, failed)
 
 
-def _run(job: dict[str, Any]) -> None:
+def _run(job: CellJob) -> None:
     torch.set_num_threads(int(job["threads"]))
     heap_fill = heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
     seed_generators(job["run"])

@@ -88,7 +88,7 @@ class Evidence:
         resolved = getattr(model.config, "_attn_implementation", None)
         size = sum(p.numel() * p.element_size() for p in model.parameters())
         if resolved == "eager":
-            return self.skip("eager", "attention is eager anyway")
+            return self.skip("eager", "attention is eager already")
         if size > MAX_RELOAD_BYTES:
             return self.skip("eager", f"another {size / 2**30:.1f} GiB would have to be loaded")
         try:

@@ -82,7 +82,7 @@ def integrity(load_facts: LoadFacts, folder: Path, no_second_load: str) -> Facts
             second_model, poison = _poisoned_load(load_facts)
         except Exception as error:  # noqa: BLE001  a model that loads only once is a result
             no_second_load = f"a second load raised {_error_text(error)}"
-            poison = f"not seen: {no_second_load}"
+            poison = f"not observed: {no_second_load}"
     facts: Facts = {"poison": poison} | _compared_loads(load_facts, second_model, no_second_load)
     if has_own_process:
         drop_tensors(load_facts.loaded.model)  # its values are not needed in this process any more
@@ -279,7 +279,7 @@ class Judge:
         if origin != "loaded" and not second.untyped_storage().resizable():
             # torch cannot resize what numpy or mmap gave it; the first model's tensors were read
             # through numpy, after which they cannot be resized either
-            reason = "its memory is not torch's: malloc's is filled, what numpy keeps is not always"
+            reason = "its memory is not from torch: what numpy keeps is not always filled"
             return _not_covered(reason) | {"steady": True}
         return {"written": "all", "n_unwritten": 0, "steady": True}
 

@@ -123,7 +123,7 @@ def _shown_value(values: Facts, name: str) -> str:
 def _prompt(inputs: Callable[[], Inputs | None], unwritten: list[str]) -> tuple[Inputs | None, str]:
     """Return the inputs of both models, or why there are none."""
     if unwritten:
-        return None, f"{unwritten[0]} was never written, and is poison here"
+        return None, f"{unwritten[0]} was never written, and holds poison here"
     prompt = inputs()
     return prompt, "" if prompt else "no prompt applies"
 
@@ -164,7 +164,7 @@ def _confirm_difference(
     if results[0] != results[1]:
         return "not compared", steady.NOT_REPEATED
     if results[0] != original:
-        return "not compared", "the original, loaded once more, gives other logits, too"
+        return "not compared", "a second load of the original also gives different logits"
     return "differs", ""
 
 

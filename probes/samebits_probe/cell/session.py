@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from samebits_probe.cell.phase import InFork
     from samebits_probe.model.inputs import Inputs
+    from samebits_probe.process.jobs import CellJob
 
 MAX_FRESH_MODEL_BYTES = 4 << 30
 """Bytes of parameters above which no second model is made next to the first."""
@@ -74,7 +75,7 @@ class Session:
 
     loaded: load.Loaded
 
-    def __init__(self, job: dict[str, Any], heap_fill: str = "") -> None:
+    def __init__(self, job: CellJob, heap_fill: str = "") -> None:
         self.job = job
         self.source = load.Source.of(job["model"], job["cell"]["variant"])
         store = job["store"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import torch
 
@@ -15,8 +15,10 @@ from samebits_probe.process import progress
 
 if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
+    from samebits_probe.process.jobs import GraftJob, GraftTask
 
 Fact = dict[str, Any]
+Task = TypeVar("Task", bound="GraftTask")
 
 _WATCHED_COST = 20
 """Cost of a forward with all places watched, in plain forwards of a small model."""
@@ -33,13 +35,13 @@ class Output(NamedTuple):
     """The rows without padding."""
 
 
-class Bench:
+class Bench(Generic[Task]):
     """One model, loaded as the cell loads it, and the prompt of the graft."""
 
-    def __init__(self, job: Fact) -> None:
+    def __init__(self, job: GraftJob, question: Task) -> None:
         variant, model, store = job["cell"]["variant"], job["model"], job["store"]
         self.job = job
-        self.question = job["graft"]
+        self.question = question
         self.source = load.Source.of(model, variant)
         self.keeper = Keeper(store["root"], store["limit"], [])
 
@@ -124,10 +126,10 @@ class Bench:
         if len(expected) != len(outputs):
             return f"{len(outputs)} outputs and {len(expected)} in the cell's own run"
         if not any(expected):
-            return "the cell's own run kept nothing to compare it with"
+            return "the cell's own run stored nothing to compare with"
         wrong = [
             o.name
             for o, digest in zip(outputs, expected, strict=True)
             if digest not in {"", o.whole}
         ]
-        return f"{wrong[0]} is not as in the cell's own run" if wrong else ""
+        return f"{wrong[0]} differs from the cell's own run" if wrong else ""

@@ -32,6 +32,7 @@ from samebits_probe.model.tensor import stored, tensor_hash
 from samebits_probe.process import files, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
 from samebits_probe.process.fork import Lost, apart, refusal
+from samebits_probe.process.jobs import DonorTask, GraftJob, PatientTask
 
 FORMAT_VERSION = 3
 # History of FORMAT_VERSION:
@@ -45,14 +46,14 @@ _MAX_TWIN_BYTES = 1 << 30
 """Bytes of parameters above which a model loaded with other options is not kept."""
 
 
-def run(job: Fact) -> None:
+def run(job: GraftJob) -> None:
     """Run the job of a donor or of a patient and write the results."""
     torch.set_num_threads(int(job["threads"]))
     heap.fill_unwritten("a", job["cell"]["variant"]["device"])
     started = time.perf_counter()
     try:
         with torch.no_grad():
-            results = _ROLES[job["graft"]["role"]](job).facts()
+            results = _answer(job)
     except Unknown as reason:
         results = {"failure": describe("load", LookupError(str(reason)))}
     except PhaseFailed as failed:
@@ -64,7 +65,14 @@ def run(job: Fact) -> None:
     write(job, results)
 
 
-def write(job: Fact, results: Fact) -> None:
+def _answer(job: GraftJob) -> Fact:
+    question = job["graft"]
+    if question["role"] == "donor":
+        return Donor(job, question).facts()
+    return Patient(job, question).facts()
+
+
+def write(job: GraftJob, results: Fact) -> None:
     """Write the file under a temporary name and rename it into place."""
     question = job["graft"]
     head = {
@@ -77,7 +85,7 @@ def write(job: Fact, results: Fact) -> None:
     files.write_sealed(Path(question["result"]), {**head, **results})
 
 
-class Donor(Bench):
+class Donor(Bench[DonorTask]):
     """Saves the pieces that can be transplanted."""
 
     def facts(self) -> Fact:
@@ -102,7 +110,7 @@ class Donor(Bench):
         return self.keeper.ref(tensor)
 
 
-class Patient(Bench):
+class Patient(Bench[PatientTask]):
     """Finds the donor's pieces with which this model computes the donor's bytes."""
 
     def facts(self) -> Fact:
@@ -157,7 +165,7 @@ class Patient(Bench):
             return suspects.ordered
         for suspect in suspects.ordered:
             if suspect.is_loaded:
-                suspects.skip(suspect.name, f"loaded once more with nothing changed, {wrong}")
+                suspects.skip(suspect.name, f"after another load without changes, {wrong}")
         return [suspect for suspect in suspects.ordered if not suspect.is_loaded]
 
     def _look(self, model: Any) -> Fact:
@@ -187,7 +195,10 @@ class Patient(Bench):
         with Places(model, _hash_fact) as places:
             outputs = self.outputs(model)
         wrong = self.mismatch(outputs) if model is self.loaded.model else ""
-        return {"mismatch": f"watching changed it: {wrong}" if wrong else "", "seen": places.seen}
+        return {
+            "mismatch": f"watching the modules changed the result: {wrong}" if wrong else "",
+            "seen": places.seen,
+        }
 
     def _try_set(self, names: frozenset[str]) -> bool | None:
         if time.monotonic() > self._deadline:
@@ -314,9 +325,6 @@ class Patient(Bench):
                     module.config._attn_implementation = options["attn_implementation"]
         self.before(model)
         return model
-
-
-_ROLES: dict[str, type[Donor | Patient]] = {"donor": Donor, "patient": Patient}
 
 
 def _hash_fact(tensor: torch.Tensor) -> Fact:

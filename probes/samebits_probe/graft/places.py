@@ -103,12 +103,12 @@ class Places:
             return parts
         index = 0 if len(values) == 1 else self.used[place]
         if index >= len(values):
-            msg = f"{place} is passed more than {len(values)} times"
+            msg = f"{place} is used more than {len(values)} times"
             raise Unfit(msg)
         self.used[place] += 1
         chosen = values[index]
         if chosen.keys() != parts.keys():
-            msg = f"{place} takes {', '.join(parts)} here and {', '.join(chosen)} there"
+            msg = f"{place} takes {', '.join(parts)} here and {', '.join(chosen)} in the reference"
             raise Unfit(msg)
         return {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in chosen.items()}
 
@@ -209,7 +209,9 @@ def _overwrite_cache(
 ) -> None:
     for name, tensor in contents.items():
         if tensor.shape != substitutes[name].shape or tensor.dtype != substitutes[name].dtype:
-            sides = f"{list(tensor.shape)} here and {list(substitutes[name].shape)} there"
+            sides = (
+                f"{list(tensor.shape)} here and {list(substitutes[name].shape)} in the reference"
+            )
             msg = f"the cache's {name} is {sides}"
             raise Unfit(msg)
         tensor.copy_(substitutes[name])
@@ -296,7 +298,7 @@ def _with_heads(part: str, tensor: torch.Tensor, shape: list[int]) -> torch.Tens
 
     """
     current = list(tensor.shape)
-    msg = f"{part} is {current} here and {shape} there"
+    msg = f"{part} is {current} here and {shape} in the reference"
     if len(shape) != 4 or current[0] != shape[0] or current[3] != shape[3]:
         raise Unfit(msg)
     if part == "query":

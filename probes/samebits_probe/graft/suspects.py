@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from samebits_probe.process.jobs import PatientTask
+
 Fact = dict[str, Any]
 
 _PLACES = (
@@ -95,7 +97,7 @@ class Suspects:
         donor: Fact,
         state: Fact,
         patients_seen: dict[str, list[Fact]],
-        question: Fact,
+        question: PatientTask,
         root: Path,
     ) -> None:
         self.untried: list[Fact] = [
@@ -134,13 +136,13 @@ class Suspects:
 
     def _stored_tensor(self, ref: Fact) -> torch.Tensor:
         if not ref["stored"]:
-            msg = f"{ref['dtype']}{ref['shape']} is too large to be handed over"
+            msg = f"{ref['dtype']}{ref['shape']} is too large to be transferred"
             raise places.Unfit(msg)
         return stored(self._root, ref)
 
     def _add_config_fields(self) -> None:
         for field, (donor_value, patient_value) in self._question["config"].items():
-            what = f"{donor_value!r} there and {patient_value!r} here"
+            what = f"{donor_value!r} in the reference, {patient_value!r} here"
             self._suspects.append(
                 Suspect("config", f"config.{field}", what, fields={field: donor_value})
             )
@@ -158,10 +160,12 @@ class Suspects:
 
     def _add_buffers(self) -> None:
         donors, patients = self._donor["state"]["buffers"], self._patients_state["buffers"]
-        paired = {
+        paired: dict[str, tuple[str, float | None]] = {
+            name: (name, None) for name in patients if name in donors
+        }
+        paired |= {
             name: (donors_name, scaling) for donors_name, name, scaling in self._question["buffers"]
         }
-        paired = {name: (name, None) for name in patients if name in donors} | paired
         weights = {name for _, name in self._question["weights"]}
         pairs = [
             (name, donors[donors_name], scaling)
@@ -174,7 +178,7 @@ class Suspects:
         self._add_tensors("buffer", pairs)
         taken = {donors_name for donors_name, _ in paired.values()}
         for name in _patterns(name for name in donors if name not in taken):
-            self.skip(f"buffer {name}", "this side has no such buffer")
+            self.skip(f"buffer {name}", "this release has no such buffer")
 
     def _add_tensors(self, kind: str, pairs: list[tuple[str, Fact, float | None]]) -> None:
         """Add a suspect for each name; names that differ only in a number make one suspect."""
@@ -207,7 +211,11 @@ class Suspects:
                 continue
             sides = [changed[names[0]], patients[names[0]]]
             texts = [repr(v["plain"]) if "plain" in v else "a tensor" for v in sides]
-            what = f"{texts[0]} there and {texts[1]} here" if texts[0] != texts[1] else texts[0]
+            what = (
+                f"{texts[0]} in the reference, {texts[1]} here"
+                if texts[0] != texts[1]
+                else texts[0]
+            )
             self._suspects.append(Suspect("attribute", pattern, what, attributes=tuple(values)))
 
     def _stored_attribute(self, value: Fact) -> Any:
@@ -217,7 +225,7 @@ class Suspects:
         donors, patients = self._donor["state"]["memory"], self._patients_state["memory"]
         moved = [n for n, place in donors.items() if n in patients and patients[n][0] != place[0]]
         if moved:
-            what = f"{len(moved):,} parameters lie otherwise behind a 64-byte boundary"
+            what = f"{len(moved):,} parameters have a different alignment to 64 bytes"
             name = "place of the parameters in memory"
             self._suspects.append(Suspect("memory", name, what, memory=donors))
 
@@ -234,7 +242,7 @@ class Suspects:
                 and patient_choice != donor_choice
             ):
                 name = f"{key} implementation {donor_choice}"
-                what = f"{donor_choice} there and {patient_choice} here"
+                what = f"{donor_choice} in the reference, {patient_choice} here"
                 self._suspects.append(
                     Suspect("implementation", name, what, options={option: donor_choice})
                 )
@@ -245,11 +253,11 @@ class Suspects:
         if not all(sides) or sides[0] == sides[1]:
             return
         donor_kinds, patient_kinds = (", ".join(side[0]["kinds"]) for side in sides)
-        what = f"{donor_kinds} there and {patient_kinds} here"
+        what = f"{donor_kinds} in the reference, {patient_kinds} here"
         if donor_kinds == _PLAIN_CACHE:
             self._suspects.append(Suspect("cache", "kind of cache", what, plain_cache=True))
         else:
-            self.skip("kind of cache", f"{what}; only a plain one is put in")
+            self.skip("kind of cache", f"{what}; only a plain cache can be swapped")
 
     # --- what passes in a forward ---------------------------------------------------------------
 
@@ -304,7 +312,7 @@ def _unpaired(donors: list[Fact], patients: list[Fact]) -> str:
         return f"only {'this side' if patients else 'the reference'} has it"
     constant = all(_same_parts(donors[0], passage) for passage in donors)
     if len(donors) != len(patients) and not constant:
-        return f"it passes {len(donors):,} times there and {len(patients):,} times here"
+        return f"it is used {len(donors):,} times in the reference, {len(patients):,} times here"
     return ""
 
 

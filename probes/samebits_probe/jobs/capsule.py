@@ -32,8 +32,10 @@ from samebits_probe.process.failure import without_folders
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from samebits_probe.process.jobs import TensorsJob, TrialJob
 
-def run(job: dict[str, Any]) -> None:
+
+def run(job: TrialJob | TensorsJob) -> None:
     """Do the job: a trial, or the list of a checkpoint's tensors."""
     if "checkpoint" in job:
         files.write_sealed(Path(job["result"]), _tensor_list(job["checkpoint"]))
@@ -60,7 +62,7 @@ def _tensor_list(folder: str) -> dict[str, Any]:
     return record | {"header": header, "pickled": checkpoint.is_pickled}
 
 
-def _run_trial(job: dict[str, Any]) -> None:
+def _run_trial(job: TrialJob) -> None:
     """Run the script's ``measure()`` and write its result."""
     torch.set_num_threads(1)
     heap.fill_unwritten(job["run"], "cpu")

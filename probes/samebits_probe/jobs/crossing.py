@@ -40,6 +40,8 @@ from samebits_probe.process.failure import PhaseFailed, Unknown, phase, without_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from samebits_probe.process.jobs import LoadJob, SaveJob
+
 
 FORMAT_VERSION = 3
 # History of FORMAT_VERSION:
@@ -61,7 +63,7 @@ _WRITTEN_DOWN = {"architectures", "dtype"}
 _ABSENT = object()
 
 
-def run(job: dict[str, Any]) -> None:
+def run(job: SaveJob | LoadJob) -> None:
     """Do one job of either kind."""
     torch.set_num_threads(int(job["threads"]))
     heap.fill_unwritten("a", job["variant"]["device"])
@@ -71,7 +73,7 @@ def run(job: dict[str, Any]) -> None:
         load(job)
 
 
-def save(job: dict[str, Any]) -> None:
+def save(job: SaveJob) -> None:
     """Save the model as this stack does, and write the outcome."""
     progress.begin("save")
     out = Path(job["out"])
@@ -88,7 +90,7 @@ def save(job: dict[str, Any]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _save_into(job: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _save_into(job: SaveJob, folder: Path) -> dict[str, Any]:
     """Fill ``folder`` and return the outcome."""
     source = _source(job)
     if (size := progress.size_of_files(source.where)) > job["limit"]:
@@ -190,7 +192,7 @@ class Observed(NamedTuple):
     """The exception of the forward."""
 
 
-def load(job: dict[str, Any]) -> None:
+def load(job: LoadJob) -> None:
     """Compare each saved model with the original."""
     result = Path(job["result"])
     result.parent.mkdir(parents=True, exist_ok=True)
@@ -202,7 +204,7 @@ def load(job: dict[str, Any]) -> None:
         original = Original(source, feed)
     except (Unknown, PhaseFailed) as error:
         reason = f"this stack cannot load the original either: {_first_line(error)}"
-        failed = {"loader": job["stack"], "outcome": "absent", "reason": reason}
+        failed: dict[str, Any] = {"loader": job["stack"], "outcome": "absent", "reason": reason}
         if isinstance(error, PhaseFailed):
             failed["failure"] = error.failure  # the machine may be the cause, not the stack
         crossings = [{"saver": saver} | failed for saver in job["savers"]]
@@ -216,7 +218,7 @@ def load(job: dict[str, Any]) -> None:
         _write_result(result, job, crossings)
 
 
-def _write_result(path: Path, job: dict[str, Any], crossings: list[dict[str, Any]]) -> None:
+def _write_result(path: Path, job: LoadJob, crossings: list[dict[str, Any]]) -> None:
     files.write_sealed(path, _head("samebits-crossings", job) | {"crossings": crossings})
 
 
@@ -377,7 +379,7 @@ def _compared_logits(original: Original, saved: Observed) -> dict[str, Any]:
         return {"logits": "same bits", "logits_max_abs": 0.0}
     reloaded = original.reloaded.logits
     if reloaded is not None and not _same_bits(reference.logits, reloaded):
-        reason = "two loads of the original by this stack give other logits"
+        reason = "two loads of the original by this stack give different logits"
         return {"logits": "not compared", "reason": reason}
     if reference.logits.shape != saved.logits.shape:
         shapes = [list(logits.shape) for logits in (reference.logits, saved.logits)]
@@ -480,7 +482,7 @@ def _value_text(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - 1]}\u2026"
 
 
-def _source(job: Mapping[str, Any]) -> Source:
+def _source(job: SaveJob | LoadJob) -> Source:
     return Source.of(job["model"], job["variant"])
 
 
@@ -491,7 +493,7 @@ def _first_line(error: Exception) -> str:
     return str(error)
 
 
-def _head(form: str, job: Mapping[str, Any]) -> dict[str, Any]:
+def _head(form: str, job: SaveJob | LoadJob) -> dict[str, Any]:
     return {
         "format": form,
         "format_version": FORMAT_VERSION,

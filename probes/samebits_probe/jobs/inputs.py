@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -22,6 +22,9 @@ from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import files, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase
+
+if TYPE_CHECKING:
+    from samebits_probe.process.jobs import InputsJob, Prompt, Variant
 
 FORMAT_VERSION = 1
 # History of FORMAT_VERSION:
@@ -35,7 +38,7 @@ _MAX_CROSSING_LENGTH = 64
 """Tokens of a crossing's prompt: past the window of a tiny model, and fast on any model."""
 
 
-def run(job: Fact) -> None:
+def run(job: InputsJob) -> None:
     """Choose a model's inputs and write the record."""
     torch.set_num_threads(int(job["threads"]))
     progress.begin("inputs")
@@ -66,10 +69,10 @@ class Rows(NamedTuple):
 class Chooser:
     """One model's config and class, and the inputs that follow from them."""
 
-    def __init__(self, job: Fact) -> None:
+    def __init__(self, job: InputsJob) -> None:
         self.job = job
         model = job["model"]
-        variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
+        variant: Variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
         self.source = load.Source.of(model, variant)
         self.config = load.load_config(self.source)
         self.model_class = load.class_of(self.config, self.source)
@@ -98,13 +101,13 @@ class Chooser:
             "crossing": self._fact_of("crossing", {"length": length}),
         }
 
-    def _fact_of(self, name: str, prompt: Fact) -> Fact:
+    def _fact_of(self, name: str, prompt: Prompt) -> Fact:
         try:
             return self._chosen(name, prompt)
         except DoesNotApply as reason:
             return {"reason": str(reason), "why": reason.why}
 
-    def _chosen(self, name: str, prompt: Fact) -> Fact:
+    def _chosen(self, name: str, prompt: Prompt) -> Fact:
         """Return the inputs of one prompt.
 
         Raises:
@@ -141,7 +144,7 @@ class Chooser:
                 tensors[argument] = inputs.values(name, argument, self.config, count)
         return fact | {"tensors": self._refs(tensors)}
 
-    def _of_pixels_or_sound(self, name: str, prompt: Fact, arguments: tuple[str, ...]) -> Fact:
+    def _of_pixels_or_sound(self, name: str, prompt: Prompt, arguments: tuple[str, ...]) -> Fact:
         """Return the inputs of a model of images or sound."""
         main_input = arguments[0]
         if prompt.get("batch") or prompt.get("length") == "past-window":
@@ -155,7 +158,7 @@ class Chooser:
         }
         return {"tensors": self._refs(tensors)}
 
-    def _rows(self, name: str, prompt: Fact, *, ends: bool) -> Rows:
+    def _rows(self, name: str, prompt: Prompt, *, ends: bool) -> Rows:
         """Return the rows of a prompt; with ``ends`` seeded rows end with the end-of-text token."""
         batch = prompt.get("batch")
         rows = [
@@ -166,7 +169,7 @@ class Chooser:
             return Rows(rows, None)
         return Rows(rows, max(len(row["ids"]) for row in rows))
 
-    def _row(self, name: str, prompt: Fact, *, ends: bool) -> Fact:
+    def _row(self, name: str, prompt: Prompt, *, ends: bool) -> Fact:
         length = prompt.get("length")
         past = inputs.past_window(self.tokens) if length == "past-window" else None
         if prompt.get("text") and self._has_tokenizer:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits_probe.model.inputs import Inputs
+    from samebits_probe.process.jobs import LadderJob
 
 FORMAT_VERSION = 3
 _COPY_LIMIT = 4 << 30
@@ -45,7 +46,7 @@ _MAX_CHOICES = 512
 Facts = dict[str, Any]
 
 
-def run(job: Facts) -> None:
+def run(job: LadderJob) -> None:
     """Run one cell on all rungs and write the results."""
     torch.set_num_threads(int(job["threads"]))
     heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
@@ -65,7 +66,7 @@ def run(job: Facts) -> None:
     _write(Path(job["ladder"]["result"]), job, results)
 
 
-def _write(path: Path, job: Facts, results: Facts) -> None:
+def _write(path: Path, job: LadderJob, results: Facts) -> None:
     record = {
         "format": "samebits-ladder",
         "format_version": FORMAT_VERSION,
@@ -79,7 +80,7 @@ def _write(path: Path, job: Facts, results: Facts) -> None:
 class Ladder:
     """One model, and its copies in higher precision."""
 
-    def __init__(self, job: Facts) -> None:
+    def __init__(self, job: LadderJob) -> None:
         self.job = job
         variant, model = job["cell"]["variant"], job["model"]
         self.source = load.Source.of(model, variant)
@@ -277,7 +278,7 @@ class Ladder:
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
         rows = next(iter(kwargs.values())).shape[0]
         names = [name if rows == 1 else f"{name}[{row}]" for row in range(rows)]
-        ids = [self.job["ladder"]["forced"].get(row) for row in names]
+        ids = [self.job["ladder"]["forced"].get(row, []) for row in names]
         if not all(ids):
             return {}
         steps = max(map(len, ids))

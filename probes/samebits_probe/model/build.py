@@ -27,7 +27,7 @@ import re
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,6 +36,9 @@ from safetensors.numpy import load_file
 
 from samebits_probe.process import files as sealed_files
 from samebits_probe.process import progress
+
+if TYPE_CHECKING:
+    from samebits_probe.process.jobs import BuildJob, Recipe
 
 FORMAT_VERSION = 3
 # History of FORMAT_VERSION:
@@ -123,12 +126,12 @@ PLAIN_MATRIX = 1.6
 """At 1.0 greedy text becomes a loop of one or two tokens for every prompt."""
 
 
-def run(job: dict[str, Any]) -> None:
+def run(job: BuildJob) -> None:
     """Make the checkpoint of a job."""
     build(job, job["out"])
 
 
-def build(job: dict[str, Any], out_dir: str) -> dict[str, Any]:
+def build(job: BuildJob, out_dir: str) -> dict[str, Any]:
     """Make the checkpoint of ``job["recipe"]`` in ``out_dir`` and return its summary."""
     progress.begin("build")
     recipe, out = job["recipe"], Path(out_dir)
@@ -143,7 +146,7 @@ def build(job: dict[str, Any], out_dir: str) -> dict[str, Any]:
     return summary
 
 
-def _constructed_model(recipe: dict[str, Any]) -> torch.nn.Module:
+def _constructed_model(recipe: Recipe) -> torch.nn.Module:
     """Return the model of the head as the stack initialises it."""
     architecture, auto = recipe["architecture"], getattr(transformers, HEADS[recipe["head"]])
     if architecture not in transformers.CONFIG_MAPPING:
@@ -165,7 +168,7 @@ def _unknown_message(what: str) -> str:
     return f"transformers {transformers.__version__} {what}"
 
 
-def _write(model: torch.nn.Module, recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _write(model: torch.nn.Module, recipe: Recipe, folder: Path) -> dict[str, Any]:
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     progress.tick("save the layout", allowance=progress.moving(size), moves=True)
     _save_skeleton(model, folder)
@@ -296,9 +299,7 @@ def _rule(name: str, rules: tuple[Rule, ...]) -> Rule | None:
     return next((rule for rule in rules if re.search(rule.pattern, name)), None)
 
 
-def _values(
-    recipe: dict[str, Any], name: str, skeleton_tensor: np.ndarray, fan_in: int
-) -> np.ndarray:
+def _values(recipe: Recipe, name: str, skeleton_tensor: np.ndarray, fan_in: int) -> np.ndarray:
     """Return new values in the shape and dtype of ``skeleton_tensor``."""
     rule = _rule(name, RULES)
     random_words = _random_words(recipe["seed"], name, skeleton_tensor.size)
@@ -349,7 +350,7 @@ def _bell_shaped(raw: np.ndarray) -> np.ndarray:
 
 
 def _summary(
-    recipe: dict[str, Any], tensors: dict[str, np.ndarray], constants: list[str]
+    recipe: Recipe, tensors: dict[str, np.ndarray], constants: list[str]
 ) -> dict[str, Any]:
     return {
         "format": "samebits-checkpoint",
@@ -361,7 +362,7 @@ def _summary(
     }
 
 
-def _check(recipe: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _check(recipe: Recipe, folder: Path) -> dict[str, Any]:
     """Load the checkpoint in this stack, and return how much its outputs vary.
 
     A failure is only recorded: other stacks may load the checkpoint, and this stack's cell will

@@ -194,7 +194,7 @@ def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
     if traits.placeholders and TOKENS in chosen and set(chosen) & set(VALUES):
         value = next(name for name in chosen if name in VALUES)
         msg = (
-            f"forward takes {value} (required) with tokens among {TOKENS} that stand for it "
+            f"forward takes {value} (required) with placeholder tokens among {TOKENS} "
             f"({traits.placeholders[0]}), and samebits cannot tell how many"
         )
         raise NotFed(msg)
@@ -226,7 +226,7 @@ def _unsupported_reason(signature: Signature) -> str:
     remainder = (
         f" and {len(names) - _MAX_LISTED_NAMES} more" if len(names) > _MAX_LISTED_NAMES else ""
     )
-    listed = ", ".join(names[:_MAX_LISTED_NAMES]) or "any keyword, of which it lists none"
+    listed = ", ".join(names[:_MAX_LISTED_NAMES]) or "any keyword, without a list"
     return f"forward takes {listed}{remainder}; {SUPPORTED_INPUTS}"
 
 
@@ -250,7 +250,7 @@ def _two_part_arguments(signature: Signature, traits: Traits, main: str) -> Iter
     if traits.text_and_audio and main == TOKENS:
         sounds = [name for name in VALUES[1:] if name in signature.names]
         if sounds:
-            msg = f"forward takes {sounds[0]} beside {TOKENS}, and samebits cannot tell its shape"
+            msg = f"forward takes {sounds[0]} and {TOKENS}, and samebits cannot tell the shape of the first"
             raise NotFed(msg)
     return ()
 

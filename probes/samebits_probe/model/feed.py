@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 
     import torch
 
+    from samebits_probe.process.jobs import FedModel
+    from samebits_probe.process.jobs import Inputs as InputsSource
+
 Fact = dict[str, Any]
 
 
 class Feed:
     """The inputs of one model, in the dtype and on the device of one job."""
 
-    def __init__(self, model: Fact, dtype: torch.dtype, device: str) -> None:
+    def __init__(self, model: FedModel, dtype: torch.dtype, device: str) -> None:
         inputs = model["inputs"]
         self._record = _read_record(inputs)
         self._reason = inputs["reason"]
@@ -81,7 +84,7 @@ class Feed:
         return tensor.to(self._device)
 
 
-def _read_record(inputs: Fact) -> Fact | None:
+def _read_record(inputs: InputsSource) -> Fact | None:
     return files.read_sealed(Path(inputs["record"])) if inputs["record"] else None
 
 

@@ -27,8 +27,10 @@ from samebits_probe.process import progress
 from samebits_probe.process.failure import Unknown, phase, without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from typing import Self
+
+    from samebits_probe.process import jobs
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
@@ -70,7 +72,7 @@ class Source(NamedTuple):
     device: str
 
     @classmethod
-    def of(cls, model: Mapping[str, Any], variant: Mapping[str, Any]) -> Self:
+    def of(cls, model: jobs.ModelSource, variant: jobs.Variant) -> Self:
         """Return the source for the model and the variant of a job."""
         return cls(
             where=model["source"],

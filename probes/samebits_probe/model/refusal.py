@@ -45,14 +45,14 @@ def refusals(forward: Any, inputs: Mapping[str, Any], *, whole: bool = True) -> 
     try:
         (signature.bind if whole else signature.bind_partial)(**inputs)
     except TypeError as error:
-        msg = f"forward refuses what it was fed: {error}"
+        msg = f"forward rejects its inputs: {error}"
         raise NotFed(msg) from error
     try:
         yield
     except (TypeError, ValueError) as error:
         if missing := missing_input(forward, inputs, error):
             first = str(error).strip().partition("\n")[0]
-            msg = f"forward asks for {missing}, which it was not fed: {first}"
+            msg = f"forward needs {missing}, which samebits did not pass: {first}"
             raise NotFed(msg) from error
         raise
 

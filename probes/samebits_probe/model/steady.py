@@ -29,9 +29,9 @@ large as the logits, and that of float64 may be an eighth of it, which samebits/
 takes for a different function. Ordinary models stay below 2**-40.
 """
 
-CHAOTIC = "the model amplifies rounding so much that float64 does not hold it down"
+CHAOTIC = "the model amplifies rounding so much that float64 is not precise enough"
 NOT_REPEATED = (
-    "the model, fed the same once more, gives other logits: it draws, or counts its calls"
+    "a second forward with the same inputs gives different logits: it draws or counts its calls"
 )
 
 

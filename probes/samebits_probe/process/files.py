@@ -71,7 +71,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
     content = path.read_bytes()
     body = content[: -len(_with_seal(b""))]
     if _with_seal(body) != content:
-        msg = f"{path.name} is not what was written: its seal is that of other bytes"
+        msg = f"{path.name} is damaged: its seal does not match its content"
         raise ValueError(msg)
     return dict(json.loads(body.rstrip(b",") + b"}"))
 

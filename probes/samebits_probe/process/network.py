@@ -10,7 +10,10 @@ import errno
 import socket
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 REFUSAL = "samebits: a checkpoint in a folder needs no network, so this process has none"
 
@@ -18,7 +21,7 @@ _NAME_LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname", "socket.gethostby
 _SENDS = ("socket.connect", "socket.sendto", "socket.sendmsg")
 
 
-def needed(job: dict[str, Any]) -> bool:
+def needed(job: Mapping[str, Any]) -> bool:
     """Return True if the job loads a model from the hub."""
     model = job.get("model")
     return model is not None and not Path(model["source"]).is_dir()

@@ -150,7 +150,7 @@ def left_padding(subject: Subject, sweep: bool) -> Iterator[Case]:
         mask = ((1,) * padded, *(padded_way.mask or ()))
         pair_of_rows = padded_way._replace(rows=(neighbour, *padded_way.rows), mask=mask)
         yield Case(
-            f"{label}, beside another row", plain, pair_of_rows, spans[0], ((1, pads, padded),)
+            f"{label}, next to another row", plain, pair_of_rows, spans[0], ((1, pads, padded),)
         )
         if subject.keyword is not None and not sweep:
             start = plain._replace(cached=True, cuts=(real - 1,))

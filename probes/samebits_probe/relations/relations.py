@@ -29,6 +29,8 @@ from samebits_probe.relations.ways import COPY_LIMIT, Subject, Walk, Way
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from samebits_probe.process.jobs import Invariants
+
 _TOP = 5
 _SAMPLE_LENGTH = 64
 _REPEATED_LENGTH = 40
@@ -42,7 +44,7 @@ T = TypeVar("T")
 OF_TOKENS = (prefix.RELATION, *greedy.RELATIONS)
 
 
-def cost(size: int, dtype: torch.dtype, job_options: dict[str, Any]) -> tuple[float, float]:
+def cost(size: int, dtype: torch.dtype, job_options: Invariants) -> tuple[float, float]:
     """Return the maximum cost of the relations: in plain forwards, and in multiples of the model.
 
     ``size`` is the bytes of its parameters. Memory holds the loaded model, which 4.x makes twice,
@@ -55,17 +57,17 @@ def cost(size: int, dtype: torch.dtype, job_options: dict[str, Any]) -> tuple[fl
     return forwards + 2 * int(job_options.get("samples") or 0), 3.0 + copies
 
 
-def too_large(size: int, job_options: dict[str, Any]) -> str:
+def too_large(size: int, job_options: Invariants) -> str:
     """Return why the relations are not tried on a model of ``size`` bytes; '' if they are."""
     if size <= COPY_LIMIT or job_options.get("large"):
         return ""
     return (
-        f"of {size / 2**30:.1f} GiB no copy in float64 is made, without which no relation can be "
-        "called broken: write invariants: true at the model to try them all the same"
+        f"no float64 copy of {size / 2**30:.1f} GiB is made, and without it no relation can be "
+        "called broken: set invariants: true for the model to try the relations anyway"
     )
 
 
-def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) -> Facts:
+def invariants(model: Any, head: str, config: Any, job_options: Invariants) -> Facts:
     """Try every relation on ``model``; ``job_options`` may request sweep and samples."""
     started = time.perf_counter()
     main_input = getattr(model, "main_input_name", "input_ids")
@@ -79,7 +81,7 @@ def invariants(model: Any, head: str, config: Any, job_options: dict[str, Any]) 
     return signal | {"seconds": round(time.perf_counter() - started, 4)}
 
 
-def _try_all(subject: Subject, job_options: dict[str, Any]) -> Facts:
+def _try_all(subject: Subject, job_options: Invariants) -> Facts:
     try:
         if not _repeats(subject):
             return _untried(steady.NOT_REPEATED)
@@ -88,7 +90,7 @@ def _try_all(subject: Subject, job_options: dict[str, Any]) -> Facts:
         subject.release()
 
 
-def _all_relations(subject: Subject, job_options: dict[str, Any]) -> Facts:
+def _all_relations(subject: Subject, job_options: Invariants) -> Facts:
     judge = Judge(subject)
     count = len(RELATIONS) + len(OF_TOKENS)
     for i, relation in enumerate(RELATIONS, 1):
@@ -294,7 +296,9 @@ class Judge:
         with Leaks() as watch:
             result = look(subject)
         if watch.leaks:
-            self.no_float64 = f"less than float64 comes out of {', '.join(sorted(watch.leaks))}"
+            self.no_float64 = (
+                f"lower precision than float64 comes out of {', '.join(sorted(watch.leaks))}"
+            )
             return None
         return result
 

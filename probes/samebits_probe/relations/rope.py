@@ -80,7 +80,7 @@ def of_lengths(subject: Subject, lengths: Iterable[int]) -> str:
 def _explanation(scaling: Scaling) -> str:
     return (
         f"by design: this {scaling.kind} rope has other frequencies beyond {scaling.limit} tokens, "
-        "and keys that are cached are not turned again"
+        "and cached keys are not rotated again"
     )
 
 

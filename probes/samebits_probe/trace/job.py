@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits_probe.model.inputs import Inputs
+    from samebits_probe.process.jobs import TraceJob
 
 FORMAT_VERSION = 2
 # History of FORMAT_VERSION:
@@ -46,7 +47,7 @@ _MAX_CALLERS = 6
 """Calling functions of an operation whose source is recorded."""
 
 
-def run(job: Fact) -> None:
+def run(job: TraceJob) -> None:
     """Trace one prompt and write the result."""
     torch.set_num_threads(int(job["threads"]))
     heap.fill_unwritten("a", job["cell"]["variant"]["device"])
@@ -63,7 +64,7 @@ def run(job: Fact) -> None:
     write(job, facts)
 
 
-def write(job: Fact, facts: Fact) -> None:
+def write(job: TraceJob, facts: Fact) -> None:
     """Write a trace under a temporary name and rename it into place."""
     path = Path(job["trace"]["result"])
     head = {
@@ -80,7 +81,7 @@ def write(job: Fact, facts: Fact) -> None:
 class Traced:
     """One model, loaded once, and the prompt to trace."""
 
-    def __init__(self, job: Fact) -> None:
+    def __init__(self, job: TraceJob) -> None:
         variant, model, store = job["cell"]["variant"], job["model"], job["store"]
         self.job = job
         self.source = load.Source.of(model, variant)

@@ -136,7 +136,7 @@ def cache(subject: Subject) -> Facts:
         raise NoMeaning(msg)
     length = past_window(text_config(model.config))
     if length > _MAX_WINDOW:
-        msg = f"no more than {_MAX_WINDOW} tokens are fed, and its window asks for {length}"
+        msg = f"at most {_MAX_WINDOW} tokens are fed, and its window needs {length}"
         raise NoMeaning(msg)
     new_cache = forks.new_cache(model, 1, length, model.dtype)
     arguments = {"past_key_values": new_cache} if new_cache is not None else {}

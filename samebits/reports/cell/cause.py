@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from samebits.records.trace import Cause, CauseKind, Side, SourceDiff
 
 KIND_WORDS: dict[CauseKind, str] = {
-    "input": "what is fed",
+    "input": "an input of the model",
     "weight": "a weight",
     "buffer": "a buffer",
     "constant": "a constant",
     "mask": "the mask",
-    "padding": "what stands in the padding",
-    "keys": "which keys attention is given",
+    "padding": "the contents of padding",
+    "keys": "the keys that attention is given",
     "positions": "positions or indices",
     "argument": "an argument of an operation",
     "kernel": "another attention kernel",
     "precision": "another precision",
-    "memory": "where numbers lie in memory",
-    "layout": "the same elements in other places",
-    "shape": "the same numbers in other shapes",
-    "wiring": "another tensor at an input",
+    "memory": "the place of tensors in memory",
+    "layout": "the same elements in different places",
+    "shape": "the same numbers in different shapes",
+    "wiring": "a different tensor as input",
     "operation": "another operation",
 }
 
@@ -38,7 +38,9 @@ def causes_of(cell: CellResult) -> Markdown:
     cause = cell.cause
     beyond = EMPTY
     if cause.beyond is not None:
-        beyond = page([titled("What float64 leaves begins here"), _cause(cause.beyond)])
+        beyond = page(
+            [titled("Where the part that float64 does not remove starts"), _cause(cause.beyond)]
+        )
     return page([_cause(cause), prose(_sentence(cause.float64)), beyond])
 
 
@@ -55,7 +57,7 @@ def cause_in_short(cell: CellResult) -> str:
 
 def _cause(cause: Cause) -> Markdown:
     context = fill(
-        "Seen in the {} of prompt {}, on the way to {}.",
+        "Seen in the {} of prompt {}, on the path to {}.",
         cause.what,
         code(cause.prompt),
         code(cause.sink),
@@ -67,7 +69,10 @@ def _cause(cause: Cause) -> Markdown:
     )
     evidence = [*cause.evidence, cause.replay]
     other_places = (
-        [titled("Other places on the way that part by themselves"), bullets(map(code, cause.also))]
+        [
+            titled("Other independent points of divergence before this layer"),
+            bullets(map(code, cause.also)),
+        ]
         if cause.also
         else []
     )

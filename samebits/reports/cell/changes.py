@@ -151,8 +151,8 @@ def _attention(shared: Shared, story: Story) -> Markdown:
     ]
     return page(
         [
-            _titled_table("attention.kernel: of the whole model", HEADERS, model_facts),
-            _titled_table("attention.kernel: what can change the numbers", headers, calls),
+            _titled_table("attention.kernel: for the whole model", HEADERS, model_facts),
+            _titled_table("attention.kernel: changes that can affect the numbers", headers, calls),
             details(f"attention.kernel: {n_changes} that changed", table(HEADERS, spellings))
             if spellings
             else EMPTY,

@@ -26,7 +26,9 @@ def failure_places(failure: Failure) -> Markdown:
     return page(
         [
             bullets(places) if places else EMPTY,
-            page([titled("Looked up in this stack"), bullets(symbols)]) if symbols else EMPTY,
+            page([titled("Missing names, looked up in this stack"), bullets(symbols)])
+            if symbols
+            else EMPTY,
         ]
     )
 

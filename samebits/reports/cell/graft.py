@@ -27,9 +27,11 @@ def grafts_of(cell: CellResult) -> Markdown:
     agreeing_places = join((_where(more) for more in agreeing), "; ")
     return page(
         [
-            fill("**What restores it:** {}{}.", graft.headline, _which_run(cell)),
-            fill("The same restores it in {}.", agreeing_places) if agreeing else EMPTY,
-            fill("Also alone: {}.", join(map(code, graft.others))) if graft.others else EMPTY,
+            fill("**What restores the bits:** {}{}.", graft.headline, _which_run(cell)),
+            fill("The same swap restores the bits in {}.", agreeing_places) if agreeing else EMPTY,
+            fill("Each of these alone also restores them: {}.", join(map(code, graft.others)))
+            if graft.others
+            else EMPTY,
             bullets(
                 [
                     *(prose(more.headline) for more in differing),
@@ -57,7 +59,7 @@ def _which_run(cell: CellResult) -> str:
     """Return for which run it holds, if the two runs of a cell do not agree."""
     if cell.judged is not Verdict.UNSTABLE:
         return ""
-    return "; tried over the memory of run a, and in run b it holds something else"
+    return "; tried with the memory contents of run a, which are different in run b"
 
 
 _CONCLUSIVE = frozenset({"alone", "smallest", "irreducible"})
@@ -107,10 +109,10 @@ def _tried(graft: Graft) -> Markdown:
     if not rows:
         return EMPTY
     set_table = table(
-        ("put in", "verdict", "outputs with the reference's bytes", "what is left"), rows
+        ("put in", "verdict", "outputs with the reference's bytes", "remaining difference"), rows
     )
     n_hidden = len(graft.tried) - len(shown)
-    more = fill("{} more sets do not restore.", f"{n_hidden:,}") if n_hidden > 0 else EMPTY
+    more = fill("{} more sets do not restore the bits.", f"{n_hidden:,}") if n_hidden > 0 else EMPTY
     return page([set_table, more])
 
 
@@ -121,7 +123,7 @@ def _remaining(run: Try) -> str:
     if run.first and run.max_abs is not None:
         parts.append(f"logits {short(run.max_abs)} apart")
     if run.idle:
-        parts.append(f"{', '.join(run.idle)}: the forward did not pass there")
+        parts.append(f"{', '.join(run.idle)}: not reached by the forward")
     return "; ".join(parts)
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from samebits.records.finding import Status, Step
 
 _MEANING: dict[Status, str] = {
-    "follows": "it differs, and so does something that it is computed from",
-    "open": "no observation tells whether it matters",
+    "follows": "it differs, but so does something that it is computed from",
+    "open": "it differs, and no observation shows whether this matters",
 }
 
 
@@ -41,10 +41,10 @@ def hunt(cells: Sequence[CellResult], where: Callable[[list[CellResult]], str]) 
         for steps in suspects.values()
         for step, step_cells in steps.items()
     ]
-    step_table = table(("suspect", "only on", "verdict", "what was compared and found"), rows)
+    step_table = table(("suspect", "only on", "verdict", "result"), rows)
     statuses = {step.status for steps in suspects.values() for step in steps}
     return page(
-        [titled("The hunt, in the order in which data flows"), step_table, _legend(statuses)]
+        [titled("The hunt: suspects in the order of data flow"), step_table, _legend(statuses)]
     )
 
 

@@ -186,7 +186,7 @@ def _frame(frame: Frame) -> Markdown:
 def _unstable(cell: CellResult) -> Markdown:
     if not cell.unstable:
         return EMPTY
-    return fill("Differs between two runs of this same cell: {}.", codes(cell.unstable))
+    return fill("Different in two runs of this cell: {}.", codes(cell.unstable))
 
 
 def _relative(shared: Shared) -> Markdown:

@@ -31,16 +31,16 @@ KIND_WORDS: dict[Kind, str] = {
 }
 
 RULE_WORDS: dict[Rule, str] = {
-    "inputs": "what is fed",
-    "stored constant": "the bytes of what is stored",
+    "inputs": "the inputs",
+    "stored constant": "the bytes of stored tensors",
     "not finite": "NaN and infinities",
     "shape": "the shapes",
-    "slope": "the slope from rung to rung",
-    "dtype policy": "a cast between dtypes of what is stored, then the slope",
-    "self-noise": "each side's own noise, as there is no float64",
-    "choice": "what a discrete choice chooses from",
+    "slope": "the change from one precision to the next",
+    "dtype policy": "a cast of stored tensors between dtypes, then the change with precision",
+    "self-noise": "the noise of each side, because there is no float64",
+    "choice": "the scores of a discrete choice",
     "tokens": "the margin of the tokens",
-    "nothing": "nothing: the ladder cannot tell",
+    "nothing": "nothing: the ladder is inconclusive",
 }
 """Rule -> what it decides by."""
 
@@ -77,10 +77,12 @@ def _worse(ladder: Ladder) -> Markdown:
     if ladder.worse is None:
         return EMPTY
     if ladder.worse_ratio is None:
-        return fill("Less exact is {}: it holds the coarser numbers.", SIDE_WORDS[ladder.worse])
+        return fill(
+            "The less exact side is {}: it holds the coarser numbers.", SIDE_WORDS[ladder.worse]
+        )
     return fill(
-        "Less exact is {}: where the difference starts it is {} times as far from its own float64 "
-        "as the other side from its own.",
+        "The less exact side is {}: where the difference starts, it is {} times as far from its "
+        "own float64 result as the other side is from its own.",
         SIDE_WORDS[ladder.worse],
         f"{ladder.worse_ratio:.3g}",
     )
@@ -93,15 +95,15 @@ def _alignment(ladder: Ladder) -> Markdown:
         return EMPTY
     n_reference, n_candidate = alignment.off
     intro = fill(
-        "Not aligned to 64 bytes in memory: {} of the reference and {} here. ",
+        "Not aligned to 64 bytes in memory: {} of the reference and {} of this cell. ",
         plural(n_reference, "tensor"),
         count(n_candidate),
     )
     if alignment.same is None:
-        return fill("{}Whether that matters is not known: {}.", intro, alignment.note)
-    result = "the same bytes" if alignment.same else "other bytes"
+        return fill("{}It is not known whether this matters: {}.", intro, alignment.note)
+    result = "the same bytes" if alignment.same else "different bytes"
     return fill(
-        "{}With them copied to where they are, both sides give {} in the {}.",
+        "{}With aligned copies of them, both sides give {} in the {}.",
         intro,
         result,
         alignment.what,
@@ -119,10 +121,10 @@ def _steps(cell: CellResult, ladder: Ladder) -> Markdown:
         "prompt",
         "tensor",
         *(own_dtype if column == "own dtype" else column for column in columns),
-        "says",
+        "result",
         "note",
     ]
-    title = titled("The precision ladder: largest absolute difference on each rung")
+    title = titled("The precision ladder: largest absolute difference at each precision")
     return page([title, table(headers, rows, right=headers[2:-2])])
 
 
@@ -158,7 +160,7 @@ def _split(split: SplitJudgement) -> Markdown:
     place = fill("{}, step {}: ", code(split.prompt), str(split.step))
     if split.margin is None or split.drift is None:
         return fill("{}{}", place, split.note)
-    verdict = "a near-tie" if split.near_tie else "no near-tie"
+    verdict = "a near-tie" if split.near_tie else "not a near-tie"
     return fill(
         "{}{}: the margin is {}, and rounding moves a logit by {} there",
         place,
@@ -183,11 +185,11 @@ def _risks(risks: tuple[AtRisk, ...]) -> Iterator[Markdown]:
 
 def _flip(flip: Flip) -> Markdown:
     parts = [
-        fill("{} of {} takes another one", code(flip.choice), code(flip.prompt)),
+        fill("{} of {} makes another choice", code(flip.choice), code(flip.prompt)),
         fill("at {}", plural(flip.rows, "position")),
         fill("with a margin of at most {}", number(flip.margin)),
     ]
     float64_choice = (
-        "float64 chooses differently, too" if flip.in_float64 else "float64 chooses alike"
+        "float64 also chooses differently" if flip.in_float64 else "in float64 the choices agree"
     )
     return fill("{}; {}", join(parts, " "), float64_choice)

@@ -159,7 +159,7 @@ def _largest_step(layers: list[ItemComparison]) -> Markdown:
     if len(steps) < 2 or not math.isfinite(max(steps)[0]):
         return EMPTY
     factor, name = max(steps)
-    return fill("It grows most, to {} times the layer before, at {}.", f"{factor:.3g}", code(name))
+    return fill("The largest growth is {} times, at {}.", f"{factor:.3g}", code(name))
 
 
 def _layer(item: ItemComparison) -> list[str]:
@@ -264,7 +264,7 @@ def _pads(item: ItemComparison) -> str:
         return ""
     metrics = item.pad_metrics
     figure = f" by up to {number(metrics.max_abs)}" if metrics else ""
-    return f"padding rows, which do not count, differ{figure}"
+    return f"padding rows, which do not affect the verdict, differ{figure}"
 
 
 def _logits(places: str, what: str, measured: list[tuple[str, Metrics]]) -> list[Markdown]:

@@ -56,8 +56,8 @@ def glance(report: Report) -> Markdown:
 
 
 _LEGEND = Markdown(
-    "Cells by what they do beside the reference, whether matrix.yaml expects it or not; "
-    "cells that are the reference are left out, and what every release fails at in the same way."
+    "Cells per stack by verdict, compared with the reference. Expected differences are included. "
+    "Reference cells are not, and neither are failures that are the same in every release."
 )
 
 
@@ -88,15 +88,16 @@ def _serious(report: Report) -> Markdown:
             lines.append([step, what, count(len(models)), join(models)])
     if not lines:
         return EMPTY
-    title = titled("More than rounding, from stack to stack")
+    title = titled("Changes worse than rounding, from stack to stack")
     step_table = table(["step", "what", "models", "which"], lines, right=["models"])
     return page([title, step_table, _STEPS])
 
 
 _STEPS = Markdown(
-    "A model stands where it begins, so an upgrade over several stacks is all its steps together. "
-    "In brackets: defects that rules know by name and that begin there, too; the model's page has "
-    "the remedy. `nox -s matrix -- --stacks A,B` compares two stacks with each other."
+    "Each model is listed at the step where the change first appears. For an upgrade over several "
+    "stacks, read all steps in between. Brackets name the known defects that first appear at that "
+    "step; the model's page has the remedy. `nox -s matrix -- --stacks A,B` compares two stacks "
+    "directly."
 )
 
 
@@ -110,13 +111,13 @@ def _step(report: Report, before: str | None, stack: str) -> dict[str, list[Mark
             if _worst(cells) != verdict or not _is_news(cells_before, cells, changed=changed):
                 continue
             new_codes = named(cells, report) - named(cells_before, report)
-            what = f"{COLUMNS[verdict]} otherwise" if changed else COLUMNS[verdict]
+            what = f"{COLUMNS[verdict]} in another way" if changed else COLUMNS[verdict]
             changes.setdefault(what, []).append(_model_link(model, sorted(new_codes)))
     for model, cells in models_now.items():
         if any(cell.judged in OPEN for cell in cells):
             continue  # it is unknown whether the difference is gone
         if _worst(models_before.get(model, [])) in SERIOUS and _worst(cells) not in SERIOUS:
-            changes.setdefault("no longer", []).append(_model_link(model, []))
+            changes.setdefault("resolved", []).append(_model_link(model, []))
     return changes
 
 

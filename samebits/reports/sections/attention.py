@@ -80,7 +80,9 @@ def _all_runs(rows: list[Row], order: list[str]) -> Markdown:
     lines.sort(key=lambda line: -int(line[0]))
     run_table = table(["rows", "models", "stacks", *FACT_HEADERS], lines, right=("rows",))
     return folded(
-        plural(len(lines), "way to run attention", "ways to run attention"), run_table, 40
+        plural(len(lines), "way in which attention was run", "ways in which attention was run"),
+        run_table,
+        40,
     )
 
 
@@ -98,12 +100,12 @@ def _moves_table(rows: list[Row]) -> Markdown:
         for move in _moves(row):
             by_move.setdefault(move, []).append(row)
     if not by_move:
-        return prose("In every row all stacks ran the same attention.")
+        return prose("In every row, all stacks used the same attention kernels.")
     lines = [
         [since, count(len(moved_rows)), _model_names(row.model for row in moved_rows), *sides]
         for (since, *sides), moved_rows in by_move.items()
     ]
-    title = titled("Where rows went over to another attention than on the stack before")
+    title = titled("Where the attention kernel changed from one stack to the next")
     headers = ["since", "rows", "models", "before", "now"]
     return page([title, table(headers, lines, right=("rows",))])
 

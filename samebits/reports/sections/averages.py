@@ -142,5 +142,6 @@ def _legend(columns: list[Column]) -> Markdown:
         for colour, column in zip(COLOURS, columns, strict=False)
     )
     return fill(
-        "{}. What has no logarithm, such as 0, lies on the lower edge.", f"Lines: {curve_names}"
+        "{}. Values without a logarithm, such as 0, are drawn on the lower edge.",
+        f"Lines: {curve_names}",
     )

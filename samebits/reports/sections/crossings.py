@@ -100,19 +100,19 @@ def _headline(reports: Sequence[CrossingsReport]) -> Markdown:
         f"**{count(n_losses)} {'does' if n_losses == 1 else 'do'} not**, "
         f"in {plural(len(losing_models), 'model')}"
     )
-    losses_text = Markdown(losses) if n_losses else Markdown("none comes back otherwise")
+    losses_text = Markdown(losses) if n_losses else Markdown("none differs")
     parts = [prose(f"{count(outcomes['same bits'])} give the same bits back"), losses_text]
     if outcomes["absent"]:
-        absent_text = f"{count(outcomes['absent'])} have a stack that does not load the original"
+        absent_text = f"{count(outcomes['absent'])} include a stack that cannot load the original"
         parts.append(prose(absent_text))
     if outcomes["not tried"]:
         parts.append(prose(f"{count(outcomes['not tried'])} were not tried"))
     extent = f"{plural(len(reports), 'model')}, {plural(len(pairs), 'pair')} of saver and loader"
     return fill(
-        "{}: {}. Each stack loads the original and saves it with {}; every stack then compares "
-        "what it makes of that with what it makes of the original: tensors, config and the "
-        "logits of one prompt. The saver may write less than it read, and either may read the "
-        "original otherwise than the other does. No verdict follows from it.",
+        "{}: {}. Each stack loads the original checkpoint and saves it with {}. Every stack then "
+        "loads this copy and the original, and compares tensors, config and the logits of one "
+        "prompt. A difference can come from the saver, which wrote less than it read, or from the "
+        "loader, which reads the copy in another way. It does not affect the verdict.",
         extent,
         join(parts, "; "),
         code("save_pretrained"),
@@ -137,7 +137,9 @@ def _losses_by_pair(report: Report) -> Markdown:
     headers = ["saved by", *(f"loaded by {stack}" for stack in stacks)]
     return page(
         [
-            titled("Models that do not come back the same, of those that both load"),
+            titled(
+                "Models whose copy differs from the original, out of those that both stacks load"
+            ),
             table(headers, rows),
         ]
     )
@@ -161,8 +163,8 @@ def _losses(report: Report) -> Markdown:
         return EMPTY
     headers = ["saved by \N{RIGHTWARDS ARROW} loaded by", "models", "outcome", "what", "logits"]
     rows = [_line(group) for group in sorted(groups.values(), key=lambda group: -len(group))]
-    values = "values are the first model's, distances the largest"
-    title = f"What does not come back ({plural(len(rows), 'line')}; {values})"
+    values = "values of the first model, largest distances"
+    title = f"Differences ({plural(len(rows), 'line')}; {values})"
     return folded(title, table(headers, rows), MAX_LINES)
 
 
@@ -280,7 +282,7 @@ def _all_same(reports: Sequence[CrossingsReport]) -> list[Markdown]:
     ]
     verb = "comes" if len(names) == 1 else "come"
     all_compared = all(c.is_same for m in reports if m.model in names for c in m.crossings)
-    sentence = f"{plural(len(names), 'model')} {verb} back the same in every pair"
+    sentence = f"{plural(len(names), 'model')} {verb} back the same for every pair of stacks"
     sentence += "" if all_compared else " that was compared"
     return [fill("{}: {}.", sentence, codes(names))] if names else []
 
@@ -296,10 +298,12 @@ def _not_compared(reports: Sequence[CrossingsReport]) -> list[Markdown]:
                 reason_text = f"logits not compared: {crossing.reason}"
                 reasons.setdefault(reason_text, {})[model.model] = None
             if crossing.unsteady:
-                reason_text = "tensors not compared that two loads of the original do not agree on"
+                reason_text = (
+                    "tensors not compared, because two loads of the original give different bytes"
+                )
                 reasons.setdefault(reason_text, {})[model.model] = None
             if crossing.bare:
-                reason_text = "tensors not compared that have no plain bytes"
+                reason_text = "tensors not compared, because they do not have plain bytes"
                 reasons.setdefault(reason_text, {})[model.model] = None
     return [fill("{} ({}).", reason, codes(models)) for reason, models in reasons.items()]
 
@@ -338,10 +342,12 @@ def _facts(crossing: Crossing) -> list[Markdown]:
         names = codes(numbered(crossing.tensors), 60)
         facts.append(fill("{}: {}", plural(len(crossing.tensors), "tensor"), names))
     if crossing.keys:
-        facts.append(fill("loading reports, unlike for the original: {}", codes(crossing.keys)))
+        facts.append(
+            fill("reported by this load, and not by that of the original: {}", codes(crossing.keys))
+        )
     if crossing.ignored:
         names = codes(crossing.ignored)
-        facts.append(fill("fields that the loader's config does not know: {}", names))
+        facts.append(fill("config fields that the loader's release does not have: {}", names))
     facts.append(_logits(crossing))
     return facts
 
@@ -371,7 +377,7 @@ def _remarks(model_crossings: Sequence[Crossing]) -> list[Markdown]:
         restored[crossing.saver] = restored.get(crossing.saver, ()) or crossing.restored
     remarks += [
         fill(
-            "not compared on {}, where two loads of the original do not agree: {}",
+            "not compared on {}, where two loads of the original give different bytes: {}",
             loader,
             codes(numbered(names)),
         )
@@ -379,7 +385,11 @@ def _remarks(model_crossings: Sequence[Crossing]) -> list[Markdown]:
         if names
     ]
     remarks += [
-        fill("{} saved without the model's own {}, put back for the loaders", saver, codes(names))
+        fill(
+            "{} did not save {} of the model's own code; samebits added it for the loaders",
+            saver,
+            codes(names),
+        )
         for saver, names in restored.items()
         if names
     ]

@@ -47,15 +47,15 @@ def expected_differences(report: Report) -> Markdown:
     if n_left_out:
         parts.append(
             fill(
-                "Not evaluated, because this run left their cells out: {}.",
+                "Not evaluated, because this run does not include their cells: {}.",
                 plural(n_left_out, "entry", "entries"),
             )
         )
     if not_judged := dict.fromkeys(cell for entry in report.expected for cell in entry.untold):
         parts.append(
             fill(
-                "Covered by no entry, because this run left out what the entries compare them "
-                "with: {}.",
+                "Not covered by any entry, because this run does not include the stack that the "
+                "entries compare them with: {}.",
                 codes(not_judged, limit=4),
             )
         )
@@ -115,8 +115,8 @@ def remarks(report: Report) -> Markdown:
         for key in ordered_keys
     ]
     name = plural(len(lines), "remark")
-    shown = table(["rows", "such as", "remark on the first of them"], lines, right=("rows",))
-    pages_note = Markdown("The pages of the models have them row by row.")
+    shown = table(["rows", "examples", "remark on the first example"], lines, right=("rows",))
+    pages_note = Markdown("The models' pages list them row by row.")
     return page([heading(2, TITLE), folded(name, page([pages_note, shown]))])
 
 
@@ -153,7 +153,7 @@ def _in_full(cell: CellResult) -> list[Markdown]:
     notes = [prose(note) for note in cell.notes]
     skips = [fill("not observed: {}: {}", code(skip.what), skip.reason) for skip in cell.skips]
     changes = [
-        fill("{}: {} that moved no bit", kind, plural(len(facts), "change"))
+        fill("{}: {} that did not change any bit", kind, plural(len(facts), "change"))
         for kind, facts in cell.changes.items()
         if facts
     ]
@@ -165,6 +165,8 @@ def _in_short(cell: CellResult) -> list[Markdown]:
     notes = [prose(clip(note, MAX_NOTE)) for note in cell.notes]
     skips = [fill("not observed: {}: {}", code(skip.what), skip.reason) for skip in cell.skips]
     changes = [
-        fill("{}: changes that moved no bit", kind) for kind, facts in cell.changes.items() if facts
+        fill("{}: changes that did not change any bit", kind)
+        for kind, facts in cell.changes.items()
+        if facts
     ]
     return [*notes, *skips, *changes]

@@ -54,8 +54,9 @@ def findings(report: Report) -> Markdown:
         [
             heading(2, TITLE),
             prose(
-                "Defects that a rule knows by name; a model's page has the evidence, an example of "
-                "the remedy and references. A finding explains and makes no verdict."
+                "Known defects that a rule recognised in a cell. The model's page has the "
+                "evidence, an example of the remedy and references. A finding explains a "
+                "difference. It does not affect the verdict."
             ),
             table(headers, rows),
             *_folded_advice(rules),

@@ -6,70 +6,69 @@ from samebits.text.blocks import bullets, heading, page, table
 from samebits.text.markdown import Markdown, code
 
 VERDICTS = {
-    "reference": "the cell that the others of its row are compared with",
+    "reference": "the cell that the other cells of its row are compared with",
     "identical": "every compared tensor holds the same bytes",
-    "rounding": "bytes differ, and the difference goes away as the arithmetic gets more precise "
+    "rounding": "bytes differ, but the difference goes away as the arithmetic gets more precise "
     "(the variant's dtype, then float32, then promoted float64)",
-    "diverged": "it does not go away: the two releases compute different functions, however small "
-    "the difference is",
-    "differs": "bytes differ, and nothing tells whether as rounding or as another function; the "
-    "reason stands with it (*undecided*, at a glance)",
-    "unstable": "the cell does not agree with itself: a second run or load gives other bits, or it "
-    "reads memory that nothing ever wrote",
-    "failed": "it did not load, or a phase raised; the phase and the exception are given, and what "
-    "the other phases observed is compared, with its own verdict as the *rest*",
-    "not finished": "a run ended before it had observed all: its time or memory was short, or a "
-    "look at what differs ended early; what was observed before is compared, and its verdict is "
-    "the *rest*",
-    "not observed": "no forward was compared, as samebits cannot feed the model or its forward "
-    "refuses what it is fed; what was compared is said with it",
-    "absent": "this release does not know this architecture or feature",
-    "expected": "the difference is one that the matrix file names",
-    "fixed": "the matrix file names a difference that is gone: the run fails until the entry "
+    "diverged": "the difference does not go away: the two releases compute different functions, "
+    "however small the difference is",
+    "differs": "bytes differ, and it is undecided whether this is rounding or a different function; "
+    "the reason is given (*undecided* in At a glance)",
+    "unstable": "the cell does not reproduce itself: a second run or load gives different bits, or "
+    "the model reads memory that was never written",
+    "failed": "the model did not load, or a phase raised an exception. The phase and the exception "
+    "are given. Results of the other phases are compared, and their verdict is the *rest*",
+    "not finished": "a run, or a closer look at a difference, ended early because time or memory "
+    "was short. What was observed before is compared, and its verdict is the *rest*",
+    "not observed": "no forward was compared, because samebits cannot make inputs for the model or "
+    "its forward rejects them; what was compared is given",
+    "absent": "this release does not have this architecture or feature",
+    "expected": "the matrix file lists this difference",
+    "fixed": "the matrix file lists a difference that is gone: the run fails until the entry "
     "is removed",
 }
 
 WORDS = {
-    "stack": "one environment: a release of transformers with torch and everything resolved with "
-    "them",
+    "stack": "one environment: a release of transformers, with torch and all other packages at "
+    "resolved versions",
     "variant": "dtype, attention implementation and device of a model: `float32-default`, where "
     "`default` is what the release chooses",
     "cell": "one model in one variant on one stack: `llama/float32-default@4.48`",
-    "starts with": "the first operation, mask, table or tensor on the way to the difference that "
-    "parts although all that it is given is the same",
-    "the same numbers in other shapes": "both releases hand the same elements to the same "
-    "operation, cut into other heads, batches or rows, and a kernel sums other shapes in "
-    "another order",
-    "swapping only x restores the bits": "the reference's x was put into this release, which then "
-    "gave the reference's bytes; *only*: no smaller set does",
-    "finding": "`SB301`: a defect that a rule knows by name; docs/findings has a page for each",
-    "rest": "the verdict on what was compared of a cell of which a phase failed or a run did "
-    "not finish",
-    "capsule": "a folder under repro/ that shows one difference without samebits",
+    "starts with": "the first operation, mask, table or tensor before the difference whose inputs "
+    "are all the same and whose result is not",
+    "the same numbers in different shapes": "both releases give the same elements to the same "
+    "operation, but split differently into heads, batches or rows; a kernel adds up other shapes "
+    "in another order",
+    "swapping only x restores the bits": "with the reference's x put into this release, it gave "
+    "the reference's bytes; *only*: no smaller set of swaps does",
+    "finding": "a known defect, such as `SB301`; docs/findings has a page for each",
+    "rest": "the verdict on what was compared, where a phase failed or a run did not finish",
+    "capsule": "a folder under repro/ that reproduces one difference without samebits",
 }
 
 FIGURES = (
-    "Each row has its own reference: the reference stack, or the oldest that ran the model.",
-    "Every figure is relative to that row's reference cell: same checkpoint, same inputs.",
-    "max abs and mean abs are over the elements that are finite on both sides, equal ones too.",
-    "NaN and infinities are counted apart: `NaN: 0 → 3` is none in the reference, 3 here.",
+    "Each row has its own reference: the reference stack, or the oldest stack that ran the model.",
+    "Every figure is relative to the row's reference cell: same checkpoint, same inputs.",
+    "max abs and mean abs are over all elements that are finite on both sides, equal or not.",
+    "NaN and infinities are counted separately: `NaN: 0 → 3` is none in the reference, 3 here.",
     "max rel is relative to the reference's element, where that is not zero.",
-    "max ULP is in units in the last place of the coarser dtype of the two.",
-    "Values of different sign are up to billions of ULP apart: then its size alone is given.",
-    "Padding rows are judged apart and count for no verdict.",
-    "`decode` is the logits of each greedy step, up to the first where other tokens are chosen.",
-    "A percentage is 0 % or 100 % only if it is none or all.",
-    "`config`, `load` and `attention.kernel` explain a verdict and never make one.",
-    "A config field is off or at a default if it holds None, False, 0, 1, or nothing at all.",
-    "The largest differences name the index in the tensor; its last number is the token id.",
+    "max ULP is in units in the last place of the coarser of the two dtypes.",
+    "Values of different sign can be billions of ULP apart: then only the size is given.",
+    "Padding rows are compared separately and do not affect the verdict.",
+    "`decode` is the logits of each greedy step, up to the first step with different tokens.",
+    "A percentage is 0 % only if it is none, and 100 % only if it is all.",
+    "`config`, `load` and `attention.kernel` explain a verdict and never decide one.",
+    "A config field counts as off or at a default if it is None, False, 0, 1 or empty.",
+    "The largest differences give the index in the tensor; its last number is the token id.",
     (
-        "An invariant compares two ways to compute the same rows in one release: it holds if all "
-        "their bytes agree, or for greedy decoding if all tokens do."
+        "An invariant compares two ways to compute the same rows in one release. It holds if all "
+        "their bytes agree, or for greedy decoding if all tokens agree."
     ),
     (
         "The figure in brackets is the same difference in float64, as in `7.9e-07 (1.6e-15)`, or "
         "a dash where no float64 run was possible. A relation is **broken** if the difference "
-        "stays there; one that shrinks only a little `differs`, and nothing more is said."
+        "is still there in float64. It `shrinks` if almost nothing is left in float64, as with "
+        "rounding. In between, or without float64, it `differs`, and the cause is undecided."
     ),
 )
 

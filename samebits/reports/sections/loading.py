@@ -22,16 +22,16 @@ TITLE = "Loading"
 
 SOURCE_WORDS: dict[Source, str] = {
     "unwritten": "never written",
-    "partly written": "written in part",
-    "reinitialised": "drawn by chance",
+    "partly written": "partly written",
+    "reinitialised": "initialised at random",
     "unexplained": "of unknown origin",
 }
 """Sources that no tensor should have after a load -> words for them, the worst first."""
 
-SILENT = ", and loading named no key"
-IGNORED = "not what the checkpoint has by that name"
+SILENT = ", not reported as missing"
+IGNORED = "differs from the checkpoint's tensor of that name"
 ROUND_TRIP = "saved and loaded again"
-DEFAULT_DTYPE = "dtype of a load that asks for none"
+DEFAULT_DTYPE = "dtype of a load without a dtype argument"
 NOT_TRIED = "not tried"
 
 MAX_LINES = 60
@@ -109,10 +109,10 @@ def _headline(rows: Iterable[Row], signals: list[LoadReport]) -> Markdown:
     if n_clean == len(signals):
         share = "all of them" if n_clean > 1 else "all of it"
     return fill(
-        "Of {} with {}, {} {} clean: every tensor was written and comes from the checkpoint, a "
-        "tie or the config; a second load, under another seed and over poisoned memory, gives "
-        "the same bytes; what is saved loads again with the same bytes, config and logits; and "
-        "a load that asks for no dtype gives the checkpoint's.",
+        "Of {} with {}, {} {} clean. In a clean load every tensor is written, and comes from the "
+        "checkpoint, a tie or the config. A second load, with another seed and over poisoned "
+        "memory, gives the same bytes. After `save_pretrained` and a second load, bytes, config "
+        "and logits are the same. A load without a dtype argument gives the checkpoint's dtype.",
         extent,
         plural(n_tensors, "tensor"),
         share,
@@ -157,7 +157,9 @@ def _tensor_names(names: list[str], signal: LoadReport) -> Markdown:
     shown = codes(numbered(names), MAX_NAMES)
     all_facts = [signal.tensors[name] for name in names]
     n_unwritten = sum(facts.n_unwritten for facts in all_facts if facts.source == "partly written")
-    return fill("{}, {} not", shown, plural(n_unwritten, "element")) if n_unwritten else shown
+    return (
+        fill("{}, {} not written", shown, plural(n_unwritten, "element")) if n_unwritten else shown
+    )
 
 
 def _round_trip(trip: RoundTrip) -> Iterator[tuple[str, Markdown]]:
@@ -171,9 +173,9 @@ def _round_trip(trip: RoundTrip) -> Iterator[tuple[str, Markdown]]:
         return
     tensors, fields = codes(numbered(trip.tensors), MAX_NAMES), codes(trip.config, MAX_NAMES)
     parts = [
-        fill("other bytes, or none, in {}", tensors) if trip.tensors else EMPTY,
+        fill("tensors that differ or are missing: {}", tensors) if trip.tensors else EMPTY,
         fill("config {}", fields) if trip.config else EMPTY,
-        Markdown("other logits") if trip.logits == "differs" else EMPTY,
+        Markdown("different logits") if trip.logits == "differs" else EMPTY,
     ]
     yield ROUND_TRIP, join((words for words in parts if words), "; ")
 
@@ -184,7 +186,7 @@ def _default_dtype(signal: LoadReport) -> Markdown:
     if signal.default_dtypes is None or set(signal.default_dtypes) == stored:
         return EMPTY
     default_text, stored_text = ", ".join(sorted(signal.default_dtypes)), ", ".join(sorted(stored))
-    return fill("{}, where the checkpoint holds {}", default_text, stored_text or "no floats")
+    return fill("{}, but the checkpoint holds {}", default_text, stored_text or "no floats")
 
 
 def _joined(lines: Iterable[Line]) -> list[Line]:
@@ -223,12 +225,12 @@ def _method(signals: list[LoadReport]) -> Markdown:
     remarks = [
         *(fill("Poison in {}: {}.", plural(n, "load"), poison) for poison, n in poisons.items()),
         *(
-            fill("Whether it was written is not known of {}: {}.", plural(n, "tensor"), reason)
+            fill("{} could not be checked for unwritten memory: {}.", plural(n, "tensor"), reason)
             for reason, n in uncovered.items()
         ),
-        fill("It took a cell at most {}.", longest),
+        fill("The checks of a cell took at most {}.", longest),
     ]
-    return details("How loads were looked into, and what that does not cover", bullets(remarks))
+    return details("How loads were checked, and what the checks do not cover", bullets(remarks))
 
 
 def _counts(rows: Iterable[Row]) -> Markdown:
@@ -239,7 +241,7 @@ def _counts(rows: Iterable[Row]) -> Markdown:
         for stack, signal in row.integrity.items()
     )
     table_rows = [[", ".join(line.variants), ", ".join(line.stacks), *line.cells] for line in lines]
-    headers = ["variants", "stacks", "tensors", *get_args(Source), "perhaps not written"]
+    headers = ["variants", "stacks", "tensors", *get_args(Source), "not checked"]
     count_table = table(headers, table_rows, right=headers[2:])
     return page([titled("Where parameters and buffers come from"), count_table])
 
@@ -272,15 +274,15 @@ def _unusual_tensors(rows: Iterable[Row]) -> Markdown:
     )
     if not lines:
         return EMPTY
-    headers = ["variants", "stacks", "kind", "source", "elements nobody wrote", "second load"]
-    headers += ["fresh model", "named by loading", "note", "tensors"]
+    headers = ["variants", "stacks", "kind", "source", "unwritten elements", "second load"]
+    headers += ["fresh model", "reported as missing", "note", "tensors"]
     table_rows = [[", ".join(line.variants), ", ".join(line.stacks), *line.cells] for line in lines]
-    title = titled("Tensors that are not loaded, tied or derived, or perhaps not written")
+    title = titled("Tensors that are not loaded, tied or derived, or that could not be checked")
     return page([title, table(headers, table_rows, right=headers[4:5])])
 
 
 def _facts(facts: Provenance, *, silent: bool) -> tuple[str, ...]:
-    steady = {True: "the same bytes", False: "other bytes", None: "not compared"}[facts.steady]
+    steady = {True: "the same bytes", False: "different bytes", None: "not compared"}[facts.steady]
     notes = [facts.detail, facts.not_covered, IGNORED if facts.ignored else ""]
     return (
         facts.kind,

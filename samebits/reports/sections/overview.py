@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 COUNTED = {
     Verdict.FIXED: (
-        "of them no longer differs though {} expects it",
-        "of them no longer differ though {} expects it",
+        "expected difference of {} is gone",
+        "expected differences of {} are gone",
     ),
     Verdict.EXPECTED: ("differs as {} expects", "differ as {} expects"),
-    Verdict.ROUNDING: ("differs by rounding alone", "differ by rounding alone"),
+    Verdict.ROUNDING: ("differs only by rounding", "differ only by rounding"),
     Verdict.ABSENT: ("is absent", "are absent"),
     Verdict.DIFFERS: ("is a new difference", "are new differences"),
     Verdict.DIVERGED: ("is a new divergence", "are new divergences"),
@@ -112,7 +112,7 @@ def _observed(cells: list[CellResult]) -> Iterable[str]:
     open_cells = [cell for cell in cells if cell.verdict == Verdict.NOT_OBSERVED]
     headlines = list(dict.fromkeys(cell.headline for cell in open_cells))
     if len(headlines) == 1:
-        yield f"of what is not observed: {headlines[0]}"
+        yield f"in the cells that are not observed: {headlines[0]}"
 
 
 def _extent(report: Report) -> str:
@@ -159,7 +159,7 @@ def _answer(code: int) -> Markdown:
         return Markdown("**The run passes.**")
     if code == INCOMPLETE:
         return fill(
-            "**The run is incomplete** (exit code {}): nothing that was compared fails, and not "
+            "**The run is incomplete** (exit code {}): nothing that was compared fails, but not "
             "everything was compared:",
             str(code),
         )
@@ -170,7 +170,8 @@ def _reference(report: Report) -> Markdown:
     if any(stack.id == report.reference for stack in report.stacks):
         return fill("Reference stack: {}.", code(report.reference))
     return fill(
-        "The matrix's reference stack, {}, is left out: the reference is the oldest of each row.",
+        "The reference stack of the matrix, {}, is not in this run. The reference of each row is its "
+        "oldest stack.",
         code(report.reference),
     )
 
@@ -198,9 +199,12 @@ def _counts(report: Report) -> Markdown:
         [kind, *(count(n) if (n := counts[kind, stack]) else "" for stack in stacks)]
         for kind in dict.fromkeys(kind for kind, _ in counts)
     ]
-    headers = ["what is wrong", *(f"since {stack}" for stack in stacks)]
+    headers = ["problem", *(f"since {stack}" for stack in stacks)]
     return page(
-        [titled("Rows by what is wrong and since when"), table(headers, lines, headers[1:])]
+        [
+            titled("Rows by problem and by the stack where it starts"),
+            table(headers, lines, headers[1:]),
+        ]
     )
 
 

@@ -79,8 +79,8 @@ def passing(stories: Iterable[Story], expected: tuple[ExpectedReport, ...]) -> M
 
 
 _LEGEND = (
-    "What is expected, with the reason that matrix.yaml gives, and rounding, which needs none. "
-    "Each name leads to all details."
+    "Expected differences, with the reason that matrix.yaml gives, and rounding, which needs no "
+    "reason. Each name links to all details."
 )
 
 

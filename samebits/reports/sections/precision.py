@@ -73,7 +73,7 @@ def too_coarse(rows: Iterable[Row]) -> Markdown:
         return EMPTY
     rest = len(coarse_lines) - MAX_COARSE
     more = [fill("… and {} more", count(rest))] if rest > 0 else []
-    title = titled("Values that a coarser dtype would hold as well")
+    title = titled("Values that would fit a coarser dtype without loss")
     return page([title, bullets([*coarse_lines[:MAX_COARSE], *more])])
 
 
@@ -105,7 +105,7 @@ def precision_table(rows: Iterable[Row]) -> Markdown:
 def _unknown(rows: Iterable[Row]) -> list[Markdown]:
     """Return where no forward could be observed, and why."""
     return [
-        fill("{} on {}: not known of activations and logits: {}", row.variant, stack, reason)
+        fill("{} on {}: not known for activations and logits: {}", row.variant, stack, reason)
         for row in rows
         for stack, signal in row.invariants.items()
         if (reason := signal.no_precision)

@@ -46,12 +46,12 @@ MAX_MATRIX_LINES = 120
 STANDING_WORDS = {
     Standing.HOLDS: ("holds", "hold"),
     Standing.SHRINKS: (
-        "differs and all but agrees in float64, as rounding does",
-        "differ and all but agree in float64, as rounding does",
+        "differs by rounding, as it almost agrees in float64",
+        "differ by rounding, as they almost agree in float64",
     ),
     Standing.UNKNOWN: (
-        "differs and float64 does not tell why",
-        "differ and float64 does not tell why",
+        "differs, and float64 cannot tell why",
+        "differ, and float64 cannot tell why",
     ),
 }
 """Words for relations that are not broken: for one, for several."""
@@ -187,7 +187,7 @@ def _broken_table(all_lines: list[Line]) -> Markdown:
     headers = ["relation", "model · variant", "stacks", "in the dtype", "in float64", "smallest"]
     rows = [_broken_row(group) for group in groups.values()]
     rest = len(rows) - MAX_BROKEN
-    more = fill("… and {} more, which the next table counts.", count(rest)) if rest > 0 else EMPTY
+    more = fill("… and {} more, counted in the next table.", count(rest)) if rest > 0 else EMPTY
     broken_rows = table(headers, rows[:MAX_BROKEN], right=headers[3:5])
     title = titled("Broken, with the largest differences")
     return page([title, broken_rows, more, bullets(_notes(all_lines))])
@@ -277,7 +277,7 @@ def _matrix(all_lines: list[Line], stacks: list[str]) -> Markdown:
     headers = ["relation", "rows", "models", "dtype", *stacks]
     title = (
         f"Every relation by model and stack ({plural(len(rows), 'line')}; "
-        "where rows share a line, each figure is the largest among them)"
+        "for several rows in one line, each figure is their largest)"
     )
     return folded(title, table(headers, rows, right=("rows",)), MAX_MATRIX_LINES)
 
@@ -328,6 +328,6 @@ def _pointers(rows: tuple[Row, ...]) -> Markdown:
     return bullets(
         [
             *([fill("Averages over many prompts, layer by layer: {}.", links)] if models else []),
-            prose(f"Trying the relations took a cell at most {duration(max(seconds))}."),
+            prose(f"The relations of a cell took at most {duration(max(seconds))}."),
         ]
     )

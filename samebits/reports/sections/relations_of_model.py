@@ -112,7 +112,7 @@ def _holding(holding: list[Line]) -> Markdown:
         variants.setdefault(line.row.variant, []).append(line.name)
     sentences = (
         fill(
-            "{} hold wherever tried, in {}: {}.",
+            "{} hold on every stack that ran them, in {}: {}.",
             count(len(names)),
             in_variants,
             _joined_names(names),
@@ -167,7 +167,7 @@ def _cases(line: Line) -> Markdown:
             row = tuple(_case(line, case))
             groups.setdefault(row, ([], case))[0].append(stack)
     rows = [[", ".join(stacks), *_case(line, case)] for stacks, case in groups.values()]
-    headers = ["stacks", "shape", "shapes tried", "stands", "elements that differ", "max abs"]
+    headers = ["stacks", "shape", "shapes tried", "result", "elements that differ", "max abs"]
     headers += ["mean abs", "argmax changes", "max abs in float64", "mean abs in float64", "ratio"]
     return table(headers, rows, right=(headers[2], *headers[4:]))
 
@@ -281,7 +281,9 @@ def _cache(worst: Mapping[str, Relation]) -> Markdown:
     n_same, rest = len(names) - len(differing), len(differing) - MAX_TENSORS
     remarks = [
         fill("The same bytes: {}.", plural(n_same, "other tensor")) if n_same else EMPTY,
-        fill("… and {} more that differ, in report.json.", count(rest)) if rest > 0 else EMPTY,
+        fill("… and {} more that differ, listed in report.json.", count(rest))
+        if rest > 0
+        else EMPTY,
     ]
     return page([titled("The cache after one pass and after two"), table(headers, rows), *remarks])
 
@@ -312,7 +314,7 @@ def _splits(line: Line, differing: Mapping[str, Relation]) -> Markdown:
     by_stack = {stack: case.split for stack, case in differing.items() if case.split}
     rows = [[", ".join(stacks), *_split(split)] for stacks, split in group_equal(by_stack)]
     headers = ["stacks", "first step", "margin", *WAYS[line.name]]
-    title = titled("Where greedy decoding parts, and the tokens of both ways")
+    title = titled("First step where greedy decoding differs, and the tokens of both ways")
     return page([title, table(headers, rows, right=headers[1:3])]) if rows else EMPTY
 
 

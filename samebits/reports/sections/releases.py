@@ -41,8 +41,8 @@ def releases(report: Report) -> Markdown:
 
 
 _LETTERS = Markdown(
-    "A letter is one set of bits, **A** the reference's; "
-    "the same letter again is the same bits again."
+    "Each letter is one set of bits, and **A** is the reference's. "
+    "Where a letter comes back, so do its bits."
 )
 
 
@@ -50,7 +50,7 @@ def _unbuilt(report: Report) -> Markdown:
     broken = [stack.id for stack in report.stacks if stack.failure]
     if not broken:
         return EMPTY
-    return fill("Not built, so that nothing is known of them: {}.", codes(broken))
+    return fill("Could not be built, so they are not covered: {}.", codes(broken))
 
 
 def _bands(bands: Iterable[Band]) -> Markdown:
@@ -85,9 +85,9 @@ def _moves(report: Report) -> Markdown:
         for step in steps
         for earlier, later, letters, moved in [step]
     ]
-    step_table = table(["step", "bits", "rows", "what moves"], lines)
+    step_table = table(["step", "bits", "rows", "signals that change"], lines)
     hint = _next_command(rows_by_step[steps[0]][0], steps[0]) if len(report.stacks) > 2 else EMPTY
-    return page([titled("Where they move"), step_table, hint])
+    return page([titled("Where the bits change"), step_table, hint])
 
 
 def _steps(row: Row) -> Iterator[tuple[Band, Band]]:
@@ -108,7 +108,7 @@ def _next_command(row: Row, step: tuple[str, str, str, tuple[str, ...]]) -> Mark
         f"nox -s matrix -- --releases --models {row.model} --stacks {step[0]},{step[1]} --causes"
     )
     return fill(
-        "{} compares the two releases of a step with each other: whether it is rounding, the first "
-        "operation that parts, and both source lines.",
+        "{} compares the two releases of a step directly. It shows whether the change is rounding, "
+        "the first operation that differs, and both source lines.",
         code(command),
     )

@@ -43,11 +43,13 @@ def tokenizers(report: Report) -> Markdown:
         for (what, *answers), names in lines.items()
     ]
     intro = fill(
-        "{} with a tokenizer. It makes no verdict: that is made by the ids that are fed.",
+        "{} with a tokenizer. It does not affect the verdict; only the input ids do.",
         plural(len(models), "model"),
     )
     comparison = (
-        table(["", *stacks, "models"], rows) if rows else prose("All releases make the same of it.")
+        table(["", *stacks, "models"], rows)
+        if rows
+        else prose("The tokenizer behaves the same in all releases.")
     )
     return page([heading(2, TITLE), intro, comparison])
 
@@ -99,10 +101,10 @@ def _facts(signal: TokenizerSignal, first: TokenizerSignal) -> Facts:
         "saved as": signal.saved_class or "no class",
         "pads on the": signal.padding_side,
         "adds": signal.adds,
-        "ids without special tokens": "those of the oldest" if same_ids else "others",
-        "a call gives": ", ".join(signal.gives),
+        "ids without special tokens": "same as in the oldest" if same_ids else "different",
+        "a call returns": ", ".join(signal.gives),
         "decode of a batch": signal.batch.said,
-        "methods that are gone": str(len(missing)),
+        "removed methods": str(len(missing)),
     }
     return facts | ({"apply_chat_template": signal.chat.said} if signal.chat else {})
 

@@ -43,7 +43,7 @@ def left_out(lines: list[Line]) -> Markdown:
             models=(line.row.model,),
             stacks=(stack,),
             reasons=(reason,),
-            extent=("some shapes" if stack in line.cases else "all of it",),
+            extent=("some shapes" if stack in line.cases else "all shapes",),
         )
         for line in lines
         for stack, reasons in line.reasons.items()
@@ -62,7 +62,7 @@ def not_promoted(rows: Iterable[Row]) -> Markdown:
         if (reason := signal.no_float64)
     ]
     headers = ["reason", "models", "stacks"]
-    return _reason_table("Cells without figures in float64, and why", headers, entries)
+    return _reason_table("Cells without float64 figures, and why", headers, entries)
 
 
 def _reason_table(title: str, headers: list[str], entries: list[LeftOut]) -> Markdown:

@@ -47,23 +47,23 @@ def around_the_model(report: Report) -> Markdown:
     if rules:
         blocks.append(
             prose(
-                "A release does these to every model that the question can be asked of, so they "
-                "are counted here by stack and are not repeated at the cells. They make no verdict."
+                "These findings come from the release and not from one model, so they are counted "
+                "here by stack and not repeated for each cell. They do not affect the verdict."
             )
         )
         blocks.append(_finding_table(report))
     if models:
         blocks.append(
             fill(
-                "What users do around a model, done once with each of {} in every stack. It "
-                "explains and makes no verdict. Below are, of the models whose stacks disagree, "
-                "the largest groups that answer alike; a model that a stack does not know stands "
-                "with those it agrees with elsewhere.",
+                "What users do around a model, tried once with each of {} in every stack. The "
+                "results do not affect the verdict. The table shows usages whose result differs "
+                "between stacks, and the largest groups of models with the same results. A model "
+                "that some stacks do not have is in a group with the same results in all others.",
                 plural(len(models), "model"),
             )
         )
     blocks.append(_answer_table(report, MAX_GROUPS, MAX_MODELS))
-    blocks.append(fill("{}.", link("Every group, and what to do", PAGE)))
+    blocks.append(fill("{}.", link("All groups, and the remedies", PAGE)))
     return page(blocks)
 
 
@@ -80,7 +80,7 @@ def around_page(report: Report) -> dict[str, Markdown]:
     ]
     if _models_tried(report.rows):
         blocks += [
-            heading(2, "Every group of models"),
+            heading(2, "All groups of models"),
             _answer_table(report, ALL_MODELS, ALL_MODELS),
             _skip_table(report.rows),
         ]
@@ -108,7 +108,7 @@ def usage_of(rows: list[Row]) -> Markdown:
         [usage.what, *(stack_answers.get(stack, "") for stack in stacks)]
         for usage, stack_answers in differing.items()
     ]
-    note = fill("{} has what every model meets.", link(TITLE, f"../{PAGE}"))
+    note = fill("Findings of the releases, for all models: {}.", link(TITLE, f"../{PAGE}"))
     return page([heading(2, TITLE), table(["what", *stacks], table_rows), note])
 
 
@@ -247,7 +247,7 @@ def _sightings(rule_code: str, report: Report) -> Iterator[Markdown]:
                 by_evidence.setdefault(key, []).append(_extent(finding, report.rows, stack.id))
                 first_models.setdefault(key, finding.models[0])
     for (where, evidence), extents in by_evidence.items():
-        yield fill("{}, as seen of {}:", code(where), code(first_models[where, evidence]))
+        yield fill("{}, as seen with {}:", code(where), code(first_models[where, evidence]))
         yield bullets([*map(prose, evidence), *extents])
 
 
@@ -259,7 +259,7 @@ def _extent(finding: StackFinding, rows: Iterable[Row], stack: str) -> Markdown:
     observed = _observed_models(finding.code, rows, stack)
     others = [model for model in observed if model not in finding.models]
     if not others:
-        return fill("in {}: every model, {}", stack, count(len(observed)))
+        return fill("in {}: all models, {}", stack, count(len(observed)))
     share = part(len(finding.models), len(observed))
     if len(others) < len(finding.models):
         return fill("in {}: {} models, all but {}", stack, share, codes(others, ALL_MODELS))
@@ -278,4 +278,4 @@ def _skip_table(rows: Iterable[Row]) -> Markdown:
         return EMPTY
     lines = [[name, count(n), reason] for (name, reason), n in sorted(reasons.items())]
     reason_table = table(["what", "times", "why"], lines, right=["times"])
-    return page([heading(2, "What was not tried"), reason_table])
+    return page([heading(2, "Not tried"), reason_table])

@@ -22,7 +22,9 @@ def _maps(usage: UsageSignal, _dtype: str) -> str:
     attentions = usage.attentions
     if attentions is None:
         return ""
-    return f"{_refusal(attentions.given)}{', other logits' if attentions.logits_changed else ''}"
+    return (
+        f"{_refusal(attentions.given)}{', different logits' if attentions.logits_changed else ''}"
+    )
 
 
 def _packed(usage: UsageSignal, dtype: str) -> str:
@@ -37,7 +39,7 @@ def _packed(usage: UsageSignal, dtype: str) -> str:
         return "one sequence"
     if not any(results):
         return "two sequences"
-    return "two; one with " + " or ".join(
+    return "two sequences; one with " + " or ".join(
         word for word, sees in zip(("neither", "mask", "cache"), results, strict=True) if sees
     )
 
@@ -54,7 +56,7 @@ def _cache_position(usage: UsageSignal, _dtype: str) -> str:
     if cache_position is None:
         return ""
     if cache_position.wrong == "the same logits":
-        return "of no effect" if cache_position.named else "ignored"
+        return "no effect" if cache_position.named else "ignored"
     return "used" if cache_position.wrong == "other logits" else _refusal(cache_position.wrong)
 
 
@@ -65,8 +67,8 @@ def _position_ids(usage: UsageSignal, _dtype: str) -> str:
     if position_ids.refused:
         return _refusal(position_ids.refused)
     if len(position_ids.fed) > 1 and len(set(position_ids.fed)) == 1:
-        return "frozen" if not position_ids.same_logits else "frozen, of no effect"
-    return "advance" if position_ids.same_logits else "other logits"
+        return "frozen" if not position_ids.same_logits else "frozen, no effect"
+    return "advance" if position_ids.same_logits else "different logits"
 
 
 def _assisted(usage: UsageSignal, _dtype: str) -> str:

@@ -63,10 +63,10 @@ def _how_many(n_full: int, n: int) -> Markdown:
     if n_full == n:
         return EMPTY
     if not n_full:
-        return Markdown("In short: the page of the model has all details.")
+        return Markdown("Shown in short; the model's page has all details.")
     return fill(
-        "The first {} of {} are given in full, the others in short: "
-        "the page of the model has all details.",
+        "The first {} of {} are shown in full, the others in short. "
+        "The model's page has all details.",
         count(n_full),
         count(n),
     )

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
 
 HOOKS_CHANGE_LOGITS = (
-    "a forward without hooks on the layers gives other logits than one with them: "
-    "watching changes what the model computes, or every forward does"
+    "a forward without hooks on the layers gives different logits than one with hooks: either "
+    "watching changes the result, or every forward gives another one"
 )
-ONLY_LOGITS_COMPARED = "of what a forward gives only the logits, or the first tensor, are compared"
+ONLY_LOGITS_COMPARED = "of a forward's outputs only the logits, or the first tensor, are compared"
 
 
 def observe(session: Session) -> None:

@@ -22,7 +22,7 @@ def observe(session: Session) -> None:
     """Decode every prompt that applies, greedily."""
     steps, model = int(session.job["model"]["greedy"]), session.loaded.model
     if steps <= 0:
-        session.skip("greedy", "no tokens were asked for")
+        session.skip("greedy", "no tokens were requested")
         return
     if not _generates(session):
         reason = f"{type(model).__name__} does not generate"

@@ -1,0 +1,297 @@
+"""The jobs as they are sent to a stack, one record per kind.
+
+``probes/samebits_probe/process/jobs.py`` has the same keys for the side that reads them;
+``tests/jobs/test_records.py`` holds both together. The process of a stack adds ``id`` and ``slots``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import PlainSerializer
+
+from samebits.grafts.questions import PatientQuestion
+from samebits.ladder.asking import Ask
+from samebits.matrix.spec import Prompt, Recipe
+from samebits.records.ids import CellId, Variant
+from samebits.records.inputs import Inputs
+from samebits.records.record import Record
+
+THREADS = 1
+"""Threads of a job. With one, its bits do not depend on the load of the machine."""
+
+WrittenPrompt = Annotated[
+    Prompt,
+    PlainSerializer(lambda prompt: prompt.model_dump(mode="json", exclude_none=True)),
+]
+"""A prompt with the keys that were given, as matrix.yaml has it."""
+RunName = Literal["a", "b"]
+"""The run of a cell, which decides the byte that fills unwritten memory."""
+
+
+class Job(Record):
+    """The fields of every job."""
+
+    kind: str
+    timeout: float
+    """Seconds that it may make no progress."""
+    log: str
+    """Path for what it prints."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the job as JSON values, as it is sent."""
+        return self.model_dump(mode="json")
+
+
+class JobStore(Record):
+    """The store of tensors that a job writes to."""
+
+    root: str
+
+
+class LimitedStore(JobStore):
+    """The same, with a limit."""
+
+    limit: int
+    """Bytes up to which the values of a tensor are stored."""
+
+
+class CellStore(LimitedStore):
+    """The same for a cell."""
+
+    wanted: tuple[str, ...]
+    """Hashes of tensors that are stored whatever their size."""
+
+
+class ModelSource(Record):
+    """The model of a job: where it is loaded from."""
+
+    source: str
+    """A folder, or a hub id."""
+    revision: str | None
+    trust_remote_code: bool
+
+
+class FedModel(ModelSource):
+    """A model with its inputs."""
+
+    inputs: Inputs
+
+
+class PromptedModel(ModelSource):
+    """A model whose inputs are to be chosen."""
+
+    prompts: dict[str, WrittenPrompt]
+
+
+class CellModel(FedModel):
+    """The model of a cell."""
+
+    prompts: dict[str, WrittenPrompt]
+
+
+class Invariants(Record):
+    """How the relations inside a cell are tested."""
+
+    sweep: bool
+    """At every length residue and every split."""
+    samples: int
+    """Number of prompts over which the error of the cache is averaged."""
+    large: bool
+    """Whatever the size of the model."""
+
+
+class ObservedModel(CellModel):
+    """The model of a cell, and what to observe of it."""
+
+    greedy: int
+    """Number of tokens to generate."""
+    invariants: Invariants | None
+    """None: they are not tested."""
+    usage: bool
+    """Whether to try common uses."""
+
+
+class BuildJob(Job):
+    """Make a checkpoint from a recipe."""
+
+    kind: Literal["build"] = "build"
+    recipe: Recipe
+    out: str
+    """Folder of the checkpoint."""
+
+
+class CapsuleJob(Job):
+    """The fields of both jobs of a capsule."""
+
+    kind: Literal["capsule"] = "capsule"
+    result: str
+
+
+class TrialJob(CapsuleJob):
+    """Run a script of a capsule."""
+
+    script: str
+    run: RunName
+    store: LimitedStore
+
+
+class TensorsJob(CapsuleJob):
+    """List the tensors of a checkpoint."""
+
+    checkpoint: str
+    """Its folder."""
+
+
+class InputsJob(Job):
+    """Choose the inputs of a model."""
+
+    kind: Literal["inputs"] = "inputs"
+    name: str
+    """Name of the model."""
+    stack: str
+    threads: int = THREADS
+    result: str
+    store: JobStore
+    model: PromptedModel
+
+
+class JobOfCell(Job):
+    """The fields of the jobs that load the model of a cell."""
+
+    cell: CellId
+    threads: int = THREADS
+    budget: float
+    """Seconds after which only observations that affect the verdict start."""
+
+
+class CellJob(JobOfCell):
+    """Observe a cell in one of its runs."""
+
+    kind: Literal["cell"] = "cell"
+    run: RunName
+    capture: str
+    """Path for the capture."""
+    store: CellStore
+    model: ObservedModel
+
+
+class Rungs(Ask):
+    """A question to the ladder, and where its answer goes."""
+
+    result: str
+
+
+class LadderJob(JobOfCell):
+    """Run a cell on every rung of the precision ladder."""
+
+    kind: Literal["ladder"] = "ladder"
+    run: RunName = "a"
+    store: LimitedStore
+    model: CellModel
+    ladder: Rungs
+
+
+class Tracing(Record):
+    """What to trace of one prompt."""
+
+    prompt: str
+    what: Literal["forward", "decode"]
+    forced: dict[str, tuple[int, ...]]
+    """Row -> the tokens that generate() is forced to choose."""
+    steps: int
+    """Steps of a decode after which the trace ends."""
+    new_tokens: int
+    """Tokens that the cell generates; the size of a cache may depend on it."""
+    look: tuple[int, ...]
+    """Numbers of operations whose inputs and outputs are stored."""
+    rung: Literal["own", "float64"]
+    result: str
+
+
+class TraceJob(JobOfCell):
+    """Trace one prompt of a cell."""
+
+    kind: Literal["trace"] = "trace"
+    store: LimitedStore
+    model: CellModel
+    trace: Tracing
+
+
+class DonorQuestion(Record):
+    """What the reference is to provide for a graft."""
+
+    role: Literal["donor"] = "donor"
+    prompt: str
+    what: Literal["forward", "decode"]
+    forced: dict[str, tuple[int, ...]]
+    expected: tuple[str, ...]
+    """Hash of each output of the cell; '' if it is not known."""
+    weights: tuple[str, ...]
+    """Names of the tensors in memory to store."""
+
+
+class PatientSearch(PatientQuestion):
+    """Differences to try in the candidate, and how long."""
+
+    role: Literal["patient"] = "patient"
+    donor: str
+    """Path of the donor's file."""
+    hint: tuple[str, ...]
+    """Suspects that restored another prompt of the cell; they are tried first."""
+    budget: int
+    """Maximum number of sets to run."""
+    seconds: float
+    """Seconds after which no further set is started."""
+
+
+class DonorTask(DonorQuestion):
+    """A donor's question, and where its answer goes."""
+
+    result: str
+
+
+class PatientTask(PatientSearch):
+    """A patient's question, and where its answer goes."""
+
+    result: str
+
+
+class GraftJob(JobOfCell):
+    """Store pieces of the reference, or try them in the candidate."""
+
+    kind: Literal["graft"] = "graft"
+    store: LimitedStore
+    model: CellModel
+    graft: DonorTask | PatientTask
+
+
+class CrossingJob(Job):
+    """The fields of both jobs of a crossing."""
+
+    name: str
+    """Name of the model."""
+    variant_name: str
+    stack: str
+    threads: int = THREADS
+    variant: Variant
+    model: FedModel
+
+
+class SaveJob(CrossingJob):
+    """Save a model."""
+
+    kind: Literal["save"] = "save"
+    out: str
+    """Folder of the copy."""
+    limit: int
+    """Largest model that is saved, in bytes."""
+
+
+class LoadJob(CrossingJob):
+    """Load a model and the copies that stacks saved of it."""
+
+    kind: Literal["load"] = "load"
+    savers: dict[str, str]
+    """Stack -> folder of its copy."""
+    result: str

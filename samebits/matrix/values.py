@@ -1,0 +1,357 @@
+"""The kinds of values in matrix.yaml: versions, names, dtypes, patterns, and their short forms.
+
+Each kind is a type for a field of samebits/matrix/spec.py. It checks a value, says in a message what to
+write instead, and describes itself in matrix.schema.json.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+
+from packaging.requirements import InvalidRequirement, Requirement
+from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from samebits.base.errors import nearest, shown
+from samebits.compare.registry import signal_names
+from samebits.records.ids import DTYPES
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+
+ATTENTION = (
+    "default",
+    "eager",
+    "sdpa",
+    "flash_attention_2",
+    "flash_attention_3",
+    "flex_attention",
+)
+DEVICES = ("cpu", "cuda", "mps", "xpu", "npu", "hpu")
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+NAME_LENGTH = 80
+VERSION = r"^\d+(\.\d+)*(\.x)?$"
+_PYTHON = r"^3\.\d+(\.\d+)?$"
+_ATTENTION = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)?(@[A-Za-z0-9_.-]+)?(:\w+)?$"
+_DEVICE = rf"^(cpu|({'|'.join(DEVICES[1:])})(:\d+)?)$"
+_HUB = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)?$"
+_MOMENT = r"^\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?$"
+_MAX_LENGTH = 1_000_000
+
+_DTYPE_NICKNAMES = {
+    "fp64": "float64",
+    "double": "float64",
+    "fp32": "float32",
+    "float": "float32",
+    "fp16": "float16",
+    "half": "float16",
+    "bf16": "bfloat16",
+}
+
+T = TypeVar("T")
+
+
+def mistake(text: str, *keys: str | int) -> PydanticCustomError:
+    """Return a validation error with a message that the user sees unchanged.
+
+    ``keys`` lead from the validated value to the part of it that has the mistake.
+    """
+    return PydanticCustomError("mistake", "{text}", {"text": text, "keys": keys})
+
+
+def is_name(text: str) -> bool:
+    """Return True if text is safe in a path, in a table and in a command."""
+    return len(text) <= NAME_LENGTH and _fits(NAME, text)
+
+
+def _fits(pattern: str, text: str) -> bool:
+    # "$" also matches before a final line feed, and \d matches digits that are not ASCII
+    return re.fullmatch(pattern.strip("^$"), text, re.ASCII) is not None
+
+
+def _name(text: str) -> str:
+    if is_name(text):
+        return text
+    msg = (
+        f"{shown(text)} is not a valid name: use up to {NAME_LENGTH} letters, digits, dots, "
+        "underscores and dashes, and start with a letter or a digit"
+    )
+    raise mistake(msg)
+
+
+def _version(text: str) -> str:
+    if _fits(VERSION, text) and len(text) <= 40:
+        return text
+    match = re.search(r"\d+(\.\d+)*", text, re.ASCII)
+    example = match.group() if match and len(match.group()) < 20 else "4.48.0"
+    msg = (
+        f"{shown(text)} is not a version: write a release such as {example}, "
+        "or a family such as 4.48 or 5.x"
+    )
+    raise mistake(msg)
+
+
+def _python(text: str) -> str:
+    if _fits(_PYTHON, text):
+        return text
+    msg = f"{shown(text)} is not a version of Python 3: write one such as 3.11"
+    raise mistake(msg)
+
+
+def _dtype(value: object) -> object:
+    if value in DTYPES:
+        return value
+    text = str(value)
+    plain = text.casefold().removeprefix("torch.")
+    msg = f"{shown(text)} is not a dtype: {nearest(_DTYPE_NICKNAMES.get(plain, plain), DTYPES)}"
+    raise mistake(msg)
+
+
+def _attention(text: str) -> str:
+    if not _fits(_ATTENTION, text) or _is_typo(text):
+        msg = f"{shown(text)} is not an attention implementation: {nearest(text, ATTENTION)}"
+        raise mistake(msg)
+    return text
+
+
+def _is_typo(text: str) -> bool:
+    """Return True if text nearly equals a known name; flash_attention_4 is a new name, no typo."""
+    if _without_digits(text) in map(_without_digits, ATTENTION):
+        return False
+    candidates = [name for name in ATTENTION if abs(len(name) - len(text)) <= 2]
+    is_swapped = any(sorted(name) == sorted(text) for name in candidates)
+    return is_swapped or bool(difflib.get_close_matches(text.casefold(), candidates, cutoff=0.8))
+
+
+def _without_digits(text: str) -> str:
+    return re.sub(r"\d", "", text)
+
+
+def _device(text: str) -> str:
+    if _fits(_DEVICE, text):
+        return text
+    meant = "cuda" if text.casefold().startswith("gpu") else text
+    msg = f"{shown(text)} is not a device: {nearest(meant, DEVICES)} (the second GPU is cuda:1)"
+    raise mistake(msg)
+
+
+def _hub(text: str) -> str:
+    if text.startswith((".", "/", "~")) or text.count("/") > 1:
+        msg = f"{shown(text)} looks like a folder: write path: instead of hub:"
+        raise mistake(msg)
+    if "@" in text:
+        name, _, revision = text.partition("@")
+        msg = f"{shown(text)}: write hub: {shown(name)} and revision: {shown(revision)}"
+        raise mistake(msg)
+    if not _fits(_HUB, text):
+        msg = f"{shown(text)} is not a hub id: write one such as org/name"
+        raise mistake(msg)
+    return text
+
+
+def _moment(text: str) -> str:
+    try:
+        datetime.fromisoformat(text)
+        if _fits(_MOMENT, text):
+            return text
+    except ValueError:
+        pass
+    msg = f"{shown(text)} is not a date: write one such as 2026-11-20 or 2026-11-20T12:00:00Z"
+    raise mistake(msg)
+
+
+def _line(text: str) -> str:
+    if text.strip() and text.isprintable():
+        return text
+    if not text.strip():
+        msg = "the text is empty: write one, or remove the key"
+        raise mistake(msg)
+    msg = f"{shown(text)} has line breaks or control characters: remove them"
+    raise mistake(msg)
+
+
+def _expand_home(path: str) -> str:
+    try:
+        return str(Path(path).expanduser()) if path.startswith("~") else path
+    except RuntimeError:
+        msg = f"{shown(path)}: the home folder is not known: write the path without ~"
+        raise mistake(msg) from None
+
+
+def _paragraph(text: str) -> str:
+    if text.strip():
+        return text.strip()
+    msg = "the text is empty: write a sentence"
+    raise mistake(msg)
+
+
+def _requirement(text: str) -> str:
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        msg = f"{shown(text)} is not a requirement: write one such as accelerate>=1"
+        raise mistake(msg) from None
+    if requirement.url is not None:
+        msg = (
+            f"{shown(text)} is a URL, whose content can change, so it cannot be locked: write a "
+            f"version such as {requirement.name}==1.2"
+        )
+        raise mistake(msg)
+    if (name := requirement.name.lower()) in ("transformers", "torch"):
+        msg = f"{shown(text)}: the version of {name} has a key of its own: write it after {name}:"
+        raise mistake(msg)
+    return text
+
+
+def _expected_verdict(value: object) -> object:
+    if value == "not finished":
+        msg = (
+            "a cell that does not finish lacks time or memory, which is not a known difference: "
+            "remove this entry, and raise the model's timeout or give it more memory"
+        )
+        raise mistake(msg)
+    if value != "rounding":
+        return value
+    msg = (
+        "rounding passes without an entry, and whether a cell rounds depends on the CPU: remove "
+        "this entry, or write the verdict that makes the run fail: differs, diverged, unstable, failed "
+        'or "not observed"'
+    )
+    raise mistake(msg)
+
+
+def _format_version(value: object) -> object:
+    if str(value) == "1":
+        return 1
+    msg = f"{shown(str(value))} is not a known version of this form: write version: 1"
+    raise mistake(msg)
+
+
+def _length(value: object) -> object:
+    if value == "past-window":
+        return value
+    text = str(value)
+    if _fits(r"\d{1,7}", text) and 1 <= int(text) <= _MAX_LENGTH:
+        return int(text)
+    msg = f"write a number of tokens from 1 to {_MAX_LENGTH}, or past-window"
+    raise mistake(msg)
+
+
+def _unique(items: tuple[T, ...]) -> tuple[T, ...]:
+    for index, item in enumerate(items):
+        if item in items[:index]:
+            msg = f"{shown(str(item))} is listed twice: remove one of the two"
+            raise mistake(msg)
+    return items
+
+
+# Without quotes 4.50 is a text to samebits and a number to an editor, so the schema allows both.
+_BARE = ["string", "number"]
+
+
+class _OrNull:
+    """An empty value is also accepted by the schema; the form has to drop such a key."""
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [handler(core), {"type": "null"}]}
+
+
+class _TextAsItem:
+    """A text is short for a list of one item."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._as_list, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler(core)
+        return {"anyOf": [schema["items"], schema]}
+
+    @staticmethod
+    def _as_list(value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+
+class TextAs:
+    """A text is short for a mapping with the one key ``key``; ``schema`` describes the text."""
+
+    def __init__(self, key: str, **schema: object) -> None:
+        self._key = key
+        self._schema = {"type": _BARE, **schema}
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._as_mapping, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, core: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"anyOf": [self._schema, handler(core)]}
+
+    def _as_mapping(self, value: object) -> object:
+        return {self._key: value} if isinstance(value, str) else value
+
+
+def _described(**schema: Any) -> Any:  # noqa: ANN401  any JSON
+    return Field(json_schema_extra=schema)
+
+
+Name = Annotated[
+    str, AfterValidator(_name), _described(type=_BARE, pattern=NAME, maxLength=NAME_LENGTH)
+]
+"""A name that is safe in a path, in a table and in a command."""
+Version = Annotated[str, AfterValidator(_version), _described(type=_BARE, pattern=VERSION)]
+"""A version such as ``4.48.0``, or a family such as ``4.48`` or ``5.x``: its newest version."""
+Python = Annotated[str, AfterValidator(_python), _described(type=_BARE, pattern=_PYTHON)]
+"""A version of Python."""
+Pattern = Annotated[str, _described(type=_BARE)]
+"""A name, or a shell pattern such as ``llama*``."""
+SignalPattern = Annotated[str, _described(examples=["*", *signal_names()])]
+Dtype = Annotated[Literal["float64", "float32", "float16", "bfloat16"], BeforeValidator(_dtype)]
+Attention = Annotated[
+    str, AfterValidator(_attention), _described(pattern=_ATTENTION, examples=list(ATTENTION))
+]
+Device = Annotated[str, AfterValidator(_device), _described(pattern=_DEVICE)]
+Hub = Annotated[str, AfterValidator(_hub), _described(pattern=_HUB)]
+Moment = Annotated[str, AfterValidator(_moment), _described(pattern=_MOMENT)]
+Line = Annotated[str, AfterValidator(_line), _described(type=_BARE, pattern=r"\S")]
+"""One line of printable text."""
+Text = Annotated[str, Field(min_length=1), _described(type=_BARE)]
+FilePath = Annotated[
+    str, AfterValidator(_line), AfterValidator(_expand_home), _described(pattern=r"\S")
+]
+"""A path relative to matrix.yaml; ``~`` is replaced by the home folder."""
+Paragraph = Annotated[str, AfterValidator(_paragraph), _described(pattern=r"\S")]
+Package = Annotated[str, AfterValidator(_requirement)]
+"""A requirement as for pip, without a URL."""
+Length = Annotated[
+    Annotated[int, Field(ge=1, le=_MAX_LENGTH)] | Literal["past-window"], BeforeValidator(_length)
+]
+Verdict = Annotated[
+    Literal["differs", "diverged", "unstable", "failed", "not observed"],
+    BeforeValidator(_expected_verdict),
+]
+FormatVersion = Annotated[Literal[1], BeforeValidator(_format_version)]
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
+
+OrNull = Annotated[T, _OrNull()]
+"""A value that the file may leave empty, so that all its entries can be commented out."""
+OneOrMore = Annotated[tuple[T, ...], Field(min_length=1), _TextAsItem()]
+Distinct = Annotated[
+    tuple[T, ...],
+    Field(min_length=1, json_schema_extra={"uniqueItems": True}),
+    AfterValidator(_unique),
+    _TextAsItem(),
+]

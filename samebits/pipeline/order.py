@@ -1,0 +1,91 @@
+"""What a run is asked to do: the options of the command line as one record.
+
+The command line fills a field from the option of the same name. By default the command in a report
+repeats the option, and a receipt answers for it; ``Use`` says where that is not so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field
+
+from samebits.capsules.choosing import Scope
+from samebits.matrix.plan import Selection
+from samebits.records.record import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic.fields import FieldInfo
+
+DEFAULT_MATRIX = Path("matrix.yaml")
+
+
+@dataclass(frozen=True)
+class Use:
+    """What is done with an option besides the run itself."""
+
+    repeated: bool = True
+    """The command in the report repeats it, as it decides what the report shows."""
+    receipt: bool = True
+    """Its effect is in the files of the report and in what the run prints, so a later run with the
+    same command may print that again. False: a run with this option leaves no receipt."""
+
+
+class Order(Record):
+    """Options of the command line."""
+
+    matrix: Annotated[Path, Use(repeated=False)] = DEFAULT_MATRIX
+    selection: Annotated[Selection, Use(repeated=False)] = Selection()
+    fresh: Annotated[bool, Use(repeated=False, receipt=False)] = False
+    """Ignore captures of earlier runs."""
+    upgrade: Annotated[bool, Use(repeated=False, receipt=False)] = False
+    """Resolve the stacks again instead of using their locks."""
+    releases: bool = False
+    """Also run every release between the stacks of the matrix."""
+    sweep: bool = False
+    """Test the relations inside a cell at every length residue and every split."""
+    causes: bool = False
+    """Also trace rounding and expected differences to where they start."""
+    capsules: Annotated[Scope, Use(repeated=False)] = "none"
+    """Differences for which a capsule is made."""
+    reports: Annotated[Path | None, Use(repeated=False)] = None
+    """Folder of the report, whose user files are never replaced; None if no report is written."""
+    jobs: Annotated[int | None, Use(repeated=False)] = None
+    """Cells that run at the same time; None for one per core."""
+    kernels: Annotated[dict[str, str], Use(repeated=False, receipt=False)] = Field(
+        default_factory=dict
+    )
+    """Environment variables that make every probe run the kernels of another CPU. Captures of
+    different settings are never compared. Not an option of the command line, because users compare
+    releases on one machine."""
+    command: Annotated[str, Use(repeated=False)] = ""
+    """The command as the user typed it, for the report."""
+
+    @property
+    def leaves_receipt(self) -> bool:
+        """True if a receipt may answer the same command the next time."""
+        return all(_use(type(self).model_fields[name]).receipt for name, _ in self._given())
+
+    def repeated_words(self) -> list[str]:
+        """Return the options that the command in the report repeats, such as ``--sweep``."""
+        words = []
+        for name, value in self._given():
+            if _use(type(self).model_fields[name]).repeated:
+                words.append(f"--{name.replace('_', '-')}")
+                words += [] if value is True else [str(value)]
+        return words
+
+    def _given(self) -> Iterator[tuple[str, Any]]:
+        """Yield the fields that differ from their defaults, with their values."""
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value != field.get_default(call_default_factory=True):
+                yield name, value
+
+
+def _use(field: FieldInfo) -> Use:
+    return next((use for use in field.metadata if isinstance(use, Use)), Use())
