@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from samebits.base.errors import MachineError, SamebitsError
-from samebits.base.filestate import Ledger
+from samebits.base.filestate import Dependencies
 from samebits.base.redaction import Redaction
 from samebits.matrix.plan import Selection, shown_path
 from samebits.pipeline.order import DEFAULT_MATRIX, Order
@@ -33,7 +33,7 @@ from samebits.storage.prune import prune
 from samebits.storage.receipt import Answer, remember
 from samebits.terminal.progress import choose
 from samebits.terminal.summary import summary
-from samebits.text.terminal import NOBODY, Spoken
+from samebits.text.terminal import PLAIN, TerminalText
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Mapping, Sequence
@@ -54,14 +54,14 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         SamebitsError: a mistake of the user, with its exit code.
 
     """
-    spoken = Spoken(environ)
+    spoken = TerminalText(environ)
     options = _parsed(arguments, spoken)
-    order, ledger = _order(options), Ledger()
+    order, dependencies = _order(options), Dependencies()
     reports = _report_folder(options)
     if reports is not None:
         _check_writable(reports)
     progress = partial(choose, spoken=spoken)
-    report, files = _run_async(run_matrix(order, environ, progress, ledger))
+    report, files = _run_async(run_matrix(order, environ, progress, dependencies))
     redaction = Redaction(environ)
     if reports is None:
         failed = [redaction.text(stack.failure) for stack in report.stacks if stack.failure]
@@ -82,12 +82,12 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
             arguments,
             environ,
             matrix,
-            ledger,
+            dependencies,
             written.digests,
             report.started,
             printed,
         )
-    prune(order.matrix.resolve().parent / WORK, ledger.files.keys(), time.time())
+    prune(order.matrix.resolve().parent / WORK, dependencies.files.keys(), time.time())
     return printed.code, printed.lines
 
 
@@ -147,7 +147,7 @@ def _defer_sigint() -> Iterator[None]:
         signal.raise_signal(number)
 
 
-def _parsed(arguments: Sequence[str], spoken: Spoken) -> argparse.Namespace:
+def _parsed(arguments: Sequence[str], spoken: TerminalText) -> argparse.Namespace:
     """Return the options; an unknown option is reported with the usage of the command."""
     parser, commands = _parser(spoken)
     options, unknown = parser.parse_known_args(arguments)
@@ -199,13 +199,13 @@ def _nox_command(options: argparse.Namespace, order: Order) -> str:
 class _Parser(argparse.ArgumentParser):
     """A parser whose error messages have secrets redacted."""
 
-    spoken = NOBODY
+    spoken = PLAIN
 
     def error(self, message: str) -> NoReturn:
         super().error(self.spoken.text(message))
 
 
-def _parser(spoken: Spoken) -> tuple[_Parser, dict[str, _Parser]]:
+def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
     """Return the main parser, and the parsers of its commands by name."""
     parser = _Parser(
         prog="samebits",
@@ -334,7 +334,7 @@ Exit codes:
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run, print, and return the exit code; a user's mistake is printed without a traceback."""
-    spoken = Spoken(environ)
+    spoken = TerminalText(environ)
     try:
         with _signals_as_sigint(), _resend_lost_sigint():
             code, lines = run(arguments, environ)
@@ -357,7 +357,7 @@ def program(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     try:
         return main(arguments, environ)
     except Exception:  # noqa: BLE001  it is printed, and the program ends
-        Spoken(environ).say(traceback.format_exc().rstrip(), sys.stderr)
+        TerminalText(environ).say(traceback.format_exc().rstrip(), sys.stderr)
         return 1
 
 

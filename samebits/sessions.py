@@ -31,7 +31,7 @@ def stack_ids(arguments: Sequence[str]) -> list[str]:
         return []
     from samebits.base.errors import SamebitsError  # noqa: PLC0415
     from samebits.matrix import load  # noqa: PLC0415  takes half a second
-    from samebits.text.terminal import Spoken  # noqa: PLC0415
+    from samebits.text.terminal import TerminalText  # noqa: PLC0415
 
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
     parser.add_argument("--matrix", type=Path, default=Path("matrix.yaml"))
@@ -40,7 +40,7 @@ def stack_ids(arguments: Sequence[str]) -> list[str]:
         return [stack.id for stack in load.load(options.matrix).stacks]
     except (SamebitsError, argparse.ArgumentError) as error:
         if _names_a_probe(arguments[:dashes]):
-            Spoken(os.environ).say(str(error), sys.stderr)
+            TerminalText(os.environ).say(str(error), sys.stderr)
         return []
 
 

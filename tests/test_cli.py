@@ -12,7 +12,7 @@ from samebits.base.errors import SelectionError, StackError
 from samebits.matrix.plan import Selection
 from samebits.pipeline.order import Order
 from samebits.terminal.progress import choose
-from samebits.text.terminal import NOBODY
+from samebits.text.terminal import PLAIN
 from tests.support.sample_report import STACKS, sample_report
 
 MATRIX = """\
@@ -39,7 +39,7 @@ class Runner:
         self.raises = None
         self.order = self.environ = None
 
-    async def __call__(self, order, environ, progress, ledger):
+    async def __call__(self, order, environ, progress, dependencies):
         self.order, self.environ = order, environ
         assert progress.func is choose
         if self.raises is not None:
@@ -264,7 +264,7 @@ def test_options_become_an_order(runner, folder):
 
 def test_every_option_reaches_the_order():
     """An option is a field of the order, or it is one of those that several fields follow from."""
-    options = vars(cli._parsed(["matrix"], NOBODY)).keys()
+    options = vars(cli._parsed(["matrix"], PLAIN)).keys()
     derived = {"command", "repro"} | Selection.model_fields.keys()
     assert options - derived <= Order.model_fields.keys()
     assert Order.model_fields.keys() - options == {"selection", "capsules", "kernels"}

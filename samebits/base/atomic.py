@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 
-def write_aside(path: Path, content: str | bytes, *, lasting: bool = True) -> Path:
+def write_temporary(path: Path, content: str | bytes, *, lasting: bool = True) -> Path:
     """Write ``content`` to a temporary file in the folder of ``path``; the caller renames it.
 
     With ``lasting`` the content is flushed to the disk, which costs milliseconds. Without it, a
@@ -32,7 +32,7 @@ def write_aside(path: Path, content: str | bytes, *, lasting: bool = True) -> Pa
 
 def replace(path: Path, text: str, *, lasting: bool = True) -> None:
     """Replace ``path`` by ``text`` atomically."""
-    temporary = write_aside(path, text, lasting=lasting)
+    temporary = write_temporary(path, text, lasting=lasting)
     try:
         temporary.replace(path)
     finally:

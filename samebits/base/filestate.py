@@ -17,7 +17,7 @@ Identity = tuple[int, int, int, int]
 """Size in bytes, mtime in ns, ctime in ns, inode."""
 
 
-class Ledger:
+class Dependencies:
     """The files that one run depends on, and why its results may not be reused."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Ledger:
         """Absolute path -> identity just before it was last read; None: it did not exist."""
         self.folders: dict[str, dict[str, Identity]] = {}
         """Absolute path -> relative path of every file below it -> identity."""
-        self.unsettled: dict[str, str] = {}
+        self.unrepeatable: dict[str, str] = {}
         """Why a repeated run may have another result -> the cell concerned, '' if there is none."""
 
     def file(self, path: Path) -> None:
@@ -36,9 +36,9 @@ class Ledger:
         """Record every file of a folder that is about to be read."""
         self.folders[os.path.abspath(path)] = identities(path)  # noqa: PTH100
 
-    def unsettle(self, reason: str, cell: str = "") -> None:
+    def mark_unrepeatable(self, reason: str, cell: str = "") -> None:
         """Record why a repeated run may have another result, and for which cell."""
-        self.unsettled[reason] = cell
+        self.unrepeatable[reason] = cell
 
 
 def identity(path: str | Path) -> Identity | None:

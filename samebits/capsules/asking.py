@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from samebits.records.subject import Subject
     from samebits.records.tensor import TensorRef
 
-_DIFFERS = {Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED}
+_DIFFERS = {Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED}
 _INTEGERS = ("int64", "int32")
 _DEFAULT_STEPS = 12
 """Tokens to generate if the failing cell did not record how many."""
@@ -30,11 +30,11 @@ class Query(NamedTuple):
     question: Question
 
 
-class Unasked(Exception):  # noqa: N818  "no script can show it" is a result
+class CannotReproduce(Exception):  # noqa: N818  "no script can show it" is a result
     """No script can show the defect of the cell; the message gives the reason."""
 
 
-class Unproved(Unasked):
+class ReproductionFailed(CannotReproduce):
     """The scripts ran and saw something else. Another run may succeed."""
 
 
@@ -44,13 +44,13 @@ def query_for(
     """Return the query that shows how a cell differs, fails or is unstable.
 
     Raises:
-        Unasked: no script can show it.
+        CannotReproduce: no script can show it.
 
     """
     device = result.cell.variant.device
     if device != "cpu":
         msg = f"the difference is on {device}, and scripts are checked on the CPU only"
-        raise Unasked(msg)
+        raise CannotReproduce(msg)
     if result.judged is Verdict.FAILED:
         return Query("fails", _failure_question(result, reference, values))
     if result.judged is Verdict.UNSTABLE:
@@ -97,14 +97,14 @@ def _differing(result: CellResult, name: Signal) -> list[Subject]:
 def _failure_question(result: CellResult, reference: Capture, values: TensorSource) -> Question:
     if result.failure is None:
         msg = f"it failed without an exception: {result.headline}"
-        raise Unasked(msg)
+        raise CannotReproduce(msg)
     phase, prompt = word_and_prompt(result.failure.phase)
     forwards = reference.signals.forward or {}
     if phase in {"config", "load"}:
         return _load_question(reference, forwards, values)
     if not forwards:
         msg = "the reference has no forward that a script could repeat"
-        raise Unasked(msg)
+        raise CannotReproduce(msg)
     if phase == "forward" and prompt in forwards:
         return _forward_question(prompt, reference, values)
     if phase == "greedy" and prompt in forwards:
@@ -112,9 +112,9 @@ def _failure_question(result: CellResult, reference: Capture, values: TensorSour
         return _generate_question(prompt, 0, max(steps, default=_DEFAULT_STEPS), reference, values)
     if phase in {"forward", "greedy"}:
         msg = f"the reference has no forward of prompt {prompt}"
-        raise Unasked(msg)
+        raise CannotReproduce(msg)
     msg = f"it failed in phase {result.failure.phase}, which a script cannot show"
-    raise Unasked(msg)
+    raise CannotReproduce(msg)
 
 
 def _load_question(
@@ -125,8 +125,8 @@ def _load_question(
         if forwards:
             return _forward_question(_simplest(list(forwards), forwards), reference, values)
         msg = "the reference has no forward that a script could repeat"
-        raise Unasked(msg)
-    except Unasked:
+        raise CannotReproduce(msg)
+    except CannotReproduce:
         weights = reference.signals.weights
         for name, weight in (weights.tensors if weights is not None else {}).items():
             return Question(kind=weight.kind, tensor=name)
@@ -162,7 +162,7 @@ def _tensor_question(reference: Capture, candidate: Capture) -> Question:
         if counterpart_buffer is not None and counterpart_buffer.ref.hash != buffer.ref.hash:
             return Question(kind="buffer", tensor=name)
     msg = "no logits and no tensor of the same name on both sides show it"
-    raise Unasked(msg)
+    raise CannotReproduce(msg)
 
 
 def _forward_question(prompt: str, capture: Capture, values: TensorSource) -> Question:
@@ -170,7 +170,7 @@ def _forward_question(prompt: str, capture: Capture, values: TensorSource) -> Qu
     facts = (capture.signals.forward or {})[prompt]
     if facts.logits is None:
         msg = f"the forward of prompt {prompt} returns no tensor"
-        raise Unasked(msg)
+        raise CannotReproduce(msg)
     cut = facts.logits_padded and real_rows(facts, facts.logits) is not None
     return Question(
         kind="forward",
@@ -205,7 +205,7 @@ def feed(prompt: str, facts: ForwardFacts, values: TensorSource) -> Feed:
     """Return the inputs of a forward; integers as literal numbers, floats by their seed.
 
     Raises:
-        Unasked: the values are not in the store.
+        CannotReproduce: the values are not in the store.
 
     """
     return {key: _fed_tensor(prompt, key, ref, values) for key, ref in facts.inputs.items()}
@@ -219,10 +219,10 @@ def _fed_tensor(prompt: str, key: str, ref: TensorRef, values: TensorSource) -> 
         msg = (
             f"input {key} of prompt {prompt} has shape [{shape}], and a script has rows of numbers"
         )
-        raise Unasked(msg)
+        raise CannotReproduce(msg)
     if not values.has(ref):
         msg = f"the values of input {key} of prompt {prompt} were not stored"
-        raise Unasked(msg)
+        raise CannotReproduce(msg)
     return Fed(rows=tuple(tuple(map(int, row)) for row in values.tensor(ref)))
 
 

@@ -22,7 +22,7 @@ _BY_SEVERITY = (
     Verdict.FAILED,
     Verdict.UNSTABLE,
     Verdict.DIVERGED,
-    Verdict.DIFFERS,
+    Verdict.UNDECIDED,
     Verdict.ROUNDING,
 )
 

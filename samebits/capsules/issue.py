@@ -27,7 +27,7 @@ _MAX_FRAMES = 3
 _KINDS = {
     Verdict.ROUNDING: "rounding: the difference goes away in float64",
     Verdict.DIVERGED: "not rounding: a different function or different numbers",
-    Verdict.DIFFERS: "undecided: float64 does not tell rounding from a different function here",
+    Verdict.UNDECIDED: "undecided: float64 does not tell rounding from a different function here",
 }
 
 

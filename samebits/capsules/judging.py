@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.capsules.asking import Unasked, feed
+from samebits.capsules.asking import CannotReproduce, feed
 from samebits.compare.phases import best_first
 from samebits.diagnose import verdict
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.ladder import Climber
-from samebits.ladder.verdicts import third_look
+from samebits.ladder.verdicts import judge_by_ladder
 from samebits.matrix.spec import Prompt
 from samebits.storage.store import Store
 
@@ -90,13 +90,13 @@ class Judge:
         first = verdict.result(
             candidate.cell, runs[candidate.cell], runs[reference.cell], self._store
         )
-        return (await third_look([first], runs, self._store, climb))[0]
+        return (await judge_by_ladder([first], runs, self._store, climb))[0]
 
     def _was_fed(self, question: Question, capture: Capture) -> bool:
         facts = (capture.signals.forward or {}).get(question.prompt)
         try:
             inputs = feed(question.prompt, facts, self._store) if facts else None
-        except Unasked:
+        except CannotReproduce:
             return False
         if inputs is not None and question.kind == "generate":
             inputs.pop("decoder_input_ids", None)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from samebits.base.filestate import Ledger
+    from samebits.base.filestate import Dependencies
     from samebits.capsules.judging import Party
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.matrix.spec import ModelSpec
@@ -54,12 +54,12 @@ class KeptCapsule(Record):
     """Path inside the capsule -> content in base64."""
 
 
-class KeptCapsules:
+class CapsuleCache:
     """The cached capsules of earlier runs."""
 
-    def __init__(self, root: Path, ledger: Ledger, *, fresh: bool = False) -> None:
+    def __init__(self, root: Path, dependencies: Dependencies, *, fresh: bool = False) -> None:
         self._root = root
-        self._ledger = ledger
+        self._dependencies = dependencies
         self._fresh = fresh
 
     def path(
@@ -94,7 +94,7 @@ class KeptCapsules:
         """Return the capsule of an earlier run, if it is intact and ``captures`` are unchanged."""
         if path is None or self._fresh:
             return None
-        self._ledger.file(path)
+        self._dependencies.file(path)
         try:
             record = KeptCapsule.model_validate(json.loads(seal.read(path)))
             files = {name: b64decode(text, validate=True) for name, text in record.files.items()}
@@ -117,11 +117,11 @@ class KeptCapsules:
         )
         with contextlib.suppress(OSError):  # a full disk must not cost the report
             replace(path, seal.sealed(record.model_dump_json()), lasting=False)
-        self._ledger.file(path)
+        self._dependencies.file(path)
 
     def _identity(self, capture: Path) -> Identity | None:
         """Return the capture's identity when the run read it; if it did not, the current one."""
-        return self._ledger.files.get(str(capture.absolute())) or identity(capture)
+        return self._dependencies.files.get(str(capture.absolute())) or identity(capture)
 
     def _folder(self, cell: CellId) -> Path:
         return self._root / "kept-capsules" / cell.model / str(cell.variant) / cell.stack

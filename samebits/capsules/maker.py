@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.capsules import files, shrinking, trials
-from samebits.capsules.asking import Query, Unasked, Unproved, earlier_feeds, query_for
+from samebits.capsules.asking import (
+    CannotReproduce,
+    Query,
+    ReproductionFailed,
+    earlier_feeds,
+    query_for,
+)
 from samebits.capsules.issue import ZEROS, Issue, issue
 from samebits.capsules.judging import Judge, Party
 from samebits.capsules.script import FOLDER, Expectation, Installed, Subject, script
@@ -89,7 +95,7 @@ class Maker:
         """Return the files of a capsule by their paths inside it, after running its scripts.
 
         Raises:
-            Unasked: no capsule can be made; the message gives the reason.
+            CannotReproduce: no capsule can be made; the message gives the reason.
 
         """
         cell = request.result.cell
@@ -111,19 +117,19 @@ class Maker:
             shutil.rmtree(work, ignore_errors=True)
 
     def _verify(self, request: Wanted, folder: Path) -> None:
-        """Run both scripts with uv in another folder; raise Unproved if one fails."""
+        """Run both scripts with uv in another folder; raise ReproductionFailed if one fails."""
         scripts = tuple(script_name(side.cell.stack) for side in request.sides)
         needs_hub = request.model.hub is not None
         results = self._place.run(folder, scripts, needs_hub=needs_hub)
         for name, result in results.items():
             if result.code != 0 and not result.has_started:
                 msg = f"uv could not run {name}: {result.last_line}"
-                raise Unproved(msg)
+                raise ReproductionFailed(msg)
             if result.code != 0:
                 msg = (
                     f"{name} did not reproduce the difference outside samebits: {result.last_line}"
                 )
-                raise Unproved(msg)
+                raise ReproductionFailed(msg)
 
 
 class _Builder:
@@ -162,7 +168,7 @@ class _Builder:
             msg = (
                 f"outside samebits, the difference is {result.judged}, not {request.result.judged}"
             )
-        raise Unasked(msg)
+        raise CannotReproduce(msg)
 
     def _checkpoint(self, case: Case) -> Checkpoint:
         """Return the checkpoint that the scripts of a case load."""
@@ -174,20 +180,20 @@ class _Builder:
         if query.contrast == "fails" and self._size > files.LIMIT:
             try:
                 return await self._case_in(query, await self._stand_in())
-            except Unasked as reason:
+            except CannotReproduce as reason:
                 self._no_stand_in = f"; with zeros in place of its weights, {reason}"
         folder = self._checkpoint_copy()
         try:
             return await self._case_in(query, folder)
-        except Unasked as reason:
+        except CannotReproduce as reason:
             msg = f"outside samebits, {reason}"
-            raise Unasked(msg) from reason
+            raise CannotReproduce(msg) from reason
 
     async def _case_in(self, query: Query, folder: Path | None) -> Case:
         """Return the case that shows the defect, with the prompts before it only if needed.
 
         Raises:
-            Unasked: no case shows it; the message gives the result of the last one.
+            CannotReproduce: no case shows it; the message gives the result of the last one.
 
         """
         questions = [query.question]
@@ -202,13 +208,13 @@ class _Builder:
             if not reason:
                 left_out = (ZEROS,) if self._zeros_file(folder) else ()
                 return Case(question, folder, answers, query.contrast, left_out)
-        raise Unasked(reason)
+        raise CannotReproduce(reason)
 
     async def _stand_in(self) -> Path:
         """Return a copy of the model's folder without its weights.
 
         Raises:
-            Unasked: its tensors cannot be listed.
+            CannotReproduce: its tensors cannot be listed.
 
         """
         folder, source = self._work / "stand-in", Path(self._request.checkpoint.source)
@@ -217,7 +223,7 @@ class _Builder:
         tensors = await trials.list_tensors(process, source, folder / "tensors.json", timeout)
         if tensors.refused:
             msg = f"the tensors of the checkpoint cannot be listed: {tensors.refused}"
-            raise Unasked(msg)
+            raise CannotReproduce(msg)
         self._layout = "pytorch_model.bin" if tensors.pickled else "model.safetensors"
         files.copy_without_weights(source, folder / FOLDER, tensors.header)
         return folder / FOLDER
@@ -274,7 +280,7 @@ class _Builder:
             return None
         if (n := self._size) > _MAX_COPIED:
             msg = f"its checkpoint has {n >> 20:,} MiB, too many to copy{self._no_stand_in}"
-            raise Unasked(msg)
+            raise CannotReproduce(msg)
         out = self._work / "as-captured" / FOLDER
         files.copy_checkpoint(Path(self._request.checkpoint.source), out)
         return out
@@ -374,7 +380,7 @@ class _Builder:
                 f"its checkpoint has {n / 2**20:,.1f} MiB{fewer}, and a capsule holds "
                 f"{files.LIMIT >> 20}{self._no_stand_in}"
             )
-            raise Unasked(msg)
+            raise CannotReproduce(msg)
 
     async def _run_scripts(self, query: Query, question: Question, folder: Path | None) -> Answers:
         """Run both scripts in the stacks' processes; three times each for an unstable cell."""

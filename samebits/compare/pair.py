@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from samebits.compare.phases import FORWARD, failure_behind, same, signals_of, word_and_prompt
+from samebits.compare.phases import FORWARD, failure_causing, same, signals_of, word_and_prompt
 from samebits.records.comparison import ItemComparison
 from samebits.records.subject import Reason, Subject
 
@@ -69,7 +69,7 @@ class Pair:
     def _raised_on_both(self, signal: Signal, prompt: str | None) -> str:
         """Return a note if both sides raised the same exception for a signal, else ''."""
         sides = (self.reference, self.candidate)
-        expected, failure = (failure_behind(side, signal, prompt) for side in sides)
+        expected, failure = (failure_causing(side, signal, prompt) for side in sides)
         if expected is None or failure is None or not same(expected, failure):
             return ""
         return f"raises the same exception in the reference: {failure.type}: {failure.in_short}"
@@ -90,7 +90,7 @@ def reason(capture: Capture, signal: Signal, prompt: str | None = None) -> str:
         )
         if matches and _covers_prompt(skipped_prompt, signal, prompt):
             return skip.reason.strip()
-    if (failure := failure_behind(capture, signal, prompt)) is not None:
+    if (failure := failure_causing(capture, signal, prompt)) is not None:
         return f"phase {failure.phase} raised {failure.type}: {failure.in_short}"
     if capture.status == "unfinished":
         return f"the run ended before: {ended(capture.unfinished)}"

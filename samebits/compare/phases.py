@@ -60,7 +60,7 @@ def row_subject(name: str, prompts: Iterable[str] = ()) -> Subject:
     return Subject(prompt=match[1], row=int(match[2]))
 
 
-def failure_behind(capture: Capture, signal: Signal, prompt: str | None = None) -> Failure | None:
+def failure_causing(capture: Capture, signal: Signal, prompt: str | None = None) -> Failure | None:
     """Return the exception that explains why ``capture`` lacks ``signal`` (for ``prompt``)."""
     for failure in capture.failures:
         phase_prompt = word_and_prompt(failure.phase)[1]
@@ -132,7 +132,7 @@ def _ended_after_all_signals(capture: Capture, phase: str) -> bool:
 def _is_settled(capture: Capture, signal: Signal) -> bool:
     """Return True if a signal is missing for a reason other than the end of the run."""
     skipped = (skip.what for skip in capture.skips if skip.why != "unfinished")
-    return failure_behind(capture, signal) is not None or any(
+    return failure_causing(capture, signal) is not None or any(
         signal in signals_of(what) or _is_prompt(what) for what in skipped
     )
 

@@ -8,7 +8,7 @@ from samebits.compare.forwards import real_rows
 from samebits.compare.metrics import measure
 from samebits.compare.phases import (
     explains,
-    failure_behind,
+    failure_causing,
     lack,
     signals_of,
     word_and_prompt,
@@ -84,7 +84,7 @@ def _lacks_with_reason(run: Capture, observation: Observation) -> bool:
     A check that does not apply to the model does not apply in either run.
     """
     prompt = observation.subject.prompt
-    if failure_behind(run, observation.signal, prompt or None) is not None:
+    if failure_causing(run, observation.signal, prompt or None) is not None:
         return True
     return any(
         skip.why not in OF_THE_MODEL

@@ -29,11 +29,11 @@ class Standing(StrEnum):
     """The judgement of one relation in one cell."""
 
     HOLDS = "holds"
-    SHRINKS = "shrinks"
+    ROUNDING = "rounding"
     """The bits differ, and the difference almost vanishes in float64, as rounding does."""
-    STAYS = "broken"
+    BROKEN = "broken"
     """The difference is there in float64 too: the two ways compute different functions."""
-    UNKNOWN = "differs"
+    UNDECIDED = "undecided"
     """The bits differ, and float64 does not explain it or there is no float64 run."""
 
 
@@ -42,7 +42,7 @@ def standing(relation: Relation, dtype: str) -> Standing:
     if relation.holds:
         return Standing.HOLDS
     pair = sizes(relation)
-    return Standing.UNKNOWN if pair is None or dtype == "float64" else judged(*pair)
+    return Standing.UNDECIDED if pair is None or dtype == "float64" else judged(*pair)
 
 
 def sizes(relation: Relation) -> tuple[float, float] | None:
@@ -68,6 +68,6 @@ def judged(before: float, after: float) -> Standing:
     A difference that shows only in float64, such as 0.0 against -0.0, has no ratio to judge by.
     """
     if after <= before * SHRUNK:
-        return Standing.SHRINKS
+        return Standing.ROUNDING
     # a NaN is not a small remainder, so the comparison must be False for it
-    return Standing.UNKNOWN if before == 0 or after < before * KEPT else Standing.STAYS
+    return Standing.UNDECIDED if before == 0 or after < before * KEPT else Standing.BROKEN

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from samebits.records.ids import CellId
 
 _AS_REFERENCE = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL})
-_DIFFERENT = frozenset({Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED})
+_DIFFERENT = frozenset({Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED})
 """Verdicts on a difference. A cell with any other verdict has no bits to compare."""
 
 

@@ -56,7 +56,7 @@ def fails(result: CellResult) -> bool:
         return not result.verdict.passes
     if result.rest is None or result.expected:
         return False
-    if result.rest is Verdict.DIFFERS:
+    if result.rest is Verdict.UNDECIDED:
         return result.ladder is not None
     return not (result.rest.passes or result.rest in OPEN)
 

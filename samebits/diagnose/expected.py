@@ -23,7 +23,7 @@ Kind = Literal["differs", "diverged", "unstable", "failed", "not observed"]
 Item = tuple[Literal["model", "stack"], str]
 
 KINDS: dict[Kind, frozenset[Verdict]] = {
-    "differs": frozenset({Verdict.DIFFERS, Verdict.DIVERGED}),
+    "differs": frozenset({Verdict.UNDECIDED, Verdict.DIVERGED}),
     "diverged": frozenset({Verdict.DIVERGED}),
     "unstable": frozenset({Verdict.UNSTABLE}),
     "failed": frozenset({Verdict.FAILED}),
@@ -41,7 +41,7 @@ DIFFERENCES: frozenset[Kind] = frozenset({"differs", "diverged"})
 
 INCONCLUSIVE: dict[Kind, frozenset[Verdict]] = {
     "differs": OPEN | {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE},
-    "diverged": OPEN | {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.DIFFERS},
+    "diverged": OPEN | {Verdict.UNSTABLE, Verdict.FAILED, Verdict.REFERENCE, Verdict.UNDECIDED},
     "unstable": OPEN | {Verdict.FAILED},
     "failed": OPEN | {Verdict.UNSTABLE},
     "not observed": frozenset(

@@ -219,7 +219,7 @@ def _signals_verdict(signals: tuple[SignalComparison, ...]) -> tuple[Verdict, st
     """
     bearing = [signal for signal in signals if signal.signal not in EXPLANATORY]
     if any(signal.outcome == "differs" for signal in bearing):
-        return Verdict.DIFFERS, "it differs"
+        return Verdict.UNDECIDED, "it differs"
     blocked = _blocked_signals(signals)
     if blocked:
         return Verdict.FAILED, f"{blocked[0].signal} could not be compared: {blocked[0].note}"

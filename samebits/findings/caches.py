@@ -73,7 +73,7 @@ def _formulations(case: Case) -> Iterator[Sighting]:
     stepped = {name for token in decoded for name in token.functions if _RECURRENT.search(name)}
     if not chunked or not stepped:
         return
-    relations = list(case.standing(Standing.SHRINKS, "full forward = prefill + decode"))
+    relations = list(case.standing(Standing.ROUNDING, "full forward = prefill + decode"))
     if relations:
         ran = f"the prompt ran {chunked[0]}, the token after it {min(stepped)}"
         yield Sighting("gated delta rule", (ran, *map(_distances, relations)))

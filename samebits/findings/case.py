@@ -153,7 +153,7 @@ class Case:
 
     def broken(self, *names: RelationName) -> Iterator[Relation]:
         """Yield the relations inside the cell that are broken in float64, too."""
-        return self.standing(Standing.STAYS, *names)
+        return self.standing(Standing.BROKEN, *names)
 
     def standing(self, wanted: Standing, *names: RelationName) -> Iterator[Relation]:
         """Yield the relations of these names that have the wanted standing."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MAX_STEPS = 40
 """Maximum number of compared steps of a decode."""
-_GRAFTABLE = {Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED, Verdict.UNSTABLE}
+_GRAFTABLE = {Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED, Verdict.UNSTABLE}
 _IGNORED_FIELDS = ("transformers_version", "architectures", "dtype", "torch_dtype", "auto_map")
 """Config fields that only describe the file, or that the variant sets anyway."""
 

@@ -4,7 +4,7 @@ A result file is named after the digest of everything that determines the result
 used if it is whole, of this format, repeatable, and every tensor that it stored is undamaged.
 Otherwise the job runs in its stack. It writes under a unique name, because another run may run the
 same job. Its files are then renamed, and a torn result is removed. A result that the machine may
-have caused is noted in the ledger, so that the receipt of the run is never used.
+have caused is noted in the dependencies, so that the receipt of the run is never used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from samebits.base.digests import digest_of
-from samebits.base.filestate import Ledger
+from samebits.base.filestate import Dependencies
 from samebits.records.capture import Failure
 from samebits.records.record import R, read_record
 from samebits.stacks.process import tail
@@ -60,10 +60,10 @@ class CachedJob(Generic[R]):
     checkpoint: Checkpoint
     job: Callable[[Path], Job]
     """Returns the job that writes its result to a given path."""
-    unsettled: str
+    unrepeatable: str
     """The reason to note if the result is missing, or if the machine may have caused it."""
     cell: CellId | None = None
-    """The cell whose result it is, for the ledger."""
+    """The cell whose result it is, for the dependencies."""
     belongs: Callable[[R], bool] = lambda _result: True
     """False for a result of another cell, which counts as missing."""
     if_lost: Callable[[Failure], R | None] = lambda _failure: None
@@ -91,7 +91,7 @@ class JobCache:
         machine: str = "",
         *,
         fresh: bool = False,
-        ledger: Ledger | None = None,
+        dependencies: Dependencies | None = None,
     ) -> None:
         self.root = root
         self.store = store
@@ -101,7 +101,7 @@ class JobCache:
         """Fingerprint of the machine."""
         self.fresh = fresh
         """Ignore the results of earlier runs."""
-        self.ledger = ledger or Ledger()
+        self.dependencies = dependencies or Dependencies()
 
     def path(self, folder: str, *names: str, facts: Mapping[str, Any]) -> Path:
         """Return the path of the result that ``facts`` determine, whether or not it exists."""
@@ -113,7 +113,7 @@ class JobCache:
 
     def find(self, path: Path, form: ResultForm[R], checkpoint: Checkpoint) -> R | None:
         """Return the cached result; None if there is none that may be used."""
-        self.ledger.file(path)
+        self.dependencies.file(path)
         if not self.may_reuse(checkpoint):
             return None
         result = read_record(path, form.record)
@@ -135,9 +135,9 @@ class JobCache:
             with contextlib.suppress(OSError):
                 left.written.unlink()
         publish(left.log, job.path.with_suffix(".log"))
-        self.ledger.file(job.path)
+        self.dependencies.file(job.path)
         if result is None or not job.form.is_repeatable(result):
-            self.ledger.unsettle(job.unsettled, str(job.cell) if job.cell else "")
+            self.dependencies.mark_unrepeatable(job.unrepeatable, str(job.cell) if job.cell else "")
         return result
 
 

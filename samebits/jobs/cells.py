@@ -74,7 +74,7 @@ class CellRunner:
         ended = await asyncio.gather(*(process.run(job.as_json(), started) for job in jobs))
         first, second = (self._read(cell, job, end) for job, end in zip(jobs, ended, strict=True))
         for job in jobs:
-            self._cache.ledger.file(_publish(job))
+            self._cache.dependencies.file(_publish(job))
         return without_false_alarms(first, second)
 
     def paths(
@@ -176,14 +176,14 @@ class CellRunner:
         else:
             if (capture.cell, capture.run) == (cell, job.run):
                 if not _is_repeatable(capture):
-                    self._cache.ledger.unsettle(
+                    self._cache.dependencies.mark_unrepeatable(
                         f"{cell} failed for a reason that may be the machine", str(cell)
                     )
                 if capture.status == "unfinished":
                     return _ended_early(capture, job, ended)
                 return capture
             reason = f"it wrote the capture of {capture.cell}, run {capture.run}"
-        self._cache.ledger.unsettle(f"{cell} wrote no result", str(cell))
+        self._cache.dependencies.mark_unrepeatable(f"{cell} wrote no result", str(cell))
         if ended.stopped:
             return _ended_early(_empty_capture(cell, job), job, ended)
         log = tail(Path(job.log))
@@ -191,7 +191,7 @@ class CellRunner:
         return Capture(cell=cell, run=job.run, status="failed", failure=failure)
 
     def _capture(self, path: Path) -> Capture:
-        self._cache.ledger.file(path)
+        self._cache.dependencies.file(path)
         return self._cache.store.read_capture(path)
 
 

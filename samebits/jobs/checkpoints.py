@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from samebits.base import seal
 from samebits.base.digests import digest_of, digest_of_file, digest_of_folder, hashes_of_folder
-from samebits.base.filestate import Ledger
+from samebits.base.filestate import Dependencies
 from samebits.base.patches import patched_files, write_patched
 from samebits.records.inputs import Inputs
 from samebits.records.record import Record
@@ -69,9 +69,14 @@ class Checkpoints:
     """The checkpoints of a matrix; those made from recipes or patches are stored in one folder."""
 
     def __init__(
-        self, root: Path, matrix_folder: Path, maker: str, *, ledger: Ledger | None = None
+        self,
+        root: Path,
+        matrix_folder: Path,
+        maker: str,
+        *,
+        dependencies: Dependencies | None = None,
     ) -> None:
-        self._ledger = ledger or Ledger()
+        self._dependencies = dependencies or Dependencies()
         self._root = root / "checkpoints"
         self._matrix_folder = matrix_folder
         self._cache = root / "file-hashes.json"
@@ -94,7 +99,7 @@ class Checkpoints:
         if facts.get("files", hashes).items() - hashes.items():
             return None  # damaged, by a full disk or a power cut
         assert model.build is not None
-        self._ledger.folder(folder)
+        self._dependencies.folder(folder)
         description = f"build {model.build.architecture}, seed {model.build.seed}, by {builder.id}"
         return Checkpoint(
             model=model.name,
@@ -116,11 +121,11 @@ class Checkpoints:
         linked = self._matrix_folder / model.path
         folder = linked.resolve()
         # the path as written, too: a link that is changed later means another checkpoint
-        self._ledger.folder(linked)
-        self._ledger.folder(folder)
+        self._dependencies.folder(linked)
+        self._dependencies.folder(folder)
         if model.patch:
             folder = self._patched(model, folder)
-            self._ledger.folder(folder)
+            self._dependencies.folder(folder)
         digest = digest_of_folder(folder, self._cache)
         # reports are published, so they do not show this machine's absolute paths
         shown_source = path.name if (path := Path(model.path)).is_absolute() else model.path
@@ -136,7 +141,7 @@ class Checkpoints:
         """
         patches = [self._matrix_folder / patch for patch in model.patch]
         for patch in patches:
-            self._ledger.file(patch)
+            self._dependencies.file(patch)
         hashes = hashes_of_folder(folder, self._cache)
         contents = [digest_of(hashes), *map(digest_of_file, patches)]
         out = self._root / f"{model.name}-{digest_of(contents)[:12]}"

@@ -118,7 +118,7 @@ class Crosser:
 
     async def _save(self, subject: CrossedModel, party: CrossingStack) -> SavedCopy:
         folder = self._saved_folder(subject, party.stack)
-        self._cache.ledger.file(folder / "saved.json")
+        self._cache.dependencies.file(folder / "saved.json")
         if (cached := _read_saved(folder)) is not None:
             os.utime(folder)
             return cached
@@ -129,9 +129,11 @@ class Crosser:
             **_job_fields(subject, party.stack), out=str(folder), limit=SIZE_LIMIT, log=str(log)
         )
         ended = await party.process.run(job.as_json())
-        self._cache.ledger.file(folder / "saved.json")
+        self._cache.dependencies.file(folder / "saved.json")
         if _read_saved(folder) is None:
-            self._cache.ledger.unsettle(f"{subject.model.name} was not saved by {party.stack.id}")
+            self._cache.dependencies.mark_unrepeatable(
+                f"{subject.model.name} was not saved by {party.stack.id}"
+            )
         copy = _read_saved(folder, even_if_transient=True)
         return copy or _failed_save(subject, party.stack, folder, no_result(ended, log))
 
@@ -173,9 +175,9 @@ class Crosser:
                 crossings=tuple(crossings.values()),
             )
             self._cache.store.write_json(path, file.model_dump_json(indent=1))
-            self._cache.ledger.file(path)
+            self._cache.dependencies.file(path)
         else:
-            self._cache.ledger.unsettle(
+            self._cache.dependencies.mark_unrepeatable(
                 f"{party.stack.id} loads the copies of {subject.model.name} in every run"
             )
         return crossings

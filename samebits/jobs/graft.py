@@ -140,7 +140,7 @@ class Grafter:
             form,
             subject.checkpoint,
             lambda written: self._job(subject, traced, task(written), written),
-            unsettled=f"{traced.cell} wrote no result of a swap, or failed for a reason that may be the machine",
+            unrepeatable=f"{traced.cell} wrote no result of a swap, or failed for a reason that may be the machine",
             cell=traced.cell,
         )
         return await self._cache.result(job, traced.process)

@@ -63,7 +63,7 @@ class Feeder:
             _FORM,
             checkpoint,
             lambda written: self._job(model, checkpoint, stack, written),
-            unsettled=f"{stack.id} could not choose inputs for {model.name}",
+            unrepeatable=f"{stack.id} could not choose inputs for {model.name}",
         )
         return await self._cache.result(job, process)
 

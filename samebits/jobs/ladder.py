@@ -47,7 +47,7 @@ class Climber:
             _FORM,
             checkpoint,
             lambda path: self._job(cell, model, checkpoint, path, ask),
-            unsettled=f"{cell} wrote no result of the ladder, or failed for a reason that may be the machine",
+            unrepeatable=f"{cell} wrote no result of the ladder, or failed for a reason that may be the machine",
             cell=cell,
             belongs=lambda result: result.cell == cell,
             if_lost=lambda failure: LadderFile(cell=cell, failure=failure),

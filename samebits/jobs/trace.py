@@ -158,7 +158,7 @@ class Tracer:
                 _FORM,
                 subject.checkpoint,
                 lambda written: self._job(subject, traced, tracing(written), log),
-                unsettled=f"{traced.cell} left no trace, or failed for a reason that may be the machine",
+                unrepeatable=f"{traced.cell} left no trace, or failed for a reason that may be the machine",
                 cell=traced.cell,
             )
             result = self._cache.result(job, traced.process)

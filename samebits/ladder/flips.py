@@ -81,7 +81,7 @@ def _other_scores(
     )
     if native is None or promoted is None:
         return False
-    return not promoted.finite_alike or judged(native.max_abs, promoted.max_abs) == Standing.STAYS
+    return not promoted.finite_alike or judged(native.max_abs, promoted.max_abs) == Standing.BROKEN
 
 
 Choices = tuple[tuple["Choice", ...], tuple["Choice", ...]]

@@ -178,9 +178,9 @@ def verdict(
 
 
 _KINDS: dict[Standing, Kind] = {
-    Standing.SHRINKS: "rounding",
-    Standing.STAYS: "diverged",
-    Standing.UNKNOWN: "undecided",
+    Standing.ROUNDING: "rounding",
+    Standing.BROKEN: "diverged",
+    Standing.UNDECIDED: "undecided",
 }
 
 

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 VERDICTS: dict[Kind, Verdict] = {
     "rounding": Verdict.ROUNDING,
     "diverged": Verdict.DIVERGED,
-    "undecided": Verdict.DIFFERS,
-    "same": Verdict.DIFFERS,
+    "undecided": Verdict.UNDECIDED,
+    "same": Verdict.UNDECIDED,
 }
 
 
-async def third_look(
+async def judge_by_ladder(
     results: Sequence[CellResult],
     runs: Mapping[CellId, tuple[Capture, ...]],
     values: TensorSource,
@@ -88,7 +88,7 @@ async def third_look(
 
 def differs(result: CellResult) -> bool:
     """Return True if the bytes of a cell differ and the kind of the difference is undecided."""
-    return Verdict.DIFFERS in (result.judged, result.rest)
+    return Verdict.UNDECIDED in (result.judged, result.rest)
 
 
 def _machine_reason(files: Files | None) -> str:
@@ -131,8 +131,8 @@ def with_ladder(result: CellResult, ladder_result: Ladder, *, gone: str = "") ->
     ``gone`` is why the machine stopped the ladder: then the kind of difference stays undecided.
     """
     verdict = VERDICTS[ladder_result.kind]
-    undecided = gone if verdict is Verdict.DIFFERS else ""
-    if result.judged is not Verdict.DIFFERS:
+    undecided = gone if verdict is Verdict.UNDECIDED else ""
+    if result.judged is not Verdict.UNDECIDED:
         if undecided:
             return result.model_copy(
                 update={"notes": (*result.notes, f"{NOT_DECIDED}: {undecided}")}
@@ -160,7 +160,7 @@ def not_decided(result: CellResult, phase: str, cause: str) -> CellResult:
         update={
             "verdict": Verdict.NOT_FINISHED,
             "judged": Verdict.NOT_FINISHED,
-            "rest": Verdict.DIFFERS if result.judged is Verdict.DIFFERS else None,
+            "rest": Verdict.UNDECIDED if result.judged is Verdict.UNDECIDED else None,
             "ladder": None,
             "unfinished": Unfinished(phase=phase, reason=reason),
             "headline": f"not finished: {reason}",
@@ -179,7 +179,7 @@ def unmeasured(
     sides = [cell for cell in (result.reference, result.cell) if cell is not None and cell in gone]
     gaps = [lack(run, twin) for cell in sides for run, twin in _twins(again.get(cell, ()))]
     ended_early = next((gap for gap in gaps if gap is not None), None)
-    undecided = result.judged is Verdict.DIFFERS or (
+    undecided = result.judged is Verdict.UNDECIDED or (
         result.judged is Verdict.FAILED and result.failure is None
     )
     if ended_early is None or not undecided:

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of, digest_of_file
-from samebits.base.filestate import Ledger
+from samebits.base.filestate import Dependencies
 from samebits.capsules.choosing import MOST, chosen
 from samebits.compare.signals import wanted
 from samebits.diagnose import verdict
@@ -22,12 +22,12 @@ from samebits.diagnose.bands import bands
 from samebits.findings import registry, release
 from samebits.findings.case import Case
 from samebits.grafts.questions import grafts_of, with_graft
-from samebits.ladder.verdicts import third_look, unmeasured
+from samebits.ladder.verdicts import judge_by_ladder, unmeasured
 from samebits.matrix import load, releases
 from samebits.matrix.plan import Selection, plan, reproduce, shown_path
 from samebits.pipeline import trim
 from samebits.pipeline.order import DEFAULT_MATRIX
-from samebits.pipeline.scheduler import Laboratory, outcome
+from samebits.pipeline.scheduler import Scheduler, outcome
 from samebits.records.capsule import Capsule, script_name
 from samebits.records.ids import Verdict
 from samebits.records.report import CheckpointReport, MachineReport, Report, Row, StackReport
@@ -36,7 +36,7 @@ from samebits.stacks import costs
 from samebits.stacks.build import StackBuilder
 from samebits.stacks.costs import Finished
 from samebits.stacks.environment import shown
-from samebits.storage.rows import KeptRow, KeptRows
+from samebits.storage.rows import KeptRow, RowCache
 from samebits.storage.store import Store
 from samebits.text.names import capsule_path
 from samebits.text.numbers import duration, plural
@@ -63,11 +63,11 @@ async def run_matrix(
     order: Order,
     environ: Mapping[str, str],
     progress: Callable[[int], Progress],
-    ledger: Ledger | None = None,
+    dependencies: Dependencies | None = None,
 ) -> tuple[Report, dict[str, str | bytes]]:
     """Run the matrix and return the report, and the files of its locks and capsules by path.
 
-    Paths are relative to the report's folder. ``ledger`` records every file the run depends on.
+    Paths are relative to the report's folder. ``dependencies`` records every file the run depends on.
 
     Raises:
         MatrixError: matrix.yaml has problems.
@@ -80,12 +80,14 @@ async def run_matrix(
     matrix_digest = _digest_or_empty(order.matrix)
     matrix = load.load(order.matrix)
     root = order.matrix.resolve().parent / WORK
-    ledger = ledger or Ledger()
+    dependencies = dependencies or Dependencies()
     if order.releases:
         release_progress = progress(0)
         release_progress.note("asking which releases lie between the stacks")
         try:
-            matrix = await _with_releases(matrix, root, environ, ledger, upgrade=order.upgrade)
+            matrix = await _with_releases(
+                matrix, root, environ, dependencies, upgrade=order.upgrade
+            )
         finally:
             release_progress.close()
     planned = plan(matrix, order.selection)
@@ -94,7 +96,7 @@ async def run_matrix(
     store = Store(root)
     shown_progress = progress(len(planned.cells))
     shown_progress.note(_last_run(root))
-    laboratory = Laboratory(
+    scheduler = Scheduler(
         root,
         matrix,
         planned,
@@ -102,35 +104,35 @@ async def run_matrix(
         shown_progress,
         environ,
         order,
-        ledger=ledger,
+        dependencies=dependencies,
     )
     try:
-        row_cache = KeptRows(root, laboratory.ledger, shown_path(order.matrix))
-        runs = await laboratory.observe(None if order.fresh else row_cache.find)
-        crossings = await laboratory.cross()
-        rows = await _compare(order, planned, laboratory, runs, store, row_cache)
-        rows = await _explain(order, planned, matrix, laboratory, runs, rows, store)
+        row_cache = RowCache(root, scheduler.dependencies, shown_path(order.matrix))
+        runs = await scheduler.observe(None if order.fresh else row_cache.find)
+        crossings = await scheduler.cross()
+        rows = await _compare(order, planned, scheduler, runs, store, row_cache)
+        rows = await _explain(order, planned, matrix, scheduler, runs, rows, store)
         description = f"{plural(len(rows), 'row')} searched for known defects and judged"
-        with laboratory.phases("findings", len(rows), description) as count_row:
+        with scheduler.phases("findings", len(rows), description) as count_row:
             judged_rows = []
             for row, kept_row in zip(planned.rows, rows, strict=True):
                 judged_rows.append(_with_findings(row, kept_row, runs, crossings, row_cache))
                 count_row()
-            report = _report(order, planned, matrix, laboratory, judged_rows, crossings)
-        report, capsules = await _make_capsules(order, report, runs, laboratory)
+            report = _report(order, planned, matrix, scheduler, judged_rows, crossings)
+        report, capsules = await _make_capsules(order, report, runs, scheduler)
         seconds = round(time.monotonic() - start, 1)
         finished = Finished(started=started, seconds=seconds, cells=len(planned.cells))
     finally:
-        await laboratory.close()
-        laboratory.keep_costs(finished)
+        await scheduler.close()
+        scheduler.keep_costs(finished)
         shown_progress.close()
     locks: dict[str, str | bytes] = {
-        _lock_path(stack.id): stack.lock for stack in laboratory.stacks.values()
+        _lock_path(stack.id): stack.lock for stack in scheduler.stacks.values()
     }
     update = {
         "started": started,
         "seconds": seconds,
-        "spent": laboratory.spent,
+        "spent": scheduler.spent,
         "matrix_digest": matrix_digest,
     }
     return report.model_copy(update=update), locks | capsules
@@ -147,11 +149,20 @@ def _last_run(root: Path) -> str:
 
 
 async def _with_releases(
-    matrix: Matrix, root: Path, environ: Mapping[str, str], ledger: Ledger, *, upgrade: bool
+    matrix: Matrix,
+    root: Path,
+    environ: Mapping[str, str],
+    dependencies: Dependencies,
+    *,
+    upgrade: bool,
 ) -> Matrix:
     """Return the matrix with the releases between its stacks added."""
     builder = StackBuilder(
-        root, environ, exclude_newer=matrix.exclude_newer, upgrade=upgrade, ledger=ledger
+        root,
+        environ,
+        exclude_newer=matrix.exclude_newer,
+        upgrade=upgrade,
+        dependencies=dependencies,
     )
     try:
         return await asyncio.to_thread(releases.widened, matrix, builder)
@@ -163,12 +174,12 @@ async def _make_capsules(
     order: Order,
     report: Report,
     runs: Mapping[CellId, verdict.Runs],
-    laboratory: Laboratory,
+    scheduler: Scheduler,
 ) -> tuple[Report, dict[str, bytes]]:
     """Return the report with its capsules, and the files of the capsules by path."""
     results = {cell.cell: cell for row in report.rows for cell in row.cells}
     choice = chosen(results.values(), order.capsules)
-    made_capsules = await laboratory.capsules([results[cell] for cell in choice.cells], runs)
+    made_capsules = await scheduler.capsules([results[cell] for cell in choice.cells], runs)
     capsules = dict.fromkeys(choice.left_out, Capsule(reason=_OVER_LIMIT))
     files: dict[str, bytes] = {}
     for cell, made in made_capsules.items():
@@ -217,32 +228,36 @@ def _digest_or_empty(path: Path) -> str:
 async def _compare(
     order: Order,
     planned: Plan,
-    laboratory: Laboratory,
+    scheduler: Scheduler,
     runs: Mapping[CellId, verdict.Runs],
     store: Store,
-    row_cache: KeptRows,
+    row_cache: RowCache,
 ) -> list[KeptRow]:
     """Compare all rows, with a second and a third look where one is needed.
 
     Cached rows are returned as they are.
     """
     new = [row for row in planned.rows if row_cache.known(row) is None]
-    results = await _results(order, new, runs, store, laboratory.phases)
+    results = await _results(order, new, runs, store, scheduler.phases)
     missing = _missing_values(results, runs, store)
-    rerun = await laboratory.look_again(missing)
+    rerun = await scheduler.look_again(missing)
     unavailable: set[CellId] = set()
     if missing:
-        results = await _results(order, new, runs, store, laboratory.phases)
+        results = await _results(order, new, runs, store, scheduler.phases)
         unavailable = set(_missing_values(results, runs, store))
         for cell in unavailable:
-            laboratory.ledger.unsettle(f"{cell} has values that were not stored", str(cell))
-    results = await third_look(results, runs, store, laboratory.climb)
+            scheduler.dependencies.mark_unrepeatable(
+                f"{cell} has values that were not stored", str(cell)
+            )
+    results = await judge_by_ladder(results, runs, store, scheduler.climb)
     results = [unmeasured(result, rerun, unavailable) for result in results]
     for result in results:
         if result.unfinished is not None or any(
             r.status == "unfinished" for r in runs[result.cell]
         ):
-            laboratory.ledger.unsettle(f"{result.cell} did not finish", str(result.cell))
+            scheduler.dependencies.mark_unrepeatable(
+                f"{result.cell} did not finish", str(result.cell)
+            )
     by_cell = {result.cell: result for result in results}
     return [row_cache.known(row) or _new_row(row, by_cell, runs, store) for row in planned.rows]
 
@@ -251,7 +266,7 @@ async def _explain(
     order: Order,
     planned: Plan,
     matrix: Matrix,
-    laboratory: Laboratory,
+    scheduler: Scheduler,
     runs: Mapping[CellId, verdict.Runs],
     rows: list[KeptRow],
     store: Store,
@@ -268,14 +283,14 @@ async def _explain(
         for result in kept_row.results
         if result.cell.stack in kept_row.causes
     }
-    causes = await causes_of(results, runs, laboratory.causes, explained, known_causes)
+    causes = await causes_of(results, runs, scheduler.causes, explained, known_causes)
     known_grafts = {
         result.cell: kept_row.grafts[result.cell.stack]
         for kept_row in rows
         for result in kept_row.results
         if result.cell.stack in kept_row.grafts
     }
-    grafts = await grafts_of(results, runs, store, laboratory.grafts, explained, known_grafts)
+    grafts = await grafts_of(results, runs, store, scheduler.grafts, explained, known_grafts)
     return [
         kept_row.model_copy(
             update={
@@ -363,7 +378,7 @@ def _report(
     order: Order,
     planned: Plan,
     matrix: Matrix,
-    laboratory: Laboratory,
+    scheduler: Scheduler,
     rows: list[KeptRow],
     crossings: tuple[CrossingsReport, ...],
 ) -> Report:
@@ -375,7 +390,7 @@ def _report(
     )
     stack_findings = release.of_stacks(complete)
     stacks = tuple(
-        _stack(stack, matrix, laboratory).model_copy(
+        _stack(stack, matrix, scheduler).model_copy(
             update={"findings": stack_findings.get(stack, ())}
         )
         for stack in planned.stacks
@@ -392,7 +407,7 @@ def _report(
         command=order.command,
         reference=matrix.reference,
         stacks=stacks,
-        checkpoints=_checkpoints(planned, laboratory),
+        checkpoints=_checkpoints(planned, scheduler),
         rows=tuple(
             _row(row, matrix, by_cell, kept_row)
             for row, kept_row in zip(planned.rows, rows, strict=True)
@@ -400,7 +415,7 @@ def _report(
         crossings=crossings,
         rules=registry.texts(finding.code for result in complete for finding in result.findings),
         expected=expected,
-        machine=_machine(laboratory),
+        machine=_machine(scheduler),
         counts=_counts(results),
         exit_code=code,
         reasons=reasons,
@@ -500,7 +515,7 @@ def _with_findings(
     kept_row: KeptRow,
     runs: Mapping[CellId, verdict.Runs],
     crossings: tuple[CrossingsReport, ...],
-    row_cache: KeptRows,
+    row_cache: RowCache,
 ) -> KeptRow:
     """Return a row with the findings of its cells, and save it for the next run."""
     crossings_into = {cell.stack: _crossings_into(cell, crossings) for cell in row.cells}
@@ -542,10 +557,10 @@ def _complete_results(kept_row: KeptRow) -> Iterator[CellResult]:
         yield with_graft(with_cause(with_findings, cause), kept_row.grafts.get(stack))
 
 
-def _stack(stack_id: str, matrix: Matrix, laboratory: Laboratory) -> StackReport:
-    spec, stack = matrix.stack(stack_id), laboratory.stacks.get(stack_id)
+def _stack(stack_id: str, matrix: Matrix, scheduler: Scheduler) -> StackReport:
+    spec, stack = matrix.stack(stack_id), scheduler.stacks.get(stack_id)
     if stack is None:
-        failure = laboratory.failures[stack_id]
+        failure = scheduler.failures[stack_id]
         return StackReport(id=stack_id, between=spec.between, failure=failure)
     return StackReport(
         id=stack_id,
@@ -563,8 +578,8 @@ def _lock_path(stack_id: str) -> str:
     return f"locks/{stack_id}.txt"
 
 
-def _checkpoints(planned: Plan, laboratory: Laboratory) -> tuple[CheckpointReport, ...]:
-    checkpoints = laboratory.checkpoints
+def _checkpoints(planned: Plan, scheduler: Scheduler) -> tuple[CheckpointReport, ...]:
+    checkpoints = scheduler.checkpoints
     return tuple(
         CheckpointReport(
             model=name,
@@ -577,8 +592,8 @@ def _checkpoints(planned: Plan, laboratory: Laboratory) -> tuple[CheckpointRepor
     )
 
 
-def _machine(laboratory: Laboratory) -> MachineReport | None:
-    facts = laboratory.machine
+def _machine(scheduler: Scheduler) -> MachineReport | None:
+    facts = scheduler.machine
     if facts is None:
         return None
     return MachineReport(
@@ -588,7 +603,7 @@ def _machine(laboratory: Laboratory) -> MachineReport | None:
         cores=facts["cores"],
         threads=facts["threads"],
         flags=facts["flags"],
-        environment=shown(laboratory.environment),
+        environment=shown(scheduler.environment),
     )
 
 

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Union
 from samebits.base import seal
 from samebits.base.digests import digest_of_file, machine_fingerprint
 from samebits.base.errors import PatchError, StackError, nearest
-from samebits.base.filestate import Ledger
+from samebits.base.filestate import Dependencies
 from samebits.base.redaction import without_folders
-from samebits.capsules.asking import Unasked, Unproved
+from samebits.capsules.asking import CannotReproduce, ReproductionFailed
 from samebits.capsules.judging import Party as CapsuleParty
-from samebits.capsules.kept import KeptCapsules
+from samebits.capsules.kept import CapsuleCache
 from samebits.capsules.maker import Machine, Maker, Wanted
 from samebits.capsules.running import Place, script_environment
 from samebits.compare.pair import ended as describe_end
@@ -136,7 +136,7 @@ class BuildFailed(Exception):  # noqa: N818  it fails the cells of the model, no
     """A checkpoint could not be made; the message says why."""
 
 
-class Laboratory:
+class Scheduler:
     """Schedules the jobs of one run and owns what they share.
 
     These are the work folder, the slots and the processes of the stacks.
@@ -154,9 +154,9 @@ class Laboratory:
         *,
         starter: Starter = start_process,
         builder: Callable[[StackSpec], Stack] | None = None,
-        ledger: Ledger | None = None,
+        dependencies: Dependencies | None = None,
     ) -> None:
-        self.ledger = ledger or Ledger()
+        self.dependencies = dependencies or Dependencies()
         self.stacks: dict[str, Stack] = {}
         self.failures: dict[str, str] = {}
         self.checkpoints: dict[str, Checkpoint] = {}
@@ -181,10 +181,15 @@ class Laboratory:
         self._slots = asyncio.Semaphore(self._n_slots)
         maker = digest_of_file(PROBES / "samebits_probe" / "model" / "build.py")
         self._checkpoint_store = Checkpoints(
-            root, Path(matrix.path).parent, maker, ledger=self.ledger
+            root, Path(matrix.path).parent, maker, dependencies=self.dependencies
         )
         job_cache = JobCache(
-            root, store, self._probes, self._fingerprint, fresh=order.fresh, ledger=self.ledger
+            root,
+            store,
+            self._probes,
+            self._fingerprint,
+            fresh=order.fresh,
+            dependencies=self.dependencies,
         )
         self._runner = CellRunner(job_cache, sweep=order.sweep)
         self._feeder = Feeder(job_cache)
@@ -198,7 +203,7 @@ class Laboratory:
             environ,
             exclude_newer=matrix.exclude_newer,
             upgrade=order.upgrade,
-            ledger=self.ledger,
+            dependencies=self.dependencies,
         )
         self._stack_builder = stack_builder
         self._build_stack = builder or stack_builder.build
@@ -373,7 +378,7 @@ class Laboratory:
 
         A cached capsule of the same captures is returned without running its scripts again.
         """
-        capsule_cache = KeptCapsules(self._root, self.ledger, fresh=self._order.fresh)
+        capsule_cache = CapsuleCache(self._root, self.dependencies, fresh=self._order.fresh)
         places = {
             result.cell: await self._capsule_place(capsule_cache, result) for result in results
         }
@@ -389,7 +394,7 @@ class Laboratory:
         return {result.cell: made[result.cell] for result in results}
 
     async def _capsule_place(
-        self, capsule_cache: KeptCapsules, result: CellResult
+        self, capsule_cache: CapsuleCache, result: CellResult
     ) -> tuple[Path | None, tuple[Path, ...]]:
         """Return the path of a cell's cached capsule, if there can be one, and its captures."""
         pair = [cell for cell in (result.reference, result.cell) if cell is not None]
@@ -478,14 +483,14 @@ class Laboratory:
                 (self._party(reference), self._party(cell)),
             )
             made = await maker.make(request)
-        except (Unasked, BuildFailed) as reason:
-            if isinstance(reason, Unproved):
-                self.ledger.unsettle(f"the capsule of {cell} did not reproduce")
-            elif isinstance(reason, Unasked) and self._n_lost == n_lost:
+        except (CannotReproduce, BuildFailed) as reason:
+            if isinstance(reason, ReproductionFailed):
+                self.dependencies.mark_unrepeatable(f"the capsule of {cell} did not reproduce")
+            elif isinstance(reason, CannotReproduce) and self._n_lost == n_lost:
                 save(str(reason))
             return str(reason)
         except Exception as error:  # noqa: BLE001  a bug in samebits must not lose the report
-            self.ledger.unsettle(f"the capsule of {cell} could not be made")
+            self.dependencies.mark_unrepeatable(f"the capsule of {cell} could not be made")
             return without_folders(f"it could not be made: {type(error).__name__}: {error}")
         save(made)
         return made
@@ -599,7 +604,7 @@ class Laboratory:
             self.stacks[spec.id] = await asyncio.to_thread(self._build_stack, spec)
         except (StackError, OSError) as error:
             self.failures[spec.id] = without_folders(str(error))
-            self.ledger.unsettle(f"stack {spec.id} could not be built")
+            self.dependencies.mark_unrepeatable(f"stack {spec.id} could not be built")
             self.progress.stack(spec.id, "failed", is_busy=False)
             return
         finally:
@@ -654,7 +659,7 @@ class Laboratory:
             else:
                 checkpoint = await self._built_checkpoint(model)
         except BuildFailed:
-            self.ledger.unsettle(f"{model.name} has no checkpoint")
+            self.dependencies.mark_unrepeatable(f"{model.name} has no checkpoint")
             raise
         finally:
             self.progress.advance("checkpoints")
@@ -662,7 +667,7 @@ class Laboratory:
             if self._n_checkpoints_done == len(self._plan.models):
                 self.phases.end("checkpoints")
         if not checkpoint.pinned:
-            self.ledger.unsettle(
+            self.dependencies.mark_unrepeatable(
                 f"{checkpoint.said} has no pinned revision, so its results are not reused"
             )
         checkpoint = await self._feeder.choose(model, checkpoint, self._choosers(model))

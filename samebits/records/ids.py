@@ -60,7 +60,7 @@ class Verdict(StrEnum):
     IDENTICAL = "identical"
     ROUNDING = "rounding"
     DIVERGED = "diverged"
-    DIFFERS = "differs"
+    UNDECIDED = "undecided"
     UNSTABLE = "unstable"
     FAILED = "failed"
     NOT_FINISHED = "not finished"

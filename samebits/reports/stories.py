@@ -22,7 +22,7 @@ SEVERITY = (
     Verdict.FAILED,
     Verdict.UNSTABLE,
     Verdict.DIVERGED,
-    Verdict.DIFFERS,
+    Verdict.UNDECIDED,
     Verdict.NOT_FINISHED,
     Verdict.NOT_OBSERVED,
     Verdict.FIXED,
@@ -127,7 +127,7 @@ def verdict_word(cell: CellResult) -> str:
     return f"{cell.verdict}, rest {cell.rest}" if cell.rest in _SHOWN_RESTS else cell.verdict
 
 
-_SHOWN_RESTS = frozenset({Verdict.ROUNDING, Verdict.DIVERGED, Verdict.DIFFERS})
+_SHOWN_RESTS = frozenset({Verdict.ROUNDING, Verdict.DIVERGED, Verdict.UNDECIDED})
 """Verdicts on the rest of a cell that are shown next to the verdict on the cell."""
 
 
@@ -213,7 +213,7 @@ _REST_WORDS = {
     Verdict.IDENTICAL: "what was compared is identical",
     Verdict.ROUNDING: "what was compared differs only by rounding",
     Verdict.DIVERGED: "what was compared diverged",
-    Verdict.DIFFERS: "what was compared differs",
+    Verdict.UNDECIDED: "what was compared differs",
     Verdict.NOT_OBSERVED: "no forward was compared",
     Verdict.FAILED: "the rest could not be compared",
 }

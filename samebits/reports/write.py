@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.base.atomic import write_aside
+from samebits.base.atomic import write_temporary
 from samebits.reports import document, owned
 from samebits.reports.json import render as render_json
 
@@ -95,7 +95,7 @@ def _temporary_files(files: Mapping[Path, str | bytes]) -> Iterator[dict[Path, P
     with ExitStack() as cleanup:
         temporary = {}
         for path, content in files.items():
-            temporary[path] = write_aside(path, content)
+            temporary[path] = write_temporary(path, content)
             cleanup.callback(temporary[path].unlink, missing_ok=True)
         yield temporary
 

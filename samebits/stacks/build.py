@@ -26,7 +26,7 @@ from samebits.base import seal
 from samebits.base.atomic import replace
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.errors import StackError, shown
-from samebits.base.filestate import Ledger
+from samebits.base.filestate import Dependencies
 from samebits.records.record import Record, read_record
 from samebits.stacks.probes import ARCHITECTURES
 
@@ -110,9 +110,9 @@ class StackBuilder:
         exclude_newer: str | None = None,
         upgrade: bool = False,
         run: Run | None = None,
-        ledger: Ledger | None = None,
+        dependencies: Dependencies | None = None,
     ) -> None:
-        self._ledger = ledger or Ledger()
+        self._dependencies = dependencies or Dependencies()
         self._root = root
         self._environ = uv_environment(environ)
         self._exclude_newer = exclude_newer
@@ -135,7 +135,7 @@ class StackBuilder:
         folder = self._root / "stacks" / f"{spec.id}-{digest_of([lock, spec.python])[:12]}"
         stack = _read_stamp(folder / _STAMP, spec.id) or self._install(spec, lock, folder)
         for path in (folder / _STAMP, Path(stack.python)):
-            self._ledger.file(path)
+            self._dependencies.file(path)
         return stack
 
     def resolve(self, spec: StackSpec) -> str:
@@ -178,7 +178,7 @@ class StackBuilder:
         digest = self._resolution_digest(requirement_lines, python)
         path = self._root / "locks" / f"{name}-{digest[:12]}.txt"
         if not self._upgrade:
-            self._ledger.file(path)
+            self._dependencies.file(path)
             if (cached := _kept_lock(path)) is not None:
                 return cached
         command = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--no-header"]
@@ -189,7 +189,7 @@ class StackBuilder:
             command, "\n".join(requirement_lines), f"stack {name}: no set of packages fits"
         )
         replace(path, seal.sealed_lines(lock))
-        self._ledger.file(path)
+        self._dependencies.file(path)
         return lock
 
     def _resolution_digest(self, requirement_lines: list[str], python: str) -> str:

@@ -25,7 +25,7 @@ from samebits.stacks.probes import PROBES
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from samebits.base.filestate import Identity, Ledger
+    from samebits.base.filestate import Dependencies, Identity
 
 FORMAT_VERSION = 2
 # History of FORMAT_VERSION:
@@ -84,12 +84,12 @@ def remember(
     arguments: Sequence[str],
     environ: Mapping[str, str],
     matrix: tuple[Path, str],
-    ledger: Ledger,
+    dependencies: Dependencies,
     written: Mapping[Path, str],
     started: str,
     printed: Answer,
 ) -> None:
-    """Write the receipt of a run; :func:`answer` rejects one that lists reasons in ``unsettled``.
+    """Write the receipt of a run; :func:`answer` rejects one that lists reasons in ``unrepeatable``.
 
     ``matrix`` is the matrix file with the digest of the content that was read. ``written`` are
     the report's files with the digests of their content.
@@ -98,10 +98,10 @@ def remember(
         "format": "samebits-receipt",
         "format_version": FORMAT_VERSION,
         "matrix": [str(matrix[0].absolute()), matrix[1]],
-        "files": ledger.files,
-        "folders": ledger.folders,
+        "files": dependencies.files,
+        "folders": dependencies.folders,
         "written": {str(path.absolute()): digest for path, digest in written.items()},
-        "unsettled": list(ledger.unsettled),
+        "unrepeatable": list(dependencies.unrepeatable),
         "started": started,
         "code": printed.code,
         "lines": printed.lines,
@@ -114,7 +114,7 @@ def _valid_answer(receipt: dict[str, Any]) -> Answer | None:
     """Return what the run of a receipt printed, if nothing that the receipt lists has changed."""
     if receipt["format"] != "samebits-receipt" or receipt["format_version"] != FORMAT_VERSION:
         return None
-    if receipt["unsettled"]:
+    if receipt["unrepeatable"]:
         return None
     matrix, digest = receipt["matrix"]
     if digest_of_file(Path(matrix)) != digest or not _are_unchanged(receipt["written"]):

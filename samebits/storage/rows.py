@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from samebits.base.filestate import Ledger
+    from samebits.base.filestate import Dependencies
     from samebits.matrix.plan import PlannedRow
     from samebits.records.ids import CellId
 
@@ -84,13 +84,13 @@ class KeptRow(Record):
     """Digest of these crossings."""
 
 
-class KeptRows:
+class RowCache:
     """The cached rows in one work folder."""
 
-    def __init__(self, root: Path, ledger: Ledger, shown: str) -> None:
+    def __init__(self, root: Path, dependencies: Dependencies, shown: str) -> None:
         """Use the work folder ``root``; ``shown`` is the matrix's name as results contain it."""
         self._root = root
-        self._ledger = ledger
+        self._dependencies = dependencies
         self._shown = shown
         self._paths: dict[tuple[str, str], Path] = {}
         self._found: dict[tuple[str, str], KeptRow] = {}
@@ -104,7 +104,7 @@ class KeptRows:
             return None
         with contextlib.suppress(OSError):  # another run may have just removed it
             os.utime(path)
-        self._ledger.files.update(cached.files)
+        self._dependencies.files.update(cached.files)
         self._found[_key(row)] = cached
         return cached
 
@@ -122,12 +122,12 @@ class KeptRows:
         text = json.dumps(result.model_copy(update={"files": files}).model_dump())
         restored = KeptRow.model_validate(json.loads(text))
         path = self._paths.get(_key(row))
-        if path is not None and not self._is_unsettled(row):
+        if path is not None and not self._is_unrepeatable(row):
             replace(path, seal.sealed(text), lasting=False)
         return restored
 
-    def _is_unsettled(self, row: PlannedRow) -> bool:
-        return any(str(cell) in self._ledger.unsettled.values() for cell in row.cells)
+    def _is_unrepeatable(self, row: PlannedRow) -> bool:
+        return any(str(cell) in self._dependencies.unrepeatable.values() for cell in row.cells)
 
     def _files(self, row: PlannedRow) -> Mapping[str, Identity | None]:
         folders = tuple(
@@ -135,7 +135,9 @@ class KeptRows:
             for folder in _FOLDERS
         )
         return {
-            path: state for path, state in self._ledger.files.items() if path.startswith(folders)
+            path: state
+            for path, state in self._dependencies.files.items()
+            if path.startswith(folders)
         }
 
     def _path(self, row: PlannedRow, captures: CaptureFiles) -> Path:

@@ -22,7 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from samebits.text.numbers import duration, plural
-from samebits.text.terminal import NOBODY
+from samebits.text.terminal import PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from samebits.records.ids import CellId
     from samebits.stacks.costs import Estimate
-    from samebits.text.terminal import Spoken
+    from samebits.text.terminal import TerminalText
 
 MAX_RUNNING = 6
 """Maximum number of running cells shown by name."""
@@ -413,7 +413,7 @@ class Plain(_Counted):
     """Whole lines without control codes, for logs and pipes; successful cells write no line."""
 
     def __init__(
-        self, stream: TextIO, total: int, clock: Callable[[], float], spoken: Spoken = NOBODY
+        self, stream: TextIO, total: int, clock: Callable[[], float], spoken: TerminalText = PLAIN
     ) -> None:
         self._stream = stream
         self._spoken = spoken
@@ -536,7 +536,7 @@ class Terminal(_Counted):
     """A few live lines at the bottom of a terminal."""
 
     def __init__(
-        self, console: Console, total: int, clock: Callable[[], float], spoken: Spoken = NOBODY
+        self, console: Console, total: int, clock: Callable[[], float], spoken: TerminalText = PLAIN
     ) -> None:
         self._spoken = spoken
         super().__init__(total, clock)
@@ -636,7 +636,7 @@ def choose(
     stream: TextIO | None = None,
     environment: Mapping[str, str] | None = None,
     clock: Callable[[], float] = time.monotonic,
-    spoken: Spoken = NOBODY,
+    spoken: TerminalText = PLAIN,
 ) -> Progress:
     """Return live progress if ``stream`` (by default stderr) is an interactive terminal.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
 
-class Spoken:
+class TerminalText:
     """Redacts the secrets of one environment and escapes control characters."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -36,5 +36,5 @@ class Spoken:
         stream.write(self.lines(text).encode(encoding, "replace").decode(encoding) + "\n")
 
 
-NOBODY = Spoken({})
+PLAIN = TerminalText({})
 """For lines that cannot contain secrets."""

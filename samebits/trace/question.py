@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from samebits.records.ids import CellId
     from samebits.records.trace import Cause
 
-_TRACED = {Verdict.DIFFERS, Verdict.ROUNDING, Verdict.DIVERGED}
+_TRACED = {Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED}
 _MAX_STEPS = 40
 """Steps of a decode that are traced."""
 
@@ -195,5 +195,5 @@ def _request(result: CellResult, reference: Capture, candidate: Capture) -> Aske
         reference.cell,
         pair_questions,
         same_weights(result, reference, candidate),
-        result.compared in {Verdict.DIFFERS, Verdict.DIVERGED},
+        result.compared in {Verdict.UNDECIDED, Verdict.DIVERGED},
     )

@@ -6,27 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samebits.base.filestate import Ledger, changed
+from samebits.base.filestate import Dependencies, changed
 
 
 @pytest.fixture
-def ledger(tmp_path):
+def dependencies(tmp_path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "a.json").write_text("one")
     (tmp_path / "b.txt").write_text("two")
-    made = Ledger()
+    made = Dependencies()
     made.folder(tmp_path / "kept")
     made.file(tmp_path / "b.txt")
     made.file(tmp_path / "missing")
     return made
 
 
-def is_changed(ledger):
-    return changed(ledger.files, ledger.folders)
+def is_changed(dependencies):
+    return changed(dependencies.files, dependencies.folders)
 
 
-def test_nothing_changed(ledger):
-    assert is_changed(ledger) is None
+def test_nothing_changed(dependencies):
+    assert is_changed(dependencies) is None
 
 
 def rewrite(path):
@@ -53,9 +53,9 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_every_change_is_seen(ledger, tmp_path, change):
+def test_every_change_is_seen(dependencies, tmp_path, change):
     CHANGES[change](tmp_path)
-    assert is_changed(ledger) is not None
+    assert is_changed(dependencies) is not None
 
 
 def linked(tmp_path):
@@ -66,7 +66,7 @@ def linked(tmp_path):
     (tmp_path / "one" / "sub").symlink_to(tmp_path / "third")
     (tmp_path / "one" / "back").symlink_to(tmp_path / "one")
     (tmp_path / "link").symlink_to("one")
-    made = Ledger()
+    made = Dependencies()
     made.folder(tmp_path / "link")
     return made
 
@@ -87,11 +87,11 @@ def test_a_folder_behind_a_link_is_looked_into_and_a_circle_ends(tmp_path):
     assert is_changed(made) is not None
 
 
-def test_the_last_look_counts(ledger, tmp_path):
+def test_the_last_look_counts(dependencies, tmp_path):
     """The file may be rewritten between two looks; the run uses the later one."""
     (tmp_path / "b.txt").write_text("three")
-    ledger.file(tmp_path / "b.txt")
-    assert is_changed(ledger) is None
+    dependencies.file(tmp_path / "b.txt")
+    assert is_changed(dependencies) is None
 
 
 @given(
@@ -102,11 +102,11 @@ def test_no_two_states_of_a_folder_are_mistaken(tmp_path_factory, before, after)
     folder = tmp_path_factory.mktemp("folder")
     for name, data in before.items():
         (folder / name).write_bytes(data)
-    ledger = Ledger()
-    ledger.folder(folder)
+    dependencies = Dependencies()
+    dependencies.folder(folder)
     for name in before.keys() - after.keys():
         (folder / name).unlink()
     for name, data in after.items():
         if before.get(name) != data:
             (folder / name).write_bytes(data)
-    assert (is_changed(ledger) is None) == (before == after)
+    assert (is_changed(dependencies) is None) == (before == after)

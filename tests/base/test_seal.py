@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from samebits.base import digests, seal
 from samebits.base.digests import digest_of_file
 from samebits.base.errors import CaptureError
-from samebits.base.filestate import Ledger
+from samebits.base.filestate import Dependencies
 from samebits.jobs import checkpoints
 from samebits.records.capture import Capture
 from samebits.records.crossing import CrossingsFile, SavedModel
@@ -199,7 +199,7 @@ def test_a_receipt_with_another_bit_is_not_served(tmp_path, monkeypatch):
     (tmp_path / "matrix.yaml").write_text("models: {}\n")
     matrix = Path("matrix.yaml"), digest_of_file(Path("matrix.yaml"))
     printed = receipt.Answer(1, ["12 cells differ"])
-    receipt.remember(["matrix"], {}, matrix, Ledger(), {}, "then", printed)
+    receipt.remember(["matrix"], {}, matrix, Dependencies(), {}, "then", printed)
     (path,) = (tmp_path / receipt.FOLDER).iterdir()
     content = path.read_bytes()
     assert receipt.answer(["matrix"], {}).lines[1:] == printed.lines

@@ -9,7 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from samebits.capsules import files, shrinking, trials
-from samebits.capsules.asking import Unasked, earlier_feeds, query_for
+from samebits.capsules.asking import CannotReproduce, earlier_feeds, query_for
 from samebits.capsules.choosing import MOST, chosen
 from samebits.capsules.running import Place, ScriptResult
 from samebits.capsules.trials import Answers, Trial
@@ -114,7 +114,7 @@ def test_a_failure_is_asked_for_by_what_was_being_done(phase, kind):
 )
 def test_a_failure_that_a_script_cannot_show_says_so(phase, reason):
     memory = Memory()
-    with pytest.raises(Unasked, match=reason):
+    with pytest.raises(CannotReproduce, match=reason):
         query_for(failed(phase), sound(memory), (), memory)
 
 
@@ -130,7 +130,7 @@ def test_a_load_that_fails_needs_no_forward_of_the_reference():
         ("greedy short", one),
         ("load", sound(memory, forward={}, weights=None)),
     ):
-        with pytest.raises(Unasked, match="the reference has no forward that"):
+        with pytest.raises(CannotReproduce, match="the reference has no forward that"):
             query_for(failed(phase), reference, (), memory)
 
 
@@ -140,20 +140,20 @@ def test_what_a_script_cannot_be_fed_says_why():
     for ref, reason in ((lost, "were not stored"), (flat, r"has shape \[6\]")):
         fed = forward(memory, logits=values(1, 6, 8))
         fed = fed.model_copy(update={"inputs": {"input_ids": ref}})
-        with pytest.raises(Unasked, match=reason):
+        with pytest.raises(CannotReproduce, match=reason):
             query_for(failed("forward short"), sound(memory, forward={"short": fed}), (), memory)
 
 
 def test_a_failure_without_an_exception_says_so():
     result = failed("load").model_copy(update={"failure": None})
-    with pytest.raises(Unasked, match="it failed without an exception: failed"):
+    with pytest.raises(CannotReproduce, match="it failed without an exception: failed"):
         query_for(result, sound(Memory()), (), Memory())
 
 
 def test_a_forward_without_a_tensor_says_so():
     memory = Memory()
     reference = sound(memory, forward={"short": forward(memory)})
-    with pytest.raises(Unasked, match="of prompt short returns no tensor"):
+    with pytest.raises(CannotReproduce, match="of prompt short returns no tensor"):
         query_for(failed("forward short"), reference, (), memory)
 
 
@@ -161,8 +161,8 @@ def test_a_difference_that_only_layers_show_says_so():
     memory = Memory()
     hidden = forward(memory, logits=values(1, 6, 8, seed=16))
     reference, candidate = sound(memory), sound(memory, "5.x", forward={"short": hidden})
-    result = failed("load").model_copy(update={"judged": Verdict.DIFFERS})
-    with pytest.raises(Unasked, match="no logits and no tensor"):
+    result = failed("load").model_copy(update={"judged": Verdict.UNDECIDED})
+    with pytest.raises(CannotReproduce, match="no logits and no tensor"):
         query_for(result, reference, (candidate,), memory)
 
 
@@ -180,7 +180,7 @@ def test_a_device_is_not_asked():
     result = failed("load")
     variant = result.cell.variant.model_copy(update={"device": "cuda"})
     result = result.model_copy(update={"cell": result.cell.model_copy(update={"variant": variant})})
-    with pytest.raises(Unasked, match="cuda"):
+    with pytest.raises(CannotReproduce, match="cuda"):
         query_for(result, sound(Memory()), (), Memory())
 
 

@@ -91,7 +91,7 @@ def test_a_run_that_is_interrupted_while_scripts_run_waits_for_none(uv, tmp_path
 
     monkeypatch.setattr(scheduler, "Place", Kept)
     monkeypatch.setattr(scheduler, "Maker", lambda *arguments: arguments[4])
-    lab = scheduler.Laboratory.__new__(scheduler.Laboratory)
+    lab = scheduler.Scheduler.__new__(scheduler.Scheduler)
     lab._root, lab.machine, lab._environ = tmp_path, {}, environ
     lab._store = lab._probes = lab._slots = None
     lab._fingerprint = "f"

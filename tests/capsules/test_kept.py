@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from samebits.base.filestate import Ledger
+from samebits.base.filestate import Dependencies
 from samebits.capsules import kept
-from samebits.capsules.asking import Unasked, Unproved
-from samebits.capsules.kept import KeptCapsules
+from samebits.capsules.asking import CannotReproduce, ReproductionFailed
+from samebits.capsules.kept import CapsuleCache
 from samebits.matrix.spec import Prompt
 from samebits.pipeline import scheduler
 from samebits.records.capture import Failure
@@ -161,7 +161,7 @@ def test_one_that_is_damaged_is_made_again(tmp_path, makers, damage):
 
 
 def test_a_reason_is_kept_too(tmp_path, monkeypatch):
-    makers = Makers(monkeypatch, Unasked("its checkpoint is too large"))
+    makers = Makers(monkeypatch, CannotReproduce("its checkpoint is too large"))
     for _ in range(2):
         assert capsules(tmp_path)[0] == "its checkpoint is too large"
     assert len(makers.made) == 1
@@ -170,9 +170,9 @@ def test_a_reason_is_kept_too(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "error",
     [
-        Unproved("a script did not reproduce it"),
-        Unasked("outside samebits, 5.x raises OSError: no space"),
-        Unasked("4.48 fails as well: torch.OutOfMemoryError: tried to allocate"),
+        ReproductionFailed("a script did not reproduce it"),
+        CannotReproduce("outside samebits, 5.x raises OSError: no space"),
+        CannotReproduce("4.48 fails as well: torch.OutOfMemoryError: tried to allocate"),
         ValueError("a defect of ours"),
     ],
     ids=["unproved", "disk", "memory", "defect"],
@@ -186,7 +186,7 @@ def test_a_reason_that_another_day_may_not_have_is_not(tmp_path, monkeypatch, er
 
 
 def test_nor_is_a_reason_beside_a_job_that_was_lost(tmp_path, monkeypatch):
-    makers = Makers(monkeypatch, Unasked("4.48 gave no answer"))
+    makers = Makers(monkeypatch, CannotReproduce("4.48 gave no answer"))
     make = makers.make
     benches = []
 
@@ -209,8 +209,8 @@ def test_a_disk_that_is_full_costs_no_report(tmp_path, makers, monkeypatch):
 
 
 def test_a_hub_model_without_a_commit_is_another_one_tomorrow(tmp_path):
-    root, ledger = tmp_path, Ledger()
-    cache = KeptCapsules(root, ledger)
+    root, dependencies = tmp_path, Dependencies()
+    cache = CapsuleCache(root, dependencies)
     cache.keep(None, [], FILES)
     assert cache.find(None, []) is None
     assert list(root.iterdir()) == []

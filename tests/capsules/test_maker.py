@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from samebits.base.seal import sealed
-from samebits.capsules.asking import Unasked, Unproved
+from samebits.capsules.asking import CannotReproduce, ReproductionFailed
 from samebits.capsules.judging import Party
 from samebits.capsules.maker import Machine, Maker, Wanted
 from samebits.capsules.running import Place, ScriptResult
@@ -144,7 +144,7 @@ def test_trials_are_bounded(tmp_path):
 def test_what_uv_does_not_see_is_no_capsule(tmp_path):
     bench = Bench(tmp_path, code=1)
     with pytest.raises(
-        Unproved, match=r"4\.48\.py did not reproduce .*: unexpected bits in …/y\.py"
+        ReproductionFailed, match=r"4\.48\.py did not reproduce .*: unexpected bits in …/y\.py"
     ):
         bench.make()
     assert not list(bench.work.iterdir())
@@ -152,7 +152,7 @@ def test_what_uv_does_not_see_is_no_capsule(tmp_path):
 
 def test_what_does_not_show_alone_is_no_capsule(tmp_path):
     bench = Bench(tmp_path, fails_from=9)
-    with pytest.raises(Unasked, match="outside samebits,"):
+    with pytest.raises(CannotReproduce, match="outside samebits,"):
         bench.make()
     assert not bench.ran
 
@@ -161,7 +161,7 @@ def test_another_exception_than_the_captured_one_is_no_capsule(tmp_path):
     bench = Bench(tmp_path)
     failure = bench.result.failure.model_copy(update={"type": "ImportError"})
     bench.result = bench.result.model_copy(update={"failure": failure})
-    with pytest.raises(Unasked, match="outside samebits,"):
+    with pytest.raises(CannotReproduce, match="outside samebits,"):
         bench.make()
 
 
@@ -176,7 +176,7 @@ def test_an_exception_is_known_by_its_words_too(tmp_path, message, shows):
     if shows:
         assert bench.make()
         return
-    with pytest.raises(Unasked, match="outside samebits,"):
+    with pytest.raises(CannotReproduce, match="outside samebits,"):
         bench.make()
 
 
@@ -185,7 +185,7 @@ def test_a_reference_in_other_bits_than_the_captured_ones_is_no_capsule(tmp_path
     changed = sound(bench.memory).signals.forward["short"]
     changed = changed.model_copy(update={"logits": bench.memory.put(values(1, 6, 8, seed=77))})
     bench.reference = sound(bench.memory, forward={"short": changed})
-    with pytest.raises(Unasked, match="outside samebits,"):
+    with pytest.raises(CannotReproduce, match="outside samebits,"):
         bench.make()
 
 
@@ -253,7 +253,7 @@ def test_a_large_model_without_a_capsule_says_what_was_tried(tmp_path, monkeypat
     bench = Bench(tmp_path)
     for name, value in changes.items():
         setattr(bench, name, value)
-    with pytest.raises(Unasked) as raised:
+    with pytest.raises(CannotReproduce) as raised:
         bench.make()
     assert str(raised.value) == reason
 
@@ -264,14 +264,18 @@ def test_a_model_too_large_to_be_copied_says_what_was_tried(tmp_path, monkeypatc
     assert Bench(tmp_path).make()
     (tmp_path / "again").mkdir()
     bench = Bench(tmp_path / "again", needs_weights=True)
-    with pytest.raises(Unasked, match="too many to copy; with zeros in place of its weights, 5"):
+    with pytest.raises(
+        CannotReproduce, match="too many to copy; with zeros in place of its weights, 5"
+    ):
         bench.make()
 
 
 def test_what_uv_cannot_install_is_not_what_a_script_saw(tmp_path):
     bench = Bench(tmp_path, code=1)
     bench.output = "error: no solution found"
-    with pytest.raises(Unproved, match=r"uv could not run 4\.48\.py: error: no solution found"):
+    with pytest.raises(
+        ReproductionFailed, match=r"uv could not run 4\.48\.py: error: no solution found"
+    ):
         bench.make()
 
 

@@ -30,27 +30,27 @@ LOSSY = [dtype for dtype in DTYPES if dtype != "float64"]
 @pytest.mark.parametrize("dtype", LOSSY)
 @pytest.mark.parametrize("size", [1e-7, 0.125, 3.4])
 def test_both_sides_of_each_threshold(dtype, size):
-    assert standing(relation(size, size * SHRUNK), dtype) == Standing.SHRINKS
+    assert standing(relation(size, size * SHRUNK), dtype) == Standing.ROUNDING
     above = math.nextafter(size * SHRUNK, math.inf)
-    assert standing(relation(size, above), dtype) == Standing.UNKNOWN
-    assert standing(relation(size, size * KEPT), dtype) == Standing.STAYS
+    assert standing(relation(size, above), dtype) == Standing.UNDECIDED
+    assert standing(relation(size, size * KEPT), dtype) == Standing.BROKEN
     below = math.nextafter(size * KEPT, 0.0)
-    assert standing(relation(size, below), dtype) == Standing.UNKNOWN
+    assert standing(relation(size, below), dtype) == Standing.UNDECIDED
 
 
 def test_what_was_seen_of_minimax_and_zamba2_is_not_called_broken():
     """Constants rounded at the start, and float32 states in a bfloat16 model."""
-    assert standing(relation(3.8e-06, 9.0e-08), "float32") == Standing.UNKNOWN
-    assert standing(relation(0.18, 1.2e-03), "bfloat16") == Standing.UNKNOWN
-    assert standing(relation(1.1e-05, 6.7e-12), "bfloat16") == Standing.SHRINKS
+    assert standing(relation(3.8e-06, 9.0e-08), "float32") == Standing.UNDECIDED
+    assert standing(relation(0.18, 1.2e-03), "bfloat16") == Standing.UNDECIDED
+    assert standing(relation(1.1e-05, 6.7e-12), "bfloat16") == Standing.ROUNDING
 
 
 @pytest.mark.parametrize(
     ("own", "promoted", "stands"),
     [
-        (7.9e-07, 1.6e-15, Standing.SHRINKS),
-        (8.7e-03, 8.7e-03, Standing.STAYS),
-        (7e-06, 7e-06, Standing.STAYS),
+        (7.9e-07, 1.6e-15, Standing.ROUNDING),
+        (8.7e-03, 8.7e-03, Standing.BROKEN),
+        (7e-06, 7e-06, Standing.BROKEN),
     ],
 )
 def test_the_cases_that_the_ladder_was_made_for(own, promoted, stands):
@@ -65,22 +65,22 @@ def test_what_holds_holds_whatever_float64_says(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_without_a_float64_run_nothing_can_be_told(dtype):
-    assert standing(relation(1.0, None), dtype) == Standing.UNKNOWN
-    assert standing(relation(None, None), dtype) == Standing.UNKNOWN
-    assert standing(relation(None, 1.0), dtype) == Standing.UNKNOWN
+    assert standing(relation(1.0, None), dtype) == Standing.UNDECIDED
+    assert standing(relation(None, None), dtype) == Standing.UNDECIDED
+    assert standing(relation(None, 1.0), dtype) == Standing.UNDECIDED
 
 
 def test_float64_cannot_be_promoted():
-    assert standing(relation(1e-15, 1e-15), "float64") == Standing.UNKNOWN
+    assert standing(relation(1e-15, 1e-15), "float64") == Standing.UNDECIDED
 
 
 def test_a_difference_of_bytes_alone_is_not_broken():
-    assert standing(relation(0.0, 0.0), "float32") == Standing.SHRINKS
+    assert standing(relation(0.0, 0.0), "float32") == Standing.ROUNDING
 
 
 def test_what_is_there_only_in_float64_has_no_ratio_to_judge_by():
     """0.0 and -0.0 are other bytes and no distance; float64's rounding is one."""
-    assert standing(relation(0.0, 1e-15), "float32") == Standing.UNKNOWN
+    assert standing(relation(0.0, 1e-15), "float32") == Standing.UNDECIDED
 
 
 def layered(own, promoted):
@@ -104,7 +104,7 @@ def layered(own, promoted):
 
 @pytest.mark.parametrize(
     ("promoted", "stands"),
-    [(1e-15, Standing.SHRINKS), (1e-7, Standing.STAYS), (None, Standing.UNKNOWN)],
+    [(1e-15, Standing.ROUNDING), (1e-7, Standing.BROKEN), (None, Standing.UNDECIDED)],
 )
 def test_layers_tell_where_the_logits_agree(promoted, stands):
     assert standing(layered(1e-7, promoted), "float32") == stands
@@ -126,15 +126,15 @@ def test_the_probes_call_the_same_broken(dtype):
     edges = [f(s * k, 0.0) for s in sizes for k in (SHRUNK, KEPT) for f in (max, math.nextafter)]
     for own in sizes:
         for promoted in (*sizes, *edges, *(own * k for k in (SHRUNK, KEPT))):
-            broken = standing(relation(own, promoted), dtype) == Standing.STAYS
+            broken = standing(relation(own, promoted), dtype) == Standing.BROKEN
             assert rule.stays(own, promoted, dtype) == broken, (own, promoted)
 
 
 @pytest.mark.parametrize("size", [math.nan, math.inf, sys.float_info.max])
 def test_what_is_not_finite_in_float64_is_broken(size):
-    assert standing(relation(1.0, size), "float32") == Standing.STAYS
-    assert standing(relation(math.nan, size), "float32") == Standing.STAYS
+    assert standing(relation(1.0, size), "float32") == Standing.BROKEN
+    assert standing(relation(math.nan, size), "float32") == Standing.BROKEN
 
 
 def test_an_overflow_that_float64_does_not_have_shrinks():
-    assert standing(relation(sys.float_info.max, 1e-15), "float16") == Standing.SHRINKS
+    assert standing(relation(sys.float_info.max, 1e-15), "float16") == Standing.ROUNDING

@@ -62,7 +62,7 @@ def cell(kinds, *, stack="5.x", model="m", kind=None):
     ]
     verdict = {
         "diverged": Verdict.DIVERGED,
-        "undecided": Verdict.DIFFERS,
+        "undecided": Verdict.UNDECIDED,
         "rounding": Verdict.ROUNDING,
         None: Verdict.IDENTICAL,
     }[kind]

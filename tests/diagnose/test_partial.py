@@ -13,7 +13,7 @@ from samebits.diagnose.verdict import (
     result,
     same_everywhere,
 )
-from samebits.ladder.verdicts import third_look, unmeasured, with_ladder
+from samebits.ladder.verdicts import judge_by_ladder, unmeasured, with_ladder
 from samebits.matrix.spec import Expected
 from samebits.records.capture import Skip, Unfinished
 from samebits.records.ladder import Ladder, LadderFile
@@ -359,7 +359,7 @@ def test_a_ladder_that_the_machine_ended_decides_nothing(memory, failure, verdic
             cell: [LadderFile(cell=cell, failure=failure)] * len(a) for cell, a in wanted.items()
         }
 
-    _, found = asyncio.run(third_look(results, cells, memory, climb))
+    _, found = asyncio.run(judge_by_ladder(results, cells, memory, climb))
     assert found.verdict == verdict
     if verdict == "not finished":
         assert (found.rest, found.ladder) == ("differs", None)
@@ -379,7 +379,7 @@ def test_stored_numbers_decide_without_a_ladder(memory):
         lost = raised("process", "no result", "ended after 120 s")
         return {cell: [LadderFile(cell=cell, failure=lost)] * len(a) for cell, a in wanted.items()}
 
-    _, found = asyncio.run(third_look(results, cells, memory, climb))
+    _, found = asyncio.run(judge_by_ladder(results, cells, memory, climb))
     assert found.verdict == "diverged"
 
 

@@ -95,7 +95,7 @@ def test_differs(memory):
     found = verdict_on(
         memory, *runs(memory, forward=other), reference=runs(memory, "4.48", forward=one)
     )
-    assert (found.verdict, found.figure) == (Verdict.DIFFERS, "logits 0.5")
+    assert (found.verdict, found.figure) == (Verdict.UNDECIDED, "logits 0.5")
     assert found.first.signal == "logits"
     assert found.headline == found.first.what
     assert found.headline.startswith("logits: prompt short: 1 of 48 elements, max abs 0.5 (")
@@ -177,7 +177,7 @@ def test_a_pad_row_that_differs_between_versions_is_identical_with_a_note(memory
         *runs(memory, forward=padded(memory, (1, 0, 0))),
         reference=runs(memory, "4.48", forward=padded(memory)),
     )
-    assert real.verdict == Verdict.DIFFERS
+    assert real.verdict == Verdict.UNDECIDED
 
 
 @pytest.mark.parametrize("signal", ["weights", "buffers", "inv_freq", "greedy", "forward"])
@@ -327,7 +327,7 @@ def test_what_comes_earlier_in_the_flow_is_first(memory):
 def test_other_inputs_are_first(memory):
     other = forward(memory, ids=[[5, 4, 3, 2, 1, 0]], logits=values(1, 6, 8, seed=50))
     found = verdict_on(memory, *runs(memory, forward={"short": other}))
-    assert found.verdict == Verdict.DIFFERS
+    assert found.verdict == Verdict.UNDECIDED
     assert found.headline.startswith("inputs: input_ids of prompt short: 6 of 6 elements")
     assert found.figure == "inputs 1 of 1"
 
@@ -353,7 +353,7 @@ def test_tokens_are_the_figure_if_logits_agree(memory):
 
 def test_the_logits_that_the_tokens_were_chosen_from_come_before_them(memory):
     found = verdict_on(memory, *runs(memory, greedy={"short": decoded(memory, 3, 1, 5)}))
-    assert (found.verdict, found.figure) == (Verdict.DIFFERS, "tokens step 2")
+    assert (found.verdict, found.figure) == (Verdict.UNDECIDED, "tokens step 2")
     assert (found.first.signal, found.first.item) == ("decode", "short")
     assert found.headline.startswith("decode: prompt short: 3 of 48 elements, max abs ")
     assert found.headline.endswith("; up to step 2, where the tokens differ")
@@ -377,7 +377,7 @@ def test_the_same_tokens_from_other_logits_differ_and_are_no_split(memory):
         *runs(memory, greedy={"short": decoded(memory, 3, 1, 4, logits=other)}),
         reference=runs(memory, "4.48", greedy={"short": decoded(memory, 3, 1, 4, logits=logits)}),
     )
-    assert (found.verdict, found.splits, found.figure) == (Verdict.DIFFERS, (), "decode 0.25")
+    assert (found.verdict, found.splits, found.figure) == (Verdict.UNDECIDED, (), "decode 0.25")
     assert found.headline.startswith("decode: prompt short: 1 of 48 elements, max abs 0.25 (")
 
 
@@ -458,7 +458,7 @@ def test_integers_have_no_ulp(memory):
 def test_without_values_the_figure_counts(memory):
     other = logits_of(memory, values(1, 6, 8, seed=77), stored=False)
     found = verdict_on(memory, *runs(memory, forward=other))
-    assert (found.verdict, found.figure) == (Verdict.DIFFERS, "logits 1 of 1")
+    assert (found.verdict, found.figure) == (Verdict.UNDECIDED, "logits 1 of 1")
     assert "not stored" in found.headline
 
 
@@ -572,7 +572,7 @@ def test_an_expected_difference_passes_and_keeps_what_was_judged(memory):
         "qwen@5.9": "identical",
     }
     found = results[1]
-    assert (found.judged, found.expected) == (Verdict.DIFFERS, ("known",))
+    assert (found.judged, found.expected) == (Verdict.UNDECIDED, ("known",))
     assert report.cells == ("llama/float32-sdpa@5.0",)
     assert (report.fixed, report.evaluated, report.line) == ((), True, 7)
     assert report.text == "differs: model llama; stack 5.0"
@@ -583,7 +583,7 @@ def test_an_entry_covers_only_the_signals_it_names(memory):
     both = other_logits(memory) | {"greedy": {"short": decoded(memory, 8)}}
     world = World(memory, llama__old=both)
     results, reports = world.apply(expected(signal=("logits",)))
-    assert results[1].verdict == Verdict.DIFFERS
+    assert results[1].verdict == Verdict.UNDECIDED
     assert reports[0].cells == ()
     assert reports[0].fixed == ()  # it does still occur, among other differences
     assert exit_code(results, reports, [])[0] == 1
@@ -618,7 +618,7 @@ def test_entries_cover_a_cell_together(memory):
 def test_an_entry_for_something_else_covers_nothing(memory, rule):
     world = World(memory, llama__old=other_logits(memory))
     results, (report,) = world.apply(rule)
-    assert results[1].verdict == Verdict.DIFFERS
+    assert results[1].verdict == Verdict.UNDECIDED
     assert report.cells == ()
 
 
@@ -697,7 +697,7 @@ def test_beside_another_reference_than_the_matrix_has_no_difference_is_covered(m
     rule, left_out = expected(stack=("5.9",)), cell_id("4.48")
     plan = [r.cell for r in alone]
     results, (report,) = apply_expected(alone, [rule], [left_out, *plan], "4.48")
-    assert results[1].verdict == Verdict.DIFFERS
+    assert results[1].verdict == Verdict.UNDECIDED
     assert (report.cells, report.fixed) == ((), ())
     assert report.untold == (str(cell_id("5.9")),)
     for whole in ((plan, "4.48"), ([left_out, *plan], "5.0")):

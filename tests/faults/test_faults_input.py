@@ -273,7 +273,7 @@ class Runs:
     def __init__(self, raises=None):
         self.raises = raises
 
-    async def __call__(self, order, environ, progress, ledger):
+    async def __call__(self, order, environ, progress, dependencies):
         if self.raises is not None:
             raise self.raises
         return sample_report(), {}

@@ -19,7 +19,7 @@ import clock
 
 from samebits import cli
 from samebits.pipeline import run
-from samebits.pipeline.scheduler import Laboratory
+from samebits.pipeline.scheduler import Scheduler
 from samebits.stacks import probes, process
 from tests.support.builders import built_stack
 
@@ -33,7 +33,7 @@ def built(spec):
     return built_stack(spec.id, *KNOWN, python=sys.executable)
 
 
-run.Laboratory = partial(Laboratory, builder=built)
+run.Scheduler = partial(Scheduler, builder=built)
 
 
 def host(order):

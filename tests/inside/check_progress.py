@@ -167,15 +167,15 @@ def test_without_fork_progress_is_read_from_a_file():
 def test_a_child_that_waits_sees_what_there_was_when_it_was_made():
     board(20.0)
     scale = torch.ones(4)
-    child = fork.Apart(lambda said: [said, *scale.tolist()])
-    other = fork.Apart(lambda said: [said, scale.sum().item()])
+    child = fork.ForkedChild(lambda said: [said, *scale.tolist()])
+    other = fork.ForkedChild(lambda said: [said, scale.sum().item()])
     scale.mul_(9)
     assert other.answer() == ["", 4.0]
     assert child.answer("ä b") == ["ä b", 1.0, 1.0, 1.0, 1.0]
 
 
 def test_a_child_of_which_nothing_is_asked_is_gone():
-    child = fork.Apart(lambda _: None)
+    child = fork.ForkedChild(lambda _: None)
     child.forget()
     try:
         os.kill(child._pid, 0)
@@ -186,7 +186,7 @@ def test_a_child_of_which_nothing_is_asked_is_gone():
 
 
 def test_a_child_that_was_killed_while_it_waited_is_lost():
-    child = fork.Apart(lambda _: None)
+    child = fork.ForkedChild(lambda _: None)
     os.kill(child._pid, signal.SIGKILL)
     time.sleep(0.1)
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from samebits.base.filestate import Ledger
+from samebits.base.filestate import Dependencies
 from samebits.base.seal import sealed
 from samebits.jobs.cache import CachedJob, JobCache, ResultForm, is_repeatable
 from samebits.jobs.checkpoints import Checkpoint
@@ -34,12 +34,12 @@ class Bench:
 
     def __init__(self, root):
         self.root = root
-        self.ledger = Ledger()
+        self.dependencies = Dependencies()
         self.jobs = []
 
     def result(self, content, *, log="the log", fresh=False, **options):
         """Return the result of a job that writes ``content``; None writes nothing."""
-        cache = JobCache(self.root, Store(self.root), fresh=fresh, ledger=self.ledger)
+        cache = JobCache(self.root, Store(self.root), fresh=fresh, dependencies=self.dependencies)
         self.path = cache.path("ladders", "llama", facts={"a": 1})
         bench = self
 
@@ -58,7 +58,7 @@ class Bench:
             ResultForm(LadderFile, is_repeatable),
             CHECKPOINT,
             lambda path: Sent(timeout=9, result=str(path), log=str(path.with_suffix(".log"))),
-            unsettled="it left nothing",
+            unrepeatable="it left nothing",
             cell=CELL,
             **options,
         )
@@ -77,8 +77,8 @@ def bench(tmp_path):
 def test_whole_result_and_log_get_their_final_names(bench):
     assert bench.result(WHOLE) == LadderFile(cell=CELL)
     assert bench.files == [f"{bench.path.stem}.json", f"{bench.path.stem}.log"]
-    assert bench.ledger.unsettled == {}
-    assert bench.ledger.files[str(bench.path)] is not None
+    assert bench.dependencies.unrepeatable == {}
+    assert bench.dependencies.files[str(bench.path)] is not None
 
 
 def test_cached_result_runs_no_job(bench):
@@ -92,19 +92,19 @@ def test_cached_result_runs_no_job(bench):
 def test_torn_result_is_removed_and_noted(bench, content):
     assert bench.result(content) is None
     assert bench.files == [f"{bench.path.stem}.log"]
-    assert bench.ledger.unsettled == {"it left nothing": str(CELL)}
+    assert bench.dependencies.unrepeatable == {"it left nothing": str(CELL)}
 
 
 def test_torn_result_replaces_no_whole_one(bench):
     bench.result(WHOLE)
     assert bench.result(WHOLE[:-9], fresh=True) is None
     assert bench.path.read_text() == WHOLE
-    assert bench.ledger.unsettled
+    assert bench.dependencies.unrepeatable
 
 
 def test_result_that_the_machine_may_have_caused_is_noted_and_runs_again(bench):
     assert bench.result(TRANSIENT).failure == LACK
-    assert bench.ledger.unsettled == {"it left nothing": str(CELL)}
+    assert bench.dependencies.unrepeatable == {"it left nothing": str(CELL)}
     assert bench.result(WHOLE) == LadderFile(cell=CELL)
     assert len(bench.jobs) == 2
 

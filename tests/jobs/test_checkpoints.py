@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from samebits.base.errors import PatchError
-from samebits.base.filestate import Ledger, changed
+from samebits.base.filestate import Dependencies, changed
 from samebits.base.seal import sealed
 from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builder_of, read_facts
 from samebits.matrix.spec import Recipe
@@ -119,12 +119,14 @@ def test_a_run_goes_by_the_link_that_names_a_folder(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text("{}", "utf-8")
     (tmp_path / "link").symlink_to("one")
-    ledger = Ledger()
-    Checkpoints(tmp_path / "work", tmp_path, "probes", ledger=ledger).given(model_spec(path="link"))
-    assert changed(ledger.files, ledger.folders) is None
+    dependencies = Dependencies()
+    Checkpoints(tmp_path / "work", tmp_path, "probes", dependencies=dependencies).given(
+        model_spec(path="link")
+    )
+    assert changed(dependencies.files, dependencies.folders) is None
     (tmp_path / "link").unlink()
     (tmp_path / "link").symlink_to("other")
-    assert changed(ledger.files, ledger.folders) is not None
+    assert changed(dependencies.files, dependencies.folders) is not None
 
 
 def test_a_folder_is_relative_to_the_matrix_and_known_by_its_content(shelf, tmp_path):

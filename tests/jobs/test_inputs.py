@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from samebits.base.filestate import Ledger
+from samebits.base.filestate import Dependencies
 from samebits.base.seal import sealed
 from samebits.jobs.cache import JobCache
 from samebits.jobs.checkpoints import Checkpoint
@@ -65,7 +65,7 @@ def choose(root, *choosers, **changed):
         Store(root),
         options["probes"],
         fresh=options["fresh"],
-        ledger=options.get("ledger"),
+        dependencies=options.get("dependencies"),
     )
     feeder = Feeder(cache)
     return asyncio.run(feeder.choose(options["model"], options["checkpoint"], choosers)).inputs
@@ -165,10 +165,12 @@ def test_where_a_stack_cannot_read_the_model_the_next_one_chooses_and_both_answe
 
 
 def test_a_stack_that_left_nothing_is_asked_again_another_time(tmp_path):
-    ledger = Ledger()
-    inputs = choose(tmp_path, (OLD, Process(leaves=False)), (NEW, Process()), ledger=ledger)
+    dependencies = Dependencies()
+    inputs = choose(
+        tmp_path, (OLD, Process(leaves=False)), (NEW, Process()), dependencies=dependencies
+    )
     assert record_of(inputs)["stack"] == "5.0"
-    assert ledger.unsettled
+    assert dependencies.unrepeatable
     assert has_to_choose(tmp_path)
 
 

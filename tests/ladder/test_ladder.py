@@ -18,7 +18,7 @@ from samebits.ladder.flips import flips
 from samebits.ladder.judge import ladder
 from samebits.ladder.rule import CLEAR, Evidence, judgement, worse
 from samebits.ladder.steps import Climb, verdict
-from samebits.ladder.verdicts import third_look
+from samebits.ladder.verdicts import judge_by_ladder
 from samebits.records.capture import Capture, Failure, Signals, Skip
 from samebits.records.ladder import (
     Aligned,
@@ -652,7 +652,7 @@ def looked(memory, pair, files_of):
         asked.append(wanted)
         return {cell: [files_of(cell, ask) for ask in asks] for cell, asks in wanted.items()}
 
-    return asyncio.run(third_look(results, runs, memory, climb)), asked
+    return asyncio.run(judge_by_ladder(results, runs, memory, climb)), asked
 
 
 def test_what_differs_climbs_and_gets_its_verdict(memory, pair):

@@ -406,12 +406,12 @@ def crossed(root, *models, **options):
     bench = Bench(root, *models, does=dict.fromkeys(STACKS, does), **options)
 
     async def main():
-        laboratory = bench.make()
+        scheduler = bench.make()
         try:
-            await laboratory.observe()
-            return await asyncio.wait_for(laboratory.cross(), 10)
+            await scheduler.observe()
+            return await asyncio.wait_for(scheduler.cross(), 10)
         finally:
-            await laboratory.close()
+            await scheduler.close()
 
     reports = asyncio.run(main())
     pairs = {m.model: [(c.saver, c.loader) for c in m.crossings] for m in reports}
@@ -460,12 +460,12 @@ def test_a_run_leaves_no_copies_of_remote_code(tmp_path):
     bench = Bench(tmp_path)
 
     async def main():
-        laboratory = bench.make()
-        await laboratory.observe()
-        folders = [laboratory._modules(stack) for stack in laboratory.stacks.values()]
+        scheduler = bench.make()
+        await scheduler.observe()
+        folders = [scheduler._modules(stack) for stack in scheduler.stacks.values()]
         for folder in folders:
             folder.mkdir(parents=True)
-        await laboratory.close()
+        await scheduler.close()
         return folders
 
     folders = asyncio.run(main())

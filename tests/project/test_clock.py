@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from samebits.base.digests import digest_of_file
-from samebits.base.filestate import Ledger
+from samebits.base.filestate import Dependencies
 from samebits.jobs import cells
 from samebits.jobs.cache import JobCache
 from samebits.jobs.crossings import Crosser
@@ -81,14 +81,14 @@ def test_what_is_from_the_future_is_not_old(work):
 
 def test_a_receipt_from_the_future_is_served(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    matrix, ledger = Path("matrix.yaml"), Ledger()
+    matrix, dependencies = Path("matrix.yaml"), Dependencies()
     matrix.write_text("models: {}\n")
     (tmp_path / "kept").touch()
     ahead = time.time() + YEAR
     os.utime(tmp_path / "kept", (ahead, ahead))
-    ledger.file(tmp_path / "kept")
+    dependencies.file(tmp_path / "kept")
     said = Answer(0, ["The run passes."])
-    remember(["matrix"], {}, (matrix, digest_of_file(matrix)), ledger, {}, "then", said)
+    remember(["matrix"], {}, (matrix, digest_of_file(matrix)), dependencies, {}, "then", said)
     (left,) = (tmp_path / FOLDER).iterdir()
     os.utime(left, (ahead, ahead))
     assert answer(["matrix"], {}).lines[1:] == said.lines

@@ -64,7 +64,7 @@ def test_a_command_that_is_pasted_leaves_the_report_that_it_is_from(tmp_path, mo
     Path("matrix.yaml").write_text("models: {llama: {build: llama}}\n")
     reports = []
 
-    async def ran(order, environ, progress, ledger):
+    async def ran(order, environ, progress, dependencies):
         return sample_report(), {}
 
     monkeypatch.setattr(cli, "run_matrix", ran)

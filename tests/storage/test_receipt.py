@@ -26,16 +26,16 @@ class Run:
 
     def __init__(self, folder):
         self.folder = folder
-        self.unsettled = ()
+        self.unrepeatable = ()
         self.ran = 0
 
-    async def __call__(self, order, environ, progress, ledger):
+    async def __call__(self, order, environ, progress, dependencies):
         self.ran += 1
-        ledger.file(self.folder / "work" / "a.json")
-        ledger.file(self.folder / "work" / "never.json")
-        ledger.folder(self.folder / "checkpoint")
-        for reason in self.unsettled:
-            ledger.unsettle(reason)
+        dependencies.file(self.folder / "work" / "a.json")
+        dependencies.file(self.folder / "work" / "never.json")
+        dependencies.folder(self.folder / "checkpoint")
+        for reason in self.unrepeatable:
+            dependencies.mark_unrepeatable(reason)
         digest = receipt.digest_of_file(order.matrix)
         return sample_report().model_copy(update={"matrix_digest": digest}), LOCKS
 
@@ -163,7 +163,7 @@ def test_another_folder_is_not_answered(run, folder, monkeypatch):
 def test_another_run_into_the_same_folder_ends_it(run, monkeypatch):
     matrix()
 
-    async def another_run(order, environ, progress, ledger):
+    async def another_run(order, environ, progress, dependencies):
         return sample_report().model_copy(update={"command": "other"}), LOCKS
 
     monkeypatch.setattr(cli, "run_matrix", another_run)
@@ -179,11 +179,11 @@ def test_a_run_that_kept_nothing_leaves_none(run, folder, option):
 
 
 def test_a_run_that_may_end_otherwise_is_never_served(run, folder):
-    run.unsettled = ["hub org/name has no pinned revision, so its results are not reused"]
+    run.unrepeatable = ["hub org/name has no pinned revision, so its results are not reused"]
     matrix()
     assert answer(["matrix"], ENVIRON) is None
     (path,) = (folder / receipt.FOLDER).iterdir()
-    assert json.loads(path.read_text())["unsettled"] == run.unsettled
+    assert json.loads(path.read_text())["unrepeatable"] == run.unrepeatable
 
 
 def test_a_page_of_the_user_beside_it_changes_nothing(run, folder):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from samebits.base.filestate import Ledger
+from samebits.base.filestate import Dependencies
 from samebits.base.seal import opened, sealed
 from samebits.pipeline import run
 from samebits.pipeline.order import Order
-from samebits.pipeline.scheduler import Laboratory
+from samebits.pipeline.scheduler import Scheduler
 from samebits.records.capture import Failure, Signals, Unfinished
 from samebits.records.ids import CellId
 from samebits.storage import rows as storage_rows
@@ -63,8 +63,8 @@ class Place:
         self.late = ()
         self.logits = values(1, 6, 8)
         build = lambda spec: built_stack(spec.id, "llama", "gpt2", "opt", python=f"py{spec.id}")
-        made = partial(Laboratory, starter=self.start, builder=build)
-        monkeypatch.setattr(run, "Laboratory", made)
+        made = partial(Scheduler, starter=self.start, builder=build)
+        monkeypatch.setattr(run, "Scheduler", made)
         self._count(monkeypatch, run.verdict, "result", lambda cell, *_: self.compared.append(cell))
         self._count(monkeypatch, Store, "read_capture", lambda _, path: self.read.append(path))
 
@@ -119,10 +119,10 @@ class Place:
     def run(self, **options):
         for counted in (self.compared, self.read, self.jobs):
             counted.clear()
-        self.ledger = Ledger()
+        self.dependencies = Dependencies()
         order = Order(matrix=self.matrix, **options)
         progress = lambda total: Plain(Stream(), total, lambda: 0.0)
-        report, _ = asyncio.run(run.run_matrix(order, {"HOME": "/h"}, progress, self.ledger))
+        report, _ = asyncio.run(run.run_matrix(order, {"HOME": "/h"}, progress, self.dependencies))
         return report.model_copy(
             update={"started": "", "seconds": 0.0, "spent": (), "machine": None}
         )
@@ -153,10 +153,10 @@ def test_the_same_again_reads_no_capture_and_compares_nothing(place):
 
 def test_the_ledger_of_a_kept_row_names_the_same_files(place):
     place.run()
-    files = place.ledger.files
+    files = place.dependencies.files
     place.run()
     rows = {path for path in files if "/rows/" in path}
-    assert {p: i for p, i in place.ledger.files.items() if p not in rows} == files
+    assert {p: i for p, i in place.dependencies.files.items() if p not in rows} == files
 
 
 def test_one_capture_written_again_is_one_row_compared(place):
@@ -210,10 +210,10 @@ def test_a_row_with_a_cell_that_did_not_finish_is_compared_again_and_served_from
     report = place.run()
     verdicts = {f"{c.cell}": c.verdict for row in report.rows for c in row.cells}
     assert verdicts["gpt2/float32-default@5.0"] == "not finished"
-    assert "gpt2/float32-default@5.0 did not finish" in place.ledger.unsettled
+    assert "gpt2/float32-default@5.0 did not finish" in place.dependencies.unrepeatable
     place.run()
     assert place.rows == ["gpt2/float32-default"]
-    assert "gpt2/float32-default@5.0 did not finish" in place.ledger.unsettled
+    assert "gpt2/float32-default@5.0 did not finish" in place.dependencies.unrepeatable
 
 
 @pytest.mark.parametrize("what", ["dies again", "lives"])
@@ -227,12 +227,12 @@ def test_a_failure_of_the_machine_is_kept_by_nobody(place, monkeypatch, what):
 
     monkeypatch.setattr(place, "observe", dies)
     place.run()
-    assert place.ledger.unsettled
+    assert place.dependencies.unrepeatable
     if what == "lives":
         monkeypatch.setattr(place, "observe", observe)
     place.run()
     assert place.rows == ["gpt2/float32-default"]
-    assert bool(place.ledger.unsettled) == (what == "dies again")
+    assert bool(place.dependencies.unrepeatable) == (what == "dies again")
 
 
 @pytest.mark.parametrize("what", ["source", "torn", "format"])

@@ -393,12 +393,12 @@ def changed_kernel(model: str, token: str, text: str) -> Row:
     cells = {
         "4.48": cell(model, variant, "4.48", Verdict.REFERENCE),
         "4.57": cell(model, variant, "4.57", Verdict.IDENTICAL, signals=compared()),
-        "5.0": cell(model, variant, "5.0", Verdict.DIFFERS, headline=FIRST + text, **common),
+        "5.0": cell(model, variant, "5.0", Verdict.UNDECIDED, headline=FIRST + text, **common),
         "5.9": cell(
             model,
             variant,
             "5.9",
-            Verdict.DIFFERS,
+            Verdict.UNDECIDED,
             headline=FIRST + text,
             notes=(f"watching the forward changed its bits{text}",),
             skips=(Skip(what="weights", reason=f"too large{text}"),),
@@ -564,7 +564,7 @@ def known(model: str, text: str) -> Row:
             variant,
             stack,
             Verdict.EXPECTED,
-            judged=Verdict.DIFFERS,
+            judged=Verdict.UNDECIDED,
             figure="logits 3.0e-06",
             headline=f"logits differ on {stack}",
             signals=signals,

@@ -9,7 +9,7 @@ from samebits.base.seal import sealed
 from samebits.matrix.plan import Selection, plan
 from samebits.matrix.spec import Matrix, Recipe
 from samebits.pipeline.order import Order
-from samebits.pipeline.scheduler import Laboratory
+from samebits.pipeline.scheduler import Scheduler
 from samebits.records.ids import CellId
 from samebits.storage.store import Store
 from tests.support.builders import built_stack, capture, model_spec, stack_spec
@@ -120,7 +120,7 @@ class Bench:
         )
         self.plan = plan(matrix, Selection.parse(**(select or {})))
         self.environ = {"HF_TOKEN": "secret"}
-        self.make = lambda: Laboratory(
+        self.make = lambda: Scheduler(
             root / "work",
             matrix,
             self.plan,

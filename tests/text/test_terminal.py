@@ -12,7 +12,7 @@ from samebits import cli
 from samebits.base.errors import StackError
 from samebits.records.ids import CellId, Variant
 from samebits.terminal.progress import GitHub, Plain, Terminal, choose
-from samebits.text.terminal import Spoken
+from samebits.text.terminal import TerminalText
 from tests.support.sample_report import sample_report
 
 TOKEN = "hf_abcdefgh12345678"
@@ -23,26 +23,26 @@ CELL = CellId(model="m", variant=Variant(dtype="float32", attention="sdpa"), sta
 
 
 def test_a_line():
-    assert Spoken(ENVIRON).text(TOLD) == SHOWN
+    assert TerminalText(ENVIRON).text(TOLD) == SHOWN
 
 
 def test_a_secret_may_hold_the_end_of_a_line():
-    spoken = Spoken({"MY_SECRET": "first half\nother half"})
+    spoken = TerminalText({"MY_SECRET": "first half\nother half"})
     assert spoken.lines("a first half\nother half b") == "a (MY_SECRET) b"
 
 
 def plain(stream):
-    return Plain(stream, 2, lambda: 0.0, Spoken(ENVIRON))
+    return Plain(stream, 2, lambda: 0.0, TerminalText(ENVIRON))
 
 
 def terminal(stream):
     # narrow, so that a token would be split by a line feed if it were redacted too late
     console = Console(file=stream, force_terminal=True, width=24, color_system=None)
-    return Terminal(console, 2, lambda: 0.0, Spoken(ENVIRON))
+    return Terminal(console, 2, lambda: 0.0, TerminalText(ENVIRON))
 
 
 def github(stream):
-    return GitHub(stream, 2, lambda: 0.0, Spoken(ENVIRON))
+    return GitHub(stream, 2, lambda: 0.0, TerminalText(ENVIRON))
 
 
 @pytest.mark.parametrize("make", [plain, github, terminal])
@@ -66,7 +66,7 @@ def test_progress(make):
 
 def test_choose_hands_it_on():
     stream = io.StringIO()
-    progress = choose(1, stream, spoken=Spoken(ENVIRON))
+    progress = choose(1, stream, spoken=TerminalText(ENVIRON))
     progress.note(TOLD)
     progress.close()
     assert SHOWN in stream.getvalue()
@@ -80,7 +80,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def running(monkeypatch, raises=None, report=None):
-    async def run(order, environ, progress, ledger):
+    async def run(order, environ, progress, dependencies):
         progress(1).note(TOLD)
         if raises is not None:
             raise raises

@@ -56,7 +56,7 @@ def seed_generators(run: str) -> None:
 class ModelInFork(NamedTuple):
     """A forked child that holds the model as it was loaded, and a folder for its files."""
 
-    child: fork.Apart
+    child: fork.ForkedChild
     folder: TemporaryDirectory[str]
 
     def answer(self, argument: str) -> Any:
@@ -280,7 +280,7 @@ class Session:
         folder.mkdir(parents=True, exist_ok=True)
         with self.instrument(name):
             saved = TemporaryDirectory(prefix=f".{name}-", dir=folder)
-            child = fork.Apart(lambda argument: function(Path(saved.name), argument))
+            child = fork.ForkedChild(lambda argument: function(Path(saved.name), argument))
             self.model_forks[name] = ModelInFork(child, saved)
 
     def run_in_fork(self, name: str, argument: str) -> None:

@@ -4,7 +4,7 @@ Loading, saving and poisoning memory change random generators, caches of modules
 settings. A child that ends afterwards takes these changes with it, and a crash or a hang of the
 child does not end this process.
 
-A child can also be forked first and run later (:class:`Apart`). It then sees everything as it was
+A child can also be forked first and run later (:class:`ForkedChild`). It then sees everything as it was
 at the fork, whatever this process has changed since. While it waits it costs only the pages that
 this process writes to; the kernel shares all others.
 """
@@ -51,7 +51,7 @@ def refusal(device: str) -> str:
     return ""
 
 
-class Apart:
+class ForkedChild:
     """A forked child that waits to run a function on the state of this process at the fork."""
 
     def __init__(self, function: Callable[[str], Any]) -> None:
@@ -112,7 +112,7 @@ def apart(function: Callable[[], Any]) -> Any:
         Lost: the child died, or made no progress.
 
     """
-    return Apart(lambda _: function()).answer()
+    return ForkedChild(lambda _: function()).answer()
 
 
 def _death_message(status: int) -> str:

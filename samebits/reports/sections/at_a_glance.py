@@ -25,7 +25,7 @@ COLUMNS = {
     Verdict.IDENTICAL: "same bits",
     Verdict.ROUNDING: "rounding",
     Verdict.DIVERGED: "diverged",
-    Verdict.DIFFERS: "undecided",
+    Verdict.UNDECIDED: "undecided",
     Verdict.UNSTABLE: "unstable",
     Verdict.FAILED: "failed",
     Verdict.NOT_FINISHED: "not finished",
@@ -34,7 +34,7 @@ COLUMNS = {
 }
 """Verdicts as judged, before ``expected`` of matrix.yaml applies, and their columns."""
 
-SERIOUS = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED, Verdict.DIFFERS)
+SERIOUS = (Verdict.FAILED, Verdict.UNSTABLE, Verdict.DIVERGED, Verdict.UNDECIDED)
 """Verdicts that are worse than rounding, the worst first."""
 
 
@@ -146,7 +146,7 @@ def _is_news(cells_before: list[CellResult], cells: list[CellResult], *, changed
     worst = _worst(cells)
     if not changed:
         return _worst(cells_before) != worst
-    has_figures = worst in (Verdict.DIVERGED, Verdict.DIFFERS)
+    has_figures = worst in (Verdict.DIVERGED, Verdict.UNDECIDED)
     return (
         has_figures and _worst(cells_before) == worst and _numbers(cells_before) != _numbers(cells)
     )

@@ -44,7 +44,7 @@ COUNTED = {
     Verdict.EXPECTED: ("differs as {} expects", "differ as {} expects"),
     Verdict.ROUNDING: ("differs only by rounding", "differ only by rounding"),
     Verdict.ABSENT: ("is absent", "are absent"),
-    Verdict.DIFFERS: ("is a new difference", "are new differences"),
+    Verdict.UNDECIDED: ("is a new difference", "are new differences"),
     Verdict.DIVERGED: ("is a new divergence", "are new divergences"),
     Verdict.UNSTABLE: ("is unstable", "are unstable"),
     Verdict.FAILED: ("failed", "failed"),

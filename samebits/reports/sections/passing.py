@@ -28,7 +28,7 @@ KINDS = (
     Verdict.FAILED,
     Verdict.UNSTABLE,
     Verdict.DIVERGED,
-    Verdict.DIFFERS,
+    Verdict.UNDECIDED,
     Verdict.NOT_OBSERVED,
     Verdict.ROUNDING,
     Verdict.IDENTICAL,

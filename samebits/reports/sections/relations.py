@@ -45,11 +45,11 @@ MAX_MATRIX_LINES = 120
 
 STANDING_WORDS = {
     Standing.HOLDS: ("holds", "hold"),
-    Standing.SHRINKS: (
+    Standing.ROUNDING: (
         "differs by rounding, as it almost agrees in float64",
         "differ by rounding, as they almost agree in float64",
     ),
-    Standing.UNKNOWN: (
+    Standing.UNDECIDED: (
         "differs, and float64 cannot tell why",
         "differ, and float64 cannot tell why",
     ),
@@ -106,7 +106,7 @@ def _headline(all_lines: list[Line]) -> Markdown:
         if counts[standing]
     ]
     tried = plural(len(standings), "relation tried", "relations tried")
-    broken_text = _broken_in_words(counts[Standing.STAYS], all_lines)
+    broken_text = _broken_in_words(counts[Standing.BROKEN], all_lines)
     return fill("{}: of {}, {}.", _extent(all_lines), tried, join([*parts, broken_text], "; "))
 
 
@@ -140,7 +140,7 @@ def _broken_places(all_lines: list[Line]) -> str:
 
 def _broken_by_design(all_lines: list[Line]) -> set[str]:
     """Return the models in which every broken relation is broken by design."""
-    broken = [line for line in all_lines if line.stacks_with(Standing.STAYS)]
+    broken = [line for line in all_lines if line.stacks_with(Standing.BROKEN)]
     models = {line.row.model for line in broken}
     return models - {line.row.model for line in broken if not line.by_design()}
 
@@ -156,7 +156,7 @@ def _places(all_lines: list[Line]) -> list[tuple[str, list[str], int]]:
     """Return model, stacks and number of the broken relations, the most first."""
     models: dict[str, list[Line]] = {}
     for line in all_lines:
-        if line.stacks_with(Standing.STAYS):
+        if line.stacks_with(Standing.BROKEN):
             models.setdefault(line.row.model, []).append(line)
     places = [
         (model, _broken_stacks(broken), len({line.name for line in broken}))
@@ -167,7 +167,7 @@ def _places(all_lines: list[Line]) -> list[tuple[str, list[str], int]]:
 
 def _broken_stacks(broken: list[Line]) -> list[str]:
     order = dict.fromkeys(stack for line in broken for stack in line.row.invariants)
-    broken_on = {stack for line in broken for stack in line.stacks_with(Standing.STAYS)}
+    broken_on = {stack for line in broken for stack in line.stacks_with(Standing.BROKEN)}
     return [stack for stack in order if stack in broken_on]
 
 
@@ -180,7 +180,7 @@ def _broken_table(all_lines: list[Line]) -> Markdown:
     """Return a line for each broken relation of a model; variants with equal stacks share it."""
     groups: dict[Hashable, list[Line]] = {}
     for line in all_lines:
-        if line.stacks_with(Standing.STAYS):
+        if line.stacks_with(Standing.BROKEN):
             groups.setdefault((line.name, line.row.model, _standings(line)), []).append(line)
     if not groups:
         return EMPTY
@@ -197,7 +197,7 @@ def _notes(all_lines: list[Line]) -> list[Markdown]:
     """Return what is broken by design: it is no defect of a cache, whatever the figures are."""
     notes: dict[str, dict[str, dict[str, None]]] = {}
     for line in all_lines:
-        for stack in line.stacks_with(Standing.STAYS):
+        for stack in line.stacks_with(Standing.BROKEN):
             worst = line.worst(stack)
             if worst and worst.note:
                 relations = notes.setdefault(worst.note, {}).setdefault(line.row.model, {})
@@ -216,7 +216,7 @@ def _broken_row(group: list[Line]) -> list[str]:
     cases = [
         case
         for line in group
-        for stack in line.stacks_with(Standing.STAYS)
+        for stack in line.stacks_with(Standing.BROKEN)
         for case in _worst(line, stack)
     ]
     return [
@@ -238,7 +238,9 @@ def _largest_figures(group: list[Line], *, promoted: bool) -> str:
     """Return one figure per variant; equal figures are given once."""
     figures = []
     for line in group:
-        cases = [case for stack in line.stacks_with(Standing.STAYS) for case in _worst(line, stack)]
+        cases = [
+            case for stack in line.stacks_with(Standing.BROKEN) for case in _worst(line, stack)
+        ]
         distances = (case.promoted if promoted else case.distance for case in cases)
         figures.append(size(largest(distance.max_abs for distance in distances if distance)))
     return ", ".join(dict.fromkeys(figures))

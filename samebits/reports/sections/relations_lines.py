@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RELATIONS: tuple[RelationName, ...] = get_args(RelationName)
 """All relations, in the order of their definition, which is that of the tables."""
 
-SEVERITY = (Standing.HOLDS, Standing.SHRINKS, Standing.UNKNOWN, Standing.STAYS)
+SEVERITY = (Standing.HOLDS, Standing.ROUNDING, Standing.UNDECIDED, Standing.BROKEN)
 """Standings, the least severe first."""
 
 INAPPLICABLE = Markdown("\N{EN DASH}")
@@ -67,7 +67,7 @@ class Line(NamedTuple):
 
     def by_design(self) -> bool:
         """Return True if it is broken by the model's design on every stack that breaks it."""
-        broken = [self.worst(stack) for stack in self.stacks_with(Standing.STAYS)]
+        broken = [self.worst(stack) for stack in self.stacks_with(Standing.BROKEN)]
         return bool(broken) and all(case is not None and case.note for case in broken)
 
     def word(self, stack: str) -> Markdown:
@@ -116,9 +116,9 @@ def word(group: list[Line], stack: str) -> Markdown:
     if result == Standing.HOLDS:
         return Markdown("holds")
     figures = _figures(worst_cases)
-    if result == Standing.STAYS:
+    if result == Standing.BROKEN:
         return fill("**broken** {}", figures)
-    if result == Standing.SHRINKS:
+    if result == Standing.ROUNDING:
         return figures
     return fill("differs{}{}", Markdown(" ") if figures else EMPTY, figures)
 

@@ -130,7 +130,7 @@ def _joined_names(names: list[str]) -> Markdown:
 
 def _in_full(line: Line) -> Markdown:
     """Return all details of one relation in one variant, folded unless it is broken."""
-    broken = line.stacks_with(Standing.STAYS)
+    broken = line.stacks_with(Standing.BROKEN)
     worst = {stack: case for stack in line.cases if (case := line.worst(stack))}
     differing = {stack: case for stack, case in worst.items() if not case.holds}
     blocks = [
@@ -177,7 +177,7 @@ def _notes(line: Line) -> Markdown:
     notes: dict[str, dict[str, None]] = {}
     for stack, cases in line.cases.items():
         for case in cases:
-            if case.note and standing(case, line.dtype) == Standing.STAYS:
+            if case.note and standing(case, line.dtype) == Standing.BROKEN:
                 notes.setdefault(case.note, {})[stack] = None
     return page(fill("On {} {}.", ", ".join(stacks), note) for note, stacks in notes.items())
 
@@ -188,7 +188,7 @@ def _case(line: Line, case: Relation) -> list[str]:
     return [
         case.case,
         count(case.tried),
-        Markdown(f"**{result}**" if result == Standing.STAYS else result),
+        Markdown(f"**{result}**" if result == Standing.BROKEN else result),
         part(native.n_differ, native.n) if native else "",
         *_sizes(native),
         "" if native is None or native.argmax_changes is None else count(native.argmax_changes),
