@@ -44,7 +44,7 @@ ADDED = {
         },
     },
     "dtypes": ["float32"],
-    "invariants": False,
+    "relations": False,
 }
 """The model that is added: as small as they come, so that what remains is overhead."""
 
@@ -249,7 +249,7 @@ class Bench:
                 if key in self.matrix
             } | {
                 "stacks": [stacks[0], stacks[-1]],
-                "defaults": {"timeout": 3600, "greedy": 2, "invariants": False},
+                "defaults": {"timeout": 3600, "greedy": 2, "relations": False},
                 "models": {
                     "large": {"path": "../model", "crossings": False, "dtypes": ["float32"]}
                 },

@@ -37,7 +37,7 @@ seconds stand beside them. uv's installation of the stacks is left out: nobody c
   more to compare two dumps (`bench/by_hand.py`); a sample of models, scaled to all of them.
 - *whole matrix*: samebits with 40 models of zoo.yaml and an empty folder of work: makes the checkpoints, runs every cell twice
   with all probes, saves and loads each model across the stacks, climbs the precision ladder for what
-  differs, compares and writes the report. Relations inside a cell (`invariants`) are tried for those
+  differs, compares and writes the report. Relations inside a cell (`relations`) are tried for those
   models for which zoo.yaml asks it, and are the dearest question of all.
 """
 

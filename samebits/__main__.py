@@ -3,12 +3,12 @@
 import os
 import sys
 
-from samebits.storage.receipt import answer
+from samebits.storage.receipt import lookup
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    stored = answer(sys.argv[1:], os.environ)
+    stored = lookup(sys.argv[1:], os.environ)
     if stored is None:
         from samebits import cli  # noqa: PLC0415  slow, and not needed for an unchanged run
 

@@ -30,7 +30,7 @@ from samebits.pipeline.order import DEFAULT_MATRIX, Order
 from samebits.pipeline.run import WORK, run_matrix
 from samebits.reports.write import write
 from samebits.storage.prune import prune
-from samebits.storage.receipt import Answer, remember
+from samebits.storage.receipt import Answer, save
 from samebits.terminal.progress import choose
 from samebits.terminal.summary import summary
 from samebits.text.terminal import PLAIN, TerminalText
@@ -78,7 +78,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
     printed = Answer(report.exit_code, list(map(spoken.text, summary(report, written.markdown))))
     if order.leaves_receipt:
         matrix = order.matrix, report.matrix_digest
-        remember(
+        save(
             arguments,
             environ,
             matrix,

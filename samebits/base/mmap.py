@@ -22,13 +22,13 @@ STRIDE = 32 << 20
 """Number of bytes after which a loop releases the pages that it has read."""
 
 
-def mapped(path: Path) -> NDArray[np.uint8]:
+def map_file(path: Path) -> NDArray[np.uint8]:
     """Map a non-empty file read-only and return its bytes; np.memmap takes five times as long."""
     with path.open("rb") as file:
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
 
 
-def give_back(values: NDArray[Any]) -> None:
+def release_pages(values: NDArray[Any]) -> None:
     """Release the pages of an array that is mapped from a file; do nothing for other arrays."""
     base: object = values
     while isinstance(base, np.ndarray):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Scope = Literal["none", "failing", "all"]
 """failing: cells that fail the run. all: expected and rounding differences, too."""
 
-MOST = 8
+MAX_CAPSULES = 8
 """Maximum without --repro: each capsule takes at least two imports of transformers."""
 
 _BY_SEVERITY = (
@@ -48,7 +48,7 @@ def chosen(results: Iterable[CellResult], scope: Scope) -> Chosen:
     for result in worst:
         by_model_and_stack.setdefault((result.cell.model, result.cell.stack), result.cell)
     cells = tuple(by_model_and_stack.values())
-    limit = len(cells) if scope == "all" else MOST
+    limit = len(cells) if scope == "all" else MAX_CAPSULES
     return Chosen(cells[:limit], cells[limit:])
 
 

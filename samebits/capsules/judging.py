@@ -109,7 +109,7 @@ def _reduced_model(model: ModelSpec, question: Question) -> ModelSpec:
     earlier = names[: names.index(question.prompt)] if question.before else []
     prompts = {name: model.prompts[name] for name in earlier}
     prompts[question.prompt] = _reduced_prompt(model.prompts[question.prompt], question.feed)
-    changed = {"prompts": prompts, "greedy": question.steps, "invariants": False}
+    changed = {"prompts": prompts, "greedy": question.steps, "relations": False}
     return model.model_copy(update=changed)
 
 

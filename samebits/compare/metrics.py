@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from samebits.base.mmap import STRIDE, give_back
+from samebits.base.mmap import STRIDE, release_pages
 from samebits.compare.decisions import Decisions, decisions
 from samebits.compare.ulp import distance, max_ulp
 from samebits.records.comparison import Extreme, Metrics
@@ -60,8 +60,8 @@ def measure(
             sums.add(start, flat[0][start:stop], flat[1][start:stop])
             if (stop - released) * flat[0].itemsize > STRIDE:
                 released = stop
-                give_back(flat[0])
-                give_back(flat[1])
+                release_pages(flat[0])
+                release_pages(flat[1])
         chosen = decisions(reference, candidate, rows) if logits else Decisions()
     return _metrics(sums, reference.shape, chosen, (tokens or {}) if logits else None)
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from samebits.compare.phases import FORWARD, failure_causing, same, signals_of, word_and_prompt
+from samebits.compare.phases import (
+    FORWARD,
+    failure_causing,
+    same_exception,
+    signals_of,
+    word_and_prompt,
+)
 from samebits.records.comparison import ItemComparison
 from samebits.records.subject import Reason, Subject
 
@@ -70,7 +76,7 @@ class Pair:
         """Return a note if both sides raised the same exception for a signal, else ''."""
         sides = (self.reference, self.candidate)
         expected, failure = (failure_causing(side, signal, prompt) for side in sides)
-        if expected is None or failure is None or not same(expected, failure):
+        if expected is None or failure is None or not same_exception(expected, failure):
             return ""
         return f"raises the same exception in the reference: {failure.type}: {failure.in_short}"
 

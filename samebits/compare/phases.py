@@ -26,7 +26,6 @@ _EXPLAINING = frozenset(
         "kernels",
         "integrity",
         "usage",
-        "invariants",
         "relations",
         "evidence",
         "first",
@@ -85,7 +84,7 @@ def failures(capture: Capture) -> tuple[Failure, ...]:
     return tuple(f for f in capture.failures if not explains(f.phase) and not is_shortage(f))
 
 
-def lack(capture: Capture, twin: Capture | None = None) -> Unfinished | None:
+def incomplete_at(capture: Capture, twin: Capture | None = None) -> Unfinished | None:
     """Return where a run ended that lacks something a verdict needs; None if it lacks nothing.
 
     A run that ended in a phase after all of these lacks nothing. ``twin`` is the other run of the
@@ -156,7 +155,7 @@ def best_first(runs: tuple[Capture, ...]) -> tuple[Capture, ...]:
 def _rank(run: Capture, twin: Capture | None) -> tuple[int, int]:
     if run.status in ("failed", "absent"):
         return 2, 0
-    if lack(run, twin) is None:
+    if incomplete_at(run, twin) is None:
         return 0, 0
     return 1, -sum(1 for _ in _observed_parts(run))
 
@@ -169,15 +168,15 @@ def _observed_parts(run: Capture) -> Iterator[object]:
     yield from (signals.greedy or {}).values()
 
 
-def same(a: Failure, b: Failure) -> bool:
+def same_exception(a: Failure, b: Failure) -> bool:
     """Return True if two exceptions are the same: kind of phase, type and message.
 
     Addresses, paths, line numbers and releases in the message are ignored.
     """
-    return key(a) == key(b)
+    return exception_key(a) == exception_key(b)
 
 
-def key(failure: Failure) -> tuple[str, str, str]:
+def exception_key(failure: Failure) -> tuple[str, str, str]:
     """Return a key that is equal for exceptions that are the same, wherever they were raised."""
     phase = word_and_prompt(failure.phase)[0]
     kind = "load" if phase in _LOAD_PHASES else phase

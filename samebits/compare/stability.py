@@ -9,7 +9,7 @@ from samebits.compare.metrics import measure
 from samebits.compare.phases import (
     explains,
     failure_causing,
-    lack,
+    incomplete_at,
     signals_of,
     word_and_prompt,
 )
@@ -60,7 +60,7 @@ def disagreements(
         what = f"status: {a.status} in run {a.run}, {b.status} in run {b.run}"
         return (Disagreement(None, what),)
     first, second = _observations(a), _observations(b)
-    early_runs = {run.run for run in (a, b) if lack(run) is not None}
+    early_runs = {run.run for run in (a, b) if incomplete_at(run) is not None}
     differing = []
     for signal, subject in first | second:
         in_a, in_b = first.get((signal, subject)), second.get((signal, subject))

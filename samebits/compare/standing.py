@@ -37,7 +37,7 @@ class Standing(StrEnum):
     """The bits differ, and float64 does not explain it or there is no float64 run."""
 
 
-def standing(relation: Relation, dtype: str) -> Standing:
+def judge_relation(relation: Relation, dtype: str) -> Standing:
     """Return the judgement of a relation in a cell of ``dtype``."""
     if relation.holds:
         return Standing.HOLDS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.compare.amounts import some
-from samebits.compare.phases import best_first, failures, lack, same
+from samebits.compare.describe import some
+from samebits.compare.phases import best_first, failures, incomplete_at, same_exception
 from samebits.compare.signals import disagreements, never_written
 from samebits.records.ids import Verdict
 
@@ -73,7 +73,7 @@ def alone(runs: tuple[Capture, ...], values: TensorSource | None = None) -> Cell
 
 def _load_failed(runs: tuple[Capture, ...]) -> CellState:
     """Return a cell that loaded in neither run: failed, unless only memory was short."""
-    unfinished = [lack(run) for run in runs]
+    unfinished = [incomplete_at(run) for run in runs]
     failed_run = next(
         (run for run, missing in zip(runs, unfinished, strict=True) if missing is None), None
     )
@@ -90,7 +90,7 @@ def _loaded_state(
     """Return a cell that loaded, or is known as a model, in at least one run."""
     first, second = best
     failure = next((run.failure for run in runs if run.failure), None)
-    unfinished = lack(first, second) or lack(second, first)
+    unfinished = incomplete_at(first, second) or incomplete_at(second, first)
     loaded = {first.status, second.status} <= {"complete", "unfinished"}
     if unfinished is not None and _second_failed_to_load(first, second):
         return CellState(second, Verdict.FAILED, failure_headline(failure), failure)
@@ -106,7 +106,7 @@ def _loaded_state(
 def _second_failed_to_load(first: Capture, second: Capture) -> bool:
     """Return True if the second run failed to load, and the first ended before it loaded."""
     loaded = CellState(first).loaded
-    return second.status == "failed" and lack(second, first) is None and not loaded
+    return second.status == "failed" and incomplete_at(second, first) is None and not loaded
 
 
 def _disagreements(
@@ -125,7 +125,7 @@ def _disagreements(
 def _phase_failures(first: Capture, second: Capture) -> tuple[Failure, ...]:
     """Return the exceptions of the phases of both runs; a run that did not finish adds none."""
     exceptions = failures(first)
-    if second.status != "complete" or lack(second, first) is not None:
+    if second.status != "complete" or incomplete_at(second, first) is not None:
         return exceptions
     phases = {failure.phase for failure in exceptions}
     return (*exceptions, *(f for f in failures(second) if f.phase not in phases))
@@ -161,7 +161,7 @@ def failures_everywhere(cells: Mapping[CellId, CellState]) -> tuple[Failure, ...
 
 def is_same(a: Failure, b: Failure) -> bool:
     """Return True if two cells raised the same exception in the same phase."""
-    return a.phase == b.phase and same(a, b)
+    return a.phase == b.phase and same_exception(a, b)
 
 
 def same_failure(captures: Iterable[Capture]) -> Failure | None:
@@ -177,7 +177,7 @@ def same_failure(captures: Iterable[Capture]) -> Failure | None:
         (
             f
             for f in exceptions[0]
-            if all(any(same(f, g) for g in others) for others in exceptions[1:])
+            if all(any(same_exception(f, g) for g in others) for others in exceptions[1:])
         ),
         None,
     )

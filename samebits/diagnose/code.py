@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.amounts import some
+from samebits.compare.describe import some
 from samebits.compare.facts import changes
 from samebits.records.finding import Step
 

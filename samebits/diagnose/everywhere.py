@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.compare.phases import key, same, signals_of
+from samebits.compare.phases import exception_key, same_exception, signals_of
 from samebits.diagnose.alone import is_same
 from samebits.records.ids import Verdict
 
@@ -34,7 +34,9 @@ class SharedFailure(NamedTuple):
             phase = self.failure.phase
             return f"{self.where} fails in the same way in every release: {phase}: {raised}"
         fails = (
-            "fails to load" if key(self.failure)[0] == "load" else f"fails ({self.failure.phase})"
+            "fails to load"
+            if exception_key(self.failure)[0] == "load"
+            else f"fails ({self.failure.phase})"
         )
         return f"{self.where} {fails} in all {self.n_stacks} stacks: {raised}"
 
@@ -61,7 +63,9 @@ def _model_failures(model: str, rows: dict[str, list[CellResult]]) -> list[Share
         if row_failures:
             failure = row_failures[0].failure
             assert failure is not None
-            failing.setdefault((len(row_failures) > 1, *key(failure)), {})[variant] = row_failures
+            failing.setdefault((len(row_failures) > 1, *exception_key(failure)), {})[variant] = (
+                row_failures
+            )
     return [_shared_failure(model, rows, same_rows) for same_rows in failing.values()]
 
 
@@ -85,7 +89,7 @@ def _row_failures(cells: list[CellResult]) -> list[CellResult]:
     if len(tried) < 2 or not all(_failed_to_load(cell) for cell in tried):
         return []
     exceptions = [cell.failure for cell in tried if cell.failure is not None]
-    return tried if all(same(exceptions[0], failure) for failure in exceptions) else []
+    return tried if all(same_exception(exceptions[0], failure) for failure in exceptions) else []
 
 
 def _is_reference(result: CellResult) -> bool:

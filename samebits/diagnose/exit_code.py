@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.amounts import some
+from samebits.compare.describe import some
 from samebits.diagnose.everywhere import everywhere
 from samebits.diagnose.failing import failing_signals
 from samebits.records.ids import EXPLANATORY, Verdict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.amounts import amount
+from samebits.compare.describe import amount
 from samebits.compare.facts import material_changes, paired_calls
 from samebits.compare.forwards import split_step
 from samebits.compare.outcome import differs

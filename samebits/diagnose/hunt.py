@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.amounts import amount, some
+from samebits.compare.describe import amount, some
 from samebits.compare.outcome import differs
 from samebits.compare.pair import Pair
 from samebits.diagnose.code import config, library_code, own_code

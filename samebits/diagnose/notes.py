@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.amounts import short, some
+from samebits.compare.describe import short, some
 from samebits.records.subject import Reason
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.amounts import figure, some
+from samebits.compare.describe import figure, some
 from samebits.compare.outcome import ran_forward
 from samebits.compare.pair import ended, reason
-from samebits.compare.phases import explains, key, lack, signals_of
+from samebits.compare.phases import exception_key, explains, incomplete_at, signals_of
 from samebits.compare.signals import changes, compare
 from samebits.diagnose.alone import (
     alone,
@@ -338,7 +338,7 @@ def _run_notes(state: CellState, runs: Runs, cell_result: CellResult) -> Iterato
     for run in runs:
         ending = ended(run.unfinished)
         compared = state.capture is not None and run.run == state.capture.run
-        if run.status == "unfinished" and lack(run) is None:
+        if run.status == "unfinished" and incomplete_at(run) is None:
             yield f"run {run.run} did not finish, but only after everything that the verdict needs: {ending}"
         elif run.status == "unfinished" and not compared:
             yield f"run {run.run} did not finish ({ending}); the other run is compared"
@@ -351,8 +351,8 @@ def _run_notes(state: CellState, runs: Runs, cell_result: CellResult) -> Iterato
         if failure != cell_result.failure and not any(
             is_same(failure, f) for f in cell_result.shared_failures
         ):
-            others.setdefault(key(failure)[1:], []).append(failure)
-    headline_key = key(cell_result.failure)[1:] if cell_result.failure is not None else ()
+            others.setdefault(exception_key(failure)[1:], []).append(failure)
+    headline_key = exception_key(cell_result.failure)[1:] if cell_result.failure is not None else ()
     for what, failures in others.items():
         phases = some(failure.phase for failure in failures)
         short = failures[0].in_short

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from samebits.compare.standing import Standing, standing
+from samebits.compare.standing import Standing, judge_relation
 from samebits.records.usage import UsageSignal
 
 if TYPE_CHECKING:
@@ -157,10 +157,10 @@ class Case:
 
     def standing(self, wanted: Standing, *names: RelationName) -> Iterator[Relation]:
         """Yield the relations of these names that have the wanted standing."""
-        invariants = self.capture.signals.invariants
+        relations = self.capture.signals.relations
         dtype = self.capture.cell.variant.dtype
-        for relation in invariants.relations if invariants is not None else ():
-            if relation.relation in names and standing(relation, dtype) == wanted:
+        for relation in relations.relations if relations is not None else ():
+            if relation.relation in names and judge_relation(relation, dtype) == wanted:
                 yield relation
 
 

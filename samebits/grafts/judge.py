@@ -9,7 +9,7 @@ from itertools import combinations
 from math import comb
 from typing import TYPE_CHECKING
 
-from samebits.compare.amounts import short
+from samebits.compare.describe import short
 from samebits.records.graft import Graft, Proof
 
 if TYPE_CHECKING:

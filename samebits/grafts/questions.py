@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from samebits.compare.amounts import some
 from samebits.compare.buffers import inv_freq, role
+from samebits.compare.describe import some
 from samebits.compare.facts import ABSENT
 from samebits.compare.forwards import layer_pairs, may_hide_padding, real_rows, same_inputs
 from samebits.compare.outcome import differs
@@ -16,7 +16,7 @@ from samebits.compare.weights import weights as stored_weights
 from samebits.records.ids import Verdict
 from samebits.records.record import Record
 from samebits.records.tensor import tensor_hash
-from samebits.trace.question import Question
+from samebits.trace.question import TracePhase
 from samebits.trace.question import questions as trace_questions
 
 if TYPE_CHECKING:
@@ -123,14 +123,14 @@ def _logit_distances(result: CellResult) -> dict[str, float]:
     }
 
 
-def _questions_of_unstable(result: CellResult, pair: Pair) -> list[Question]:
+def _questions_of_unstable(result: CellResult, pair: Pair) -> list[TracePhase]:
     """Return the questions about an unstable cell, whose missing tensors can be grafted, too."""
     if result.judged is not Verdict.UNSTABLE:
         return []
     prompts = [p for p in pair.prompts if None not in pair.forwards(p) and same_inputs(pair, p)]
     forwards = pair.reference.signals.forward or {}
     prompts.sort(key=lambda prompt: forwards[prompt].real_rows is not None)
-    return [Question(prompt, "forward", {}) for prompt in prompts]
+    return [TracePhase(prompt, "forward", {}) for prompt in prompts]
 
 
 def _forward_question(prompt: str, reference: Capture, candidate: Capture) -> GraftQuestion:

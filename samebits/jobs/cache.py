@@ -119,7 +119,7 @@ class JobCache:
         result = read_record(path, form.record)
         if result is None or not form.is_repeatable(result):
             return None
-        return result if self.store.keeps(form.tensors(result)) else None
+        return result if self.store.verify_all(form.tensors(result)) else None
 
     async def result(self, job: CachedJob[R], process: StackProcess) -> R | None:
         """Return the result of a job, cached or new; None if it left none."""

@@ -19,7 +19,7 @@ from samebits.base.errors import CaptureError
 from samebits.base.redaction import without_folders
 from samebits.jobs.cache import aside
 from samebits.jobs.common import follows_from, model_of
-from samebits.jobs.records import CellJob, CellStore, Invariants, ObservedModel, RunName
+from samebits.jobs.records import CellJob, CellStore, ObservedModel, RelationOptions, RunName
 from samebits.jobs.unwritten import without_false_alarms
 from samebits.records.capture import Capture, Failure, Skip, Unfinished
 from samebits.stacks.process import Ended, StackProcess, tail
@@ -102,12 +102,12 @@ class CellRunner:
             raise
 
     def _folder(self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack) -> Path:
-        invariants = self._invariants(model)
+        relations = self._relations(model)
         key = digest_of(
             {
                 **follows_from(cell, model, checkpoint, stack),
                 "greedy": model.greedy,
-                "invariants": invariants and invariants.model_dump(),
+                "relations": relations and relations.model_dump(),
                 "usage": _tries_usage(cell, model),
                 "budget": model.budget,
                 "probes": self._cache.probes,
@@ -118,11 +118,11 @@ class CellRunner:
             self._cache.root / "captures" / model.name / str(cell.variant) / cell.stack / key[:16]
         )
 
-    def _invariants(self, model: ModelSpec) -> Invariants | None:
+    def _relations(self, model: ModelSpec) -> RelationOptions | None:
         """Return how the relations inside the cell are tested; None if they are not."""
-        if not model.invariants:
+        if not model.relations:
             return None
-        return Invariants(sweep=self._sweep, samples=model.samples, large=model.insists)
+        return RelationOptions(sweep=self._sweep, samples=model.samples, large=model.insists)
 
     def _cached_captures(self, folder: Path, n_slots: int) -> tuple[Capture, Capture] | None:
         """Return the cached captures if both are whole and the machine cannot be the cause of them.
@@ -161,7 +161,7 @@ class CellRunner:
             model=ObservedModel(
                 **dict(model_of(model, checkpoint)),
                 greedy=model.greedy,
-                invariants=self._invariants(model),
+                relations=self._relations(model),
                 usage=_tries_usage(cell, model),
             ),
         )

@@ -90,7 +90,7 @@ class CellModel(FedModel):
     prompts: dict[str, WrittenPrompt]
 
 
-class Invariants(Record):
+class RelationOptions(Record):
     """How the relations inside a cell are tested."""
 
     sweep: bool
@@ -106,7 +106,7 @@ class ObservedModel(CellModel):
 
     greedy: int
     """Number of tokens to generate."""
-    invariants: Invariants | None
+    relations: RelationOptions | None
     """None: they are not tested."""
     usage: bool
     """Whether to try common uses."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from samebits.records.trace import Cause
     from samebits.stacks.build import Stack
     from samebits.stacks.process import StackProcess
-    from samebits.trace.question import Asked, Question
+    from samebits.trace.question import TracePhase, TraceRequest
 
 Rung = Literal["own", "float64"]
 
@@ -62,7 +62,7 @@ class LocatedCause(NamedTuple):
     """The cause that the traces for one question show."""
 
     cause: Cause
-    question: Question
+    question: TracePhase
     place: int
     """Index of the first differing output among the outputs of the prompt."""
 
@@ -79,7 +79,7 @@ class Tracer:
         subject: TracedModel,
         reference: TracedCell,
         candidate: TracedCell,
-        request: Asked,
+        request: TraceRequest,
     ) -> Cause | str:
         """Return where the candidate starts to differ, or why no trace shows it."""
         pair = CellPair(subject, reference, candidate, request.same_weights)
@@ -96,7 +96,7 @@ class Tracer:
             return f"the traces could not be joined: {message}"
 
     async def _first_located(
-        self, pair: CellPair, questions: Sequence[Question], rung: Rung
+        self, pair: CellPair, questions: Sequence[TracePhase], rung: Rung
     ) -> LocatedCause | str:
         reasons: dict[str, None] = {}
         for question in questions:
@@ -106,7 +106,7 @@ class Tracer:
             reasons[located] = None
         return "; ".join(reasons)
 
-    async def _locate(self, pair: CellPair, question: Question, rung: Rung) -> LocatedCause | str:
+    async def _locate(self, pair: CellPair, question: TracePhase, rung: Rung) -> LocatedCause | str:
         traced_pair = pair.reference, pair.candidate
         reference, candidate = await asyncio.gather(
             *(self._trace(pair.subject, traced, question, rung) for traced in traced_pair)
@@ -144,7 +144,7 @@ class Tracer:
         self,
         subject: TracedModel,
         traced: TracedCell,
-        question: Question,
+        question: TracePhase,
         rung: Rung,
         look: tuple[int, ...] = (),
     ) -> Trace | None:
@@ -169,7 +169,7 @@ class Tracer:
         self,
         subject: TracedModel,
         traced: TracedCell,
-        question: Question,
+        question: TracePhase,
         rung: Rung,
         look: tuple[int, ...],
     ) -> Path:
@@ -206,7 +206,7 @@ class Tracer:
 
 
 def _tracing(
-    model: ModelSpec, question: Question, rung: Rung, look: tuple[int, ...], path: Path
+    model: ModelSpec, question: TracePhase, rung: Rung, look: tuple[int, ...], path: Path
 ) -> Tracing:
     return Tracing(
         prompt=question.prompt,

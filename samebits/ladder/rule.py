@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf, log, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
-from samebits.compare.amounts import short, some
+from samebits.compare.describe import short, some
 from samebits.compare.outcome import differs
 from samebits.records.ids import EXPLANATORY
 from samebits.records.ladder import ON_LADDER

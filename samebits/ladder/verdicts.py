@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.outcome import ran_forward
 from samebits.compare.pair import ended
-from samebits.compare.phases import lack
+from samebits.compare.phases import incomplete_at
 from samebits.ladder.asking import asks
 from samebits.ladder.judge import ladder
 from samebits.ladder.rule import is_left_over
@@ -177,7 +177,7 @@ def unmeasured(
     ``again`` are the runs of the second look, ``gone`` the cells whose values are still missing.
     """
     sides = [cell for cell in (result.reference, result.cell) if cell is not None and cell in gone]
-    gaps = [lack(run, twin) for cell in sides for run, twin in _twins(again.get(cell, ()))]
+    gaps = [incomplete_at(run, twin) for cell in sides for run, twin in _twins(again.get(cell, ()))]
     ended_early = next((gap for gap in gaps if gap is not None), None)
     undecided = result.judged is Verdict.UNDECIDED or (
         result.judged is Verdict.FAILED and result.failure is None

@@ -221,5 +221,5 @@ def _stack(entry: StackEntry, file: MatrixFile) -> StackSpec:
 
 def _model(name: str, entry: ModelEntry, defaults: Settings) -> ModelSpec:
     own = _given(entry)
-    insists = bool(own.get("invariants") or own.get("samples"))
+    insists = bool(own.get("relations") or own.get("samples"))
     return ModelSpec(name=name, insists=insists, **(_given(defaults) | own))

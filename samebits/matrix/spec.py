@@ -58,13 +58,29 @@ if TYPE_CHECKING:
 _NAMES = {"propertyNames": {"pattern": NAME, "maxLength": NAME_LENGTH}}
 
 
+RENAMED = {"invariants": "relations"}
+"""Former names of settings, which are still read -> their names now."""
+
+
 def _without_defaults(schema: dict[str, Any]) -> None:
     """Drop defaults from a schema: another part of the file may set other ones."""
     for field in schema["properties"].values():
         field.pop("default", None)
 
 
+def _with_former_names(schema: dict[str, Any]) -> None:
+    """Add the former names of settings to a schema."""
+    fields = schema["properties"]
+    for former, name in RENAMED.items():
+        if name in fields:
+            fields[former] = fields[name] | {
+                "deprecated": True,
+                "description": f"The former name of {name}.",
+            }
+
+
 def _sources_and_no_defaults(schema: dict[str, Any]) -> None:
+    _with_former_names(schema)
     _without_defaults(schema)
     schema["oneOf"] = [{"required": [source]} for source in ("hub", "path", "build")]
     schema["dependentRequired"] = {"revision": ["hub"], "patch": ["path"]}
@@ -187,6 +203,8 @@ _LONG = "Once upon a time, there was a cat named Whiskers."
 class Settings(Form):
     """How a model is run. Those under defaults hold for every model that does not set its own."""
 
+    model_config = ConfigDict(json_schema_extra=_with_former_names)
+
     dtypes: Distinct[Dtype] = ("float32",)
     """The dtypes that a model is loaded in."""
     attention: Distinct[Attention] = ("default",)
@@ -206,7 +224,7 @@ class Settings(Form):
     """Inputs by name; default: short, long and padded."""
     greedy: Annotated[int, Field(ge=0, le=10_000)] = 12
     """Number of tokens to generate; 0 for none."""
-    invariants: bool = True
+    relations: bool = True
     """Whether to test relations that must hold inside one cell, such as full forward = prefill +
     decode. For a model above 1 GiB they are tested only if its own entry asks for them."""
     crossings: bool = True
@@ -220,6 +238,17 @@ class Settings(Form):
     budget: Seconds = 600.0
     """Seconds of one run of a cell after which no further optional observation is started, that is,
     none that does not affect the verdict."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_names_of_now(cls, data: object) -> object:
+        if not isinstance(data, dict) or not RENAMED.keys() & data.keys():
+            return data
+        for former, name in RENAMED.items():
+            if former in data and name in data:
+                msg = f"the former name of {name}, which is set as well: remove this one"
+                raise mistake(msg, former)
+        return {RENAMED.get(key, key): value for key, value in data.items()}
 
 
 class ModelEntry(Settings):

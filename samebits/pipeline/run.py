@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.filestate import Dependencies
-from samebits.capsules.choosing import MOST, chosen
+from samebits.capsules.choosing import MAX_CAPSULES, chosen
 from samebits.compare.signals import wanted
 from samebits.diagnose import verdict
 from samebits.diagnose.bands import bands
@@ -196,7 +196,7 @@ async def _make_capsules(
     return _add_capsules(report, capsules), files
 
 
-_OVER_LIMIT = f"only {MOST} are made by default; --repro makes all of them"
+_OVER_LIMIT = f"only {MAX_CAPSULES} are made by default; --repro makes all of them"
 
 
 def _add_capsules(report: Report, capsules: Mapping[CellId, Capsule]) -> Report:
@@ -466,7 +466,7 @@ def _row(
         bands=kept_row.bands,
         attention=kept_row.attention,
         calls=kept_row.calls,
-        invariants=kept_row.invariants,
+        relations=kept_row.relations,
         integrity=kept_row.integrity,
         tokenizers=kept_row.tokenizers,
         usage=kept_row.usage,
@@ -493,10 +493,10 @@ def _new_row(
         outcomes={cell.stack: outcome(runs[cell]) for cell in row.cells},
         attention=attention,
         calls=calls,
-        invariants={
-            stack: trim.relations(of_stack.invariants)
+        relations={
+            stack: trim.relations(of_stack.relations)
             for stack, of_stack in signals.items()
-            if of_stack.invariants
+            if of_stack.relations
         },
         integrity={
             stack: trim.load(of_stack.integrity)

@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from samebits.stacks.process import Running, Starter
     from samebits.storage.store import Store
     from samebits.terminal.progress import Progress
-    from samebits.trace.question import Asked as TraceQuestions
+    from samebits.trace.question import TraceRequest as TraceQuestions
 
 Runs = tuple["Capture", "Capture"]
 LazyRuns = Union[Runs, "Callable[[], Runs]"]

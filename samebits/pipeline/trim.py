@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from samebits.records.capture import AttentionCall, AttentionSignal
     from samebits.records.comparison import CellResult, ItemComparison, Metrics
     from samebits.records.provenance import IntegritySignal
-    from samebits.records.relations import InvariantsSignal, Relation
+    from samebits.records.relations import Relation, RelationsSignal
 
 
 def result(untrimmed: CellResult) -> CellResult:
@@ -46,7 +46,7 @@ def _without_top(metrics: Metrics) -> Metrics:
     return metrics.model_copy(update={"top": ()})
 
 
-def relations(signal: InvariantsSignal) -> InvariantsSignal:
+def relations(signal: RelationsSignal) -> RelationsSignal:
     """Return a cell's relations; exact ones without the zeros of each layer and position."""
     return signal.model_copy(update={"relations": tuple(map(_relation, signal.relations))})
 

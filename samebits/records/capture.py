@@ -15,7 +15,7 @@ from samebits.records.evidence import EvidenceSignal
 from samebits.records.ids import CellId, Signal
 from samebits.records.provenance import IntegritySignal
 from samebits.records.record import Record
-from samebits.records.relations import InvariantsSignal
+from samebits.records.relations import RelationsSignal
 from samebits.records.tensor import TensorRef
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
@@ -108,7 +108,7 @@ class Unfinished(Record):
     """How far a run came that ended before all observations were made."""
 
     phase: str
-    """The phase that was running, such as ``greedy long`` or ``invariants``."""
+    """The phase that was running, such as ``greedy long`` or ``relations``."""
     reason: str
     """One line, such as no progress for some seconds, killed by a signal, or out of memory."""
     step: str = ""
@@ -299,7 +299,7 @@ class Signals(Record):
     forward: dict[str, ForwardFacts] | None = None
     """prompt -> facts for the signals inputs, hidden_states and logits."""
     greedy: dict[str, GreedyFacts] | None = None
-    invariants: InvariantsSignal | None = None
+    relations: RelationsSignal | None = None
     """Relations inside this cell; observed in run a only."""
     integrity: IntegritySignal | None = None
     """Whether the load worked as it reported; observed in run a only."""

@@ -131,7 +131,7 @@ class SampleAverages(Record):
     """Layer, with ``logits`` as the last -> mean of the largest differences."""
 
 
-class InvariantsSignal(Record):
+class RelationsSignal(Record):
     """All relations tried in one cell."""
 
     relations: tuple[Relation, ...] = ()

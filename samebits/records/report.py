@@ -14,7 +14,7 @@ from samebits.records.finding import RuleText, StackFinding
 from samebits.records.ids import Verdict
 from samebits.records.provenance import IntegritySignal, Source
 from samebits.records.record import Record
-from samebits.records.relations import InvariantsSignal
+from samebits.records.relations import RelationsSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
@@ -97,7 +97,7 @@ class Row(Record):
     """stack -> the attention implementation that was resolved and run."""
     calls: tuple[AttentionCall, ...] = ()
     """Every distinct attention call of the row once, without the name of its module."""
-    invariants: dict[str, InvariantsSignal] = Field(default_factory=dict)
+    relations: dict[str, RelationsSignal] = Field(default_factory=dict)
     """stack -> the relations that must hold inside its cell."""
     integrity: dict[str, LoadReport] = Field(default_factory=dict)
     """stack -> whether the load worked as it reported."""

@@ -18,7 +18,7 @@ from samebits.reports.sections.crossings import crossings
 from samebits.reports.sections.findings import findings
 from samebits.reports.sections.loading import loading
 from samebits.reports.sections.passing import passing
-from samebits.reports.sections.relations import invariants
+from samebits.reports.sections.relations import relations
 from samebits.reports.sections.releases import releases
 from samebits.reports.sections.tokenizers import tokenizers
 from samebits.reports.sections.usage import around_page, around_the_model
@@ -45,7 +45,7 @@ def render(report: Report) -> dict[str, str]:
         findings(report),
         loading(report),
         around_the_model(report),
-        invariants(report),
+        relations(report),
         crossings(report),
         what_changed.what_changed(report),
         passing(

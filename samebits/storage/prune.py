@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
 
-UNUSED = 7 * 86_400
+STALE_AFTER = 7 * 86_400
 """Seconds after which an unused file is removed."""
 
 _FOLDERS = ("traces", "ladders", "grafts", "rows", "kept-capsules", "receipts")
@@ -32,7 +32,7 @@ def prune(root: Path, used: Collection[str], now: float) -> list[Path]:
     earlier runs used. A receipt is touched whenever it is served. The listed files are not
     touched, because that would make them look changed.
     """
-    oldest = now - UNUSED
+    oldest = now - STALE_AFTER
     in_use = {*used, *_files_in_receipts(root / "receipts", oldest)}
     unused = [p for p in _old_files(root, oldest) if str(p.absolute()) not in in_use]
     # the log of a ladder or trace is removed only together with its JSON file

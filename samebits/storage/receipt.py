@@ -66,7 +66,7 @@ def source_digest() -> str:
     return digest_of([digests, sys.version, _packages()])
 
 
-def answer(arguments: Sequence[str], environ: Mapping[str, str]) -> Answer | None:
+def lookup(arguments: Sequence[str], environ: Mapping[str, str]) -> Answer | None:
     """Return what the same command printed if nothing has changed since; None: it has to run."""
     if not arguments or arguments[0] != "matrix":
         return None
@@ -80,7 +80,7 @@ def answer(arguments: Sequence[str], environ: Mapping[str, str]) -> Answer | Non
         return None  # there is no receipt, or it is damaged
 
 
-def remember(
+def save(
     arguments: Sequence[str],
     environ: Mapping[str, str],
     matrix: tuple[Path, str],

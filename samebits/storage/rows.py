@@ -24,7 +24,7 @@ from samebits.records.comparison import CellResult
 from samebits.records.finding import Finding
 from samebits.records.graft import Graft
 from samebits.records.record import Record
-from samebits.records.relations import InvariantsSignal
+from samebits.records.relations import RelationsSignal
 from samebits.records.report import AttentionReport, LoadReport
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.trace import Cause
@@ -70,7 +70,7 @@ class KeptRow(Record):
     """stack -> status of its first run, and the first line of its failure."""
     attention: dict[str, AttentionReport]
     calls: tuple[AttentionCall, ...]
-    invariants: dict[str, InvariantsSignal]
+    relations: dict[str, RelationsSignal]
     integrity: dict[str, LoadReport]
     tokenizers: dict[str, TokenizerSignal]
     usage: dict[str, UsageSignal]

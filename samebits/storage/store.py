@@ -19,7 +19,7 @@ from samebits.base import seal
 from samebits.base.atomic import replace
 from samebits.base.errors import CaptureError
 from samebits.base.filestate import identity
-from samebits.base.mmap import STRIDE, give_back, mapped
+from samebits.base.mmap import STRIDE, map_file, release_pages
 from samebits.records.capture import FORMAT_VERSION, Capture
 from samebits.records.tensor import NUMPY_DTYPES, TensorRef, hasher
 
@@ -50,7 +50,7 @@ class Store:
         """Return the path for the bytes of ``ref``, whether or not they are stored."""
         return self.root / "tensors" / ref.hash[:2] / f"{ref.hash}.bin"
 
-    def lies(self, ref: TensorRef) -> bool:
+    def has_file(self, ref: TensorRef) -> bool:
         """Return True if there is a file of the right size and the dtype of ``ref`` is known.
 
         A tensor is not flushed when it is written, so a power cut can leave a truncated file.
@@ -68,7 +68,7 @@ class Store:
         if ref.dtype not in NUMPY_DTYPES:
             return False
         with contextlib.suppress(CaptureError):
-            if self.lies(ref):
+            if self.has_file(ref):
                 self._bytes(ref)
                 return True
         self._verified.discard(ref)
@@ -77,7 +77,7 @@ class Store:
             self.tensor_path(ref).unlink()
         return False
 
-    def keeps(self, refs: Iterable[TensorRef]) -> bool:
+    def verify_all(self, refs: Iterable[TensorRef]) -> bool:
         """Return True unless a stored tensor is missing or damaged; damaged files are removed.
 
         Tensors whose dtype only another version of samebits can read are not checked.
@@ -142,7 +142,9 @@ def _map_file(path: Path, expected: int) -> NDArray[np.uint8]:
     try:
         size = path.stat().st_size
         if size == expected:
-            return mapped(path) if size else np.empty(0, np.uint8)  # an empty file cannot be mapped
+            return (
+                map_file(path) if size else np.empty(0, np.uint8)
+            )  # an empty file cannot be mapped
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror or error}. {_REMEDY}"
         raise CaptureError(msg) from None
@@ -157,7 +159,7 @@ def _verify(ref: TensorRef, path: Path, data: NDArray[np.uint8]) -> None:
     for start in range(0, data.nbytes, STRIDE):
         digest.update(data[start : start + STRIDE].data)
         if data.nbytes > STRIDE:
-            give_back(data)
+            release_pages(data)
     if digest.hexdigest() == ref.hash:
         return
     msg = (

@@ -33,7 +33,7 @@ WRAP_WIDTH = 100
 
 def summary(report: Report, path: Path) -> list[str]:
     """Return the lines to print, with control characters made visible."""
-    lines = [*_headline(report), *_attention(report), *_invariants(report), *_reasons(report)]
+    lines = [*_headline(report), *_attention(report), *_relations(report), *_reasons(report)]
     written = [*_capsules(report, path), f"Report: {path}"]
     return [*(clip(visible(line), MAX_WIDTH) for line in lines), *map(visible, written)]
 
@@ -57,7 +57,7 @@ def _attention(report: Report) -> list[str]:
     return [*lines, f"  … and {n_more:,} more"] if n_more > 0 else lines
 
 
-def _invariants(report: Report) -> list[str]:
+def _relations(report: Report) -> list[str]:
     line = broken_line(report)
     return [line] if line else []
 

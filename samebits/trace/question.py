@@ -21,7 +21,7 @@ _MAX_STEPS = 40
 """Steps of a decode that are traced."""
 
 
-class Question(NamedTuple):
+class TracePhase(NamedTuple):
     """One forward or decode of a pair to trace."""
 
     prompt: str
@@ -31,13 +31,13 @@ class Question(NamedTuple):
     steps: int = 0
     """Number of decode steps."""
 
-    def to_its_end(self) -> Question:
+    def to_its_end(self) -> TracePhase:
         """Return the question for all steps: rounding may hide a cause that starts later."""
         longest = max(map(len, self.forced.values()), default=0)
         return self._replace(steps=min(longest, _MAX_STEPS))
 
 
-def questions(result: CellResult, reference: Capture) -> list[Question]:
+def questions(result: CellResult, reference: Capture) -> list[TracePhase]:
     """Return the traces that may show where a cell diverges from its reference, simplest first.
 
     A prompt without padding comes first, and a forward before a decode.
@@ -46,7 +46,7 @@ def questions(result: CellResult, reference: Capture) -> list[Question]:
         return []
     forwards = reference.signals.forward or {}
     forward_questions = [
-        Question(prompt, "forward", {}) for prompt in dict.fromkeys(_prompts(result, forwards))
+        TracePhase(prompt, "forward", {}) for prompt in dict.fromkeys(_prompts(result, forwards))
     ]
     forward_questions.sort(key=lambda q: forwards[q.prompt].real_rows is not None)
     return forward_questions + _decode_questions(result, reference)
@@ -66,9 +66,9 @@ def _prompts(result: CellResult, prompts: Container[str]) -> Iterator[str]:
                     yield prompt
 
 
-def _decode_questions(result: CellResult, reference: Capture) -> list[Question]:
+def _decode_questions(result: CellResult, reference: Capture) -> list[TracePhase]:
     greedy, forwards = reference.signals.greedy or {}, reference.signals.forward or {}
-    by_prompt: dict[str, Question] = {}
+    by_prompt: dict[str, TracePhase] = {}
     for signal in result.signals:
         if signal.signal not in {"decode", "greedy"}:
             continue
@@ -82,7 +82,7 @@ def _decode_questions(result: CellResult, reference: Capture) -> list[Question]:
             }
             if forced and all(forced.values()):
                 steps = min(_first_step(item, result) + 1, _MAX_STEPS)
-                by_prompt[prompt] = Question(prompt, "decode", forced, steps)
+                by_prompt[prompt] = TracePhase(prompt, "decode", forced, steps)
     return list(by_prompt.values())
 
 
@@ -124,11 +124,11 @@ def _loaded_tensors(capture: Capture) -> set[str]:
     }
 
 
-class Asked(NamedTuple):
+class TraceRequest(NamedTuple):
     """The traces requested of one pair."""
 
     reference: CellId
-    questions: list[Question]
+    questions: list[TracePhase]
     same_weights: frozenset[str]
     beyond_rounding: bool
     """True to trace in float64, too: the first divergence may be rounding that hides more."""
@@ -137,7 +137,7 @@ class Asked(NamedTuple):
 async def causes_of(
     results: Sequence[CellResult],
     runs: Mapping[CellId, tuple[Capture, ...]],
-    ask: Callable[[Mapping[CellId, Asked]], Awaitable[Mapping[CellId, Cause | str]]],
+    ask: Callable[[Mapping[CellId, TraceRequest]], Awaitable[Mapping[CellId, Cause | str]]],
     traced: Container[CellId] | None = None,
     known: Mapping[CellId, Cause | str] | None = None,
 ) -> dict[CellId, Cause | str]:
@@ -187,11 +187,11 @@ def with_cause(result: CellResult, cause: Cause | str | None) -> CellResult:
     return result.model_copy(update={"cause": cause})
 
 
-def _request(result: CellResult, reference: Capture, candidate: Capture) -> Asked | None:
+def _request(result: CellResult, reference: Capture, candidate: Capture) -> TraceRequest | None:
     pair_questions = questions(result, reference)
     if not pair_questions:
         return None
-    return Asked(
+    return TraceRequest(
         reference.cell,
         pair_questions,
         same_weights(result, reference, candidate),

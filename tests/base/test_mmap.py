@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samebits.base.mmap import give_back, mapped
+from samebits.base.mmap import map_file, release_pages
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[2]
 def test_what_was_given_back_is_there(tmp_path):
     data = np.arange(1 << 16, dtype=np.float32)
     (tmp_path / "a").write_bytes(data.tobytes())
-    values = mapped(tmp_path / "a").view(np.float32).reshape(256, -1)
+    values = map_file(tmp_path / "a").view(np.float32).reshape(256, -1)
     assert values.sum() == data.sum()
-    give_back(values[3:, ::2])
+    release_pages(values[3:, ::2])
     assert np.array_equal(values.reshape(-1), data)
 
 
@@ -27,7 +27,7 @@ def test_what_was_given_back_is_there(tmp_path):
 )
 def test_an_array_that_is_not_mapped_stays(values):
     before = values.copy()
-    give_back(values)
+    release_pages(values)
     assert np.array_equal(values, before)
 
 

@@ -170,7 +170,7 @@ def test_a_capture_with_another_bit_is_refused_by_name(tmp_path_factory, bit):
 
 FACTS = seal.sealed(json.dumps({"n_parameters": 12, "files": {"a": "b" * 64}})).encode()
 ROW = rows.KeptRow.model_validate(
-    {key: {} for key in ("attention", "invariants", "integrity", "tokenizers", "usage")}
+    {key: {} for key in ("attention", "relations", "integrity", "tokenizers", "usage")}
     | {"reference": "4.48", "results": (), "outcomes": {}, "calls": ()}
 )
 LOCK = seal.sealed_lines("torch==2.8.0\ntransformers==4.48.3\n").encode()
@@ -199,10 +199,10 @@ def test_a_receipt_with_another_bit_is_not_served(tmp_path, monkeypatch):
     (tmp_path / "matrix.yaml").write_text("models: {}\n")
     matrix = Path("matrix.yaml"), digest_of_file(Path("matrix.yaml"))
     printed = receipt.Answer(1, ["12 cells differ"])
-    receipt.remember(["matrix"], {}, matrix, Dependencies(), {}, "then", printed)
+    receipt.save(["matrix"], {}, matrix, Dependencies(), {}, "then", printed)
     (path,) = (tmp_path / receipt.FOLDER).iterdir()
     content = path.read_bytes()
-    assert receipt.answer(["matrix"], {}).lines[1:] == printed.lines
+    assert receipt.lookup(["matrix"], {}).lines[1:] == printed.lines
     for bit in range(0, 8 * len(content), 11):
         path.write_bytes(flip(content, bit))
-        assert receipt.answer(["matrix"], {}) is None
+        assert receipt.lookup(["matrix"], {}) is None

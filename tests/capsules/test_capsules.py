@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 
 from samebits.capsules import files, shrinking, trials
 from samebits.capsules.asking import CannotReproduce, earlier_feeds, query_for
-from samebits.capsules.choosing import MOST, chosen
+from samebits.capsules.choosing import MAX_CAPSULES, chosen
 from samebits.capsules.running import Place, ScriptResult
 from samebits.capsules.trials import Answers, Trial
 from samebits.diagnose import verdict as diagnosis
@@ -507,10 +507,10 @@ def test_one_for_each_model_and_stack_and_the_worst_variant():
 
 
 def test_no_more_than_some_are_made_unasked():
-    results = [standing(f"m{i}", Verdict.DIVERGED) for i in range(MOST + 3)]
+    results = [standing(f"m{i}", Verdict.DIVERGED) for i in range(MAX_CAPSULES + 3)]
     choice = chosen(results, "failing")
-    assert (len(choice.cells), len(choice.left_out)) == (MOST, 3)
-    assert len(chosen(results, "all").cells) == MOST + 3
+    assert (len(choice.cells), len(choice.left_out)) == (MAX_CAPSULES, 3)
+    assert len(chosen(results, "all").cells) == MAX_CAPSULES + 3
 
 
 def test_a_cell_without_another_side_gets_none():

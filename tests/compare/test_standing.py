@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from samebits.compare.standing import KEPT, SHRUNK, Standing, standing
+from samebits.compare.standing import KEPT, SHRUNK, Standing, judge_relation
 from samebits.records.ids import DTYPES
 from samebits.records.relations import Distance, LayerDistance, Relation
 
@@ -30,19 +30,19 @@ LOSSY = [dtype for dtype in DTYPES if dtype != "float64"]
 @pytest.mark.parametrize("dtype", LOSSY)
 @pytest.mark.parametrize("size", [1e-7, 0.125, 3.4])
 def test_both_sides_of_each_threshold(dtype, size):
-    assert standing(relation(size, size * SHRUNK), dtype) == Standing.ROUNDING
+    assert judge_relation(relation(size, size * SHRUNK), dtype) == Standing.ROUNDING
     above = math.nextafter(size * SHRUNK, math.inf)
-    assert standing(relation(size, above), dtype) == Standing.UNDECIDED
-    assert standing(relation(size, size * KEPT), dtype) == Standing.BROKEN
+    assert judge_relation(relation(size, above), dtype) == Standing.UNDECIDED
+    assert judge_relation(relation(size, size * KEPT), dtype) == Standing.BROKEN
     below = math.nextafter(size * KEPT, 0.0)
-    assert standing(relation(size, below), dtype) == Standing.UNDECIDED
+    assert judge_relation(relation(size, below), dtype) == Standing.UNDECIDED
 
 
 def test_what_was_seen_of_minimax_and_zamba2_is_not_called_broken():
     """Constants rounded at the start, and float32 states in a bfloat16 model."""
-    assert standing(relation(3.8e-06, 9.0e-08), "float32") == Standing.UNDECIDED
-    assert standing(relation(0.18, 1.2e-03), "bfloat16") == Standing.UNDECIDED
-    assert standing(relation(1.1e-05, 6.7e-12), "bfloat16") == Standing.ROUNDING
+    assert judge_relation(relation(3.8e-06, 9.0e-08), "float32") == Standing.UNDECIDED
+    assert judge_relation(relation(0.18, 1.2e-03), "bfloat16") == Standing.UNDECIDED
+    assert judge_relation(relation(1.1e-05, 6.7e-12), "bfloat16") == Standing.ROUNDING
 
 
 @pytest.mark.parametrize(
@@ -54,33 +54,33 @@ def test_what_was_seen_of_minimax_and_zamba2_is_not_called_broken():
     ],
 )
 def test_the_cases_that_the_ladder_was_made_for(own, promoted, stands):
-    assert standing(relation(own, promoted), "float32") == stands
+    assert judge_relation(relation(own, promoted), "float32") == stands
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_holds_holds_whatever_float64_says(dtype):
-    assert standing(relation(0.0, 1.0, holds=True), dtype) == Standing.HOLDS
-    assert standing(relation(None, None, holds=True), dtype) == Standing.HOLDS
+    assert judge_relation(relation(0.0, 1.0, holds=True), dtype) == Standing.HOLDS
+    assert judge_relation(relation(None, None, holds=True), dtype) == Standing.HOLDS
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_without_a_float64_run_nothing_can_be_told(dtype):
-    assert standing(relation(1.0, None), dtype) == Standing.UNDECIDED
-    assert standing(relation(None, None), dtype) == Standing.UNDECIDED
-    assert standing(relation(None, 1.0), dtype) == Standing.UNDECIDED
+    assert judge_relation(relation(1.0, None), dtype) == Standing.UNDECIDED
+    assert judge_relation(relation(None, None), dtype) == Standing.UNDECIDED
+    assert judge_relation(relation(None, 1.0), dtype) == Standing.UNDECIDED
 
 
 def test_float64_cannot_be_promoted():
-    assert standing(relation(1e-15, 1e-15), "float64") == Standing.UNDECIDED
+    assert judge_relation(relation(1e-15, 1e-15), "float64") == Standing.UNDECIDED
 
 
 def test_a_difference_of_bytes_alone_is_not_broken():
-    assert standing(relation(0.0, 0.0), "float32") == Standing.ROUNDING
+    assert judge_relation(relation(0.0, 0.0), "float32") == Standing.ROUNDING
 
 
 def test_what_is_there_only_in_float64_has_no_ratio_to_judge_by():
     """0.0 and -0.0 are other bytes and no distance; float64's rounding is one."""
-    assert standing(relation(0.0, 1e-15), "float32") == Standing.UNDECIDED
+    assert judge_relation(relation(0.0, 1e-15), "float32") == Standing.UNDECIDED
 
 
 def layered(own, promoted):
@@ -107,7 +107,7 @@ def layered(own, promoted):
     [(1e-15, Standing.ROUNDING), (1e-7, Standing.BROKEN), (None, Standing.UNDECIDED)],
 )
 def test_layers_tell_where_the_logits_agree(promoted, stands):
-    assert standing(layered(1e-7, promoted), "float32") == stands
+    assert judge_relation(layered(1e-7, promoted), "float32") == stands
 
 
 def probes_rule():
@@ -126,15 +126,15 @@ def test_the_probes_call_the_same_broken(dtype):
     edges = [f(s * k, 0.0) for s in sizes for k in (SHRUNK, KEPT) for f in (max, math.nextafter)]
     for own in sizes:
         for promoted in (*sizes, *edges, *(own * k for k in (SHRUNK, KEPT))):
-            broken = standing(relation(own, promoted), dtype) == Standing.BROKEN
+            broken = judge_relation(relation(own, promoted), dtype) == Standing.BROKEN
             assert rule.stays(own, promoted, dtype) == broken, (own, promoted)
 
 
 @pytest.mark.parametrize("size", [math.nan, math.inf, sys.float_info.max])
 def test_what_is_not_finite_in_float64_is_broken(size):
-    assert standing(relation(1.0, size), "float32") == Standing.BROKEN
-    assert standing(relation(math.nan, size), "float32") == Standing.BROKEN
+    assert judge_relation(relation(1.0, size), "float32") == Standing.BROKEN
+    assert judge_relation(relation(math.nan, size), "float32") == Standing.BROKEN
 
 
 def test_an_overflow_that_float64_does_not_have_shrinks():
-    assert standing(relation(sys.float_info.max, 1e-15), "float16") == Standing.ROUNDING
+    assert judge_relation(relation(sys.float_info.max, 1e-15), "float16") == Standing.ROUNDING

@@ -2,7 +2,7 @@
 
 import pytest
 
-from samebits.compare.phases import best_first, key, lack, same
+from samebits.compare.phases import best_first, exception_key, incomplete_at, same_exception
 from samebits.diagnose.alone import alone, same_failure
 from samebits.diagnose.verdict import result
 from samebits.records.capture import OF_THE_MODEL, Skip, Unfinished
@@ -72,7 +72,7 @@ def test_of_two_that_did_not_finish_the_one_that_observed_more_is_compared(memor
     assert best_first(both(memory))[0].run == "a"
 
 
-@pytest.mark.parametrize("phase", ["invariants", "usage", "integrity", "evidence", "first token"])
+@pytest.mark.parametrize("phase", ["relations", "usage", "integrity", "evidence", "first token"])
 def test_what_ends_behind_all_that_bears_on_the_verdict_changes_no_verdict(memory, phase):
     one, other = both(memory)
     at = BEHIND.model_copy(update={"phase": phase})
@@ -88,15 +88,15 @@ def test_what_ends_behind_all_that_bears_on_the_verdict_changes_no_verdict(memor
 
 @pytest.mark.parametrize("gone", ["weights", "buffers", "forward", "greedy"])
 def test_a_phase_that_explains_is_behind_only_if_nothing_is_missing(memory, gone):
-    assert lack(ended(sound(memory), BEHIND)) is None
-    assert lack(ended(sound(memory), BEHIND, **{gone: None})) == BEHIND
+    assert incomplete_at(ended(sound(memory), BEHIND)) is None
+    assert incomplete_at(ended(sound(memory), BEHIND, **{gone: None})) == BEHIND
 
 
 def test_what_was_left_out_for_another_reason_is_not_missing(memory):
     run = ended(sound(memory, skips={"greedy": "Llama does not generate"}), BEHIND, greedy=None)
-    assert lack(run) is None
+    assert incomplete_at(run) is None
     late = Skip(what="greedy long", reason="the run ended before", why="unfinished")
-    assert lack(run.model_copy(update={"skips": (*run.skips, late)})) == BEHIND
+    assert incomplete_at(run.model_copy(update={"skips": (*run.skips, late)})) == BEHIND
 
 
 @pytest.mark.parametrize("why", ["cost", "instrument", "inputs", "unfinished"])
@@ -220,7 +220,7 @@ def test_a_crash_of_one_run_alone_is_unstable(memory, phase, name):
 
 def test_a_crash_in_what_explains_makes_no_verdict(memory):
     one, other = both(memory)
-    assert verdict(memory, crashed(one, "invariants"), other).verdict == Verdict.IDENTICAL
+    assert verdict(memory, crashed(one, "relations"), other).verdict == Verdict.IDENTICAL
 
 
 # how two runs ended
@@ -284,7 +284,7 @@ def test_two_runs_that_ended_in_other_ways(memory, one, other, verdict_, rest):
     ],
 )
 def test_addresses_paths_and_lines_do_not_part_two_exceptions(one, other):
-    assert same(raised(message=one), raised(message=other))
+    assert same_exception(raised(message=one), raised(message=other))
 
 
 @pytest.mark.parametrize(
@@ -297,14 +297,14 @@ def test_addresses_paths_and_lines_do_not_part_two_exceptions(one, other):
     ],
 )
 def test_everything_else_does(changed):
-    assert not same(raised(), raised().model_copy(update=changed))
+    assert not same_exception(raised(), raised().model_copy(update=changed))
 
 
 def test_the_module_of_an_exception_and_the_step_of_a_load_do_not_part_it():
-    assert same(raised(type="transformers.a.Bad"), raised(type="transformers.b.Bad"))
-    assert same(raised("config"), raised("load"))
-    assert same(raised("greedy short"), raised("greedy long"))
-    assert key(raised("greedy short"))[0] == "greedy"
+    assert same_exception(raised(type="transformers.a.Bad"), raised(type="transformers.b.Bad"))
+    assert same_exception(raised("config"), raised("load"))
+    assert same_exception(raised("greedy short"), raised("greedy long"))
+    assert exception_key(raised("greedy short"))[0] == "greedy"
 
 
 def test_the_same_failure_of_all_runs(memory):

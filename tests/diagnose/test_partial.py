@@ -108,11 +108,11 @@ def test_a_forward_that_raised_takes_no_other_prompt_with_it(memory):
 def test_the_rest_of_a_failed_cell_climbs_the_ladder(memory):
     cells = {"s4_48": both(memory, "4.48"), "s5_0": failing(memory, forward=moved(memory))}
     _, found = row(memory, **cells)
-    assert (found.verdict, found.rest, found.figure) == ("failed", "differs", "logits 0.5")
+    assert (found.verdict, found.rest, found.figure) == ("failed", "undecided", "logits 0.5")
     for kind, rest in (
         ("rounding", "rounding"),
         ("diverged", "diverged"),
-        ("undecided", "differs"),
+        ("undecided", "undecided"),
     ):
         judged = with_ladder(found, ladder(kind))
         assert (judged.verdict, judged.judged, judged.rest) == ("failed", "failed", rest)
@@ -151,7 +151,7 @@ def test_a_failure_of_every_release_is_the_model_s_and_said_once(memory):
 def test_beside_it_what_differs_is_judged_as_ever(memory):
     cells = {"s4_48": failing(memory, "4.48"), "s5_0": failing(memory, forward=moved(memory))}
     found = row(memory, **cells)
-    assert verdicts(found) == [("failed", "reference"), ("differs", None)]
+    assert verdicts(found) == [("failed", "reference"), ("undecided", None)]
 
 
 @pytest.mark.parametrize(
@@ -309,7 +309,7 @@ def test_what_is_refused_is_named_before_what_does_not_apply(memory):
 def test_weights_that_differ_are_that_difference(memory):
     other = {"model.mask": buffer(memory, values(3, 3, seed=70))}
     _, found = row(memory, s4_48=unfed(memory, "4.48"), s5_0=unfed(memory, buffers=other))
-    assert (found.verdict, found.rest) == ("differs", None)
+    assert (found.verdict, found.rest) == ("undecided", None)
     assert with_ladder(found, ladder("diverged")).verdict == "diverged"
     rounds = with_ladder(found, ladder("rounding"))
     assert (rounds.verdict, rounds.rest) == ("not observed", "rounding")
@@ -348,7 +348,7 @@ def differing(memory):
     [
         (raised("process", "no result", "ended after 120 s"), "not finished"),
         (raised("ladder", "MemoryError", "8 GiB"), "not finished"),
-        (raised("ladder", "TypeError", "no float64"), "differs"),
+        (raised("ladder", "TypeError", "no float64"), "undecided"),
     ],
 )
 def test_a_ladder_that_the_machine_ended_decides_nothing(memory, failure, verdict):
@@ -362,7 +362,7 @@ def test_a_ladder_that_the_machine_ended_decides_nothing(memory, failure, verdic
     _, found = asyncio.run(judge_by_ladder(results, cells, memory, climb))
     assert found.verdict == verdict
     if verdict == "not finished":
-        assert (found.rest, found.ladder) == ("differs", None)
+        assert (found.rest, found.ladder) == ("undecided", None)
         assert found.headline.startswith("not finished: the kind of the difference was not de")
         assert found.unfinished.phase == "third look"
         assert exit_code([found], [], [])[0] == 3
@@ -386,7 +386,7 @@ def test_stored_numbers_decide_without_a_ladder(memory):
 def test_the_rest_of_a_cell_stays_undecided_where_the_ladder_did_not_run(memory):
     _, found = row(memory, s4_48=both(memory, "4.48"), s5_0=failing(memory, forward=moved(memory)))
     told = with_ladder(found, ladder("undecided"), gone="MemoryError: 8 GiB")
-    assert (told.verdict, told.rest, told.ladder) == ("failed", "differs", None)
+    assert (told.verdict, told.rest, told.ladder) == ("failed", "undecided", None)
     assert any("was not decided: MemoryError" in note for note in told.notes)
 
 
@@ -397,7 +397,7 @@ def test_values_that_a_second_look_could_not_fetch_decide_nothing(memory):
     told = unmeasured(found, cut, {cell_id("5.0")})
     assert (told.verdict, told.rest, told.unfinished.phase) == (
         "not finished",
-        "differs",
+        "undecided",
         "second look",
     )
     assert unmeasured(found, whole, {cell_id("5.0")}) is found
@@ -411,7 +411,7 @@ def test_values_that_a_second_look_could_not_fetch_decide_nothing(memory):
 
 def test_what_was_compared_of_a_cell_that_did_not_finish_can_fail_the_run(memory):
     _, found = row(memory, s4_48=both(memory, "4.48"), s5_0=late(memory, forward=moved(memory)))
-    assert (found.verdict, found.rest) == ("not finished", "differs")
+    assert (found.verdict, found.rest) == ("not finished", "undecided")
     assert not fails(found)  # the ladder has not run
     for kind, code in (("rounding", 3), ("diverged", 1), ("undecided", 1)):
         judged = with_ladder(found, ladder(kind))

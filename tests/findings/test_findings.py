@@ -16,7 +16,7 @@ from samebits.records.evidence import EvidenceSignal, PromptEvidence
 from samebits.records.finding import ROPE_TABLES, Step
 from samebits.records.ladder import Ladder
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
-from samebits.records.relations import Distance, InvariantsSignal, Relation
+from samebits.records.relations import Distance, Relation, RelationsSignal
 from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
 from samebits.records.usage import UsageSignal
 from samebits.reports import rulebook
@@ -568,7 +568,7 @@ def relation(name, max_abs, promoted, **changed):
 def with_relations(*relations, ran="LlamaAttention"):
     ran_too = FunctionFact(file="m.py", line=1, own=False, digest="d")
     code = CodeSignal(executed={f"modeling_x:{ran}.forward": ran_too})
-    return sound(Memory(), code=code, invariants=InvariantsSignal(relations=relations))
+    return sound(Memory(), code=code, relations=RelationsSignal(relations=relations))
 
 
 DECODE, SPLIT = "full forward = prefill + decode", "prefill split anywhere"

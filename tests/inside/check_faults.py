@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 from samebits_probe.model.checkpoint import Checkpoint, Refused, refuse_code, refuse_outside
 from samebits_probe.process import network
-from samebits_probe.process.fork import apart
+from samebits_probe.process.fork import run_in_fork
 
 
 def damaged(content, chance):
@@ -156,7 +156,7 @@ def test_what_runs_apart_ends_with_what_waits_for_it():
 
         pid = os.fork()
         if pid == 0:
-            apart(hang)
+            run_in_fork(hang)
             os._exit(0)
         while not told.exists():
             time.sleep(0.01)

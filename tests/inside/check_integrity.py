@@ -16,7 +16,7 @@ from samebits_probe.cell import cell as cell_module
 from samebits_probe.cell import session as cell_session
 from samebits_probe.cell.phases import integrity as integrity_phase
 from samebits_probe.cell.phases import weights as weights_phase
-from samebits_probe.model import heap, load, steady
+from samebits_probe.model import determinism, heap, load
 from samebits_probe.process import fork, progress
 
 VERSION = tuple(int(part) for part in transformers.__version__.split(".")[:2])
@@ -366,7 +366,7 @@ def test_a_kernel_that_rounds_by_the_place_of_weights_is_no_loss():
 def test_what_is_drawn_anew_is_not_lost_by_saving():
     for defect, said in (
         ("draws a factor", "a second load of the original also gives different logits"),
-        ("draws in forward", steady.NOT_REPEATED),
+        ("draws in forward", determinism.NOT_REPEATED),
     ):
         trip = integrity(defect)["round_trip"]
         assert (trip["outcome"], trip["logits"], trip["reason"]) == (
@@ -471,13 +471,13 @@ def test_what_dies_apart_is_no_failure_here():
     ):
         progress.use(progress.Board(1.0))
         try:
-            fork.apart(function)
+            fork.run_in_fork(function)
         except fork.NoAnswer as reason:
             assert str(reason).startswith(said), reason
             assert str(reason).endswith("it computes") == (function is spin)
         else:
             raise AssertionError(said)
-    assert fork.apart(lambda: {"x": [1, "ä" * 100_000]}) == {"x": [1, "ä" * 100_000]}
+    assert fork.run_in_fork(lambda: {"x": [1, "ä" * 100_000]}) == {"x": [1, "ä" * 100_000]}
 
 
 def test_no_child_is_made_where_it_would_hang():

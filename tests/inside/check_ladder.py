@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import torch
 from samebits_probe.jobs import ladder
-from samebits_probe.model import decode, precision, steady
+from samebits_probe.model import decode, determinism, precision
 
 
 class Tiny(torch.nn.Module):
@@ -199,7 +199,7 @@ def test_noise_is_measured_where_float64_is_refused_and_not_where_it_is_chaotic(
             return ladder._empty_rung()
 
     assert list(Cell("not computed in float64").climb()) == ["float64", "noise", "own"]
-    assert list(Cell(steady.CHAOTIC).climb()) == ["float64", "own"]
+    assert list(Cell(determinism.CHAOTIC).climb()) == ["float64", "own"]
 
 
 class Chaotic(torch.nn.Module):
@@ -224,8 +224,8 @@ def test_chaos_is_told_from_a_model_that_is_only_deep():
     for turns, chaotic in ((0, False), (10, False), (80, True)):
         model = Chaotic(turns)
         with torch.no_grad():
-            assert steady.chaotic(model, model.forward) == chaotic, turns
-    assert steady.chaotic(torch.nn.Linear(2, 2), lambda: torch.ones(2)) is False
+            assert determinism.chaotic(model, model.forward) == chaotic, turns
+    assert determinism.chaotic(torch.nn.Linear(2, 2), lambda: torch.ones(2)) is False
 
 
 class Placed(torch.nn.Module):

@@ -202,11 +202,11 @@ def test_a_hang_two_processes_deep_costs_the_nearest_one_alone():
 
     def outer():
         try:
-            fork.apart(lambda: time.sleep(60))
+            fork.run_in_fork(lambda: time.sleep(60))
         except fork.Lost:
             return "the inner one was ended"
 
-    assert fork.apart(outer) == "the inner one was ended"
+    assert fork.run_in_fork(outer) == "the inner one was ended"
 
 
 # memory

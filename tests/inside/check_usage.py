@@ -48,7 +48,7 @@ def test_a_child_leaves_the_model_as_it_was():
     before = hashes(made), made.config.to_dict(), made.training
     loaded = SimpleNamespace(model=made, head="causal-lm")
     folder = Path(tempfile.mkdtemp())
-    found = fork.apart(lambda: usage.usage(loaded, folder, 60))
+    found = fork.run_in_fork(lambda: usage.usage(loaded, folder, 60))
     assert found["skips"] == {}, found["skips"]
     assert {question.name for question in usage.QUESTIONS} <= set(found)
     assert (hashes(made), made.config.to_dict(), made.training) == before

@@ -135,7 +135,7 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "revision": "main",
         "trust_remote_code": True,
         "greedy": 3,
-        "invariants": {"sweep": False, "samples": 0, "large": False},
+        "relations": {"sweep": False, "samples": 0, "large": False},
         "usage": True,
         "prompts": {"short": {"text": "a", "length": 3}, "pair": {"batch": [{"length": 2}]}},
         "inputs": inputs.model_dump(),
@@ -271,7 +271,7 @@ CHANGES = {
         "model": model_spec(prompts={"short": Prompt(length=6), "long": Prompt(length=9)})
     },
     "steps": {"model": model_spec(greedy=4)},
-    "relations": {"model": model_spec(invariants=False)},
+    "relations": {"model": model_spec(relations=False)},
     "samples": {"model": model_spec(samples=7)},
     "relations of a large model": {"model": model_spec(insists=True)},
     "budget": {"model": model_spec(budget=60.0)},
@@ -428,9 +428,9 @@ def test_an_exception_behind_the_load_is_an_answer_unless_the_machine_may_have_r
 @pytest.mark.parametrize(
     ("skip", "n_slots", "again"),
     [
-        (Skip(what="invariants", reason="no room", why="cost"), 1, True),
-        (Skip(what="invariants", reason="no room", why="cost"), 2, False),
-        (Skip(what="invariants", reason="none", why="plain"), 1, False),
+        (Skip(what="relations", reason="no room", why="cost"), 1, True),
+        (Skip(what="relations", reason="no room", why="cost"), 2, False),
+        (Skip(what="relations", reason="none", why="plain"), 1, False),
     ],
     ids=["fewer jobs", "as many jobs", "no cost"],
 )

@@ -200,13 +200,13 @@ def test_a_config_has_the_types_of_yaml():
 
 
 def test_a_model_has_the_defaults_that_it_does_not_set():
-    text = "defaults: {dtypes: float16, greedy: 3, samples: 9, invariants: false}\n"
+    text = "defaults: {dtypes: float16, greedy: 3, samples: 9, relations: false}\n"
     text += (
-        "models: {a: {build: t5}, b: {build: t5, greedy: 0, invariants: true, dtypes: bfloat16}}\n"
+        "models: {a: {build: t5}, b: {build: t5, greedy: 0, relations: true, dtypes: bfloat16}}\n"
     )
     a, b = read(text).models
-    assert (a.dtypes, a.greedy, a.samples, a.invariants) == (("float16",), 3, 9, False)
-    assert (b.dtypes, b.greedy, b.samples, b.invariants) == (("bfloat16",), 0, 9, True)
+    assert (a.dtypes, a.greedy, a.samples, a.relations) == (("float16",), 3, 9, False)
+    assert (b.dtypes, b.greedy, b.samples, b.relations) == (("bfloat16",), 0, 9, True)
     assert (a.insists, b.insists) == (False, True)
 
 
@@ -240,7 +240,7 @@ MISTAKES = {
     "unknown key in a stack": (ONE_MODEL + 'stacks: [{transformer: "5.2", transformers: "5.2"}]\n', '2:11: unknown key "transformer" in stacks: did you mean "transformers"?'),
     "unknown key in build": ("models: {m: {build: {architecture: t5, heads: x}}}\n", '1:40: unknown key "heads" in build: did you mean "head"?'),
     "unknown key in defaults": (ONE_MODEL + "defaults: {grady: 1}\n", '2:12: unknown key "grady" in defaults: did you mean "greedy"?'),
-    "source in defaults": (ONE_MODEL + "defaults: {hub: a/b}\n", '2:12: unknown key "hub" in defaults: choose from "dtypes", "attention", "devices", "prompts", "greedy", "invariants", "crossings", "usage", "samples", "timeout", "budget"'),
+    "source in defaults": (ONE_MODEL + "defaults: {hub: a/b}\n", '2:12: unknown key "hub" in defaults: choose from "dtypes", "attention", "devices", "prompts", "greedy", "relations", "crossings", "usage", "samples", "timeout", "budget"'),
     "unknown key in a prompt": (ONE_MODEL + "defaults: {prompts: {p: {txt: x, text: y}}}\n", '2:26: unknown key "txt" in p: did you mean "text"?'),
     "unknown key in a batch": (ONE_MODEL + "defaults: {prompts: {p: {batch: [{txt: x, text: y}]}}}\n", '2:35: unknown key "txt" in batch: did you mean "text"?'),
     "unknown key in a rule": (ONE_MODEL + "exclude: [{models: llama}]\n", '2:12: unknown key "models" in exclude: did you mean "model"?'),
@@ -580,3 +580,15 @@ def test_a_patch_that_does_not_apply_is_a_mistake_in_the_file(folder, patch, mes
         model_with(folder, patch)
     (problem,) = caught.value.problems
     assert f"matrix.yaml:{message}" in problem
+
+
+def test_a_setting_may_have_its_former_name():
+    text = "version: 1\nstacks: [4.48]\ndefaults: {invariants: false}\nmodels:\n"
+    matrix = read(text + "  a: {build: llama}\n  b: {build: llama, invariants: true}\n")
+    assert [model.relations for model in matrix.models] == [False, True]
+
+
+def test_a_setting_has_one_of_its_names():
+    text = "stacks: [4.48]\nmodels: {a: {build: llama, invariants: true, relations: true}}\n"
+    (problem,) = problems("version: 1\n" + text)
+    assert "invariants: the former name of relations, which is set as well" in problem

@@ -12,7 +12,7 @@ from samebits.records.comparison import (
 )
 from samebits.records.ids import CellId, Variant, Verdict
 from samebits.records.provenance import IntegritySignal, Provenance
-from samebits.records.relations import Distance, InvariantsSignal, LayerDistance, Relation
+from samebits.records.relations import Distance, LayerDistance, Relation, RelationsSignal
 from samebits.records.report import Row
 from samebits.records.subject import Subject
 from samebits.records.tensor import TensorRef
@@ -93,7 +93,7 @@ def relation(n_differ, *layers, holds):
     ids=["zeros", "logits differ", "a layer differs", "it does not hold"],
 )
 def test_zeros_of_relations_that_hold_are_left_out(before, kept):
-    (after,) = trim.relations(InvariantsSignal(relations=(before,))).relations
+    (after,) = trim.relations(RelationsSignal(relations=(before,))).relations
     assert (after == before) == kept
     assert (after.holds, after.distance, after.case) == (before.holds, before.distance, before.case)
     assert bool(after.layers and after.positions) == kept

@@ -15,7 +15,7 @@ from samebits.jobs.crossings import Crosser
 from samebits.pipeline import scheduler
 from samebits.stacks import build
 from samebits.storage.prune import prune
-from samebits.storage.receipt import FOLDER, Answer, answer, remember
+from samebits.storage.receipt import FOLDER, Answer, lookup, save
 from samebits.storage.store import Store
 from tests.support.faulty_bench import Bench, Host
 
@@ -88,12 +88,12 @@ def test_a_receipt_from_the_future_is_served(tmp_path, monkeypatch):
     os.utime(tmp_path / "kept", (ahead, ahead))
     dependencies.file(tmp_path / "kept")
     said = Answer(0, ["The run passes."])
-    remember(["matrix"], {}, (matrix, digest_of_file(matrix)), dependencies, {}, "then", said)
+    save(["matrix"], {}, (matrix, digest_of_file(matrix)), dependencies, {}, "then", said)
     (left,) = (tmp_path / FOLDER).iterdir()
     os.utime(left, (ahead, ahead))
-    assert answer(["matrix"], {}).lines[1:] == said.lines
+    assert lookup(["matrix"], {}).lines[1:] == said.lines
     os.utime(tmp_path / "kept", (ahead - YEAR, ahead - YEAR))  # a time of its own that changes
-    assert answer(["matrix"], {}) is None
+    assert lookup(["matrix"], {}) is None
 
 
 @pytest.fixture

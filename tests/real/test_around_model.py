@@ -9,7 +9,7 @@ stacks: ["4.48", "4.57", "5.2", "5.x"]
 defaults:
   dtypes: [float32]
   greedy: 0
-  invariants: false
+  relations: false
   crossings: false
   prompts: {short: {length: 9}}
 models:

@@ -49,7 +49,7 @@ pytestmark = pytest.mark.skipif(
 def cut():
     """Return the zoo with these models alone, and few questions that make no verdict."""
     zoo = yaml.safe_load((ROOT / "zoo.yaml").read_text("utf-8"))
-    plain = {"invariants": False, "crossings": False, "usage": False, "samples": 0, "greedy": 6}
+    plain = {"relations": False, "crossings": False, "usage": False, "samples": 0, "greedy": 6}
     models = {
         name: zoo["models"][name] | plain | {"dtypes": dtypes, "attention": "default"}
         for name, dtypes in MODELS.items()

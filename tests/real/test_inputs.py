@@ -98,7 +98,7 @@ def folder(tmp_path_factory, stacks):
         "defaults:",
         "  dtypes: [float32]",
         "  greedy: 4",
-        "  invariants: false",
+        "  relations: false",
         "  crossings: false",
         "  usage: false",
         "  prompts:",

@@ -8,7 +8,7 @@ from tests.real.conftest import NEW, OLD
 MATRIX = f"""
 stacks: ["{OLD}", "{NEW}"]
 defaults:
-  invariants: false
+  relations: false
   crossings: false
   usage: false
   greedy: 4

@@ -79,7 +79,7 @@ stacks: ["4.48", "4.57", "5.2", "5.x"]
 defaults:
   dtypes: [float32]
   greedy: 4
-  invariants: false
+  relations: false
   crossings: false
   usage: false
   prompts:

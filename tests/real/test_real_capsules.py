@@ -39,7 +39,7 @@ MATRIX = """\
 stacks: ["4.48", "5.x"]
 defaults:
   greedy: 0
-  invariants: false
+  relations: false
   crossings: false
   prompts:
     padded: {batch: [{length: 5}, {length: 13}]}

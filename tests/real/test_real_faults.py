@@ -73,7 +73,7 @@ def model(planted, folder, code=""):
 
 
 def report_of(run_in, folder, models, more=""):
-    lines = [f'stacks: ["{OLD}", "{NEW}"]', "defaults:", "  greedy: 0", "  invariants: false"]
+    lines = [f'stacks: ["{OLD}", "{NEW}"]', "defaults:", "  greedy: 0", "  relations: false"]
     lines += ["  crossings: false", "  prompts: {short: {length: 9}}", "models:"]
     for name, path in models.items():
         timeout = "timeout: 8, " if name == "hang" else ""

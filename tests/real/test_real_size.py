@@ -159,7 +159,7 @@ def test_what_was_left_out_for_its_price_is_named_with_the_switch(observed):
     _, captures, *_ = observed
     for capture in captures:
         costs = {skip.what: skip.reason for skip in capture.skips if skip.why == "cost"}
-        assert costs.keys() == ({"usage", "invariants"} if capture.run == "a" else set())
+        assert costs.keys() == ({"usage", "relations"} if capture.run == "a" else set())
         if capture.run == "a":
             assert "1.1 GiB" in costs["usage"]
-            assert "set invariants: true for the model" in costs["invariants"]
+            assert "set relations: true for the model" in costs["relations"]

@@ -24,9 +24,9 @@ FAULTS = {
 }
 """What a forward does before anything else, in the newer release."""
 MORE = {
-    "healthy": "invariants: true",
-    "killed-in-relations": "invariants: true",
-    "slow": "invariants: true, usage: false",
+    "healthy": "relations: true",
+    "killed-in-relations": "relations: true",
+    "slow": "relations: true, usage: false",
 }
 CODE = """
 import inspect, os, time
@@ -94,7 +94,7 @@ def model(folder, fault):
 def ran(run_in, tmp_path_factory):
     folder = tmp_path_factory.mktemp("unfinished")
     lines = [f'stacks: ["{OLD}", "{NEW}"]', "defaults:", f"  timeout: {TIMEOUT}", "  greedy: 3"]
-    lines += ["  crossings: false", "  invariants: false", "  prompts:"]
+    lines += ["  crossings: false", "  relations: false", "  prompts:"]
     lines += ["    short: {length: 9}", "    other: {length: 5}", "models:"]
     for name, fault in {"healthy": "None", **FAULTS}.items():
         path = model(folder / name, fault)
@@ -127,7 +127,7 @@ def test_the_clean_twin_is_identical(ran):
     first, second = captures(ran, "healthy")
     assert (first.failures, second.failures) == ((), ())
     assert first.signals.usage is not None
-    assert first.signals.invariants is not None
+    assert first.signals.relations is not None
     assert signal(ran[0]["healthy", NEW], "decode").outcome == "identical"
 
 
@@ -151,7 +151,7 @@ def test_a_run_that_is_killed_where_nothing_makes_a_verdict_has_its_verdict(ran)
     assert signal(cell, "decode").outcome == "identical"
     first, second = captures(ran, "killed-in-relations")
     assert (first.status, second.status) == ("unfinished", "complete")
-    assert first.unfinished.phase == "invariants"
+    assert first.unfinished.phase == "relations"
     assert set(first.signals.greedy) == set(second.signals.greedy) == {"short", "other"}
 
 
@@ -187,6 +187,6 @@ def test_a_model_that_is_slow_and_works_finishes(ran):
     first, _ = captures(ran, "slow")
     assert first.status == "complete"
     assert sum(first.seconds.values()) > 3 * TIMEOUT
-    (told,) = (skip for skip in first.skips if skip.what == "invariants")
+    (told,) = (skip for skip in first.skips if skip.what == "relations")
     assert told.why == "cost"
     assert "of the budget of 600 s are used: raise budget:" in told.reason

@@ -138,7 +138,7 @@ def test_equal_rows_of_one_model_share_a_line():
 
 
 def test_cells_of_one_outcome_share_a_subsection():
-    assert "#### 5.0, 5.9: differs logits 1.2e-01" in rendered(sample_report())
+    assert "#### 5.0, 5.9: undecided logits 1.2e-01" in rendered(sample_report())
 
 
 def test_a_run_that_passes_says_so():
@@ -597,13 +597,13 @@ def test_the_worst_rows_come_first_and_a_dozen_of_them_in_full():
     order = [trouble.shared.first.verdict for trouble in troubles(sample_report())]
     assert order == [
         *["failed"] * 4,
-        *("unstable", "diverged", "differs", "not finished", "not observed", "fixed"),
+        *("unstable", "diverged", "undecided", "not finished", "not observed", "fixed"),
     ]
 
 
 def test_many_troubles_are_counted_by_kind_and_first_stack():
     text = rendered(many(sample_report(), 2))
-    assert re.search(r"\| differs, first in hidden_states +\|( +\|){2} +2 \|( +\|){2}\n", text)
+    assert re.search(r"\| undecided, first in hidden_states +\|( +\|){2} +2 \|( +\|){2}\n", text)
     assert "Rows by problem" not in rendered(only_rows("falcon"))
 
 
@@ -639,8 +639,8 @@ def test_variants_with_other_bits_are_told_apart_within_their_block():
         rows[1].model_copy(update={"cells": (*rows[1].cells[:3], other, *rows[1].cells[4:])}),
     )
     text = rendered(sample_report().model_copy(update={"rows": rows}))
-    assert "#### float32-sdpa@5.0,5.9; bfloat16-sdpa@5.0: differs" in text
-    assert "#### bfloat16-sdpa@5.9: differs logits 9.9e-01" in text
+    assert "#### float32-sdpa@5.0,5.9; bfloat16-sdpa@5.0: undecided" in text
+    assert "#### bfloat16-sdpa@5.9: undecided logits 9.9e-01" in text
 
 
 def test_known_differences_stand_once_under_their_reason():

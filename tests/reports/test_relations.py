@@ -14,11 +14,11 @@ from samebits.records.relations import (
     CacheTensor,
     GreedySplit,
     Inapplicable,
-    InvariantsSignal,
     LayerDistance,
     Precision,
     Relation,
     RelationName,
+    RelationsSignal,
     SampleAverages,
     TopDifference,
 )
@@ -47,15 +47,15 @@ DASH = "\N{EN DASH}"
 
 
 def signal(*relations, **fields):
-    return InvariantsSignal(relations=relations, **fields)
+    return RelationsSignal(relations=relations, **fields)
 
 
 def row(model="m", dtype="float32", **found):
-    """A row whose bits are the same everywhere, with these invariants by stack."""
+    """A row whose bits are the same everywhere, with these relations by stack."""
     plain = same_everywhere(model, dtype)
     cells = tuple(cell.model_copy(update={"changes": {}}) for cell in plain.cells)
     named = {stack[1:].replace("_", "."): found[stack] for stack in found}
-    return plain.model_copy(update={"cells": cells, "attention": {}, "invariants": named})
+    return plain.model_copy(update={"cells": cells, "attention": {}, "relations": named})
 
 
 def documents(*rows):
@@ -66,7 +66,7 @@ def section(*rows):
     """The section of report.md."""
     text = documents(*rows)["report.md"]
     found = re.search(
-        r"^## Invariants inside one version\n.*?(?=^## )", text, re.MULTILINE | re.DOTALL
+        r"^## Relations inside one release\n.*?(?=^## )", text, re.MULTILINE | re.DOTALL
     )
     return found[0] if found else ""
 
@@ -85,18 +85,18 @@ def test_page_of_a_model_with_broken_relations():
 
 
 def test_the_sample_shows_every_kind_of_fact():
-    found = [s for row in sample_report().rows for s in row.invariants.values()]
+    found = [s for row in sample_report().rows for s in row.relations.values()]
     relations = [case for s in found for case in s.relations]
     for field in ("distance", "promoted", "layers", "positions", "top", "cache", "split"):
         assert any(getattr(case, field) for case in relations), field
-    for field in set(InvariantsSignal.model_fields) - {"no_precision"}:  # has a test of its own
+    for field in set(RelationsSignal.model_fields) - {"no_precision"}:  # has a test of its own
         assert any(getattr(s, field) for s in found), field
 
 
-def test_without_invariants_there_is_no_section():
-    rows = tuple(r for r in sample_report().rows if not r.invariants)
+def test_without_relations_there_is_no_section():
+    rows = tuple(r for r in sample_report().rows if not r.relations)
     assert section(*rows) == ""
-    assert "Invariants" not in "".join(documents(*rows).values())
+    assert "Relations inside" not in "".join(documents(*rows).values())
     assert broken_line(sample_report().model_copy(update={"rows": rows})) == ""
 
 
@@ -494,7 +494,7 @@ def test_averages_are_a_table_per_model_and_a_plot():
     ]
     assert "Lines: blue: float32-sdpa on 5.9; red: bfloat16-sdpa on 5.9." in text
     links = section(row(x5_0=one))
-    assert "layer by layer: [m](models/m.md#invariants-inside-one-version)." in links
+    assert "layer by layer: [m](models/m.md#relations-inside-one-release)." in links
 
 
 def test_a_column_has_the_layers_it_has():
@@ -577,7 +577,7 @@ def test_every_link_of_the_section_leads_to_a_heading():
 
 def test_the_guide_s_words_are_set_as_they_are_meant():
     guide = documents()["report.md"].partition("## How to read this report")[2]
-    assert "(*undecided* in At a glance)" in guide
+    assert "their verdict is the *rest*" in guide
     assert "\\*" not in guide
 
 
@@ -594,6 +594,6 @@ def test_report_json_has_all_of_it():
     assert reports_json.read(text) == sample_report()
     found = json.loads(text)
     rows = [r for r in found["rows"] if r["model"] == "qwen3_next"]
-    assert list(rows[0]["invariants"]) == list(STACKS[1:])
+    assert list(rows[0]["relations"]) == list(STACKS[1:])
     schema = json.loads((SCHEMAS / "report.schema.json").read_text("utf-8"))
     jsonschema.validate(found, schema)

@@ -6,10 +6,10 @@ import os
 import pytest
 
 from samebits.base.seal import sealed
-from samebits.storage.prune import UNUSED, prune
+from samebits.storage.prune import STALE_AFTER, prune
 
 NOW = 2_000_000_000.0
-OLD, YOUNG = NOW - UNUSED - 60, NOW - UNUSED + 60
+OLD, YOUNG = NOW - STALE_AFTER - 60, NOW - STALE_AFTER + 60
 
 STALE = (
     "traces/m/v/s/a.json",

@@ -12,7 +12,7 @@ import pytest
 from samebits import cli
 from samebits.base.seal import opened, sealed
 from samebits.storage import receipt
-from samebits.storage.receipt import answer
+from samebits.storage.receipt import lookup
 from tests.support.sample_report import STACKS, sample_report
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def matrix(*options):
 
 def test_the_same_again_says_the_same(run):
     code, lines = matrix()
-    repeated = answer(["matrix"], ENVIRON)
+    repeated = lookup(["matrix"], ENVIRON)
     assert (repeated.code, repeated.lines[1:]) == (code, lines)
     assert repeated.lines[0].startswith(
         f"nothing changed since the run of {sample_report().started}"
@@ -74,7 +74,7 @@ def test_a_receipt_that_is_served_is_in_use(run, folder):
     matrix()
     (path,) = (folder / receipt.FOLDER).iterdir()
     os.utime(path, (0, 0))
-    assert answer(["matrix"], ENVIRON) is not None
+    assert lookup(["matrix"], ENVIRON) is not None
     assert path.stat().st_mtime > 0
 
 
@@ -115,9 +115,9 @@ STALE = {
 @pytest.mark.parametrize("stale", STALE)
 def test_what_changed_on_disk_is_noticed(run, folder, stale):
     matrix()
-    assert answer(["matrix"], ENVIRON) is not None
+    assert lookup(["matrix"], ENVIRON) is not None
     STALE[stale](folder)
-    assert answer(["matrix"], ENVIRON) is None
+    assert lookup(["matrix"], ENVIRON) is None
 
 
 @pytest.mark.parametrize(
@@ -134,30 +134,30 @@ def test_what_changed_on_disk_is_noticed(run, folder, stale):
 )
 def test_another_question_is_not_answered(run, arguments):
     matrix()
-    assert answer(arguments, ENVIRON) is None
+    assert lookup(arguments, ENVIRON) is None
 
 
 def test_another_environment_is_not_answered(run):
     matrix()
-    assert answer(["matrix"], {"HOME": "/h"}) is not None, "the token is no part of the question"
+    assert lookup(["matrix"], {"HOME": "/h"}) is not None, "the token is no part of the question"
     for name in ("CUDA_VISIBLE_DEVICES", "HF_HOME", "UV_FIND_LINKS"):
-        assert answer(["matrix"], ENVIRON | {name: "x"}) is None
+        assert lookup(["matrix"], ENVIRON | {name: "x"}) is None
 
 
 @pytest.mark.parametrize("what", ["source_digest", "machine_fingerprint"])
 def test_another_source_or_machine_is_not_answered(run, monkeypatch, what):
     matrix()
     monkeypatch.setattr(receipt, what, lambda: "another")
-    assert answer(["matrix"], ENVIRON) is None
+    assert lookup(["matrix"], ENVIRON) is None
 
 
 def test_another_folder_is_not_answered(run, folder, monkeypatch):
     matrix("--matrix", str(folder / "matrix.yaml"))
     arguments = ["matrix", "--matrix", str(folder / "matrix.yaml")]
-    assert answer(arguments, ENVIRON) is not None
+    assert lookup(arguments, ENVIRON) is not None
     (folder / "other").mkdir()
     monkeypatch.chdir(folder / "other")
-    assert answer(arguments, ENVIRON) is None
+    assert lookup(arguments, ENVIRON) is None
 
 
 def test_another_run_into_the_same_folder_ends_it(run, monkeypatch):
@@ -168,20 +168,20 @@ def test_another_run_into_the_same_folder_ends_it(run, monkeypatch):
 
     monkeypatch.setattr(cli, "run_matrix", another_run)
     matrix("--models", "llama")
-    assert answer(["matrix"], ENVIRON) is None
+    assert lookup(["matrix"], ENVIRON) is None
 
 
 @pytest.mark.parametrize("option", ["--fresh", "--upgrade"])
 def test_a_run_that_kept_nothing_leaves_none(run, folder, option):
     matrix(option)
-    assert answer(["matrix", option], ENVIRON) is None
+    assert lookup(["matrix", option], ENVIRON) is None
     assert not (folder / receipt.FOLDER).exists()
 
 
 def test_a_run_that_may_end_otherwise_is_never_served(run, folder):
     run.unrepeatable = ["hub org/name has no pinned revision, so its results are not reused"]
     matrix()
-    assert answer(["matrix"], ENVIRON) is None
+    assert lookup(["matrix"], ENVIRON) is None
     (path,) = (folder / receipt.FOLDER).iterdir()
     assert json.loads(path.read_text())["unrepeatable"] == run.unrepeatable
 
@@ -189,7 +189,7 @@ def test_a_run_that_may_end_otherwise_is_never_served(run, folder):
 def test_a_page_of_the_user_beside_it_changes_nothing(run, folder):
     matrix()
     (page(folder).parent / "mine.md").write_text("mine")
-    assert answer(["matrix"], ENVIRON) is not None
+    assert lookup(["matrix"], ENVIRON) is not None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "{}", '{"format": "x"}'])
@@ -198,16 +198,16 @@ def test_a_torn_receipt_is_none(run, folder, text):
     (path,) = (folder / receipt.FOLDER).iterdir()
     for content in (text, *([sealed(text)] if text.endswith("}") else [])):
         path.write_text(content)
-        assert answer(["matrix"], ENVIRON) is None
+        assert lookup(["matrix"], ENVIRON) is None
 
 
 def test_a_receipt_of_another_format_is_none(run, folder):
     matrix()
     (path,) = (folder / receipt.FOLDER).iterdir()
     data = json.loads(opened(path.read_bytes()))
-    assert answer(["matrix"], ENVIRON) is not None
+    assert lookup(["matrix"], ENVIRON) is not None
     path.write_text(sealed(json.dumps(data | {"format_version": receipt.FORMAT_VERSION + 1})))
-    assert answer(["matrix"], ENVIRON) is None
+    assert lookup(["matrix"], ENVIRON) is None
 
 
 def test_the_source_is_all_that_computes(tmp_path, monkeypatch):

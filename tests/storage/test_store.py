@@ -187,10 +187,10 @@ def test_what_was_stored_is_kept_unless_one_is_gone_or_damaged(store):
     refs = [ref.model_copy(update={"stored": True}) for ref in refs]
     foreign = TensorRef(hash="f" * 64, dtype="float4", shape=(2,), stored=True)
     hashed = TensorRef(hash="e" * 64, dtype="int64", shape=(2,))
-    assert store.keeps([*refs, foreign, hashed])
+    assert store.verify_all([*refs, foreign, hashed])
     again = Store(store.root)  # has not read them yet
     for ref in refs[:2]:
         path = again.tensor_path(ref)
         path.write_bytes(path.read_bytes()[:-1] + b"\x7f")
-    assert not again.keeps(refs)
+    assert not again.verify_all(refs)
     assert [again.tensor_path(ref).exists() for ref in refs] == [False, False, True, True]

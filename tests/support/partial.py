@@ -8,7 +8,7 @@ from tests.support.builders import (
 LATE = Unfinished(phase="greedy short", reason="no progress for 120 s", step="forward 3 of 12")
 
 
-BEHIND = Unfinished(phase="invariants", reason="no progress for 120 s", step="forward 31 of 350")
+BEHIND = Unfinished(phase="relations", reason="no progress for 120 s", step="forward 31 of 350")
 
 
 def raised(phase="greedy short", type="ValueError", message="no start token"):

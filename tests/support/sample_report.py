@@ -27,10 +27,10 @@ from samebits.records.relations import (
     Distance,
     GreedySplit,
     Inapplicable,
-    InvariantsSignal,
     LayerDistance,
     Precision,
     Relation,
+    RelationsSignal,
     SampleAverages,
     TopDifference,
 )
@@ -571,7 +571,7 @@ def known(model: str, text: str) -> Row:
             expected=("the scan was rewritten",),
         )
     reason = f"it has no cache of keys and values{text}"
-    left = InvariantsSignal(
+    left = RelationsSignal(
         relations=(holding("causality"), holding("batch size")),
         inapplicable=(
             Inapplicable(relation="cache contents", reason=reason),
@@ -584,7 +584,7 @@ def known(model: str, text: str) -> Row:
         variant,
         cells,
         group="State space",
-        invariants=dict.fromkeys(STACKS, left),
+        relations=dict.fromkeys(STACKS, left),
     )
 
 
@@ -630,7 +630,7 @@ def delta_net(model: str, dtype: str, text: str, message: str) -> Row:
     wrong = relations_of_delta_net(dtype, text, message, wrong=True)
     right = relations_of_delta_net(dtype, text, message, wrong=False)
     found = {"4.57": wrong, "5.0": wrong, "5.9": right, "5.23": right}
-    return row(model, variant, cells, group="Gated delta net", invariants=found)
+    return row(model, variant, cells, group="Gated delta net", relations=found)
 
 
 def raised(phase: str, type: str, message: str) -> Failure:
@@ -809,7 +809,7 @@ def never_loads(model: str, message: str) -> Row:
     return row(model, variant, cells, group="Custom code")
 
 
-def relations_of_delta_net(dtype: str, text: str, message: str, *, wrong: bool) -> InvariantsSignal:
+def relations_of_delta_net(dtype: str, text: str, message: str, *, wrong: bool) -> RelationsSignal:
     unit = 2.0**-24 if dtype == "float32" else 2.0**-8
     verify = relation(
         "multi-token verify = single-token decode",
@@ -825,7 +825,7 @@ def relations_of_delta_net(dtype: str, text: str, message: str, *, wrong: bool) 
         CacheTensor(name=name, shape=(1, 2, 23, 16), distance=distance(size, n=35_328))
         for name, size in zip(names, (2.0 if wrong else 0.0, unit, 0.0), strict=True)
     )
-    return InvariantsSignal(
+    return RelationsSignal(
         relations=(
             decoding(dtype, text, unit),
             relation("prefill split anywhere", "3 tokens, split at 1", 0.5, promoted=0.5, tried=9)

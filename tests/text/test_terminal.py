@@ -117,7 +117,7 @@ def test_the_summary_and_what_a_receipt_prints_again(folder, monkeypatch, capsys
     report = sample_report().model_copy(update={"reasons": (TOLD,)})
     running(monkeypatch, report=report)
     answers = []
-    monkeypatch.setattr(cli, "remember", lambda *arguments: answers.append(arguments[-1]))
+    monkeypatch.setattr(cli, "save", lambda *arguments: answers.append(arguments[-1]))
     home = folder / "home/jo"  # the report's path is printed, too
     environ = ENVIRON | {"HOME": str(home)}
     assert cli.program(["matrix", "--reports", str(home / "report")], environ) == 1

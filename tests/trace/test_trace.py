@@ -16,7 +16,7 @@ from samebits.storage.store import Store
 from samebits.trace import blame, masks
 from samebits.trace.graph import Graph
 from samebits.trace.join import join
-from samebits.trace.question import Question
+from samebits.trace.question import TracePhase
 from samebits.trace.replay import closer
 from samebits.trace.sourcediff import diffs
 
@@ -570,7 +570,7 @@ def found_at(place, prompt="short", *, kind="operation", line=1, steps=0):
     cause = Cause(
         kind=kind, headline="", prompt=prompt, what="forward", sink=f"mark {place}", candidate=side
     )
-    return LocatedCause(cause, Question(prompt, "forward", {}, steps), place)
+    return LocatedCause(cause, TracePhase(prompt, "forward", {}, steps), place)
 
 
 def test_what_float64_leaves_is_told_by_where_it_begins():

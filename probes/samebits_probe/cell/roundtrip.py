@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import forks, layers, places, steady
+from samebits_probe.model import alignment, determinism, forks, layers
 from samebits_probe.model import load as model_load
 from samebits_probe.model.state import drop_tensors, everything, hashes
 from samebits_probe.model.tensor import dtype_name, tensor_hash
@@ -139,7 +139,7 @@ def _forward_result(model: Any, prompt: Inputs | None) -> ForwardResult:
     if prompt is None:
         return ForwardResult("", "")
     try:
-        places.align(model)  # the length of a file's header moves its tensors
+        alignment.align(model)  # the length of a file's header moves its tensors
         output = _output(model, prompt.kwargs)
         if output is None:
             return ForwardResult("", "the model returns no tensor")
@@ -162,7 +162,7 @@ def _confirm_difference(
     reloaded = load_original()
     results = [_forward_result(reloaded, prompt) for _ in range(2)]
     if results[0] != results[1]:
-        return "not compared", steady.NOT_REPEATED
+        return "not compared", determinism.NOT_REPEATED
     if results[0] != original:
         return "not compared", "a second load of the original also gives different logits"
     return "differs", ""

@@ -31,7 +31,7 @@ from samebits_probe.model import forks, heap, load
 from samebits_probe.model.tensor import stored, tensor_hash
 from samebits_probe.process import files, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
-from samebits_probe.process.fork import Lost, apart, refusal
+from samebits_probe.process.fork import Lost, refusal, run_in_fork
 from samebits_probe.process.jobs import DonorTask, GraftJob, PatientTask
 
 FORMAT_VERSION = 3
@@ -124,7 +124,7 @@ class Patient(Bench[PatientTask]):
         self._numbers = self._read_numbers()
         model = self.loaded.model
         state = survey(model, _hash_fact, [pair[1] for pair in self.question["weights"]])
-        observed = apart(lambda: self._look(model))
+        observed = run_in_fork(lambda: self._look(model))
         if observed["mismatch"]:
             return {"mismatch": observed["mismatch"]}
         if observed["standing"]["same"] == observed["standing"]["of"]:
@@ -158,7 +158,7 @@ class Patient(Bench[PatientTask]):
             return suspects.ordered
         try:
             twin = self._load_twin({}, {})
-            wrong = apart(lambda: self.mismatch(self.outputs(twin)))
+            wrong = run_in_fork(lambda: self.mismatch(self.outputs(twin)))
         except Exception as reason:  # noqa: BLE001  a model that cannot be loaded twice is a result
             wrong = _first_line(reason)
         if not wrong:
@@ -173,7 +173,7 @@ class Patient(Bench[PatientTask]):
         plain = self.outputs(model)
         if wrong := self.mismatch(plain):
             return {"mismatch": wrong}
-        observed = apart(lambda: self._observe(model))
+        observed = run_in_fork(lambda: self._observe(model))
         return {**observed, "standing": self._standing(plain)}
 
     def _seen_on_donors_kernel(self, state: Fact) -> Fact:
@@ -186,7 +186,7 @@ class Patient(Bench[PatientTask]):
             return {}
         try:
             twin = self._twin({"attn_implementation": donor_attention}, {})
-            observed: Fact = apart(lambda: self._observe(twin))["seen"]
+            observed: Fact = run_in_fork(lambda: self._observe(twin))["seen"]
         except Exception:  # noqa: BLE001
             return {}  # the attempt with that kernel reports the failure
         return observed
@@ -208,7 +208,7 @@ class Patient(Bench[PatientTask]):
         progress.tick("set", len(self.tried), int(self.question["budget"]))
         try:
             model = self._model_for(chosen)
-            attempt |= apart(lambda: self._graft_and_run(model, chosen))
+            attempt |= run_in_fork(lambda: self._graft_and_run(model, chosen))
         except Exception as reason:  # noqa: BLE001  a set may stop the model from running
             attempt |= {
                 "same": 0,

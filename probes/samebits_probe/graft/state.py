@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.graft.places import Unfit
-from samebits_probe.model.places import BOUNDARY, behind
+from samebits_probe.model.alignment import BOUNDARY, behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import heap, layers, places
+from samebits_probe.model import alignment, heap, layers
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.load import Source, load_model, plain_config
@@ -272,7 +272,7 @@ def observe(source: Source, feed: Feed, seed: int = 0) -> Observed:
     config_values = plain_config(loaded.model.config)
     config, nulls = _config_fields(config_values), set(_null_fields(config_values))
     logits, no_logits, failure = None, "", None
-    places.align(loaded.model)  # places in a file depend on the length of its header
+    alignment.align(loaded.model)  # places in a file depend on the length of its header
     try:
         with phase("forward"), torch.no_grad():
             logits, no_logits = _logits(loaded.model, feed)

@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from samebits_probe.model import decode, forks, heap, layers, load, places, precision, steady
+from samebits_probe.model import (
+    alignment,
+    decode,
+    determinism,
+    forks,
+    heap,
+    layers,
+    load,
+    precision,
+)
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import files, memory, progress
@@ -99,7 +108,7 @@ class Ladder:
             rungs["float32"] = self._promoted(torch.float32)
         refused = rungs["float64"]["refused"]
         # where rounding is as large as the numbers, everything is within it
-        if refused and steady.CHAOTIC not in refused.values():
+        if refused and determinism.CHAOTIC not in refused.values():
             progress.begin("noise")
             rungs["noise"] = self._noise()
         progress.begin(f"own {self.source.dtype}")
@@ -117,13 +126,13 @@ class Ladder:
         if not what:
             return None
         model = self.loaded.model
-        answer: Facts = {"what": what, "off": places.n_off(model), "refused": ""}
+        answer: Facts = {"what": what, "off": alignment.n_off(model), "refused": ""}
         before = _rows_of_prompt(native, *what.split(" ", 1))
         if not answer["off"]:
             return answer | {"repeats": True, "refs": before}
         try:
             repeats = self._rerun(what) == before
-            places.align(model)
+            alignment.align(model)
             return answer | {"repeats": repeats, "refs": self._rerun(what)}
         except Exception as error:  # noqa: BLE001  it ran before: no memory, or a defect of ours
             refused = f"{type(error).__name__}: {without_folders(str(error))}"[:_REASON_LENGTH]
@@ -154,7 +163,7 @@ class Ladder:
         rung = self._rung(twin, precision.arithmetic_in(dtype, native), dtype)
         with torch.no_grad(), precision.arithmetic_in(dtype, native):
             chaotic = dtype == torch.float64 and self._chaotic(twin)
-        return _empty_rung(steady.CHAOTIC) if chaotic else rung
+        return _empty_rung(determinism.CHAOTIC) if chaotic else rung
 
     def _largest_copy(self) -> int:
         """Return the bytes of the largest copy that will be made: in float64, unless too large."""
@@ -173,7 +182,7 @@ class Ladder:
                 return layers.logits_of(twin(**first_prompt[1].kwargs))
 
         try:
-            return steady.chaotic(twin, forward)
+            return determinism.chaotic(twin, forward)
         except Exception:  # noqa: BLE001  the rung has its results already
             return False
 

@@ -104,7 +104,7 @@ class ForkedChild:
         return status
 
 
-def apart(function: Callable[[], Any]) -> Any:
+def run_in_fork(function: Callable[[], Any]) -> Any:
     """Return the result of ``function`` in a forked child, passed back as JSON.
 
     Raises:

@@ -87,7 +87,7 @@ class CellModel(FedModel):
     prompts: dict[str, Prompt]
 
 
-class Invariants(TypedDict):
+class RelationOptions(TypedDict):
     """How the relations inside a cell are tested."""
 
     sweep: bool
@@ -99,7 +99,7 @@ class ObservedModel(CellModel):
     """The model of a cell, and what to observe of it."""
 
     greedy: int
-    invariants: Invariants | None
+    relations: RelationOptions | None
     usage: bool
 
 

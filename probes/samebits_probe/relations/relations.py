@@ -2,7 +2,7 @@
 
 Every relation is a pair of ways to compute the same rows (relations.cases). Both ways run in the
 cell's dtype. Where their bytes differ, both run again in float64 with everything promoted, which
-separates rounding from a broken relation. The result has the form of InvariantsSignal in
+separates rounding from a broken relation. The result has the form of RelationsSignal in
 samebits/records/relations.py.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 
-from samebits_probe.model import forks, steady
+from samebits_probe.model import determinism, forks
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.distance import broken, distance, gaps, pooled, precision, same_bytes
 from samebits_probe.model.precision import Leaks
@@ -29,7 +29,7 @@ from samebits_probe.relations.ways import COPY_LIMIT, Subject, Walk, Way
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from samebits_probe.process.jobs import Invariants
+    from samebits_probe.process.jobs import RelationOptions
 
 _TOP = 5
 _SAMPLE_LENGTH = 64
@@ -44,7 +44,7 @@ T = TypeVar("T")
 OF_TOKENS = (prefix.RELATION, *greedy.RELATIONS)
 
 
-def cost(size: int, dtype: torch.dtype, job_options: Invariants) -> tuple[float, float]:
+def cost(size: int, dtype: torch.dtype, job_options: RelationOptions) -> tuple[float, float]:
     """Return the maximum cost of the relations: in plain forwards, and in multiples of the model.
 
     ``size`` is the bytes of its parameters. Memory holds the loaded model, which 4.x makes twice,
@@ -57,17 +57,17 @@ def cost(size: int, dtype: torch.dtype, job_options: Invariants) -> tuple[float,
     return forwards + 2 * int(job_options.get("samples") or 0), 3.0 + copies
 
 
-def too_large(size: int, job_options: Invariants) -> str:
+def too_large(size: int, job_options: RelationOptions) -> str:
     """Return why the relations are not tried on a model of ``size`` bytes; '' if they are."""
     if size <= COPY_LIMIT or job_options.get("large"):
         return ""
     return (
         f"no float64 copy of {size / 2**30:.1f} GiB is made, and without it no relation can be "
-        "called broken: set invariants: true for the model to try the relations anyway"
+        "called broken: set relations: true for the model to try the relations anyway"
     )
 
 
-def invariants(model: Any, head: str, config: Any, job_options: Invariants) -> Facts:
+def observe(model: Any, head: str, config: Any, job_options: RelationOptions) -> Facts:
     """Try every relation on ``model``; ``job_options`` may request sweep and samples."""
     started = time.perf_counter()
     main_input = getattr(model, "main_input_name", "input_ids")
@@ -81,16 +81,16 @@ def invariants(model: Any, head: str, config: Any, job_options: Invariants) -> F
     return signal | {"seconds": round(time.perf_counter() - started, 4)}
 
 
-def _try_all(subject: Subject, job_options: Invariants) -> Facts:
+def _try_all(subject: Subject, job_options: RelationOptions) -> Facts:
     try:
         if not _repeats(subject):
-            return _untried(steady.NOT_REPEATED)
+            return _untried(determinism.NOT_REPEATED)
         return _all_relations(subject, job_options)
     finally:
         subject.release()
 
 
-def _all_relations(subject: Subject, job_options: Invariants) -> Facts:
+def _all_relations(subject: Subject, job_options: RelationOptions) -> Facts:
     judge = Judge(subject)
     count = len(RELATIONS) + len(OF_TOKENS)
     for i, relation in enumerate(RELATIONS, 1):
@@ -117,7 +117,7 @@ def _repeats(subject: Subject) -> bool:
     """Return False if the plainest way, run twice, gives different bytes."""
     way = _plainest(subject)
     try:
-        return steady.repeats(lambda: subject.walk_anew(way).logits)
+        return determinism.repeats(lambda: subject.walk_anew(way).logits)
     except Exception:  # noqa: BLE001  each relation reports what the model refuses
         subject.settle()
         return True
@@ -278,7 +278,7 @@ class Judge:
             if self._float64 is None:
                 self._float64 = self.subject.in_float64()
                 if self._chaotic(self._float64):
-                    self.no_float64 = steady.CHAOTIC
+                    self.no_float64 = determinism.CHAOTIC
                     return None
                 return self._checked_for_leaks(look, self._float64)
             return look(self._float64)
@@ -289,7 +289,7 @@ class Judge:
     @staticmethod
     def _chaotic(subject: Subject) -> bool:
         way = _plainest(subject)
-        return steady.chaotic(subject.model, lambda: subject.walk_anew(way).logits)
+        return determinism.chaotic(subject.model, lambda: subject.walk_anew(way).logits)
 
     def _checked_for_leaks(self, look: Callable[[Subject], T], subject: Subject) -> T | None:
         """Run ``look`` for the first time: any smaller float makes the comparison useless."""

@@ -123,7 +123,7 @@ class Subject:
 
     def prompt(self, name: str, length: int) -> Ids:
         """Return seeded ids; an encoder-decoder's begin with its start token."""
-        ids = seeded_ids(f"invariants {name}", length, self.text)
+        ids = seeded_ids(f"relations {name}", length, self.text)
         start = getattr(self.config, "decoder_start_token_id", None)
         return (start, *ids[1:]) if self.encoder_decoder and start is not None else tuple(ids)
 
@@ -223,7 +223,7 @@ class Subject:
         return {"encoder_outputs": copy.copy(outputs), "attention_mask": mask}
 
     def _encode(self, seconds: tuple[Ids, ...], n_pads: int) -> tuple[Any, torch.Tensor]:
-        rows = [seeded_ids(f"invariants encoder {s}", _ENCODER_LENGTH, self.text) for s in seconds]
+        rows = [seeded_ids(f"relations encoder {s}", _ENCODER_LENGTH, self.text) for s in seconds]
         pad = [0] * n_pads
         ids = torch.tensor([row + pad for row in rows], device=self._device)
         mask = torch.tensor([[1] * len(row) + pad for row in rows], device=self._device)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Facts = dict[str, Any]
 _MAX_FORWARDS, _MAX_POSITIONS = 16, 16
 """Limits of one question: eight tokens of two strategies, and a dozen tokens of a prompt."""
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 """Bytes of parameters above which no question is tried: about thirty forwards, and a save."""
 
 

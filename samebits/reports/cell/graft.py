@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from samebits.compare.amounts import short
+from samebits.compare.describe import short
 from samebits.records.ids import Verdict
 from samebits.text.blocks import bullets, details, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose

@@ -46,7 +46,7 @@ class Column(NamedTuple):
 
 def has_averages(row: Row) -> bool:
     """Return True if a row has averages over prompts."""
-    return any(signal.averages for signal in row.invariants.values())
+    return any(signal.averages for signal in row.relations.values())
 
 
 def averages(rows: Iterable[Row]) -> Markdown:
@@ -65,7 +65,7 @@ def averages(rows: Iterable[Row]) -> Markdown:
 
 def _columns(row: Row) -> list[Column]:
     """Return the columns of a row; the column of its newest stack is last."""
-    by_stack = {stack: s.averages for stack, s in row.invariants.items() if s.averages}
+    by_stack = {stack: s.averages for stack, s in row.relations.items() if s.averages}
     groups = group_equal(by_stack)
     groups.sort(key=lambda group: list(by_stack).index(group[0][-1]))
     return [Column(row.variant, stacks, a.samples, a.layers) for stacks, a in groups]

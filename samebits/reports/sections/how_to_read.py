@@ -12,8 +12,8 @@ VERDICTS = {
     "(the variant's dtype, then float32, then promoted float64)",
     "diverged": "the difference does not go away: the two releases compute different functions, "
     "however small the difference is",
-    "differs": "bytes differ, and it is undecided whether this is rounding or a different function; "
-    "the reason is given (*undecided* in At a glance)",
+    "undecided": "bytes differ, and it is undecided whether this is rounding or a different function; "
+    "the reason is given",
     "unstable": "the cell does not reproduce itself: a second run or load gives different bits, or "
     "the model reads memory that was never written",
     "failed": "the model did not load, or a phase raised an exception. The phase and the exception "
@@ -61,14 +61,14 @@ FIGURES = (
     "A config field counts as off or at a default if it is None, False, 0, 1 or empty.",
     "The largest differences give the index in the tensor; its last number is the token id.",
     (
-        "An invariant compares two ways to compute the same rows in one release. It holds if all "
+        "A relation compares two ways to compute the same rows in one release. It holds if all "
         "their bytes agree, or for greedy decoding if all tokens agree."
     ),
     (
         "The figure in brackets is the same difference in float64, as in `7.9e-07 (1.6e-15)`, or "
         "a dash where no float64 run was possible. A relation is **broken** if the difference "
         "is still there in float64. It `shrinks` if almost nothing is left in float64, as with "
-        "rounding. In between, or without float64, it `differs`, and the cause is undecided."
+        "rounding. In between, or without float64, it is `undecided`."
     ),
 )
 

@@ -43,12 +43,12 @@ def is_suspicious(precision: Precision) -> bool:
 
 def has_suspicious(row: Row) -> bool:
     """Return True if values that a stack computed for a row would all fit a coarser dtype."""
-    return any(is_suspicious(p) for signal in row.invariants.values() for p in signal.precision)
+    return any(is_suspicious(p) for signal in row.relations.values() for p in signal.precision)
 
 
 def has_unknown_precision(row: Row) -> bool:
     """Return True if the precision of activations and logits is unknown on a stack."""
-    return any(signal.no_precision for signal in row.invariants.values())
+    return any(signal.no_precision for signal in row.relations.values())
 
 
 def too_coarse(rows: Iterable[Row]) -> Markdown:
@@ -107,7 +107,7 @@ def _unknown(rows: Iterable[Row]) -> list[Markdown]:
     return [
         fill("{} on {}: not known for activations and logits: {}", row.variant, stack, reason)
         for row in rows
-        for stack, signal in row.invariants.items()
+        for stack, signal in row.relations.items()
         if (reason := signal.no_precision)
     ]
 
@@ -115,7 +115,7 @@ def _unknown(rows: Iterable[Row]) -> list[Markdown]:
 def _precisions(row: Row) -> list[tuple[list[str], Precision]]:
     """Return every precision of a row with the stacks where it is exactly this."""
     groups: dict[Precision, list[str]] = {}
-    for stack, signal in row.invariants.items():
+    for stack, signal in row.relations.items():
         for precision in signal.precision:
             groups.setdefault(precision, []).append(stack)
     return [(stacks, precision) for precision, stacks in groups.items()]

@@ -1,4 +1,4 @@
-"""Invariants inside one version: the relations of all models together, for report.md."""
+"""Relations inside one release: the relations of all models together, for report.md."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from samebits.records.relations import Relation
     from samebits.records.report import Report, Row
 
-TITLE = "Invariants inside one version"
+TITLE = "Relations inside one release"
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 
@@ -61,9 +61,9 @@ BY_DESIGN = " (by design of its rope)"
 _NUMBER = re.compile("[0-9]{1,9}")
 
 
-def invariants(report: Report) -> Markdown:
-    """Return the section; empty if no row has invariants."""
-    if not any(row.invariants for row in report.rows):
+def relations(report: Report) -> Markdown:
+    """Return the section; empty if no row has relations."""
+    if not any(row.relations for row in report.rows):
         return EMPTY
     all_lines = lines(report.rows)
     return page(
@@ -166,13 +166,13 @@ def _places(all_lines: list[Line]) -> list[tuple[str, list[str], int]]:
 
 
 def _broken_stacks(broken: list[Line]) -> list[str]:
-    order = dict.fromkeys(stack for line in broken for stack in line.row.invariants)
+    order = dict.fromkeys(stack for line in broken for stack in line.row.relations)
     broken_on = {stack for line in broken for stack in line.stacks_with(Standing.BROKEN)}
     return [stack for stack in order if stack in broken_on]
 
 
 def _stacks(report: Report) -> list[str]:
-    tried = {stack for row in report.rows for stack in row.invariants}
+    tried = {stack for row in report.rows for stack in row.relations}
     return [stack.id for stack in report.stacks if stack.id in tried]
 
 
@@ -326,7 +326,7 @@ def _pointers(rows: tuple[Row, ...]) -> Markdown:
     """Return where the averages over prompts are, and how long the relations took."""
     models = dict.fromkeys(row.model for row in rows if has_averages(row))
     links = join(link(model, f"{page_path(model)}#{slug(TITLE)}") for model in models)
-    seconds = [signal.seconds for row in rows for signal in row.invariants.values()]
+    seconds = [signal.seconds for row in rows for signal in row.relations.values()]
     return bullets(
         [
             *([fill("Averages over many prompts, layer by layer: {}.", links)] if models else []),

@@ -6,7 +6,7 @@ import math
 import sys
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, get_args
 
-from samebits.compare.standing import Standing, standing
+from samebits.compare.standing import Standing, judge_relation
 from samebits.records.relations import RelationName
 from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.numbers import number
@@ -54,7 +54,7 @@ class Line(NamedTuple):
     def standing_on(self, stack: str) -> Standing | None:
         """Return the standing of the relation on a stack; None where it was not tried."""
         worst = self.worst(stack)
-        return standing(worst, self.dtype) if worst else None
+        return judge_relation(worst, self.dtype) if worst else None
 
     def stacks_with(self, target: Standing) -> list[str]:
         """Return the stacks where the relation has exactly this standing."""
@@ -75,7 +75,7 @@ class Line(NamedTuple):
         return word([self], stack)
 
     def _severity(self, case: Relation) -> tuple[int, float]:
-        return SEVERITY.index(standing(case, self.dtype)), largest(_sizes([case.distance]))
+        return SEVERITY.index(judge_relation(case, self.dtype)), largest(_sizes([case.distance]))
 
 
 def dtype_of(row: Row) -> str:
@@ -86,18 +86,18 @@ def dtype_of(row: Row) -> str:
 def lines(rows: Iterable[Row]) -> list[Line]:
     """Return a line for each relation and row with cases or reasons, relation by relation."""
     rows = list(rows)
-    all_lines = (_line(row, name) for name in RELATIONS for row in rows if row.invariants)
+    all_lines = (_line(row, name) for name in RELATIONS for row in rows if row.relations)
     return [line for line in all_lines if line.cases or line.reasons]
 
 
 def _line(row: Row, name: RelationName) -> Line:
     cases = {
         stack: tuple(case for case in signal.relations if case.relation == name)
-        for stack, signal in row.invariants.items()
+        for stack, signal in row.relations.items()
     }
     reasons = {
         stack: tuple(skip.reason for skip in signal.inapplicable if skip.relation == name)
-        for stack, signal in row.invariants.items()
+        for stack, signal in row.relations.items()
     }
     return Line(row, name, _without_empty(cases), _without_empty(reasons))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from samebits.compare.standing import Standing, standing
+from samebits.compare.standing import Standing, judge_relation
 from samebits.reports.sections import untried
 from samebits.reports.sections.averages import averages, has_averages
 from samebits.reports.sections.precision import (
@@ -74,7 +74,7 @@ def has_relation_details(rows: Iterable[Row]) -> bool:
 
 def relations_of(rows: list[Row]) -> Markdown:
     """Return every relation of a model, and all details of those that do not hold bit for bit."""
-    if not any(row.invariants for row in rows):
+    if not any(row.relations for row in rows):
         return EMPTY
     all_lines = lines(rows)
     differing = [line for line in all_lines if not line.holds]
@@ -100,7 +100,7 @@ def _severity(line: Line) -> int:
 
 
 def _overview(differing: list[Line]) -> Markdown:
-    stacks = list(dict.fromkeys(stack for line in differing for stack in line.row.invariants))
+    stacks = list(dict.fromkeys(stack for line in differing for stack in line.row.relations))
     rows = [[line.name, line.row.variant, *map(line.word, stacks)] for line in differing]
     return table(["relation", "variant", *stacks], rows)
 
@@ -177,13 +177,13 @@ def _notes(line: Line) -> Markdown:
     notes: dict[str, dict[str, None]] = {}
     for stack, cases in line.cases.items():
         for case in cases:
-            if case.note and standing(case, line.dtype) == Standing.BROKEN:
+            if case.note and judge_relation(case, line.dtype) == Standing.BROKEN:
                 notes.setdefault(case.note, {})[stack] = None
     return page(fill("On {} {}.", ", ".join(stacks), note) for note, stacks in notes.items())
 
 
 def _case(line: Line, case: Relation) -> list[str]:
-    result = standing(case, line.dtype)
+    result = judge_relation(case, line.dtype)
     native, promoted = case.distance, case.promoted
     return [
         case.case,

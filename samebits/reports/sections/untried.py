@@ -58,7 +58,7 @@ def not_promoted(rows: Iterable[Row]) -> Markdown:
     entries = [
         LeftOut(relations=(), models=(row.model,), stacks=(stack,), reasons=(reason,), extent=())
         for row in rows
-        for stack, signal in row.invariants.items()
+        for stack, signal in row.relations.items()
         if (reason := signal.no_float64)
     ]
     headers = ["reason", "models", "stacks"]

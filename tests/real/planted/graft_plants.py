@@ -16,7 +16,7 @@ import feeding
 import torch
 import transformers
 from samebits_probe.graft import graft
-from samebits_probe.process.fork import apart
+from samebits_probe.process.fork import run_in_fork
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 FOLDER = Path(sys.argv[2])
@@ -166,7 +166,7 @@ def as_it_runs(role, asked):
         bench.load()
         return [output.whole for output in bench.outputs(bench.loaded.model)]
 
-    asked["graft"]["expected"] = apart(hashes)
+    asked["graft"]["expected"] = run_in_fork(hashes)
     return asked
 
 
@@ -188,7 +188,7 @@ def damage(order, choose):
 checkpoint()
 torch.set_num_threads(1)
 for name in sys.argv[3:] or ORDERS:
-    apart(partial(perform, name))
+    run_in_fork(partial(perform, name))
 if not sys.argv[3:]:
-    apart(partial(damage, "damaged weight", lambda told: told["state"]["weights"][WEIGHT]))
-    apart(partial(damage, "damaged logits", lambda told: told["outputs"][-1]["ref"]))
+    run_in_fork(partial(damage, "damaged weight", lambda told: told["state"]["weights"][WEIGHT]))
+    run_in_fork(partial(damage, "damaged logits", lambda told: told["outputs"][-1]["ref"]))

@@ -1,4 +1,4 @@
-"""Phase ``invariants``: the relations that must hold inside one cell."""
+"""Phase ``relations``: the relations that must hold inside one cell."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 def observe(session: Session) -> None:
     """Check the relations, if time and memory allow it; only in run a."""
-    options = session.job["model"].get("invariants")
+    options = session.job["model"].get("relations")
     if options is None or not session.is_run_a:
         return
     size, dtype = load.n_bytes(session.loaded.model), getattr(torch, session.source.dtype)
     n_forwards, times = relations.cost(size, dtype, options)
     reason = relations.too_large(size, options) or session.no_room(times)
     if reason := reason or session.no_time(n_forwards, session.seconds["load"]):
-        session.skip("invariants", reason, "cost")
+        session.skip("relations", reason, "cost")
         return
-    session.begin("invariants")
-    with session.instrument("invariants"):
+    session.begin("relations")
+    with session.instrument("relations"):
         model = _untouched_model(session)
-        session.signals["invariants"] = relations.invariants(
+        session.signals["relations"] = relations.observe(
             model, session.loaded.head, model.config, options
         )
 
@@ -36,10 +36,10 @@ def observe(session: Session) -> None:
 def _untouched_model(session: Session) -> Any:
     """Return a newly loaded model, because an earlier prompt may have scaled the rope."""
     if reason := session.too_large():
-        session.skip("invariants: model loaded anew", reason, "cost")
+        session.skip("relations: model loaded anew", reason, "cost")
         return session.loaded.model
     model, _ = load.from_pretrained(type(session.loaded.model), session.source, seed=0)
     return model
 
 
-PHASE = Phase("invariants", 90, observe)
+PHASE = Phase("relations", 90, observe)

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 import transformers
-from samebits_probe.model import forks, precision, steady
+from samebits_probe.model import determinism, forks, precision
 from samebits_probe.model.distance import broken, distance, used_bits
-from samebits_probe.relations.relations import invariants
+from samebits_probe.relations.relations import relations
 from samebits_probe.relations.state import Snapshot
 
 with precision.Leaks():  # the first use imports torch's compiler, which each test would pay for
@@ -142,7 +142,7 @@ class Tiny(torch.nn.Module):
 def found(defect=None, **options):
     model = Tiny(defect).eval()
     with torch.no_grad():
-        facts = invariants(model, "causal-lm", model.config, options)
+        facts = relations(model, "causal-lm", model.config, options)
     json.dumps(facts, allow_nan=False)
     return facts
 
@@ -258,12 +258,12 @@ def test_state_does_not_leak_from_one_relation_into_the_next():
 def test_nothing_is_said_of_a_model_that_draws():
     facts = found("draws")
     assert facts["relations"] == []
-    assert {i["reason"] for i in facts["inapplicable"]} == {steady.NOT_REPEATED}
+    assert {i["reason"] for i in facts["inapplicable"]} == {determinism.NOT_REPEATED}
 
 
 def test_a_chaotic_model_is_not_accused():
     facts = found("is chaotic")
-    assert facts["no_float64"] == steady.CHAOTIC
+    assert facts["no_float64"] == determinism.CHAOTIC
     differ = [r for r in facts["relations"] if r["distance"]["n_differ"]]
     assert differ, "it is not chaotic enough for this test"
     assert {r["promoted"] for r in differ} == {None}
@@ -324,7 +324,7 @@ class Recurrent(Tiny):
 
 def tried(model):
     with torch.no_grad():
-        return invariants(model.eval(), "causal-lm", model.config, {})
+        return relations(model.eval(), "causal-lm", model.config, {})
 
 
 def test_a_copied_cache_that_is_the_same_cache():
@@ -490,7 +490,7 @@ def test_averages_over_prompts():
 def test_a_model_that_takes_no_tokens_says_so():
     model = Tiny()
     model.main_input_name = "pixel_values"
-    facts = invariants(model, "image-classification", model.config, {})
+    facts = relations(model, "image-classification", model.config, {})
     assert facts["relations"] == []
     assert len(facts["inapplicable"]) == 14
     assert facts["inapplicable"][0]["reason"] == "the model takes pixel_values, not tokens"
@@ -499,7 +499,7 @@ def test_a_model_that_takes_no_tokens_says_so():
 def test_an_encoder_has_only_the_relations_of_its_rows():
     model = Tiny().eval()
     with torch.no_grad():
-        facts = invariants(model, "masked-lm", model.config, {})
+        facts = relations(model, "masked-lm", model.config, {})
     names = {r["relation"] for r in facts["relations"]}
     assert names == {"right padding", "batch position", "batch size", "row order"}
 
@@ -610,7 +610,7 @@ def test_caches_of_all_releases_are_read():
 def test_a_model_of_which_no_token_ids_can_be_made_says_so():
     model = Tiny()
     config = transformers.PretrainedConfig()
-    facts = invariants(model, "base", config, {})
+    facts = relations(model, "base", config, {})
     assert {skip["reason"] for skip in facts["inapplicable"]} == {
         "the config has no vocab_size to choose token ids from"
     }

@@ -1,9 +1,9 @@
-"""model.places: which tensors begin off a boundary, and that copying them changes nothing else."""
+"""model.alignment: which tensors begin off a boundary, and that copying them changes nothing else."""
 
 import mmap
 
 import torch
-from samebits_probe.model import places as model_places
+from samebits_probe.model import alignment
 
 N = 33
 
@@ -38,9 +38,9 @@ def test_only_what_begins_off_a_boundary_is_copied():
         before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         pointers = [t.data_ptr() for t in (*model.parameters(), *model.buffers())]
         strides = [t.stride() for t in (*model.parameters(), *model.buffers())]
-        assert model_places.n_off(model) == (3 if behind else 0)
-        model_places.align(model)
-        assert model_places.n_off(model) == 0
+        assert alignment.n_off(model) == (3 if behind else 0)
+        alignment.align(model)
+        assert alignment.n_off(model) == 0
         assert places(model) == [0] * 4
         assert model.tied is model.one
         after = model.state_dict()
@@ -54,10 +54,10 @@ def test_a_tensor_whose_copy_would_have_other_strides_is_left():
     model = torch.nn.Module()
     model.register_buffer("part", laid(4, 4, 8)[:, :3])
     model.register_buffer("same", laid(4, 1).expand(5, 3))
-    model_places.align(model)
+    alignment.align(model)
     assert model.part.stride() == (8, 1)
     assert model.same.stride() == (0, 0)
-    assert model_places.n_off(model) == 2
+    assert alignment.n_off(model) == 2
 
 
 def test_a_part_of_a_mapped_file_is_copied_and_what_has_no_bytes_is_none():
@@ -66,6 +66,6 @@ def test_a_part_of_a_mapped_file_is_copied_and_what_has_no_bytes_is_none():
     model.weight = torch.nn.Parameter(whole[1:17].view(4, 4))
     model.empty = torch.nn.Parameter(torch.empty(0))
     model.bare = torch.nn.Parameter(torch.empty(3, device="meta"))
-    assert model_places.n_off(model) == 1
-    model_places.align(model)
-    assert model_places.n_off(model) == 0
+    assert alignment.n_off(model) == 1
+    alignment.align(model)
+    assert alignment.n_off(model) == 0
