@@ -98,6 +98,14 @@ def bench(session: nox.Session) -> None:
     subprocess.run([sys.executable, "-m", "bench", *session.posargs], cwd=ROOT, check=True)
 
 
+@nox.session(name="bench-real", venv_backend="none", default=False)
+def bench_real(session: nox.Session) -> None:
+    """Measure models of 0.3 B parameters, with --large of 1 B, at every level."""
+    subprocess.run(
+        [sys.executable, "-m", "bench.real_size", *session.posargs], cwd=ROOT, check=True
+    )
+
+
 @nox.session(venv_backend="none", default=False)
 def unchanged(session: nox.Session) -> None:
     """Prove that the working tree's reports are those of a commit: nox -s unchanged -- REV."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import large, page
+from bench.machine import machine
 from bench.place import ROOT, WORK, Place, zoo_cut
 from bench.took import Took, run
 
@@ -292,20 +292,6 @@ def _memory_free() -> int:
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
 
 
-def _machine() -> dict[str, Any]:
-    cpu = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines()
-        if line.startswith("model name")
-    ]
-    return {
-        "platform": platform.platform(terse=True),
-        "cpu": cpu[0] if cpu else platform.processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "load": os.getloadavg()[0],
-    }
-
-
 def main() -> None:
     """Measure, write results.json, and write docs/performance.md from it."""
     parser = argparse.ArgumentParser(prog="nox -s bench --", description=__doc__)
@@ -329,7 +315,7 @@ def main() -> None:
         "format_version": FORMAT_VERSION,
         "quick": options.quick,
         "date": datetime.now(UTC).date().isoformat(),
-        "machine": _machine(),
+        "machine": machine(),
     }
     try:
         for name in wanted:
@@ -343,7 +329,7 @@ def main() -> None:
     out.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
     print(page.render(results))
     if out == RESULTS:
-        page.PATH.write_text(page.render(results), "utf-8")
+        page.main()
 
 
 if __name__ == "__main__":

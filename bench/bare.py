@@ -3,13 +3,15 @@
 ``python bare.py jobs.json [--dump FOLDER]``. A job is one model in one dtype: where it lies, its
 class, and what every prompt was fed (files of raw bytes). It is loaded, run over every prompt and
 decoded; with ``--dump`` the logits and hidden states are saved, as by hand, for another process to
-compare. One thread, as in the cells of samebits.
+compare. One thread, as in the cells of samebits. The last line printed has the CPU seconds without
+imports.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import transformers
 def main(arguments: list[str]) -> None:
     """Run every job in this process."""
     torch.set_num_threads(1)
+    started = time.process_time()
     jobs = json.loads(Path(arguments[0]).read_text("utf-8"))
     folder = Path(arguments[2]) if len(arguments) > 2 else None
     for job in jobs:
@@ -27,6 +30,7 @@ def main(arguments: list[str]) -> None:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             torch.save(found, folder / f"{job['name']}.pt")
+    print(json.dumps({"cpu": time.process_time() - started}))
 
 
 def outputs(job: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parents[1]
 PATH = ROOT / "docs" / "performance.md"
 RESULTS = Path(__file__).parent / "results.json"
+REAL_SIZE = Path(__file__).parent / "real_size.json"
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 HEAD = """\
@@ -42,7 +43,7 @@ seconds stand beside them. uv's installation of the stacks is left out: nobody c
 """
 
 
-def render(results: dict[str, Any]) -> str:
+def render(results: dict[str, Any], real_size: dict[str, Any] | None = None) -> str:
     """Return the document; steps that were not run are left out."""
     parts = [HEAD.strip(), _machine(results)]
     if targets := _targets(results):
@@ -55,6 +56,8 @@ def render(results: dict[str, Any]) -> str:
         parts += ["## Memory and large checkpoints", *_memory(memory)]
     if traces := results.get("traces"):
         parts += ["## Traces", *_traces(traces)]
+    if real_size:
+        parts += ["## Models of real size", *_real_size(real_size)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -237,6 +240,47 @@ def _traces(traces: dict[str, Any]) -> list[str]:
     ]
 
 
+AIMS = {"quick": 2.0, "default": 4.0}
+"""Level -> aim for its CPU time as a multiple of bare."""
+MEMORY_AIM = 1.5
+"""Aim for the memory of all processes as a multiple of the weights, at the default level."""
+
+
+def _real_size(real_size: dict[str, Any]) -> list[str]:
+    machine = real_size["machine"]
+    costs, kinds = [], []
+    for model in real_size["models"]:
+        name = f"{model['name']}, {model['parameters'] / 1e9:.2f} B"
+        for level, cost in model["levels"].items():
+            aim = AIMS.get(level)
+            costs.append(
+                [
+                    name,
+                    level,
+                    f"{cost['times']:.1f}",
+                    "" if aim is None else f"{aim:.0f}: {_met(cost['times'] <= aim)}",
+                    f"{cost['memory_over_weights']:.1f}",
+                ]
+            )
+            shares = sorted(cost["spent"].items(), key=lambda entry: -entry[1])
+            text = ", ".join(f"{kind} {cpu / model['bare']:.1f}" for kind, cpu in shares[:5])
+            kinds.append([name, level, text])
+    method = (
+        "`nox -s bench-real` makes these models with random weights and runs them under two releases, "
+        f"on {machine['cores']} cores of {machine['cpu']}, one job at a time. *bare* is one process "
+        "per release that loads the model, runs the same three prompts and decodes them, once. "
+        "Imports count on neither side. Memory is that of all processes together over the weights, "
+        f"with what torch and transformers hold; the aim at the default level is {MEMORY_AIM}."
+    )
+    where = "Which question costs what, as multiples of bare:"
+    return [
+        method,
+        _table(["model", "level", f"CPU, {TIMES} bare", "aim", f"memory, {TIMES} weights"], costs),
+        where,
+        _table(["model", "level", "jobs"], kinds),
+    ]
+
+
 def _table(headers: list[str], lines: list[list[str]], right: int = 0) -> str:
     align = ["left"] * (len(headers) - right) + ["right"] * right
     return tabulate(lines, headers, "pipe", colalign=align, disable_numparse=True)
@@ -244,7 +288,13 @@ def _table(headers: list[str], lines: list[list[str]], right: int = 0) -> str:
 
 def main() -> None:
     """Write the document from the results of the last whole run."""
-    PATH.write_text(render(json.loads(RESULTS.read_text("utf-8"))), "utf-8")
+    PATH.write_text(document(), "utf-8")
+
+
+def document() -> str:
+    """Return the document of the committed results."""
+    real_size = json.loads(REAL_SIZE.read_text("utf-8")) if REAL_SIZE.exists() else None
+    return render(json.loads(RESULTS.read_text("utf-8")), real_size)
 
 
 if __name__ == "__main__":

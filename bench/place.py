@@ -88,22 +88,22 @@ class Place:
         }
         return {id: found[id] for id in wanted.values()}
 
-    def bare_jobs(self, stack: str) -> Iterator[dict[str, Any]]:
-        """Yield what one stack ran without failing, as bare.py takes it."""
+    def bare_jobs(self, stack: str, folder: Path | None = None) -> Iterator[dict[str, Any]]:
+        """Yield what one stack ran without failing, as bare.py takes it.
+
+        ``folder`` has the checkpoint; default: where the run made it.
+        """
         for path in sorted(self.work.glob(f"captures/*/*/{stack}/*/a.json")):
             capture = json.loads(path.read_text("utf-8"))
             if capture["status"] == "complete" and capture["signals"].get("forward"):
-                yield self._bare_job(capture)
+                yield self._bare_job(capture, folder)
 
-    def _bare_job(self, capture: dict[str, Any]) -> dict[str, Any]:
+    def _bare_job(self, capture: dict[str, Any], folder: Path | None) -> dict[str, Any]:
         cell, signals = capture["cell"], capture["signals"]
-        name = re.escape(cell["model"])
-        folders = (self.work / "checkpoints").iterdir()
-        (folder,) = (p for p in folders if re.fullmatch(rf"{name}-[0-9a-f]{{12}}", p.name))
         greedy = signals.get("greedy") or {}
         return {
             "name": f"{cell['model']}-{cell['variant']['dtype']}",
-            "folder": str(folder),
+            "folder": str(folder or self._made(cell["model"])),
             "class": signals["load"]["model_class"],
             "dtype": cell["variant"]["dtype"],
             "greedy": max((len(facts["ids"]) for facts in greedy.values()), default=0),
@@ -113,6 +113,13 @@ class Place:
                 for prompt, facts in signals["forward"].items()
             },
         }
+
+    def _made(self, model: str) -> Path:
+        """Return the checkpoint that a run made of a model."""
+        folders = (self.work / "checkpoints").iterdir()
+        pattern = rf"{re.escape(model)}-[0-9a-f]{{12}}"
+        (folder,) = (path for path in folders if re.fullmatch(pattern, path.name))
+        return folder
 
     def _stored(self, ref: dict[str, Any]) -> dict[str, Any]:
         path = self.work / "tensors" / ref["hash"][:2] / f"{ref['hash']}.bin"

@@ -106,7 +106,7 @@ def test_the_committed_document_is_that_of_the_committed_results():
     if page.RESULTS.exists():
         results = json.loads(page.RESULTS.read_text("utf-8"))
         assert not results["quick"]
-        assert page.PATH.read_text("utf-8") == page.render(results)
+        assert page.PATH.read_text("utf-8") == page.document()
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,11 @@ clock, a copy too many and a question too many show, which no tiny model can tel
 """
 
 import json
-import os
-import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from bench.memory import MemoryWatch
 from samebits.storage.store import Store
 from tests.real.conftest import NEW, OLD
 
@@ -69,53 +67,6 @@ def make(folder):
     return end
 
 
-class Memory:
-    """Looks again and again at what the children of this process hold, shared pages counted once."""
-
-    def __init__(self):
-        self.most = 0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ended.set()
-        self._thread.join()
-
-    def _look(self):
-        while not self._ended.wait(1.0):
-            self.most = max(self.most, sum(map(held, descendants(os.getpid()))))
-
-
-def descendants(pid):
-    parents = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (entry / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        parents.setdefault(int(fields[1]), []).append(int(entry.name))
-    found, left = [], [pid]
-    while left:
-        left += (children := parents.get(left.pop(), []))
-        found += children
-    return found
-
-
-def held(pid):
-    """Return the bytes of a process that are no file's, its part of what it shares."""
-    try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss_Anon:"):
-                return int(line.split()[1]) << 10
-    except OSError:
-        pass  # it has just ended
-    return 0
-
-
 @pytest.fixture(scope="module")
 def observed(run_in, tmp_path_factory):
     folder = tmp_path_factory.mktemp("real-size")
@@ -124,7 +75,7 @@ def observed(run_in, tmp_path_factory):
         f'stacks: ["{OLD}", "{NEW}"]\nmodels: {{real: {{path: model}}}}\n'
     )
     try:
-        with Memory() as memory:
+        with MemoryWatch() as memory:
             report = run_in(folder, jobs=2)
         captures = (folder / ".samebits" / "captures").rglob("[ab].json")
         yield report, [Store(folder / ".samebits").read_capture(c) for c in captures], memory, size
@@ -151,8 +102,8 @@ def test_what_it_costs_is_bounded(observed):
     for capture in captures:
         assert capture.counts.keys() <= MOST_FORWARDS.keys()
         assert all(n <= MOST_FORWARDS[phase] for phase, n in capture.counts.items())
-    assert memory.most > size  # it was seen at all
-    assert memory.most / size < MOST_MEMORY, memory.most / size
+    assert memory.peak > size  # it was seen at all
+    assert memory.peak / size < MOST_MEMORY, memory.peak / size
 
 
 def test_what_was_left_out_for_its_price_is_named_with_the_switch(observed):
