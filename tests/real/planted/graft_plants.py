@@ -153,7 +153,7 @@ def perform(defect):
     n = 5 if ORDERS[defect].get("what") == "decode" else 4
     donor = as_it_runs(graft.Donor, job(defect, "donor", n=n))
     graft.run(donor)
-    graft._ROLES["patient"] = Patient
+    graft.Patient = Patient
     graft.run(as_it_runs(Patient, job(defect, "patient", donor["graft"]["result"], n)))
 
 
@@ -162,7 +162,7 @@ def as_it_runs(role, asked):
 
     @torch.no_grad()
     def hashes():
-        bench = role(asked)
+        bench = role(asked, asked["graft"])
         bench.load()
         return [output.whole for output in bench.outputs(bench.loaded.model)]
 
@@ -177,7 +177,7 @@ def damage(order, choose):
     path = FOLDER / "tensors" / ref["hash"][:2] / f"{ref['hash']}.bin"
     whole = path.read_bytes()
     path.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
-    graft._ROLES["patient"] = Patient
+    graft.Patient = Patient
     again = as_it_runs(Patient, job("weight", "patient", str(donor), 4))
     again["graft"]["result"] = str(FOLDER / f"{order}.json")
     graft.run(again)
