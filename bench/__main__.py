@@ -46,11 +46,11 @@ ADDED = {
     "dtypes": ["float32"],
     "relations": False,
 }
-"""The model that is added: as small as they come, so that what remains is overhead."""
+"""The model that is added: so small that nearly all of its time is overhead."""
 
 
 class Bench:
-    """The steps of one run, each on what the ones before it left."""
+    """The steps of one run; later steps read what earlier ones wrote."""
 
     def __init__(self, folder: Path, *, quick: bool) -> None:
         self.folder = folder
@@ -65,7 +65,7 @@ class Bench:
         """A run of one tiny model: what is held there is torch and transformers."""
 
     def stacks(self) -> dict[str, Any]:
-        """Build the stacks, or find them built: the work that nobody can avoid, left out below."""
+        """Build the stacks, or find them built; the other steps leave this time out."""
         models = dict(list(self.matrix["models"].items())[:1])
         small = Place(self.folder / "first", self.matrix | {"models": models, "expected": []})
         return small.samebits(command="probe").rounded()
@@ -106,24 +106,25 @@ class Bench:
 
     def _phases(self) -> dict[str, float]:
         """Return the seconds that the cells spent in each phase, over all cells and both runs."""
-        found: dict[str, float] = {}
+        seconds_of: dict[str, float] = {}
         for path in self.place.work.glob("captures/*/*/*/*/?.json"):
             for name, seconds in json.loads(path.read_text("utf-8"))["seconds"].items():
-                found[name] = found.get(name, 0.0) + seconds
-        return {name: round(found[name], 1) for name in sorted(found, key=lambda n: -found[n])}
+                seconds_of[name] = seconds_of.get(name, 0.0) + seconds
+        names = sorted(seconds_of, key=lambda name: -seconds_of[name])
+        return {name: round(seconds_of[name], 1) for name in names}
 
     def work(self) -> dict[str, Any]:
         """Run a quarter of the matrix cold, and count the CPU seconds of transformers' own calls.
 
-        A call that an instrument watches is needed as far as it takes its time unwatched, which a
-        second run tells. What is left beside imports, loads, forwards and saves samebits adds.
+        Of a call that an instrument watches, only the time that it takes unwatched is needed; a
+        second run measures it. The rest, beside imports, loads, forwards and saves, is samebits' own.
         """
         matrix = self.matrix
         if not self.quick:
             matrix = zoo_cut(10, ["float32", "bfloat16"], 4)
         place = Place(self.folder / "counted", matrix)
         took = place.samebits(program="bench.counted_run")
-        imports = {one["kind"]: one["cpu"] for one in place.report()["spent"]}["imports"]
+        imports = {job["kind"]: job["cpu"] for job in place.report()["spent"]}["imports"]
         calls = place.counted()
         unwatched = self._unwatched(matrix, calls)
         needed = imports + sum(unwatched.get(kind, cpu) for kind, (_, cpu) in calls.items())
@@ -150,12 +151,12 @@ class Bench:
         (place.work / "counted").mkdir()
         (place.work / "counted" / "without").touch()
         place.samebits(program="bench.counted_run")
-        found = place.counted()
+        counts = place.counted()
         watched = {kind: kind.partition(", ")[0] for kind in calls if kind.endswith(", watched")}
         return {
-            kind: found.get(f"{plain}, not watched", (0, 0.0))[1]
+            kind: counts.get(f"{plain}, not watched", (0, 0.0))[1]
             * calls[plain][1]
-            / found[plain][1]
+            / counts[plain][1]
             for kind, plain in watched.items()
         }
 
@@ -192,8 +193,8 @@ class Bench:
                 dumps.append(self.folder / "dumps" / stack)
                 bare = [python, str(HERE / "bare.py"), str(path), "--dump", str(dumps[-1])]
                 took.append(run(bare, self.log))
-            for other in dumps[1:]:
-                pair = [str(folder / f"{name}.pt") for folder in (dumps[0], other)]
+            for dump in dumps[1:]:
+                pair = [str(folder / f"{name}.pt") for folder in (dumps[0], dump)]
                 python = next(iter(stacks.values()))
                 took.append(run([python, str(HERE / "by_hand.py"), *pair], self.log))
         scale = total / (len(sample) * len(stacks))
@@ -209,16 +210,16 @@ class Bench:
     def rates(self) -> dict[str, Any]:
         """Hash and compare one large tensor, in a stack and in the host."""
         megabytes = 128 if self.quick else 1024
-        found = {}
+        rates = {}
         for stack, python in list(self.place.stacks().items())[-1:]:
             command = [python, str(HERE / "stack_rates.py"), str(megabytes)]
-            found[f"probe, {stack}"] = self._json(command)
+            rates[f"probe, {stack}"] = self._json(command)
         host = [sys.executable, "-m", "bench.host_rates", str(megabytes)]
-        found["host"] = self._json([*host, str(self.folder / "rates")])
-        return found
+        rates["host"] = self._json([*host, str(self.folder / "rates")])
+        return rates
 
     def traces(self) -> dict[str, Any]:
-        """Trace forwards of several sizes, where the script that does it is there."""
+        """Trace forwards of several sizes."""
         script = HERE / "trace_overhead.py"
         if not script.exists():
             return {}
@@ -231,15 +232,15 @@ class Bench:
 
     def memory(self) -> dict[str, Any]:
         """Run a model of each size through the oldest and the newest stack, one cell at a time."""
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         stacks = self.matrix["stacks"]
         for gigabytes in (0.1,) if self.quick else (0.1, 1, 4):
             size = int(gigabytes * 1e9)
             needed = {"memory": 4 * size, "disk": 3 * size}
-            there = {"memory": _memory_free(), "disk": shutil.disk_usage(self.folder).free}
-            short = [what for what, n in needed.items() if there[what] < n]
+            free = {"memory": _memory_free(), "disk": shutil.disk_usage(self.folder).free}
+            short = [what for what, n in needed.items() if free[what] < n]
             if short:
-                found[f"{gigabytes:g} GB"] = {"skipped": f"too little {' and '.join(short)}"}
+                results[f"{gigabytes:g} GB"] = {"skipped": f"too little {' and '.join(short)}"}
                 continue
             folder = self.folder / f"memory-{gigabytes:g}"
             bytes_ = large.make(folder / "model", size)
@@ -258,7 +259,7 @@ class Bench:
             cold = place.samebits("--jobs", "1")
             place.forget("rows", "receipts")
             host = place.samebits("--jobs", "1")
-            found[f"{gigabytes:g} GB"] = {
+            results[f"{gigabytes:g} GB"] = {
                 "bytes": bytes_,
                 "probe_over_size": _ratio(cold.peak - self.tiny.peak, bytes_),
                 "host_mb": round(host.peak / 1e6, 1),
@@ -266,7 +267,7 @@ class Bench:
                 "file_hash": self._file_rate(folder / "model" / "model.safetensors"),
             }
             shutil.rmtree(folder)
-        return found
+        return results
 
     def _file_rate(self, path: Path) -> float:
         from samebits.base.digests import digest_of_file  # noqa: PLC0415  what is measured
@@ -283,8 +284,8 @@ class Bench:
         return json.loads(log.read_text("utf-8").splitlines()[-1])
 
 
-def _ratio(one: float, other: float) -> float:
-    return round(one / other, 3) if other else 0.0
+def _ratio(value: float, unit: float) -> float:
+    return round(value / unit, 3) if unit else 0.0
 
 
 def _memory_free() -> int:

@@ -13,9 +13,13 @@ if TYPE_CHECKING:
 
 def main(arguments: list[str]) -> None:
     """Print how many tensors are equal, of all that both dumps hold."""
-    one, other = (list(_tensors(torch.load(path, weights_only=False))) for path in arguments)
-    same = sum(a.shape == b.shape and torch.equal(a, b) for a, b in zip(one, other, strict=False))
-    print(same, min(len(one), len(other)))
+    reference, candidate = (
+        list(_tensors(torch.load(path, weights_only=False))) for path in arguments
+    )
+    same = sum(
+        a.shape == b.shape and torch.equal(a, b) for a, b in zip(reference, candidate, strict=False)
+    )
+    print(same, min(len(reference), len(candidate)))
 
 
 def _tensors(value: object) -> Iterator[torch.Tensor]:

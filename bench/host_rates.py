@@ -1,4 +1,4 @@
-"""How fast does the host verify and measure two stored tensors that differ, and in what memory?
+"""Measures how fast the host verifies and measures two stored tensors that differ, and the memory.
 
 ``python -m bench.host_rates MEGABYTES FOLDER`` prints JSON; both tensors are made in FOLDER first.
 """
@@ -23,15 +23,15 @@ def main(megabytes: int, folder: Path) -> None:
     """Make, compare, print."""
     store = Store(folder)
     size = megabytes << 20
-    one, other = (_stored(store, size, seed) for seed in (0, 1))
+    reference, candidate = (_stored(store, size, seed) for seed in (0, 1))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.perf_counter()
-    for ref in (one, other):
+    for ref in (reference, candidate):
         store.tensor(ref)
     verified = time.perf_counter()
-    compare_tensors(Subject(tensor="weight"), one, other, store)
+    compare_tensors(Subject(tensor="weight"), reference, candidate, store)
     ended = time.perf_counter()
-    found = {
+    rates = {
         "megabytes": megabytes,
         "verify": 2 * size / (verified - started),
         "measure": 2 * size / (ended - verified),
@@ -39,7 +39,7 @@ def main(megabytes: int, folder: Path) -> None:
             ((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10) / 1e6
         ),
     }
-    print(json.dumps(found))
+    print(json.dumps(rates))
 
 
 def _stored(store: Store, size: int, seed: int) -> TensorRef:

@@ -22,9 +22,9 @@ a small matrix in two minutes and writes nothing here.
 
 ## Method
 
-Everything is measured in one run on one machine, so that what counts is a ratio. CPU seconds are
+Everything is measured in one run on one machine, so the figures to compare are ratios. CPU seconds are
 those of all processes together, because they do not depend on what else the machine does; wall
-seconds stand beside them. uv's installation of the stacks is left out: nobody can avoid it.
+seconds stand beside them. uv's installation of the stacks is left out: every comparison needs it.
 
 - *needed*: the same imports, loads, forwards, generate() and saves that samebits asks of transformers,
   in one bare process per stack. They are timed from outside while samebits runs a quarter of the
@@ -33,13 +33,13 @@ seconds stand beside them. uv's installation of the stacks is left out: nobody c
   without the instrument counts as nothing. What is above it is samebits' own.
 - *bare*: the same models, dtypes and prompts (the very tensors), loaded, run and decoded **once**, in
   one process per stack that does nothing else (`bench/bare.py`). samebits does it twice, to see
-  whether a cell agrees with itself, and again under every question that it asks.
+  whether a cell is deterministic, and more often for each further check.
 - *by hand*: one such process per model, dtype and stack, which dumps logits and hidden states, and one
   more to compare two dumps (`bench/by_hand.py`); a sample of models, scaled to all of them.
 - *whole matrix*: samebits with 40 models of zoo.yaml and an empty folder of work: makes the checkpoints, runs every cell twice
   with all probes, saves and loads each model across the stacks, climbs the precision ladder for what
-  differs, compares and writes the report. Relations inside a cell (`relations`) are tried for those
-  models for which zoo.yaml asks it, and are the dearest question of all.
+  differs, compares and writes the report. Relations inside a cell (`relations`) are tried for
+  those models for which zoo.yaml has `relations: true`, and cost more than any other check.
 """
 
 
@@ -96,9 +96,9 @@ def _targets(results: dict[str, Any]) -> list[list[str]]:
         if "grown_mb" in rates:
             what = f"two tensors of {rates['megabytes']} MB compared in < 200 MB (host)"
             rows.append([what, f"{rates['grown_mb']} MB", _met(rates["grown_mb"] < 200)])
-    for size, found in (results.get("memory") or {}).items():
-        if "host_mb" in found:
-            host = found["host_mb"]
+    for size, run in (results.get("memory") or {}).items():
+        if "host_mb" in run:
+            host = run["host_mb"]
             rows.append([f"host < 400 MB ({size})", f"{host:.0f} MB", _met(host < 400)])
     return rows
 
@@ -123,8 +123,8 @@ def _whole(whole: dict[str, Any], results: dict[str, Any]) -> list[str]:
         for took in [whole[name]]
     ]
     for name, label in (("bare", "bare, once"), ("by_hand", "by hand, scaled")):
-        if found := results.get(name):
-            lines.append([label, f"{found['wall']:.1f}", f"{found['cpu']:.1f}", ""])
+        if took := results.get(name):
+            lines.append([label, f"{took['wall']:.1f}", f"{took['cpu']:.1f}", ""])
     phases = sum(whole["phases"].values())
     shares = ", ".join(f"{n} {s / phases:.0%}" for n, s in whole["phases"].items() if s > 0)
     return [
@@ -138,78 +138,78 @@ def _whole(whole: dict[str, Any], results: dict[str, Any]) -> list[str]:
 
 
 def _against(results: dict[str, Any]) -> list[str]:
-    """Return what the ratios to bare and by hand mean."""
+    """Return a paragraph on the ratios to *bare* and *by hand*."""
     work, bare, hand = (results.get(step) for step in ("work", "bare", "by_hand"))
     if not (work and bare and hand):
         return []
     needed = hand["times"] / work["times"]
-    told = (
+    text = (
         "*bare* and *by hand* run one process after the other and ask for one forward and one decode "
         f"of each model. samebits takes {bare['times']:.1f} {TIMES} the CPU of *bare*, and what it asks "
         f"of transformers, without anything of its own, is {needed:.2f} {TIMES} *by hand*: where that "
         "is more than a tenth, a tenth can only be had by asking less."
     )
-    return [told]
+    return [text]
 
 
 def _spent(spent: list[dict[str, Any]], cpu: float) -> list[str]:
-    host = cpu - sum(one["cpu"] for one in spent)
-    lines = [[one["kind"], str(one["jobs"]), f"{one['cpu']:.1f}"] for one in spent]
-    told = (
-        "The cold run by kind of job. *cell a* is asked everything, *cell b* only whether it says the "
-        "same again; *save* and *load* cross the releases, *ladder* tells rounding from another "
+    host = cpu - sum(jobs["cpu"] for jobs in spent)
+    lines = [[jobs["kind"], str(jobs["jobs"]), f"{jobs['cpu']:.1f}"] for jobs in spent]
+    text = (
+        "The cold run by kind of job. *cell a* runs all checks, *cell b* only measures whether the "
+        "results repeat; *save* and *load* cross the releases, *ladder* separates rounding from a different "
         "function; *imports* are the stacks' own processes, *host* compares and writes."
     )
     table = _table(["job", "number", "CPU s"], [*lines, ["host", "", f"{host:.1f}"]], right=2)
-    return [told, table]
+    return [text, table]
 
 
 def _work(work: dict[str, Any]) -> list[str]:
     lines = [["imports", "", f"{work['imports']:.1f}"]]
     lines += [[kind, str(n["calls"]), f"{n['cpu']:.1f}"] for kind, n in work["calls"].items()]
-    told = (
+    text = (
         f"A quarter of it, counted: {work['cpu']:.1f} s, of which {work['needed']:.1f} s are needed. "
         f"*watched* are calls under an instrument{_unwatched(work)}."
     )
-    return [told, _table(["transformers' own", "calls", "CPU s"], lines, right=2)]
+    return [text, _table(["transformers' own", "calls", "CPU s"], lines, right=2)]
 
 
 def _unwatched(work: dict[str, Any]) -> str:
-    told = [f"{kind.partition(', ')[0]} {cpu:.1f} s" for kind, cpu in work["unwatched"].items()]
-    return f"; needed is what they take without: {', '.join(told)}" if told else ""
+    shares = [f"{kind.partition(', ')[0]} {cpu:.1f} s" for kind, cpu in work["unwatched"].items()]
+    return f"; needed is what they take without: {', '.join(shares)}" if shares else ""
 
 
 def _rates(rates: dict[str, Any]) -> list[str]:
     lines = []
-    for name, found in rates.items():
+    for name, rate in rates.items():
         for what in ("hash", "verify", "measure", "torch.equal", "memory"):
-            if what in found:
-                share = found["hash" if "hash" in found else "verify"]
-                lines.append([name, what, f"{found[what] / 1e9:.2f}", f"{found[what] / share:.2f}"])
-    told = (
+            if what in rate:
+                hashing = rate["hash" if "hash" in rate else "verify"]
+                lines.append([name, what, f"{rate[what] / 1e9:.2f}", f"{rate[what] / hashing:.2f}"])
+    text = (
         "One tensor, one core. *memory* is a copy, *verify* hashing what is read from disk, *measure* "
         "the distances between two tensors that differ; equal tensors are compared by hash and not "
         "read at all. The last column is against hashing."
     )
-    return [told, _table(["where", "what", "GB/s", "of hashing"], lines, right=2)]
+    return [text, _table(["where", "what", "GB/s", "of hashing"], lines, right=2)]
 
 
 def _memory(memory: dict[str, Any]) -> list[str]:
     lines = []
-    for size, found in memory.items():
-        if "skipped" in found:
-            lines.append([size, found["skipped"], "", "", ""])
+    for size, run in memory.items():
+        if "skipped" in run:
+            lines.append([size, run["skipped"], "", "", ""])
             continue
         lines.append(
             [
                 size,
-                f"{found['probe_over_size']:.2f}",
-                f"{found['host_mb']:.0f}",
-                f"{found['file_hash'] / 1e9:.2f}",
-                f"{found['cold']['cpu']:.0f}",
+                f"{run['probe_over_size']:.2f}",
+                f"{run['host_mb']:.0f}",
+                f"{run['file_hash'] / 1e9:.2f}",
+                f"{run['cold']['cpu']:.0f}",
             ]
         )
-    told = (
+    text = (
         "A Llama of that many bytes in float32, on the oldest and the newest stack, one cell at a time. "
         "The probe's peak is that of its largest process, less what a tiny model alone needs, which is "
         "nearly all torch and transformers. Two models are held at most: the one "
@@ -218,7 +218,7 @@ def _memory(memory: dict[str, Any]) -> list[str]:
         "model and run it once is 1.0 on every release, and the mapped pages of its file are that."
     )
     headers = ["checkpoint", "probe's peak / size", "host's peak, MB", "file hashed, GB/s", "CPU s"]
-    return [told, _table(headers, lines, right=4)]
+    return [text, _table(headers, lines, right=4)]
 
 
 def _traces(traces: dict[str, Any]) -> list[str]:
@@ -230,8 +230,8 @@ def _traces(traces: dict[str, Any]) -> list[str]:
             str(size["tokens"]),
             f"{size['ratio']:.1f}",
         ]
-        for stack, found in traces.items()
-        for size in found["sizes"]
+        for stack, trace in traces.items()
+        for size in trace["sizes"]
     ]
     headers = ["stack", "hidden", "layers", "tokens", "traced / plain"]
     return [

@@ -1,4 +1,4 @@
-"""A folder with a matrix of its own, on the stacks of the checkout, and what runs there took."""
+"""A folder with a matrix of its own, on the stacks of the checkout, and what its runs took."""
 
 from __future__ import annotations
 
@@ -70,23 +70,23 @@ class Place:
         return report
 
     def counted(self) -> dict[str, tuple[int, float]]:
-        """Return kind of call -> number and CPU seconds, as bench/counted/stack.py told."""
-        found: dict[str, tuple[int, float]] = {}
+        """Return kind of call -> number and CPU seconds, as bench/counted/stack.py counted them."""
+        counts: dict[str, tuple[int, float]] = {}
         for path in self.work.glob("counted/*.tsv"):
             for line in path.read_text("utf-8").splitlines():
                 kind, seconds = line.split("\t")
-                calls, cpu = found.get(kind, (0, 0.0))
-                found[kind] = (calls + 1, cpu + float(seconds))
-        return found
+                calls, cpu = counts.get(kind, (0, 0.0))
+                counts[kind] = (calls + 1, cpu + float(seconds))
+        return counts
 
     def stacks(self) -> dict[str, str]:
         """Return the interpreter of every stack that the last run used, oldest first."""
         wanted = {stack["lock_digest"]: stack["id"] for stack in self.report()["stacks"]}
         stamps = (json.loads(path.read_text("utf-8")) for path in WORK.glob("stacks/*/*.json"))
-        found = {
+        interpreters = {
             wanted[s["lock_digest"]]: s["python"] for s in stamps if s["lock_digest"] in wanted
         }
-        return {id: found[id] for id in wanted.values()}
+        return {id: interpreters[id] for id in wanted.values()}
 
     def bare_jobs(self, stack: str, folder: Path | None = None) -> Iterator[dict[str, Any]]:
         """Yield what one stack ran without failing, as bare.py takes it.
@@ -133,30 +133,30 @@ def zoo_cut(n_models: int, dtypes: Sequence[str], n_stacks: int) -> dict[str, An
     names = list(models)[:: max(1, len(models) // n_models)][:n_models]
     chosen = {name: models[name] | {"dtypes": list(dtypes)} for name in names}
     stacks = matrix["stacks"]
-    told = matrix | {
+    cut = matrix | {
         "models": chosen,
         "stacks": [stacks[0], *stacks[len(stacks) - n_stacks + 1 :]],
     }
-    ids = [stack if isinstance(stack, str) else stack["id"] for stack in told["stacks"]]
+    ids = [stack if isinstance(stack, str) else stack["id"] for stack in cut["stacks"]]
     entries = matrix.get("expected", [])
     attention = {"default", *(a for model in chosen.values() for a in model.get("attention", ()))}
-    there = {
+    names_of = {
         "model": list(names),
         "stack": ids,
         "variant": [f"{dtype}-{name}" for dtype in dtypes for name in attention],
     }
-    told["expected"] = [cut for entry in entries if (cut := _cut(entry, there))]
+    cut["expected"] = [part for entry in entries if (part := _cut(entry, names_of))]
     for rules in ("include", "exclude"):
-        told.pop(rules, None)
-    return told
+        cut.pop(rules, None)
+    return cut
 
 
-def _cut(entry: dict[str, Any], there: dict[str, list[str]]) -> dict[str, Any] | None:
-    """Return an expected entry without the models, stacks and variants that are not there."""
+def _cut(entry: dict[str, Any], names_of: dict[str, list[str]]) -> dict[str, Any] | None:
+    """Return an expected entry without the models, stacks and variants that the cut leaves out."""
     cut = dict(entry)
-    for key in there.keys() & entry.keys():
+    for key in names_of.keys() & entry.keys():
         patterns = [str(p) for p in (entry[key] if isinstance(entry[key], list) else [entry[key]])]
-        cut[key] = [p for p in patterns if any(fnmatchcase(name, p) for name in there[key])]
+        cut[key] = [p for p in patterns if any(fnmatchcase(name, p) for name in names_of[key])]
         if not cut[key]:
             return None
     return cut
@@ -166,8 +166,8 @@ def _nox() -> str:
     """Return the nox of PATH that is not the one of nox's own script environment."""
     own = str(Path(sys.executable).parent)
     others = os.pathsep.join(p for p in os.environ.get("PATH", "").split(os.pathsep) if p != own)
-    found = shutil.which("nox", path=others) or shutil.which("nox", path=own)
-    if found is None:
+    nox = shutil.which("nox", path=others) or shutil.which("nox", path=own)
+    if nox is None:
         msg = "there is no nox: pip install nox"
         raise SystemExit(msg)
-    return found
+    return nox

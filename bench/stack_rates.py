@@ -1,4 +1,4 @@
-"""How fast does a probe hash and compare, against torch and memory: run by a stack's interpreter.
+"""Measures how fast a probe hashes, against torch and memory: run by a stack's interpreter.
 
 Prints JSON: bytes per second on one core, each the best of several tries, for one tensor of
 ``megabytes``. ``copied`` is whether hashing it made a second copy of it in memory.
@@ -34,14 +34,14 @@ def main(megabytes: int) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     hashing = _rate(size, lambda: tensor_hash(tensor))
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10
-    found = {
+    rates = {
         "megabytes": megabytes,
         "hash": hashing,
         "torch.equal": _rate(size, lambda: torch.equal(tensor, twin)),
         "memory": _rate(size, lambda: twin.copy_(tensor)),
         "copied": grown > size // 2,
     }
-    print(json.dumps(found))
+    print(json.dumps(rates))
 
 
 def _rate(size: int, run: Callable[[], object]) -> float:

@@ -1,4 +1,4 @@
-"""What did a command take: seconds, CPU seconds of all its processes, memory of the largest one."""
+"""What a command takes: seconds, CPU seconds of all its processes, memory of the largest one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Took(NamedTuple):
     code: int
 
     def rounded(self) -> dict[str, float]:
-        """Return it as results tell it."""
+        """Return the figures as results.json holds them: seconds, and MB of memory."""
         return {
             "wall": round(self.wall, 2),
             "cpu": round(self.cpu, 2),
@@ -38,10 +38,10 @@ def run(
     env: Mapping[str, str] | None = None,
     may_fail: bool = False,
 ) -> Took:
-    """Run a command with its output in ``log`` and say what it took.
+    """Run a command with its output in ``log`` and return what it took.
 
     Raises:
-        SystemExit: it ended with another code than 0, and ``may_fail`` is not said.
+        SystemExit: it ended with another code than 0, and ``may_fail`` is not set.
 
     """
     log.parent.mkdir(parents=True, exist_ok=True)

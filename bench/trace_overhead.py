@@ -1,9 +1,9 @@
-"""What does tracing a forward cost, as a multiple of the same forward without a trace?
+"""Measures the cost of a traced forward, as a multiple of the same forward without a trace.
 
 Run by a stack's interpreter: ``python bench/trace_overhead.py [--repeats N] [--json]``. Needs no
 file: the models are made from a config and hold random numbers. Both forwards run in one process
 with one thread, in turns, and are timed in CPU seconds, so other work on the machine moves both alike;
-each figure is a median. What a trace does behind the forward (hashing parameters, telling) stands
+each figure is a median. What a trace does behind the forward (hashing parameters, making its record) stands
 apart, as ``facts``.
 """
 
@@ -27,7 +27,7 @@ REPEATS = 5
 
 
 class Size(NamedTuple):
-    """A Llama and the prompt it is given."""
+    """A Llama and the length of its prompt."""
 
     hidden: int
     layers: int
@@ -38,7 +38,7 @@ SIZES = (Size(48, 3, 10), Size(1024, 4, 64), Size(1024, 8, 64), Size(1024, 4, 25
 
 
 class Overhead(NamedTuple):
-    """CPU seconds of one size, and the ratio of the first two."""
+    """CPU seconds of one size, and the ratio of the traced forward to the plain one."""
 
     hidden: int
     layers: int
@@ -58,16 +58,16 @@ def measure(size: Size, repeats: int = REPEATS) -> Overhead:
     facts: list[float] = []
     ops = 0
     with torch.no_grad():
-        model(**inputs)  # what is imported and allocated at first use is neither's cost
+        model(**inputs)  # what is imported and allocated at first use belongs to neither
         _traced(model, inputs)
         for _ in range(repeats):
             plain.append(_seconds(lambda: model(**inputs)))
-            seconds, telling, ops = _traced(model, inputs)
+            seconds, recording, ops = _traced(model, inputs)
             traced.append(seconds)
-            facts.append(telling)
-    bare, with_trace, telling = map(statistics.median, (plain, traced, facts))
+            facts.append(recording)
+    bare, with_trace, recording = map(statistics.median, (plain, traced, facts))
     return Overhead(
-        size.hidden, size.layers, size.tokens, bare, with_trace, telling, ops, with_trace / bare
+        size.hidden, size.layers, size.tokens, bare, with_trace, recording, ops, with_trace / bare
     )
 
 
@@ -91,12 +91,12 @@ def _model(size: Size) -> Any:
 
 
 def _traced(model: Any, inputs: dict[str, Any]) -> tuple[float, float, int]:
-    """Return the seconds of a traced forward and of telling the trace, and its operations."""
+    """Return the seconds of a traced forward and of making its record, and its operations."""
     trace = Trace(model, inputs)
     with trace:
         seconds = _seconds(lambda: model(**inputs))
-    telling = _seconds(trace.facts)
-    return seconds, telling, len(trace.ops)
+    recording = _seconds(trace.facts)
+    return seconds, recording, len(trace.ops)
 
 
 def _seconds(run: Any) -> float:
@@ -111,15 +111,15 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=REPEATS)
     options.add_argument("--json", action="store_true")
     given = options.parse_args()
-    found = measured(repeats=given.repeats)
+    sizes = measured(repeats=given.repeats)
     if given.json:
-        print(json.dumps({"transformers": transformers.__version__, "sizes": found}))
+        print(json.dumps({"transformers": transformers.__version__, "sizes": sizes}))
         return
-    for row in found:
+    for row in sizes:
         print(
             f"hidden {row['hidden']:,} layers {row['layers']} tokens {row['tokens']}: "
             f"{row['plain']:.4f} s, traced {row['traced']:.4f} s ({row['ratio']:.1f} x), "
-            f"told in {row['facts']:.4f} s, {row['ops']:,} operations"
+            f"recorded in {row['facts']:.4f} s, {row['ops']:,} operations"
         )
 
 

@@ -1,18 +1,25 @@
 """``nox -s unchanged -- REV``: proof that a change of the code changed nothing that users see.
 
 The same models run twice, with the code of a commit and with the code of the working tree, in two
-empty folders that share the stacks. Every file that both runs write is compared byte for byte: report.md,
-the pages, report.json, capsules, locks. Only what no run can repeat is replaced first: times of day,
-durations, the version; and the padding of tables, which follows the longest word of a column. Words
-that were changed on purpose are listed in ``bench/reworded.txt``, one pair a line,
-``before => after``; a pair that replaces nothing is an error, so the list stays short.
+empty folders that share the stacks. Both read the matrix of the commit. Every file that both runs
+write is compared: report.json value by value (``bench/values.py``), the pages, capsules and locks line
+by line. Lines that differ are compared again without what no run can repeat: times of day, durations,
+the version; the padding of tables, which follows the longest word of a column; and the anchors of
+findings, which follow their titles.
 
-The command exits with 1 if a file differs. It takes about as long as two runs of 20 models.
+What a change did on purpose stands in three lists. Each entry has to occur, so the lists stay short:
+
+* ``bench/reworded.txt``: ``phrase before => phrase after``;
+* ``bench/added.txt``: keys that only the new report.json has;
+* ``bench/renamed.txt``: ``key before => key after``.
+
+The command exits with 1 if anything else differs. It takes about as long as two runs of 20 models.
 """
 
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import shutil
@@ -20,13 +27,18 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from bench.values import Comparison, Keys
+from bench.wording import Wording, lines, pairs, repeatable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
 REWORDED = ROOT / "bench" / "reworded.txt"
+ADDED = ROOT / "bench" / "added.txt"
+RENAMED = ROOT / "bench" / "renamed.txt"
 MATRIX = "zoo.yaml"
 MODELS = (
     "llama",
@@ -59,30 +71,17 @@ RUNS = {
 """Options of each run, by the folder of its report; a capsule takes a minute, so one cell has one."""
 OPTIONS = ("--dtypes", "float32")
 MAX_SHOWN = 20
-"""Differing lines that are printed of one file."""
+"""Differences that are printed of one file."""
 
-_VOLATILE = (
-    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:Z|[+-]\d\d:\d\d)"), "<time>"),
-    (re.compile(r'"seconds": ?(?:\[[\d., ]*\]|[\d.]+)'), r'"seconds":0'),
-    (
-        re.compile(r"\b\d+(?:\.\d+)? s\b|\b\d+ min(?: \d+ s)?\b|\b\d+ h(?: \d+ min)?\b"),
-        "<duration>",
-    ),
-    # a page holds durations
-    (re.compile(r'(?m)^(  "[^"]+\.md": )"[0-9a-f]{64}"'), r'\1"<digest>"'),
-    (re.compile(r'"(samebits|matrix_digest)": ?"[^"]*"'), r'"\1":"<version>"'),
+_LAYOUT = (
     # the padding of tables, which follows the longest word of a column
     (re.compile(r"(?<=\|) {2,}| {2,}(?=\|)"), " "),
     (re.compile(r"(?<=[|:])-{3,}(?=[|:])"), "---"),
+    # the anchor of a finding, which follows its title
+    (re.compile(r"(\]\([^()#]*#sb\d{3})-[^()]*\)"), r"\1)"),
+    # the word at which a long text is cut
+    (re.compile(r"(?<=\s)\S+…"), "…"),
 )
-_SPENT = re.compile(r'"spent": \[.*?\]', re.DOTALL)
-
-
-class Pair(NamedTuple):
-    """A phrase that a change reworded on purpose."""
-
-    before: str
-    after: str
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -92,69 +91,68 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     with tempfile.TemporaryDirectory(prefix="samebits-unchanged-") as folder:
         work = Path(folder)
-        before = _reports(_checkout(arguments[0], work / "before"), work / "a")
-        after = _reports(ROOT, work / "b")
-        lines = list(differences(before, after, pairs(REWORDED)))
-    for line in lines:
-        print(line)
-    print(f"{len(lines)} differences" if lines else "nothing changed")
-    return bool(lines)
+        commit = _checkout(arguments[0], work / "before")
+        before = _reports(commit, commit, work / "a")
+        after = _reports(ROOT, commit, work / "b")
+        wording, keys = Wording(pairs(REWORDED)), Keys(lines(ADDED), pairs(RENAMED))
+        changes = list(differences(before, after, wording, keys))
+    for change in changes:
+        print(change)
+    print(f"{len(changes)} differences" if changes else "nothing changed")
+    return bool(changes)
 
 
-def pairs(path: Path) -> list[Pair]:
-    """Return the reworded phrases of a file; an empty line or one that begins with # is none."""
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    return [
-        Pair(*line.split(" => ", 1)) for line in lines if line.strip() and not line.startswith("#")
-    ]
-
-
-def differences(before: Path, after: Path, reworded: Iterable[Pair] = ()) -> Iterator[str]:
-    """Yield one line for each difference between two folders of reports, in words of a diff."""
-    reworded = list(reworded)
-    unused = set(reworded)
+def differences(before: Path, after: Path, wording: Wording, keys: Keys) -> Iterator[str]:
+    """Yield one line for each difference between two folders of reports, and for each unused entry."""
     names = [_names(folder) for folder in (before, after)]
     for name in sorted(names[0] ^ names[1]):
         yield f"{name}: only {'before' if name in names[0] else 'after'}"
     for name in sorted(names[0] & names[1]):
-        old, new = (_stable((folder / name).read_bytes()) for folder in (before, after))
-        for pair in reworded:
-            if pair.before in old:
-                unused.discard(pair)
-                old = old.replace(pair.before, pair.after)
-        if old != new:
-            yield from _changed_lines(name, old, new)
-    for pair in sorted(unused):
-        yield f"{REWORDED.name}: {pair.before!r} is in no file of the report before the change"
+        old, new = ((folder / name).read_bytes() for folder in (before, after))
+        if old == new:
+            continue
+        if name.endswith(".json"):
+            changes = Comparison(wording, keys).differences(json.loads(old), json.loads(new))
+        else:
+            changes = _changed_lines(_text(old), _text(new), wording)
+        yield from _first(name, list(changes))
+    for phrase in wording.unused():
+        yield f"{REWORDED.name}: {phrase!r} occurs in no difference"
+    for path in keys.unused():
+        yield f"{ADDED.name} or {RENAMED.name}: {path} occurs in no difference"
 
 
-def _changed_lines(name: str, old: str, new: str) -> Iterator[str]:
+def _changed_lines(old: str, new: str, wording: Wording) -> Iterator[str]:
+    """Yield the lines that still differ once those that a diff shows are reworded, in words of a diff."""
     # with their ends, so that a last line that lost its own is a difference
     before, after = (text.splitlines(keepends=True) for text in (old, new))
-    _, _, *diff = difflib.unified_diff(before, after, n=0)  # its first two lines name the files
-    lines = [line.rstrip("\r\n") for line in diff if not line.startswith("@@")]
-    for line in lines[:MAX_SHOWN]:
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for kind, start, end, start_after, end_after in matcher.get_opcodes():
+        if kind == "equal":
+            continue
+        block = [wording.reworded(line) for line in before[start:end]]
+        diff = list(difflib.unified_diff(block, after[start_after:end_after], n=0))
+        # its first two lines name the files
+        yield from (line.rstrip("\r\n") for line in diff[2:] if not line.startswith("@@"))
+
+
+def _first(name: str, changes: list[str]) -> Iterator[str]:
+    for line in changes[:MAX_SHOWN]:
         yield f"{name}: {line[:300]}"
-    if len(lines) > MAX_SHOWN:
-        yield f"{name}: and {len(lines) - MAX_SHOWN} more lines"
+    if len(changes) > MAX_SHOWN:
+        yield f"{name}: and {len(changes) - MAX_SHOWN} more differences"
 
 
 def _names(folder: Path) -> set[str]:
     return {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
 
 
-def _stable(content: bytes) -> str:
-    """Return a file's text without what no run can repeat."""
-    text = content.decode("utf-8", "backslashreplace")
-    for pattern, replacement in _VOLATILE:
+def _text(content: bytes) -> str:
+    """Return a file's text without what no run repeats and without what follows the length of words."""
+    text = repeatable(content.decode("utf-8", "backslashreplace"))
+    for pattern, replacement in _LAYOUT:
         text = pattern.sub(replacement, text)
-    return _SPENT.sub(_kinds, text)
-
-
-def _kinds(spent: re.Match[str]) -> str:
-    """Return the kinds of jobs of a report's costs, by name; the report sorts them by CPU seconds."""
-    kinds = sorted(re.findall(r'"kind": ?"([^"]*)"', spent[0]))
-    return f'"spent": {kinds}'
+    return text
 
 
 def _checkout(revision: str, folder: Path) -> Path:
@@ -167,17 +165,17 @@ def _checkout(revision: str, folder: Path) -> Path:
     return folder
 
 
-def _reports(code: Path, work: Path) -> Path:
-    """Run the models with the code of one checkout and return the folder of its reports.
+def _reports(code: Path, inputs: Path, work: Path) -> Path:
+    """Run the models of one checkout with the code of another and return the folder of the reports.
 
     Raises:
         SystemExit: a run ended without a report.
 
     """
     work.mkdir()
-    shutil.copy(ROOT / MATRIX, work)
+    shutil.copy(inputs / MATRIX, work)
     # the models that a matrix names by path lie in tests/
-    shutil.copytree(ROOT / "tests", work / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(inputs / "tests", work / "tests", ignore=shutil.ignore_patterns("__pycache__"))
     kept = work / ".samebits"
     kept.mkdir()
     for name in ("stacks", "locks"):

@@ -1,1 +1,1 @@
-"""A stack's process that counts: stack.py as it is, with transformers' calls timed."""
+"""probes/stack.py with transformers' calls timed."""

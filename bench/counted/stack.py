@@ -1,13 +1,13 @@
 """probes/stack.py as it is, with the CPU seconds of every outermost call into transformers.
 
-Loads, forwards, generate() and saves are what nobody can avoid. Each call appends one line, kind and
+Loads, forwards, generate() and saves are needed by any comparison. Each call appends one line, kind and
 seconds, to a file below the folder of work, which every forked child shares. A forward that an
 instrument watches is a kind of its own: its seconds are not those of the forward alone.
 
-Where the folder holds a file ``without``, what is watched is first run twice in a fork where nothing
-watches, and the faster one is told (the first pays for the fork's pages), beside what the call then
-takes. What cannot run so, such as a float64 model whose code asks for float32, is told as nothing.
-Such a run is good for that share alone, as every fork makes what follows slower.
+Where the folder holds a file ``without``, a watched call is first run twice in a fork without
+instruments. The faster time is recorded (the first run pays for the fork's pages), beside that of the call
+itself. A call that cannot run this way, such as a float64 model whose code asks for float32, is recorded as
+zero. Use such a run for that share alone: every fork makes what follows slower.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _depth = 0
 def counted(
     kind: str, function: Callable[..., Any], *, file: int, without: bool
 ) -> Callable[..., Any]:
-    """Return ``function``, which says what it took unless another counted call is running."""
+    """Return ``function`` wrapped: it records its CPU seconds, unless another counted call is running."""
 
     @functools.wraps(function)
-    def told(*args: Any, **kwargs: Any) -> Any:
+    def timed(*args: Any, **kwargs: Any) -> Any:
         global _depth  # noqa: PLW0603  one thread: what runs inside is part of it
         if _depth:
             return function(*args, **kwargs)
@@ -49,17 +49,17 @@ def counted(
                 return function(*args, **kwargs)
             finally:
                 name = f"{kind}, watched" if watched else kind
-                _tell(file, name, time.process_time() - started)
+                _record(file, name, time.process_time() - started)
         finally:
             _depth = 0
 
-    return told
+    return timed
 
 
 WATCHED = frozenset({"forward", "generate()"})
 
 
-def _tell(file: int, kind: str, seconds: float) -> None:
+def _record(file: int, kind: str, seconds: float) -> None:
     os.write(file, f"{kind}\t{seconds:.6f}\n".encode())
 
 
@@ -71,14 +71,14 @@ def _watched() -> bool:
 
 
 def _without(call: Callable[[], Any], kind: str, file: int) -> None:
-    """Tell what ``call`` takes where nothing watches."""
+    """Record what ``call`` takes without instruments."""
     pid = os.fork()
     if pid:
         os.waitpid(pid, 0)
         return
     try:
         _stop_watching()
-        _tell(file, f"{kind}, not watched", min(_timed(call), _timed(call)))
+        _record(file, f"{kind}, not watched", min(_timed(call), _timed(call)))
     finally:
         os._exit(0)
 
@@ -94,7 +94,7 @@ def _stop_watching() -> None:
         _pop_dispatch()
     while torch._C._len_torch_function_stack():
         _pop_mode()
-    # what prints a traceback here says nothing of the cell
+    # a traceback printed here is not of the cell
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
@@ -105,16 +105,16 @@ def _timed(call: Callable[[], Any]) -> float:
 
 
 def count() -> None:
-    """Have transformers' entry points tell what they take."""
-    import transformers  # noqa: PLC0415  the process imports it when it wants to
+    """Time transformers' entry points and record what they take."""
+    import transformers  # noqa: PLC0415  the process decides when it imports it
 
     folder = Path(os.environ["HF_MODULES_CACHE"]).parents[1] / "counted"
     folder.mkdir(parents=True, exist_ok=True)
     file = os.open(folder / f"{os.getpid()}.tsv", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    told = functools.partial(counted, file=file, without=(folder / "without").exists())
+    wrapped = functools.partial(counted, file=file, without=(folder / "without").exists())
     model = transformers.PreTrainedModel
     for kind, name in {"forward": "__call__", "save": "save_pretrained"}.items():
-        setattr(model, name, told(kind, getattr(model, name)))
+        setattr(model, name, wrapped(kind, getattr(model, name)))
     for owner, name in (
         (model, "from_pretrained"),
         (model, "_from_config"),
@@ -122,9 +122,9 @@ def count() -> None:
         (transformers.AutoTokenizer, "from_pretrained"),
     ):
         of_class = vars(owner)[name].__func__
-        setattr(owner, name, classmethod(told("load", of_class)))
+        setattr(owner, name, classmethod(wrapped("load", of_class)))
     mixin = transformers.GenerationMixin
-    mixin.generate = told("generate()", mixin.generate)
+    mixin.generate = wrapped("generate()", mixin.generate)
 
 
 _import_everything = stack._import_everything

@@ -55,12 +55,12 @@ def without_folders(text: str) -> str:
     return _ABSOLUTE.sub(_cut, text)
 
 
-def _cut(found: re.Match[str]) -> str:
-    if found["address"] is not None:
-        return found["address"]
-    if found["windows"] is not None:
-        return f"…\\{found['windows'].rpartition(chr(92))[2]}"
-    quote, path = found["quote"] or "", found["quoted"] or found["plain"]
+def _cut(path_match: re.Match[str]) -> str:
+    if path_match["address"] is not None:
+        return path_match["address"]
+    if path_match["windows"] is not None:
+        return f"…\\{path_match['windows'].rpartition(chr(92))[2]}"
+    quote, path = path_match["quote"] or "", path_match["quoted"] or path_match["plain"]
     parts = path.strip("/").split("/")
     if len(parts) == 2 and parts[0] in _HOMES:
         return f"{quote}…{quote}"

@@ -192,14 +192,14 @@ def _expected_constants(expectation: Expectation) -> list[str]:
     if expectation.sees.unstable:
         return ['EXPECTED = "different bits for different content of unwritten memory"']
     assert expectation.sees.ref is not None
-    other = (
+    other_hash = (
         expectation.other.ref.hash
         if expectation.other.ref and not expectation.other.unstable
         else ""
     )
     lines = [f'EXPECTED = "{expectation.sees.ref.hash}"']
     name = script_name(expectation.other_stack)
-    return [*lines, f'OTHER = "{other}"  # the result of {name}'] if other else lines
+    return [*lines, f'OTHER = "{other_hash}"  # the result of {name}'] if other_hash else lines
 
 
 def _assignment(name: str, value: object) -> str:
@@ -385,7 +385,7 @@ def _main(subject: Subject, expectation: Expectation) -> str:
     prints = [] if expectation.first_index is None else [_print_elements(expectation.first_index)]
     if subject.question.kind == "generate":
         prints.append('    print("tokens", result.argmax(-1).tolist())')
-    other = (
+    if_other = (
         [
             "    if digest == OTHER:",
             f'        sys.exit("unexpected: these are the bits of {_other_script(expectation)}")',
@@ -401,7 +401,7 @@ def _main(subject: Subject, expectation: Expectation) -> str:
             "    digest = sha256(result)",
             f'    print({_literal(name)}, result.dtype, list(result.shape), "sha256", digest)',
             *prints,
-            *other,
+            *if_other,
             "    if digest != EXPECTED:",
             *_hint(expectation),
             '    print("as expected")',

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 Ids = tuple[int, ...]
 
+_SEED = "invariants"
+"""First word of every seed: the former name of relations, so that their tokens stay the same."""
 _ENCODER_LENGTH = 29
 """Different from the length of every decoder input, so the two token axes stay distinct."""
 COPY_LIMIT = 1 << 30
@@ -123,7 +125,7 @@ class Subject:
 
     def prompt(self, name: str, length: int) -> Ids:
         """Return seeded ids; an encoder-decoder's begin with its start token."""
-        ids = seeded_ids(f"relations {name}", length, self.text)
+        ids = seeded_ids(f"{_SEED} {name}", length, self.text)
         start = getattr(self.config, "decoder_start_token_id", None)
         return (start, *ids[1:]) if self.encoder_decoder and start is not None else tuple(ids)
 
@@ -223,7 +225,7 @@ class Subject:
         return {"encoder_outputs": copy.copy(outputs), "attention_mask": mask}
 
     def _encode(self, seconds: tuple[Ids, ...], n_pads: int) -> tuple[Any, torch.Tensor]:
-        rows = [seeded_ids(f"relations encoder {s}", _ENCODER_LENGTH, self.text) for s in seconds]
+        rows = [seeded_ids(f"{_SEED} encoder {s}", _ENCODER_LENGTH, self.text) for s in seconds]
         pad = [0] * n_pads
         ids = torch.tensor([row + pad for row in rows], device=self._device)
         mask = torch.tensor([[1] * len(row) + pad for row in rows], device=self._device)
