@@ -46,7 +46,7 @@ _INNER = re.compile(
 )
 _HEADS = re.compile(
     r"(?P<group>linear_|index_)?(num|n)_((attention|key_value|kv|query|key|value|global_key_value)_)?"
-    r"heads?|(en|de)coder_attention_heads"
+    r"heads?|((en|de)coder_)?attention_heads"
 )
 _EXPERTS = re.compile(r"(moe_)?(num|n)_(local_|routed_)?experts")
 _PER_TOKEN = re.compile(r"num_experts_per_tok(en)?|(moe_)?top_?k|moe_k|num_selected_experts")
@@ -106,14 +106,15 @@ def plans(config: Config, kept: KeptLayers) -> Iterator[Plan]:
 
 def _parts(config: Config) -> list[Config]:
     """Return the config and its nested ones."""
-    nested = [value for value in config.values() if isinstance(value, dict) and "model_type" in value]
+    nested = [
+        value for value in config.values() if isinstance(value, dict) and "model_type" in value
+    ]
     return [config, *(part for value in nested for part in _parts(value))]
 
 
 def hidden_size(part: Config) -> int:
     """Return the hidden size; 0 for a part without one."""
-    sizes = (part.get(name) for name in _HIDDEN)
-    return next((size for size in sizes if _is_size(size)), 0)
+    return next((int(part[name]) for name in _HIDDEN if _is_size(part.get(name))), 0)
 
 
 def _is_size(value: Any) -> bool:
@@ -153,7 +154,7 @@ def _head_counts(part: Config) -> dict[str, list[int]]:
 
 def _of_state_space(part: Config, name: str) -> bool:
     """Return True for mamba2's ``num_heads``: they share out the width, as ``expand`` tells it."""
-    return name == "num_heads" and "expand" in part
+    return name == "num_heads" and {name, "expand"} <= part.keys()
 
 
 def _factor_of_heads(counts: Sequence[int]) -> int:
@@ -167,8 +168,9 @@ def _factor_of_heads(counts: Sequence[int]) -> int:
 
 def _tied_sizes(part: Config) -> list[int]:
     sizes = [value for name, value in part.items() if _is_size(value) and _TIED.fullmatch(name)]
-    n_heads = part.get("num_heads")
-    return [*sizes, n_heads] if _of_state_space(part, "num_heads") and _is_size(n_heads) else sizes
+    if _of_state_space(part, "num_heads") and _is_size(part["num_heads"]):
+        sizes.append(part["num_heads"])
+    return sizes
 
 
 def _factor_of_width(part: Config, multiple_of: int) -> int | None:
@@ -251,7 +253,7 @@ def _shorten(part: Config, kept: KeptLayers) -> None:
 
 def _indices(count: int, kept: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
     """Return the indices that are kept of ``count`` layers."""
-    longest = max((len(indices) for indices in kept.values()), default=2)
+    longest = max([2, *map(len, kept.values())])
     return kept.get(count) or tuple(range(min(count, longest)))
 
 

@@ -26,13 +26,17 @@ from samebits_probe.process.failure import without_folders
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from samebits_probe.process import jobs
+
 LIMIT = 64 << 20
 """Bytes of parameters above which a made model answers for a model.
 
 At this size the relations take some ten seconds; their four hundred forwards grow with the size.
 """
-MAX_BYTES = 128 << 20
+MAX_BYTES = 64 << 20
 """Bytes in float32 up to which a model is made."""
+SECONDS = 30.0
+"""Seconds to make such a model and to ask it everything; ten were seen."""
 _SEED, _GAIN = 1, 1.0
 _MAX_REASON = 200
 _PROMPT = 12
@@ -71,9 +75,15 @@ class Made(NamedTuple):
     """As samebits/records/made.py has it."""
 
 
-def stands_in(model: Any, *, large: bool) -> bool:
-    """Return True if a made model is to answer for ``model``; never if ``large`` is set."""
-    return not large and load.n_bytes(model) > LIMIT
+def stands_in(model: Any, options: jobs.ObservedModel) -> bool:
+    """Return True if a made model is to answer for ``model``: it is large, and not insisted on."""
+    return load.n_bytes(model) > LIMIT and not insists(options)
+
+
+def insists(options: jobs.ObservedModel) -> bool:
+    """Return True if the model itself is to answer, whatever its size."""
+    relations = options.get("relations")
+    return relations is not None and bool(relations.get("large"))
 
 
 @contextlib.contextmanager
@@ -96,15 +106,24 @@ def _made_in(folder: Path, loaded: load.Loaded, source: load.Source) -> Made:
     if not kept:
         msg = "it has no list of layers to choose from"
         raise NoneMade(msg)
-    refusals = {}
+    refusals = []
     for plan in shrink.plans(loaded.config.to_dict(), kept):
-        try:
-            return _made_by(plan, folder / plan.name, loaded, source)
-        except NoneMade as reason:
-            refusals[plan.name] = str(reason)
-        except Exception as error:  # noqa: BLE001  a class may refuse a config in any way
-            refusals[plan.name] = _in_one_line(error)
-    raise NoneMade("; ".join(f"{name}: {reason}" for name, reason in refusals.items()))
+        result = _made_or_reason(plan, folder / plan.name, loaded, source)
+        if isinstance(result, Made):
+            return result
+        refusals.append(f"{plan.name}: {result}")
+    raise NoneMade("; ".join(refusals))
+
+
+def _made_or_reason(
+    plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.Source
+) -> Made | str:
+    try:
+        return _made_by(plan, folder, loaded, source)
+    except NoneMade as reason:
+        return str(reason)
+    except Exception as error:  # noqa: BLE001  a class may refuse a config in any way
+        return _in_one_line(error)
 
 
 def _made_by(plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.Source) -> Made:
@@ -117,14 +136,16 @@ def _made_by(plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.
     folder.mkdir()
     build.save_seeded(skeleton, folder, _SEED, _GAIN)
     here = source._replace(where=str(folder), revision=None)
-    model, info = load.from_pretrained(model_class, here, seed=0, what="load the made model")
+    tried, info = load.from_pretrained(model_class, here, seed=0, what="load the made model")
     keys = forks.loading_info(info)
     lost = [*keys["missing_keys"], *keys["mismatched_keys"]]
     if lost:
         msg = f"this release does not load all that it saved: {', '.join(lost[:3])}"
         raise NoneMade(msg)
-    _require_same_kind(loaded.model, model)
-    _require_numbers(model)
+    _require_same_kind(loaded.model, tried)
+    _require_numbers(tried)
+    # loaded anew, because a prompt may change a model's state
+    model, _ = load.from_pretrained(model_class, here, seed=0, what="load the made model")
     return Made(model, copy.deepcopy(model.config), loaded.head, _facts(model))
 
 
@@ -139,7 +160,9 @@ def _float32() -> dict[str, Any]:
 
 def _require_small(model_class: Any, config: Any) -> None:
     with torch.device("meta"):
-        size = 4 * sum(p.numel() for p in model_class._from_config(config, **_float32()).parameters())
+        size = 4 * sum(
+            p.numel() for p in model_class._from_config(config, **_float32()).parameters()
+        )
     if size > MAX_BYTES:
         msg = f"it would still have {size / 2**20:.0f} MiB"
         raise NoneMade(msg)
@@ -192,7 +215,7 @@ def _kinds_by_length(model: Any) -> dict[int, list[Any]]:
     for kinds in _kinds(model).values():
         zipped = zip(joined[len(kinds)], kinds, strict=True) if len(kinds) in joined else None
         joined[len(kinds)] = kinds if zipped is None else list(zipped)
-    return {n: kinds for n, kinds in joined.items() if n > 1}
+    return joined
 
 
 def _kind(layer: torch.nn.Module) -> Kind:
