@@ -95,6 +95,20 @@ def test_stacks_that_agree_have_no_line():
     assert lines(text) == []
 
 
+def test_a_made_model_is_named_where_it_answered():
+    made = {"n_layers": 2, "hidden_size": 64, "n_parameters": 262_976}
+    old, new = ({"checkpointing": {"use_reentrant": value}} for value in (True, False))
+    big = row("big", x4_48=signal(**old, asked_of=made), x5_0=signal(**new, asked_of=made))
+    itself = row("little", x4_48=signal(**old), x5_0=signal(**new))
+    asked = "`big` on 4.48, 5.0: asked of a made model of 2 layers, hidden size 64"
+    documents = reports_document.render(report(big, itself))
+    assert asked in section(documents["report.md"])
+    assert asked in documents[PAGE]
+    assert asked in documents["models/big.md"]
+    assert "asked of a made" not in documents["models/little.md"]
+    assert "made model" not in "".join(reports_document.render(report(itself)).values())
+
+
 def test_models_that_answer_alike_share_a_line():
     old, new = reentrant(True), reentrant(False)
     rows = [
