@@ -139,8 +139,12 @@ def test_layers_that_would_be_of_another_kind_are_refused():
 
 def test_a_dimension_that_would_change_is_refused():
     loaded = llama()
-    loaded.model.model.layers[0].self_attn.head_dim = 65
-    assert "would not keep head_dim" in reason_of_none(loaded)
+    for layer in loaded.model.model.layers:
+        layer.self_attn.head_dim = 65
+    assert "other kinds of layers" in reason_of_none(loaded)
+    loaded = llama()
+    loaded.model.model.norm.window_size = 65
+    assert "would not keep window_size" in reason_of_none(loaded)
 
 
 def test_a_class_that_refuses_every_other_config_has_none():

@@ -227,6 +227,7 @@ def _broken_row(group: list[Line]) -> list[str]:
     row = group[0].row
     target = f"{page_path(row.model)}#{slug(TITLE)}"
     variants = ", ".join(line.row.variant for line in group)
+    models = link(f"{row.model} · {variants}", target)
     cases = [
         case
         for line in group
@@ -235,11 +236,7 @@ def _broken_row(group: list[Line]) -> list[str]:
     ]
     return [
         group[0].name,
-        fill(
-            "{}{}",
-            link(f"{row.model} · {variants}", target),
-            MADE if _broken_when_made(group) else "",
-        ),
+        fill("{} {}", models, MADE.strip()) if _broken_when_made(group) else models,
         _standings(group[0]),
         _largest_figures(group, promoted=False),
         _largest_figures(group, promoted=True),
