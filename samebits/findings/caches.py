@@ -51,13 +51,18 @@ def _distances(relation: Relation) -> str:
     )
 
 
+def _seen(case: Case, relations: list[Relation]) -> tuple[str, ...]:
+    """Return the evidence of relations: their distances, and whose they are if a made model's."""
+    return (*map(_distances, relations), *case.asked_of)
+
+
 def _broken_chunks(case: Case) -> Iterator[Sighting]:
     """Find chunks that ignore the recurrent state while single-token decoding keeps it."""
     if not _has_delta_net(case.capture):
         return
     broken = list(case.broken(*_CHUNKED_RELATIONS))
     if broken and not list(case.broken("full forward = prefill + decode")):
-        yield Sighting("multi-token forward with a cache", tuple(map(_distances, broken)))
+        yield Sighting("multi-token forward with a cache", _seen(case, broken))
 
 
 def _is_not_causal(case: Case) -> bool:
@@ -76,7 +81,7 @@ def _formulations(case: Case) -> Iterator[Sighting]:
     relations = list(case.standing(Standing.ROUNDING, "full forward = prefill + decode"))
     if relations:
         ran = f"the prompt ran {chunked[0]}, the token after it {min(stepped)}"
-        yield Sighting("gated delta rule", (ran, *map(_distances, relations)))
+        yield Sighting("gated delta rule", (ran, *_seen(case, relations)))
 
 
 _CHUNK = re.compile(r"chunk_gated_delta_rule$")
@@ -89,7 +94,7 @@ def _broken_cached_forward(case: Case) -> Iterator[Sighting]:
         return
     broken = [r for r in case.broken(*_CACHED_RELATIONS) if not r.note]
     if broken:
-        yield Sighting("forward with a cache", tuple(map(_distances, broken)))
+        yield Sighting("forward with a cache", _seen(case, broken))
 
 
 def _broken_padding(case: Case) -> Iterator[Sighting]:
@@ -98,13 +103,13 @@ def _broken_padding(case: Case) -> Iterator[Sighting]:
         names.remove("right padding")
     broken = [r for r in case.broken(*names) if not r.note]
     if broken:
-        yield Sighting("padded batch", tuple(map(_distances, broken)))
+        yield Sighting("padded batch", _seen(case, broken))
 
 
 def _broken_causality(case: Case) -> Iterator[Sighting]:
     broken = [relation for relation in case.broken("causality") if not relation.note]
     if broken:
-        yield Sighting("causality", tuple(map(_distances, broken)))
+        yield Sighting("causality", _seen(case, broken))
 
 
 def _decoding_change(case: Case) -> str | None:
@@ -115,7 +120,7 @@ def _decoding_change(case: Case) -> str | None:
         is_named = any(list(check(case)) for check in _NAMED_ERRORS)
         return None if is_named else case.exception_lines()[0]
     broken = next(case.broken(*_CACHED_RELATIONS), None)
-    return _distances(broken) if broken is not None else None
+    return "; ".join(_seen(case, [broken])) if broken is not None else None
 
 
 def _cache_truth(case: Case) -> Iterator[Sighting]:

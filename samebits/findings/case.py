@@ -163,6 +163,13 @@ class Case:
             if relation.relation in names and judge_relation(relation, dtype) == wanted:
                 yield relation
 
+    @property
+    def asked_of(self) -> tuple[str, ...]:
+        """The line of evidence that a made model answered for the relations; none if it did not."""
+        relations = self.capture.signals.relations
+        made = relations.asked_of if relations is not None else None
+        return (f"seen with {made.in_words}",) if made is not None else ()
+
 
 def weights_of(capture: Capture) -> Mapping[str, WeightFacts]:
     """Return all parameters and persistent buffers of a run; empty if they were not observed."""

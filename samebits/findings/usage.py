@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from samebits.findings.case import Case
     from samebits.records.usage import UsageSignal
 
+    Check = Callable[[Case], Iterator[Sighting]]
+
 _WITHOUT_MAPS = ("None", "an empty tuple", "None for each layer")
 _WITH_MAPS = ("tensors", "tensors and None")
 _PULLS = "https://github.com/huggingface/transformers/pull"
@@ -187,7 +189,19 @@ def _changed_fact(
     )
 
 
-RULES = (
+def _with_the_asked(check: Check) -> Check:
+    """Return a check whose evidence says so where a made model answered for a large one."""
+
+    def checked(case: Case) -> Iterator[Sighting]:
+        made = case.usage.asked_of
+        lines = (f"seen with {made.in_words}",) if made is not None else ()
+        for sighting in check(case):
+            yield sighting._replace(evidence=(*sighting.evidence, *lines))
+
+    return checked
+
+
+_RULES = (
     Rule(
         RuleText(
             code="SB901",
@@ -409,3 +423,4 @@ RULES = (
         _changed_use_reentrant,
     ),
 )
+RULES = tuple(rule._replace(check=_with_the_asked(rule.check)) for rule in _RULES)

@@ -226,7 +226,7 @@ class Settings(Form):
     """Number of tokens to generate; 0 for none."""
     relations: bool = True
     """Whether to test relations that must hold inside one cell, such as full forward = prefill +
-    decode. For a model above 1 GiB they are tested only if its own entry asks for them."""
+    decode. For a model above 64 MiB a made model answers, unless its own entry asks for them."""
     crossings: bool = True
     """Whether each stack saves the model and every stack loads what was saved."""
     usage: bool = True
@@ -317,7 +317,8 @@ class ModelSpec(ModelEntry):
 
     name: Name
     insists: bool = False
-    """True if the model's own entry asks for the relations: they are tested at any model size."""
+    """True if the model's own entry asks for the relations: then the model itself answers, for them
+    and for usage, at any size."""
 
     @property
     def variants(self) -> tuple[Variant, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from samebits.records.made import MadeModel
 from samebits.records.record import Record
 
 RelationName = Literal[
@@ -142,4 +143,6 @@ class RelationsSignal(Record):
     averages: SampleAverages | None = None
     no_float64: str | None = None
     """Why there are no distances in float64; None if there are."""
+    asked_of: MadeModel | None = None
+    """The made model that answered for a large one; None: the model itself did."""
     seconds: float = 0.0

@@ -6,6 +6,7 @@ from math import sqrt
 
 from pydantic import Field
 
+from samebits.records.made import MadeModel
 from samebits.records.record import Record
 
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -153,4 +154,6 @@ class UsageSignal(Record):
     saved: SavedFiles | None = None
     skips: dict[str, str] = Field(default_factory=dict)
     """Field of this record -> why it is None."""
+    asked_of: MadeModel | None = None
+    """The made model that answered for a large one; None: the model itself did."""
     seconds: float = 0.0

@@ -15,6 +15,7 @@ from samebits.records.crossing import Crossing
 from samebits.records.evidence import EvidenceSignal, PromptEvidence
 from samebits.records.finding import ROPE_TABLES, Step
 from samebits.records.ladder import Ladder
+from samebits.records.made import MadeModel
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.records.relations import Distance, Relation, RelationsSignal
 from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
@@ -585,6 +586,24 @@ def test_a_broken_cache_is_told_from_rounding_and_from_a_delta_net():
     assert codes_of(with_relations(relation(DECODE, *rounding))) == []
 
 
+MADE = MadeModel(n_layers=2, hidden_size=64, n_parameters=262_976)
+
+
+def evidence_of(run):
+    return [finding.evidence for finding in findings(Case(capture=run))]
+
+
+@pytest.mark.parametrize("name", [DECODE, "left padding", "causality"])
+def test_a_finding_seen_with_a_made_model_says_so(name):
+    run = with_relations(relation(name, 3.0, 3.0))
+    (plain,) = evidence_of(run)
+    relations = run.signals.relations.model_copy(update={"asked_of": MADE})
+    signals = run.signals.model_copy(update={"relations": relations})
+    (evidence,) = evidence_of(run.model_copy(update={"signals": signals}))
+    assert evidence == (*plain, f"seen with {MADE.in_words}")
+    assert "made model" not in "".join(plain)
+
+
 def delta_net(relation, *, step="torch_recurrent_gated_delta_rule"):
     run = with_relations(relation, ran="torch_chunk_gated_delta_rule")
     chunk = FunctionFact(file="m.py", line=1, own=False, digest="d")
@@ -930,6 +949,15 @@ USAGE = [
 
 def used(stack="5.x", **parts):
     return sound(Memory(), stack, usage=UsageSignal.model_validate(parts))
+
+
+@pytest.mark.parametrize(("code", "part", "bad", "clean"), USAGE)
+def test_an_answer_of_a_made_model_is_named_as_such(code, part, bad, clean):
+    (plain,), (evidence,) = (
+        evidence_of(used(**{part: bad}, **asked)) for asked in ({}, {"asked_of": MADE.model_dump()})
+    )
+    assert evidence == (*plain, f"seen with {MADE.in_words}")
+    assert codes_of(used(**{part: clean}, asked_of=MADE.model_dump())) == []
 
 
 @pytest.mark.parametrize(("code", "part", "bad", "clean"), USAGE)

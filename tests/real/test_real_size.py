@@ -17,14 +17,16 @@ LAYERS, HIDDEN, INNER, VOCABULARY = 24, 1024, 2048, 32_000
 MOST_FORWARDS = {"forward": 9, "greedy": 36, "integrity": 2, "first token": 6}
 """Three prompts: watched, plain and with attention watched; twelve tokens each; before and after a save;
 and the first token behind the cache."""
+OF_A_MADE_MODEL = {"relations", "usage"}
+"""Phases whose forwards are those of a made model."""
 MOST_MEMORY = 5.0
 """Times the weights that all processes of both stacks hold at once: two jobs, each with its model and, for
 a while, a second one; the rest is for what a forward takes. 2.5 were seen where the two did not meet."""
 
 
-def shapes():
-    yield "model.embed_tokens.weight", (VOCABULARY, HIDDEN)
-    for layer in (f"model.layers.{i}" for i in range(LAYERS)):
+def shapes(layers=LAYERS, vocabulary=VOCABULARY):
+    yield "model.embed_tokens.weight", (vocabulary, HIDDEN)
+    for layer in (f"model.layers.{i}" for i in range(layers)):
         for name in "qkvo":
             yield f"{layer}.self_attn.{name}_proj.weight", (HIDDEN, HIDDEN)
         for name in ("gate", "up"):
@@ -35,16 +37,16 @@ def shapes():
     yield "model.norm.weight", (HIDDEN,)
 
 
-def make(folder):
+def make(folder, layers=LAYERS, vocabulary=VOCABULARY):
     """Write config.json and random weights, one tensor at a time; return their bytes."""
     folder.mkdir()
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
-        "vocab_size": VOCABULARY,
+        "vocab_size": vocabulary,
         "hidden_size": HIDDEN,
         "intermediate_size": INNER,
-        "num_hidden_layers": LAYERS,
+        "num_hidden_layers": layers,
         "num_attention_heads": 16,
         "num_key_value_heads": 16,
         "tie_word_embeddings": True,
@@ -52,7 +54,7 @@ def make(folder):
     }
     (folder / "config.json").write_text(json.dumps(config))
     header, end = {"__metadata__": {"format": "pt"}}, 0
-    for name, shape in shapes():
+    for name, shape in shapes(layers, vocabulary):
         start, end = end, end + 4 * int(np.prod(shape))
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [start, end]}
     text = json.dumps(header).encode()
@@ -60,7 +62,7 @@ def make(folder):
     generator = np.random.default_rng(0)
     with (folder / "model.safetensors").open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for _, shape in shapes():
+        for _, shape in shapes(layers, vocabulary):
             values = generator.standard_normal(shape, dtype=np.float32)
             values *= 0.02
             file.write((values if len(shape) > 1 else values + 1).tobytes())
@@ -100,17 +102,21 @@ def test_every_run_is_complete(observed):
 def test_what_it_costs_is_bounded(observed):
     _, captures, memory, size = observed
     for capture in captures:
-        assert capture.counts.keys() <= MOST_FORWARDS.keys()
-        assert all(n <= MOST_FORWARDS[phase] for phase, n in capture.counts.items())
+        own = {phase: n for phase, n in capture.counts.items() if phase not in OF_A_MADE_MODEL}
+        assert own.keys() <= MOST_FORWARDS.keys()
+        assert all(n <= MOST_FORWARDS[phase] for phase, n in own.items())
     assert memory.peak > size  # it was seen at all
     assert memory.peak / size < MOST_MEMORY, memory.peak / size
 
 
-def test_what_was_left_out_for_its_price_is_named_with_the_switch(observed):
-    _, captures, *_ = observed
+def test_a_made_model_answers_for_it_and_nothing_is_left_out_for_its_price(observed):
+    report, captures, *_ = observed
     for capture in captures:
-        costs = {skip.what: skip.reason for skip in capture.skips if skip.why == "cost"}
-        assert costs.keys() == ({"usage", "relations"} if capture.run == "a" else set())
-        if capture.run == "a":
-            assert "1.1 GiB" in costs["usage"]
-            assert "set relations: true for the model" in costs["relations"]
+        assert [skip.what for skip in capture.skips if skip.why == "cost"] == []
+        for signal in (capture.signals.relations, capture.signals.usage):
+            assert (signal is None) == (capture.run == "b")
+            if signal is not None:
+                assert signal.asked_of.n_layers == 2
+                assert signal.asked_of.n_parameters < 2_000_000
+    (row,) = report.rows
+    assert {signal.asked_of is not None for signal in row.relations.values()} == {True}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from markdown_it import MarkdownIt
 
+from samebits.records.made import MadeModel
 from samebits.records.relations import (
     CacheTensor,
     GreedySplit,
@@ -89,7 +90,7 @@ def test_the_sample_shows_every_kind_of_fact():
     relations = [case for s in found for case in s.relations]
     for field in ("distance", "promoted", "layers", "positions", "top", "cache", "split"):
         assert any(getattr(case, field) for case in relations), field
-    for field in set(RelationsSignal.model_fields) - {"no_precision"}:  # has a test of its own
+    for field in set(RelationsSignal.model_fields) - {"no_precision", "asked_of"}:  # have own tests
         assert any(getattr(s, field) for s in found), field
 
 
@@ -224,6 +225,29 @@ def test_reasons_are_joined_over_relations_models_and_stacks():
     )
     assert "| an encoder | all shapes | all | `a`, `b` | 5.0, 5.9 |" in text
     assert "| an encoder | all shapes | causality | `m` | 5.0 |" in text
+
+
+MADE = MadeModel(n_layers=2, hidden_size=64, n_parameters=262_976)
+ASKED = "asked of a made model of 2 layers, hidden size 64 and 262,976 parameters"
+
+
+def test_a_made_model_is_named_wherever_its_relations_are_shown():
+    broken = relation(NAME, "40 tokens", 3.0, promoted=3.0)
+    made, itself = signal(broken, asked_of=MADE), signal(broken)
+    rows = (row("m", x4_48=made, x5_0=made), row("small", x4_48=itself))
+    text = squeezed(section(*rows))
+    assert f"`m` on 4.48, 5.0: {ASKED}, not the model itself." in text
+    assert "nothing about the weights" in text
+    assert "m on 4.48, 5.0 (seen with a made model); small on 4.48" in text
+    assert ") (seen with a made model) |" in text
+    assert ASKED in page(*rows[:1])
+    assert summary_line(*rows).count(", seen with a made model)") == 1
+    plain = row("m", x4_48=itself)
+    assert "made model" not in section(plain) + page(plain) + summary_line(plain)
+
+
+def summary_line(*rows):
+    return broken_line(sample_report().model_copy(update={"rows": rows}))
 
 
 def test_very_many_reasons_are_cut_and_counted():

@@ -12,7 +12,7 @@ from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 from samebits.reports import document as reports_document
 from samebits.reports import json
-from samebits.reports.sections.usage import PAGE
+from samebits.reports.sections.usage import PAGE, usage_of
 from samebits.reports.sections.usage_answers import SEEN_IN
 from samebits.reports.write import write
 from tests.support.pages import anchors_of
@@ -93,6 +93,20 @@ def test_stacks_that_agree_have_no_line():
     )
     assert "each of 1 model in every stack" in text
     assert lines(text) == []
+
+
+def test_a_made_model_is_named_where_it_answered():
+    made = {"n_layers": 2, "hidden_size": 64, "n_parameters": 262_976}
+    old, new = ({"checkpointing": {"use_reentrant": value}} for value in (True, False))
+    big = row("big", x4_48=signal(**old, asked_of=made), x5_0=signal(**new, asked_of=made))
+    itself = row("little", x4_48=signal(**old), x5_0=signal(**new))
+    asked = "`big` on 4.48, 5.0: asked of a made model of 2 layers, hidden size 64"
+    documents = reports_document.render(report(big, itself))
+    assert asked in section(documents["report.md"])
+    assert asked in documents[PAGE]
+    assert asked in usage_of([big])
+    assert "made model" not in usage_of([itself])
+    assert "made model" not in "".join(reports_document.render(report(itself)).values())
 
 
 def test_models_that_answer_alike_share_a_line():

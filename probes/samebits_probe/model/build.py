@@ -169,6 +169,20 @@ def _unknown_message(what: str) -> str:
 
 
 def _write(model: torch.nn.Module, recipe: Recipe, folder: Path) -> dict[str, Any]:
+    tensors, constants = save_seeded(model, folder, recipe["seed"], recipe["gain"])
+    files = {path.name: _hash(path) for path in sorted(folder.iterdir())}
+    summary = _summary(recipe, tensors, constants) | {"files": files} | _check(recipe, folder)
+    sealed_files.write_sealed(folder / "checkpoint.json", dict(sorted(summary.items())))
+    return summary
+
+
+def save_seeded(
+    model: torch.nn.Module, folder: Path, seed: int, gain: float
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Save a model in the stack's own layout, with seeded values in place of its own.
+
+    Returns the tensors with new values, and the names of those that stay as constructed.
+    """
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     progress.tick("save the layout", allowance=progress.moving(size), moves=True)
     _save_skeleton(model, folder)
@@ -183,14 +197,11 @@ def _write(model: torch.nn.Module, recipe: Recipe, folder: Path) -> dict[str, An
                 name, i, len(skeleton), allowance=progress.moving(10 * skeleton_tensor.nbytes)
             )
             fan_in = _fan_in(skeleton_tensor.shape, name in transposed)
-            tensors[name] = _values(recipe, name, skeleton_tensor, fan_in=fan_in)
+            tensors[name] = _values((seed, gain), name, skeleton_tensor, fan_in=fan_in)
     size = sum(skeleton_tensor.nbytes for skeleton_tensor in skeleton.values())
     progress.tick("save and check", allowance=progress.moving(3 * size), moves=True)
     _save_aligned(tensors | {name: skeleton[name] for name in constants}, file)
-    files = {path.name: _hash(path) for path in sorted(folder.iterdir())}
-    summary = _summary(recipe, tensors, constants) | {"files": files} | _check(recipe, folder)
-    sealed_files.write_sealed(folder / "checkpoint.json", dict(sorted(summary.items())))
-    return summary
+    return tensors, constants
 
 
 def _save_aligned(tensors: dict[str, np.ndarray], path: Path) -> None:
@@ -299,10 +310,13 @@ def _rule(name: str, rules: tuple[Rule, ...]) -> Rule | None:
     return next((rule for rule in rules if re.search(rule.pattern, name)), None)
 
 
-def _values(recipe: Recipe, name: str, skeleton_tensor: np.ndarray, fan_in: int) -> np.ndarray:
+def _values(
+    seed_and_gain: tuple[int, float], name: str, skeleton_tensor: np.ndarray, fan_in: int
+) -> np.ndarray:
     """Return new values in the shape and dtype of ``skeleton_tensor``."""
+    seed, gain = seed_and_gain
     rule = _rule(name, RULES)
-    random_words = _random_words(recipe["seed"], name, skeleton_tensor.size)
+    random_words = _random_words(seed, name, skeleton_tensor.size)
     if rule is None and skeleton_tensor.ndim > 1:
         rule = Rule("", "matrix", PLAIN_MATRIX, 0.0, "")
     if rule is None or rule.form == "centred":
@@ -312,7 +326,7 @@ def _values(recipe: Recipe, name: str, skeleton_tensor: np.ndarray, fan_in: int)
     elif rule.form == "spread":
         values = rule.low * _bell_shaped(random_words)
     else:
-        values = rule.low * recipe["gain"] / math.sqrt(fan_in) * _bell_shaped(random_words)
+        values = rule.low * gain / math.sqrt(fan_in) * _bell_shaped(random_words)
     return values.astype(skeleton_tensor.dtype).reshape(skeleton_tensor.shape)
 
 

@@ -29,6 +29,7 @@ from samebits_probe.relations.ways import COPY_LIMIT, Subject, Walk, Way
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from samebits_probe.model import small
     from samebits_probe.process.jobs import RelationOptions
 
 _TOP = 5
@@ -79,6 +80,13 @@ def observe(model: Any, head: str, config: Any, job_options: RelationOptions) ->
     else:
         signal = _untried(f"the model takes {main_input}, not tokens")
     return signal | {"seconds": round(time.perf_counter() - started, 4)}
+
+
+def of_made_model(made: small.Made, job_options: RelationOptions) -> Facts:
+    """Try every relation on a made model; what would be of its weights only is left out."""
+    signal = observe(made.model, made.head, made.config, job_options | {"samples": 0})
+    computed = [bits for bits in signal["precision"] if bits["what"] != "parameters"]
+    return signal | {"precision": computed, "asked_of": made.facts}
 
 
 def _try_all(subject: Subject, job_options: RelationOptions) -> Facts:

@@ -58,6 +58,8 @@ STANDING_WORDS = {
 
 BY_DESIGN = " (by design of its rope)"
 
+MADE = " (seen with a made model)"
+
 _NUMBER = re.compile("[0-9]{1,9}")
 
 
@@ -70,6 +72,7 @@ def relations(report: Report) -> Markdown:
         [
             heading(2, TITLE),
             _headline(all_lines),
+            untried.made_models(report.rows, "relations"),
             _broken_table(all_lines),
             _matrix([line for line in all_lines if line.cases], _stacks(report)),
             untried.left_out(all_lines),
@@ -83,10 +86,11 @@ def relations(report: Report) -> Markdown:
 def broken_line(report: Report) -> str:
     """Return the models with a broken relation, and their stacks; '' if there are none."""
     places = _places(lines(report.rows))
-    by_design = _broken_by_design(lines(report.rows))
+    by_design, made = _broken_by_design(lines(report.rows)), _broken_when_made(lines(report.rows))
     model_texts = [
         f"{model} on {', '.join(stacks)} ({plural(n, 'relation')}"
-        f"{', by design of its rope' if model in by_design else ''})"
+        f"{', by design of its rope' if model in by_design else ''}"
+        f"{', seen with a made model' if model in made else ''})"
         for model, stacks, n in places
     ]
     return f"Broken inside one version: {_first_models(model_texts)}" if model_texts else ""
@@ -131,9 +135,10 @@ def _extent(all_lines: list[Line]) -> str:
 
 
 def _broken_places(all_lines: list[Line]) -> str:
-    by_design = _broken_by_design(all_lines)
+    by_design, made = _broken_by_design(all_lines), _broken_when_made(all_lines)
     return _first_models(
         f"{model} on {', '.join(stacks)}{BY_DESIGN if model in by_design else ''}"
+        f"{MADE if model in made else ''}"
         for model, stacks, _ in _places(all_lines)
     )
 
@@ -143,6 +148,15 @@ def _broken_by_design(all_lines: list[Line]) -> set[str]:
     broken = [line for line in all_lines if line.stacks_with(Standing.BROKEN)]
     models = {line.row.model for line in broken}
     return models - {line.row.model for line in broken if not line.by_design()}
+
+
+def _broken_when_made(all_lines: list[Line]) -> set[str]:
+    """Return the models of which a broken relation was seen with a made model only."""
+    return {
+        line.row.model
+        for line in all_lines
+        if any(line.row.relations[stack].asked_of for stack in line.stacks_with(Standing.BROKEN))
+    }
 
 
 def _first_models(parts: Iterable[str]) -> str:
@@ -213,6 +227,7 @@ def _broken_row(group: list[Line]) -> list[str]:
     row = group[0].row
     target = f"{page_path(row.model)}#{slug(TITLE)}"
     variants = ", ".join(line.row.variant for line in group)
+    models = link(f"{row.model} · {variants}", target)
     cases = [
         case
         for line in group
@@ -221,7 +236,7 @@ def _broken_row(group: list[Line]) -> list[str]:
     ]
     return [
         group[0].name,
-        link(f"{row.model} · {variants}", target),
+        fill("{} {}", models, MADE.strip()) if _broken_when_made(group) else models,
         _standings(group[0]),
         _largest_figures(group, promoted=False),
         _largest_figures(group, promoted=True),

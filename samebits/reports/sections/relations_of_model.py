@@ -82,6 +82,7 @@ def relations_of(rows: list[Row]) -> Markdown:
     return page(
         [
             heading(2, TITLE),
+            untried.made_models(rows, "relations"),
             _overview(differing),
             _holding([line for line in all_lines if line.holds and line.cases]),
             untried.left_out(all_lines),

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.reports.rulebook import KINDS, advice, plain_title, title
+from samebits.reports.sections import untried
 from samebits.reports.sections.usage_answers import SEEN_IN, USAGES
 from samebits.text.blocks import bullets, codes, heading, link, page, slug, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
@@ -62,6 +63,7 @@ def around_the_model(report: Report) -> Markdown:
                 plural(len(models), "model"),
             )
         )
+        blocks.append(untried.made_models(report.rows, "usage"))
     blocks.append(_answer_table(report, MAX_GROUPS, MAX_MODELS))
     blocks.append(fill("{}.", link("All groups, and the remedies", PAGE)))
     return page(blocks)
@@ -81,6 +83,7 @@ def around_page(report: Report) -> dict[str, Markdown]:
     if _models_tried(report.rows):
         blocks += [
             heading(2, "All groups of models"),
+            untried.made_models(report.rows, "usage"),
             _answer_table(report, ALL_MODELS, ALL_MODELS),
             _skip_table(report.rows),
         ]
@@ -109,7 +112,8 @@ def usage_of(rows: list[Row]) -> Markdown:
         for usage, stack_answers in differing.items()
     ]
     note = fill("Findings of the releases, for all models: {}.", link(TITLE, f"../{PAGE}"))
-    return page([heading(2, TITLE), table(["what", *stacks], table_rows), note])
+    made = untried.made_models(rows, "usage")
+    return page([heading(2, TITLE), made, table(["what", *stacks], table_rows), note])
 
 
 def _origin() -> Markdown:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from samebits_probe.cell.phase import Phase
-from samebits_probe.model import load
+from samebits_probe.model import load, small
 from samebits_probe.relations import relations
 
 if TYPE_CHECKING:
     from samebits_probe.cell.session import Session
+    from samebits_probe.process.jobs import RelationOptions
 
 
 def observe(session: Session) -> None:
@@ -19,6 +20,32 @@ def observe(session: Session) -> None:
     options = session.job["model"].get("relations")
     if options is None or not session.is_run_a:
         return
+    if small.stands_in(session.loaded.model, session.job["model"]):
+        with session.instrument("relations"):
+            if _of_made_model(session, options):
+                return
+    _of_model_itself(session, options)
+
+
+def _of_made_model(session: Session, options: RelationOptions) -> bool:
+    """Check the relations of a made model; False, with a skip, if there is none."""
+    if reason := session.no_time(0, small.SECONDS):
+        session.skip("relations", reason, "cost")
+        return True
+    session.begin("relations")
+    try:
+        with small.made(session.loaded, session.source) as made:
+            session.signals["relations"] = relations.of_made_model(made, options)
+    except small.NoneMade as none:
+        session.skip("relations: made model", f"no small model of its kind: {none}", "cost")
+        return False
+    if options.get("samples"):
+        own = "means over many prompts are of the model's own weights: relations: true gives them"
+        session.skip("relations: averages", own, "cost")
+    return True
+
+
+def _of_model_itself(session: Session, options: RelationOptions) -> None:
     size, dtype = load.n_bytes(session.loaded.model), getattr(torch, session.source.dtype)
     n_forwards, times = relations.cost(size, dtype, options)
     reason = relations.too_large(size, options) or session.no_room(times)

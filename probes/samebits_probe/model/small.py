@@ -1,0 +1,265 @@
+"""A made model in place of a large one: the same class and kinds of layers, few and narrow.
+
+What a release does with padding, a cache or an argument follows from its code, not from the weights.
+Such a question can be put to a model that the same code makes of a smaller config, with seeded
+weights. That model must prove to be of the same kind: the same sequence of kinds of layers, the same
+dimensions of heads and windows, a checkpoint that this release loads completely, and logits that are
+numbers. Without the proof there is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from samebits_probe.model import build, forks, layers, load, shrink
+from samebits_probe.model.inputs import seeded_ids, text_config
+from samebits_probe.process import progress
+from samebits_probe.process.failure import without_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits_probe.process import jobs
+
+LIMIT = 64 << 20
+"""Bytes of parameters above which a made model answers for a model.
+
+At this size the relations take some ten seconds; their four hundred forwards grow with the size.
+"""
+MAX_BYTES = 64 << 20
+"""Bytes in float32 up to which a model is made."""
+SECONDS = 30.0
+"""Seconds to make such a model and to ask it everything; ten were seen."""
+_SEED, _GAIN = 1, 1.0
+_MAX_REASON = 200
+_PROMPT = 12
+_FLAGS_LEFT_OUT = frozenset({"training"})
+_KEPT_NUMBERS = (
+    "attention_head_size",
+    "chunk_size",
+    "conv_kernel_size",
+    "head_dim",
+    "head_size",
+    "key_value_proj_dim",
+    "rotary_dim",
+    "rotary_ndims",
+    "scaling",
+    "sliding_window",
+    "ssm_state_size",
+    "window_size",
+)
+"""Attributes of modules that the made model must have with the same values."""
+
+Kind = frozenset[tuple[str, str, tuple[tuple[str, Any], ...]]]
+
+
+class NoneMade(Exception):  # noqa: N818  that there is none is a result
+    """No smaller model of the same kind can be made; the message is the reason."""
+
+
+class Made(NamedTuple):
+    """A made model, loaded as the cell loads its own."""
+
+    model: Any
+    config: Any
+    """As it was before the load."""
+    head: str
+    facts: dict[str, Any]
+    """As samebits/records/made.py has it."""
+
+
+def stands_in(model: Any, options: jobs.ObservedModel) -> bool:
+    """Return True if a made model is to answer for ``model``: it is large, and not insisted on."""
+    return load.n_bytes(model) > LIMIT and not insists(options)
+
+
+def insists(options: jobs.ObservedModel) -> bool:
+    """Return True if the model itself is to answer, whatever its size."""
+    relations = options.get("relations")
+    return relations is not None and bool(relations.get("large"))
+
+
+@contextlib.contextmanager
+def made(loaded: load.Loaded, source: load.Source) -> Iterator[Made]:
+    """Make a small model of the kind of ``loaded``; its checkpoint exists while the body runs.
+
+    Raises:
+        NoneMade: it is not of the same kind, or its class refuses every smaller config.
+
+    """
+    if getattr(loaded.config, "quantization_config", None) is not None:
+        msg = "its weights are quantized, and no small weights can be made in that format"
+        raise NoneMade(msg)
+    with tempfile.TemporaryDirectory(prefix="samebits-made-") as folder:
+        yield _made_in(Path(folder), loaded, source)
+
+
+def _made_in(folder: Path, loaded: load.Loaded, source: load.Source) -> Made:
+    kept = {n: shrink.kept_layers(kinds) for n, kinds in _kinds_by_length(loaded.model).items()}
+    if not kept:
+        msg = "it has no list of layers to choose from"
+        raise NoneMade(msg)
+    refusals = []
+    for plan in shrink.plans(loaded.config.to_dict(), kept):
+        result = _made_or_reason(plan, folder / plan.name, loaded, source)
+        if isinstance(result, Made):
+            return result
+        refusals.append(f"{plan.name}: {result}")
+    raise NoneMade("; ".join(refusals))
+
+
+def _made_or_reason(
+    plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.Source
+) -> Made | str:
+    try:
+        return _made_by(plan, folder, loaded, source)
+    except NoneMade as reason:
+        return str(reason)
+    except Exception as error:  # noqa: BLE001  a class may refuse a config in any way
+        return _in_one_line(error)
+
+
+def _made_by(plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.Source) -> Made:
+    model_class = type(loaded.model)
+    _require_small(model_class, _config(loaded, plan))
+    progress.tick("made model")
+    torch.manual_seed(_SEED)
+    skeleton = model_class._from_config(_config(loaded, plan), **_float32()).eval()
+    _require_same_kind(loaded.model, skeleton)
+    folder.mkdir()
+    build.save_seeded(skeleton, folder, _SEED, _GAIN)
+    here = source._replace(where=str(folder), revision=None)
+    tried, info = load.from_pretrained(model_class, here, seed=0, what="load the made model")
+    keys = forks.loading_info(info)
+    lost = [*keys["missing_keys"], *keys["mismatched_keys"]]
+    if lost:
+        msg = f"this release does not load all that it saved: {', '.join(lost[:3])}"
+        raise NoneMade(msg)
+    _require_same_kind(loaded.model, tried)
+    _require_numbers(tried)
+    # loaded anew, because a prompt may change a model's state
+    model, _ = load.from_pretrained(model_class, here, seed=0, what="load the made model")
+    return Made(model, copy.deepcopy(model.config), loaded.head, _facts(model))
+
+
+def _config(loaded: load.Loaded, plan: shrink.Plan) -> Any:
+    # the config classes edit nested dicts in place
+    return type(loaded.config).from_dict(copy.deepcopy(plan.config))
+
+
+def _float32() -> dict[str, Any]:
+    return {forks.dtype_keyword(): torch.float32}
+
+
+def _require_small(model_class: Any, config: Any) -> None:
+    with torch.device("meta"):
+        size = 4 * sum(
+            p.numel() for p in model_class._from_config(config, **_float32()).parameters()
+        )
+    if size > MAX_BYTES:
+        msg = f"it would still have {size / 2**20:.0f} MiB"
+        raise NoneMade(msg)
+
+
+def _require_same_kind(model: Any, candidate: Any) -> None:
+    """Raise NoneMade unless both have the same kinds of layers, and the numbers that are kept."""
+    before, after = _kinds(model), _kinds(candidate)
+    if before.keys() != after.keys():
+        msg = f"it has other lists of layers: {', '.join(sorted(before.keys() ^ after.keys()))}"
+        raise NoneMade(msg)
+    for name, kinds in before.items():
+        if list(dict.fromkeys(kinds)) != list(dict.fromkeys(after[name])):
+            msg = f"{name} would have other kinds of layers"
+            raise NoneMade(msg)
+    differing = _kept_numbers(model) ^ _kept_numbers(candidate)
+    if differing:
+        names = sorted({f"{name} of {owner}" for owner, name, _ in differing})
+        msg = f"it would not keep {', '.join(names[:3])}"
+        raise NoneMade(msg)
+
+
+def _require_numbers(model: Any) -> None:
+    """Raise NoneMade if the logits of a prompt are not finite, or are the same everywhere."""
+    config = model.config
+    if getattr(model, "main_input_name", "") != "input_ids":
+        return
+    ids = torch.tensor([seeded_ids("made", _PROMPT, text_config(config))], device=model.device)
+    inputs = {"input_ids": ids}
+    if load.is_encoder_decoder(model):
+        inputs["decoder_input_ids"] = ids
+    with torch.no_grad():
+        logits = layers.logits_of(model(**inputs))
+    if logits is None or not torch.isfinite(logits).all() or not logits.float().std() > 0:
+        msg = "its logits are not finite, or all the same"
+        raise NoneMade(msg)
+
+
+def _kinds(model: Any) -> dict[str, list[Kind]]:
+    """Return the kind of each layer, for every list of layers by name."""
+    stacks: dict[str, list[Kind]] = {}
+    for name, layer in layers.layers(model):
+        stacks.setdefault(name.rpartition(".")[0], []).append(_kind(layer))
+    return stacks
+
+
+def _kinds_by_length(model: Any) -> dict[int, list[Any]]:
+    """Return the kinds of all layers by the length of their list; lists of one length are joined."""
+    joined: dict[int, list[Any]] = {}
+    for kinds in _kinds(model).values():
+        zipped = zip(joined[len(kinds)], kinds, strict=True) if len(kinds) in joined else None
+        joined[len(kinds)] = kinds if zipped is None else list(zipped)
+    return joined
+
+
+def _kind(layer: torch.nn.Module) -> Kind:
+    """Return what makes up a layer: its modules by place and class, with their switches."""
+    return frozenset(
+        (re.sub(r"\d+", "*", name), type(module).__name__, _switches(module))
+        for name, module in layer.named_modules()
+    )
+
+
+def _switches(module: torch.nn.Module) -> tuple[tuple[str, Any], ...]:
+    return tuple(
+        sorted(
+            (name, value)
+            for name, value in vars(module).items()
+            if not name.startswith("_")
+            and name not in _FLAGS_LEFT_OUT
+            and (isinstance(value, (bool, str)) or _is_kept(name, value))
+        )
+    )
+
+
+def _is_kept(name: str, value: Any) -> bool:
+    return name in _KEPT_NUMBERS and isinstance(value, (int, float))
+
+
+def _kept_numbers(model: Any) -> set[tuple[str, str, float]]:
+    return {
+        (type(module).__name__, name, float(value))
+        for module in model.modules()
+        for name, value in vars(module).items()
+        if _is_kept(name, value)
+    }
+
+
+def _facts(model: Any) -> dict[str, Any]:
+    hidden = shrink.hidden_size(text_config(model.config).to_dict())
+    return {
+        "n_layers": max(map(len, _kinds(model).values())),
+        "hidden_size": hidden,
+        "n_parameters": sum(p.numel() for p in model.parameters()),
+    }
+
+
+def _in_one_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {without_folders(text)}"[:_MAX_REASON]

@@ -1,0 +1,56 @@
+"""A model above the limit is asked through a made one, unless its own entry insists."""
+
+import pytest
+
+from tests.real.conftest import NEW, OLD
+from tests.real.test_real_size import make
+
+MATRIX = f"""
+stacks: ["{OLD}", "{NEW}"]
+defaults: {{greedy: 2, crossings: false}}
+models:
+  large: {{path: model}}
+  itself: {{path: model, relations: true}}
+"""
+
+
+@pytest.fixture(scope="module")
+def rows(run_in, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made")
+    assert make(folder / "model", layers=3, vocabulary=2000) > 64 << 20
+    (folder / "matrix.yaml").write_text(MATRIX)
+    report = run_in(folder, jobs=2)
+    text = (folder / "reports" / "latest" / "report.md").read_text()
+    return {row.model: row for row in report.rows}, text
+
+
+def test_a_made_model_answers_in_every_stack(rows):
+    of_model, text = rows
+    for signals in (of_model["large"].relations, of_model["large"].usage):
+        assert signals.keys() == {OLD, NEW}
+        assert {signal.asked_of.n_layers for signal in signals.values()} == {2}
+    assert "asked of a made model of 2 layers" in text
+
+
+def test_the_model_itself_answers_if_its_entry_asks(rows):
+    of_model, _ = rows
+    for signals in (of_model["itself"].relations, of_model["itself"].usage):
+        assert signals.keys() == {OLD, NEW}
+        assert {signal.asked_of for signal in signals.values()} == {None}
+
+
+def test_both_say_the_same_of_a_sound_class(rows):
+    of_model, _ = rows
+    tried = [
+        {relation.relation for relation in signal.relations}
+        for row in of_model.values()
+        for signal in row.relations.values()
+    ]
+    assert all(names == tried[0] for names in tried)
+    answers = [
+        (signal.saved.files, signal.checkpointing, signal.strategies)
+        for stack in (OLD, NEW)
+        for signal in (row.usage[stack] for row in of_model.values())
+    ]
+    assert answers[0] == answers[1]
+    assert answers[2] == answers[3]
