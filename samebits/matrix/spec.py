@@ -318,6 +318,13 @@ class ModelSpec(ModelEntry):
     name: Name
     insists: bool = False
     """True if the model's own entry asks for the relations: they are tested at any model size."""
+    reloads: bool = True
+    """Whether stacks load it again for what only explains. This field and the next two follow from
+    the level of a run."""
+    large: bool = False
+    """Whether its size keeps nothing from being tried."""
+    second_in_full: bool = False
+    """Whether the second run of a cell is always a full one."""
 
     @property
     def variants(self) -> tuple[Variant, ...]:

@@ -33,7 +33,7 @@ def untouched(session: Session) -> InFork | None:
     if not session.job["model"].get("usage"):
         return None
     size = load.n_bytes(session.loaded.model)
-    if size > usage.MAX_BYTES:
+    if size > usage.MAX_BYTES and not session.job["model"].get("large"):
         reason = f"thirty forwards and a save of {size / 2**30:.1f} GiB would take too long"
         session.skip("usage", reason, "cost")
         return None
