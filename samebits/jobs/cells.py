@@ -111,6 +111,16 @@ class CellRunner:
         folder = self._folder(cell, model, checkpoint, stack)
         return folder / "a.json", folder / "b.json"
 
+    def are_captured(self, paths: tuple[Path, Path], model: ModelSpec) -> bool:
+        """Return True if a cell has captures that may serve a run of its matrix."""
+        if not all(path.exists() for path in paths):
+            return False
+        if not model.second_in_full:
+            return True
+        with contextlib.suppress(CaptureError):
+            return self._cache.store.read_capture(paths[1]).extent == "full"
+        return False
+
     def read(self, paths: tuple[Path, Path]) -> tuple[Capture, Capture]:
         """Return the captures of a cell that has run.
 
@@ -135,7 +145,7 @@ class CellRunner:
                 **follows_from(cell, model, checkpoint, stack),
                 "greedy": model.greedy,
                 "relations": relations and relations.model_dump(),
-                "usage": _tries_usage(cell, model),
+                "usage": tries_usage(cell, model),
                 "reloads": model.reloads,
                 "large": model.large,
                 "budget": model.budget,
@@ -153,9 +163,7 @@ class CellRunner:
             return None
         return RelationOptions(sweep=self._sweep, samples=model.samples, large=model.insists)
 
-    def _cached_captures(
-        self, folder: Path, n_slots: int, *, in_full: bool
-    ) -> tuple[Capture, ...]:
+    def _cached_captures(self, folder: Path, n_slots: int, *, in_full: bool) -> tuple[Capture, ...]:
         """Return the cached captures if both are whole and the machine cannot be the cause of them.
 
         If only a full second run will do (``in_full``) and it was a short one, only the first is
@@ -207,7 +215,7 @@ class CellRunner:
                 **dict(model_of(model, checkpoint)),
                 greedy=model.greedy,
                 relations=self._relations(model),
-                usage=_tries_usage(cell, model),
+                usage=tries_usage(cell, model),
                 reloads=model.reloads,
                 large=model.large,
             ),
@@ -234,11 +242,8 @@ class CellRunner:
                 if capture.status == "unfinished":
                     capture = _ended_early(capture, job, ended)
                 return FinishedRun(job, capture, unrepeatable)
-            reason = (
-                f"it wrote the {capture.extent} capture of {capture.cell}, run {capture.run}"
-                if (capture.cell, capture.run) == (cell, job.run)
-                else f"it wrote the capture of {capture.cell}, run {capture.run}"
-            )
+            extent = "" if _is_enough(capture, job) else "short "
+            reason = f"it wrote the {extent}capture of {capture.cell}, run {capture.run}"
         unrepeatable = f"{cell} wrote no result"
         if ended.stopped:
             capture = _ended_early(_empty_capture(cell, job), job, ended)
@@ -255,7 +260,7 @@ class CellRunner:
         return self._cache.store.read_capture(path)
 
 
-def _tries_usage(cell: CellId, model: ModelSpec) -> bool:
+def tries_usage(cell: CellId, model: ModelSpec) -> bool:
     """Return True for the model's first CPU variant; others would give the same answers."""
     first = next((v for v in model.variants if v.device == "cpu"), None)
     return model.usage and cell.variant == first

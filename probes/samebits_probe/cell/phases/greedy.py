@@ -65,9 +65,7 @@ def _generate(session: Session, name: str, inputs: Inputs, steps: int) -> dict[s
         refusals(model.forward, inputs.kwargs, whole=False),
         progress.forwards(n_expected, kwargs),
     ):
-        output = model.generate(
-            **kwargs, max_new_tokens=steps, **decode.GREEDY_LOGITS, **stopping
-        )
+        output = model.generate(**kwargs, max_new_tokens=steps, **decode.GREEDY_LOGITS, **stopping)
     count = len(output.scores)
     rows = output.sequences.shape[0]
     rows_by_name = {}
