@@ -176,7 +176,7 @@ def _scope(options: argparse.Namespace) -> Scope:
         return "none"
     if options.repro:
         return "all"
-    return "none" if options.releases else "failing"
+    return "none" if options.releases or options.level == "quick" else "failing"
 
 
 def _nox_command(options: argparse.Namespace, order: Order) -> str:
@@ -239,7 +239,7 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         action=argparse.BooleanOptionalAction,
         help="write a capsule for every difference: a folder with scripts that show it without "
         "samebits. --no-repro: write none. Default: for differences that make the run fail; with "
-        "--releases none",
+        "--releases or --quick none",
     )
     return parser, {"matrix": matrix, "probe": probe}
 
@@ -285,6 +285,22 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--upgrade",
         action="store_true",
         help="resolve the stacks again, to the newest releases that match",
+    )
+    levels = parser.add_mutually_exclusive_group()
+    levels.add_argument(
+        "--quick",
+        dest="level",
+        action="store_const",
+        const="quick",
+        default="default",
+        help="ask only what the verdicts need: no relations, usage, crossings, causes",
+    )
+    levels.add_argument(
+        "--deep",
+        dest="level",
+        action="store_const",
+        const="deep",
+        help="run every cell twice in full, and ask everything of models of any size",
     )
     add("--releases", action="store_true", help="also run every minor release between the stacks")
     add(

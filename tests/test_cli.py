@@ -232,6 +232,7 @@ def test_2_for_a_mistake_on_the_command_line(runner, arguments, capsys):
     [
         (("--bogus", "1"), "nox -s matrix --: error: unknown option or argument: --bogus 1\n"),
         (("--jobs", "x"), "argument --jobs: 'x' is not a whole number of at least 1\n"),
+        (("--quick", "--deep"), "argument --deep: not allowed with argument --quick\n"),
     ],
 )
 def test_a_mistake_is_told_in_the_words_of_the_command(runner, arguments, message, capsys):
@@ -312,6 +313,23 @@ def test_which_differences_get_a_capsule(runner, words, scope):
     assert runner.order.command == " ".join(["nox -s matrix", *(["--", *words] if words else [])])
     main("probe")
     assert runner.order.capsules == "none"
+
+
+@pytest.mark.parametrize(
+    ("words", "level", "scope"),
+    [
+        ((), "default", "failing"),
+        (("--quick",), "quick", "none"),
+        (("--quick", "--repro"), "quick", "all"),
+        (("--deep",), "deep", "failing"),
+    ],
+)
+def test_a_level_is_one_field_and_the_report_repeats_it(runner, words, level, scope):
+    main("matrix", *words)
+    assert (runner.order.level, runner.order.capsules) == (level, scope)
+    assert runner.order.command == " ".join(["nox -s matrix", *(["--", *words] if words else [])])
+    main("probe", *words[:1])
+    assert runner.order.level == level
 
 
 def test_every_release_is_asked_for_and_makes_no_capsule_unasked(runner):

@@ -153,6 +153,8 @@ def best_first(runs: tuple[Capture, ...]) -> tuple[Capture, ...]:
 
 
 def _rank(run: Capture, twin: Capture | None) -> tuple[int, int]:
+    if run.extent == "short":  # it only says that the other run repeats itself
+        return 3, 0
     if run.status in ("failed", "absent"):
         return 2, 0
     if incomplete_at(run, twin) is None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from samebits.compare.facts import changes
 from samebits.compare.pair import Pair, TensorSource
 from samebits.compare.registry import units
-from samebits.compare.stability import disagreements, never_written
+from samebits.compare.stability import agrees, disagreements, never_written
 from samebits.records.tensor import NUMPY_DTYPES
 
 if TYPE_CHECKING:
@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from samebits.records.ids import CellId, Signal
     from samebits.records.tensor import TensorRef
 
-__all__ = ["TensorSource", "changes", "compare", "disagreements", "never_written", "wanted"]
+__all__ = [
+    "TensorSource",
+    "agrees",
+    "changes",
+    "compare",
+    "disagreements",
+    "never_written",
+    "wanted",
+]
 
 
 def compare(

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.compare.forwards import real_rows
 from samebits.compare.metrics import measure
 from samebits.compare.phases import (
+    exception_key,
     explains,
     failure_causing,
+    failures,
     incomplete_at,
     signals_of,
     word_and_prompt,
@@ -22,8 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from samebits.compare.pair import TensorSource
-    from samebits.records.capture import Capture, Failure
+    from samebits.records.capture import Capture, Failure, GreedyFacts
     from samebits.records.ids import Signal
+
+
+START = 2
+"""Steps of a decoding that a short run observes: the second is the first that reads the cache."""
 
 
 class Disagreement(NamedTuple):
@@ -54,8 +60,10 @@ def disagreements(
     Padding counts too: a difference there comes from memory that was never written. With ``values``
     such a difference is marked. An observation that a run lacks for a known reason (the run ended
     early, a phase raised, something was left out) is not a disagreement; a phase that raised in
-    only one of the runs is.
+    only one of the runs is. With a short run only the start of each decoding is compared.
     """
+    if "short" in {a.extent, b.extent}:
+        a, b = _shortened(a), _shortened(b)
     if {a.status, b.status} - {"complete", "unfinished"} and a.status != b.status:
         what = f"status: {a.status} in run {a.run}, {b.status} in run {b.run}"
         return (Disagreement(None, what),)
@@ -76,6 +84,45 @@ def disagreements(
     raises = (d for run, twin in sides if not early_runs for d in _raised_in_one_run(run, twin))
     crashes = (d for run, twin in sides for d in _crashed_in_one_run(run, twin))
     return (*differing, *raises, *crashes)
+
+
+def agrees(short: Capture, first: Capture) -> bool:
+    """Return True if a short run shows nothing but that it repeats the first run.
+
+    Whatever else it shows, and whatever it lacks, only a full run can be judged by.
+    """
+    exceptions = [f for run in (first, short) for f in (run.failure, *run.failures) if f]
+    if short.status == "unfinished" or any(f.may_be_the_machine for f in exceptions):
+        return False
+    if any(incomplete_at(*runs) for runs in ((first, short), (short, first))):
+        return False
+    if never_written(first) or never_written(short) or _raised(first) != _raised(short):
+        return False
+    observed = (_observations(_shortened(run)) for run in (first, short))
+    first_observed, short_observed = observed
+    if first_observed.keys() != short_observed.keys():
+        return False
+    return not disagreements(first, short)
+
+
+def _raised(run: Capture) -> set[tuple[str, tuple[str, str, str]]]:
+    """Return the phases of a run that raised and bear on the verdict, with their exceptions."""
+    exceptions = (*filter(None, (run.failure,)), *failures(run))
+    return {(failure.phase, exception_key(failure)) for failure in exceptions}
+
+
+def _shortened(run: Capture) -> Capture:
+    """Return a run as a short one observes it: with the start of each decoding."""
+    if run.extent == "short" or run.signals.greedy is None:
+        return run
+    started = {row: _started(facts) for row, facts in run.signals.greedy.items()}
+    signals = run.signals.model_copy(update={"greedy": started})
+    return run.model_copy(update={"signals": signals})
+
+
+def _started(facts: GreedyFacts) -> GreedyFacts:
+    update = {"ids": facts.ids[:START], "top2": facts.top2[:START], "logits": facts.start}
+    return facts.model_copy(update=update)
 
 
 def _lacks_with_reason(run: Capture, observation: Observation) -> bool:

@@ -3,6 +3,9 @@
 The folder of a cell's captures is named after the digest of everything that determines their bits:
 stack lock, checkpoint content, variant, prompts, the probes' source and this machine. Captures of
 different probes or machines are therefore never compared.
+
+Run b is a short one, beside run a. If it shows anything but that it agrees, a full run b follows,
+and the cell is judged by that one. So a short run b never makes a cell unstable.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ import contextlib
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.digests import digest_of
 from samebits.base.errors import CaptureError
 from samebits.base.redaction import without_folders
+from samebits.compare.signals import agrees
 from samebits.jobs.cache import aside
 from samebits.jobs.common import follows_from, model_of
 from samebits.jobs.records import CellJob, CellStore, ObservedModel, RelationOptions, RunName
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from samebits.jobs.cache import JobCache
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.matrix.spec import ModelSpec
+    from samebits.records.capture import Extent
     from samebits.records.ids import CellId
     from samebits.stacks.build import Stack
 
@@ -40,6 +45,20 @@ NOT_STARTED = "not started"
 """Failure type of a cell without a stack or a checkpoint, which is not an exception."""
 _STALE_AFTER = 86_400
 """Seconds after which a file of a killed run is removed; no cell takes that long."""
+
+
+class FinishedRun(NamedTuple):
+    """One run of a cell that has ended, and whose files have no lasting names yet."""
+
+    job: CellJob
+    capture: Capture
+    unrepeatable: str
+    """Why another run may end otherwise; '' if none will."""
+
+    def discard(self) -> None:
+        """Remove its files."""
+        for path in (self.job.capture, self.job.log):
+            Path(path).unlink(missing_ok=True)
 
 
 class CellRunner:
@@ -65,17 +84,25 @@ class CellRunner:
         always runs again.
         """
         folder = self._folder(cell, model, checkpoint, stack)
+        ready: tuple[Capture, ...] = ()
         if not wanted and self._cache.may_reuse(checkpoint):
-            cached = self._cached_captures(folder, process.n_slots)
-            if cached is not None:
-                return without_false_alarms(*cached)
+            ready = self._cached_captures(folder, process.n_slots, in_full=model.second_in_full)
+        if len(ready) == len(RUNS):
+            return without_false_alarms(*ready)
         _remove_leftovers(folder)
-        jobs = [self._job(cell, model, checkpoint, folder, run, tuple(wanted)) for run in RUNS]
-        ended = await asyncio.gather(*(process.run(job.as_json(), started) for job in jobs))
-        first, second = (self._read(cell, job, end) for job, end in zip(jobs, ended, strict=True))
-        for job in jobs:
-            self._cache.dependencies.file(_publish(job))
-        return without_false_alarms(first, second)
+
+        async def run(run: RunName, *, short: bool = False) -> FinishedRun:
+            job = self._job(cell, model, checkpoint, folder, run, tuple(wanted), short=short)
+            return self._read(cell, job, await process.run(job.as_json(), started))
+
+        if ready:
+            second = await run("b")
+            return without_false_alarms(ready[0], self._keep(second))
+        first, second = await asyncio.gather(run("a"), run("b", short=not model.second_in_full))
+        if second.capture.extent == "short" and not agrees(second.capture, first.capture):
+            second.discard()
+            second = await run("b")
+        return without_false_alarms(self._keep(first), self._keep(second))
 
     def paths(
         self, cell: CellId, model: ModelSpec, checkpoint: Checkpoint, stack: Stack
@@ -83,6 +110,16 @@ class CellRunner:
         """Return the paths of both captures, whether or not they exist."""
         folder = self._folder(cell, model, checkpoint, stack)
         return folder / "a.json", folder / "b.json"
+
+    def are_captured(self, paths: tuple[Path, Path], model: ModelSpec) -> bool:
+        """Return True if a cell has captures that may serve a run of its matrix."""
+        if not all(path.exists() for path in paths):
+            return False
+        if not model.second_in_full:
+            return True
+        with contextlib.suppress(CaptureError):
+            return self._cache.store.read_capture(paths[1]).extent == "full"
+        return False
 
     def read(self, paths: tuple[Path, Path]) -> tuple[Capture, Capture]:
         """Return the captures of a cell that has run.
@@ -108,7 +145,9 @@ class CellRunner:
                 **follows_from(cell, model, checkpoint, stack),
                 "greedy": model.greedy,
                 "relations": relations and relations.model_dump(),
-                "usage": _tries_usage(cell, model),
+                "usage": tries_usage(cell, model),
+                "reloads": model.reloads,
+                "large": model.large,
                 "budget": model.budget,
                 "probes": self._cache.probes,
                 "machine": self._cache.machine,
@@ -124,8 +163,11 @@ class CellRunner:
             return None
         return RelationOptions(sweep=self._sweep, samples=model.samples, large=model.insists)
 
-    def _cached_captures(self, folder: Path, n_slots: int) -> tuple[Capture, Capture] | None:
+    def _cached_captures(self, folder: Path, n_slots: int, *, in_full: bool) -> tuple[Capture, ...]:
         """Return the cached captures if both are whole and the machine cannot be the cause of them.
+
+        If only a full second run will do (``in_full``) and it was a short one, only the first is
+        returned. Without usable captures nothing is.
 
         An exception raised by the model is a valid result. A run without a result, an unfinished
         run and an exception about memory or files may be due to the machine: those run again. A run
@@ -134,11 +176,17 @@ class CellRunner:
         try:
             first, second = (self._capture(folder / f"{run}.json") for run in RUNS)
         except CaptureError:
-            return None
+            return ()
         captures = first, second
         if any(c.slots > n_slots and any(s.why == "cost" for s in c.skips) for c in captures):
-            return None
-        return captures if all(map(_is_repeatable, captures)) else None
+            return ()
+        if not all(map(_is_repeatable, captures)):
+            return ()
+        if second.extent == "full":
+            return captures
+        if in_full:
+            return captures[:1]
+        return captures if agrees(second, first) else ()
 
     def _job(
         self,
@@ -148,54 +196,71 @@ class CellRunner:
         folder: Path,
         run: RunName,
         wanted: tuple[str, ...],
+        *,
+        short: bool,
     ) -> CellJob:
         path = aside(folder / f"{run}.json")
+        # a short run that agrees has the tensors of run a, which stores them
+        limit, wanted = (0, ()) if short else (VALUES_LIMIT, wanted)
         return CellJob(
             cell=cell,
             run=run,
+            short=short,
             timeout=model.timeout,
             budget=model.budget,
             log=str(path.with_suffix(".log")),
             capture=str(path),
-            store=CellStore(root=str(self._cache.root), limit=VALUES_LIMIT, wanted=wanted),
+            store=CellStore(root=str(self._cache.root), limit=limit, wanted=wanted),
             model=ObservedModel(
                 **dict(model_of(model, checkpoint)),
                 greedy=model.greedy,
                 relations=self._relations(model),
-                usage=_tries_usage(cell, model),
+                usage=tries_usage(cell, model),
+                reloads=model.reloads,
+                large=model.large,
             ),
         )
 
-    def _read(self, cell: CellId, job: CellJob, ended: Ended) -> Capture:
-        """Return the capture of a run, or a failed capture with the reason why there is none."""
+    def _keep(self, run: FinishedRun) -> Capture:
+        """Publish a run's files, note it if another run may end otherwise, and return it."""
+        if run.unrepeatable:
+            self._cache.dependencies.mark_unrepeatable(run.unrepeatable, str(run.job.cell))
+        self._cache.dependencies.file(_publish(run.job))
+        return run.capture
+
+    def _read(self, cell: CellId, job: CellJob, ended: Ended) -> FinishedRun:
+        """Return a run with its capture, or with a failed one that says why there is none."""
         path = Path(job.capture)
         try:
             capture = self._cache.store.read_capture(path)
         except CaptureError as error:
             reason = ended.reason or str(error).replace(str(path), "its capture")
         else:
-            if (capture.cell, capture.run) == (cell, job.run):
-                if not _is_repeatable(capture):
-                    self._cache.dependencies.mark_unrepeatable(
-                        f"{cell} failed for a reason that may be the machine", str(cell)
-                    )
+            if (capture.cell, capture.run) == (cell, job.run) and _is_enough(capture, job):
+                unrepeatable = f"{cell} failed for a reason that may be the machine"
+                unrepeatable = "" if _is_repeatable(capture) else unrepeatable
                 if capture.status == "unfinished":
-                    return _ended_early(capture, job, ended)
-                return capture
-            reason = f"it wrote the capture of {capture.cell}, run {capture.run}"
-        self._cache.dependencies.mark_unrepeatable(f"{cell} wrote no result", str(cell))
+                    capture = _ended_early(capture, job, ended)
+                return FinishedRun(job, capture, unrepeatable)
+            extent = "" if _is_enough(capture, job) else "short "
+            reason = f"it wrote the {extent}capture of {capture.cell}, run {capture.run}"
+        unrepeatable = f"{cell} wrote no result"
         if ended.stopped:
-            return _ended_early(_empty_capture(cell, job), job, ended)
+            capture = _ended_early(_empty_capture(cell, job), job, ended)
+            return FinishedRun(job, capture, unrepeatable)
         log = tail(Path(job.log))
         failure = Failure(phase="process", type="no result", message=reason, traceback=log)
-        return Capture(cell=cell, run=job.run, status="failed", failure=failure)
+        capture = Capture(
+            cell=cell, run=job.run, extent=_extent(job), status="failed", failure=failure
+        )
+        return FinishedRun(job, capture, unrepeatable)
 
     def _capture(self, path: Path) -> Capture:
         self._cache.dependencies.file(path)
         return self._cache.store.read_capture(path)
 
 
-def _tries_usage(cell: CellId, model: ModelSpec) -> bool:
+def tries_usage(cell: CellId, model: ModelSpec) -> bool:
     """Return True for the model's first CPU variant; others would give the same answers."""
     first = next((v for v in model.variants if v.device == "cpu"), None)
     return model.usage and cell.variant == first
@@ -203,7 +268,16 @@ def _tries_usage(cell: CellId, model: ModelSpec) -> bool:
 
 def _empty_capture(cell: CellId, job: CellJob) -> Capture:
     """Return the empty capture of a run that ended before its first observation."""
-    return Capture(cell=cell, run=job.run, status="unfinished")
+    return Capture(cell=cell, run=job.run, extent=_extent(job), status="unfinished")
+
+
+def _extent(job: CellJob) -> Extent:
+    return "short" if job.short else "full"
+
+
+def _is_enough(capture: Capture, job: CellJob) -> bool:
+    """Return True unless a job for a full run left a short one."""
+    return job.short or capture.extent == "full"
 
 
 def _ended_early(capture: Capture, job: CellJob, ended: Ended) -> Capture:

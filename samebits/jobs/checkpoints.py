@@ -52,6 +52,14 @@ class Checkpoint(Record):
         return self.digest is not None or bool(_COMMIT.fullmatch(self.revision or ""))
 
 
+def size_of(folder: Path) -> int | None:
+    """Return the bytes of the files of a checkpoint; None if they cannot be listed."""
+    try:
+        return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    except OSError:
+        return None
+
+
 def builder_of(model: ModelSpec, stacks: Sequence[Stack]) -> Stack | None:
     """Return the stack that makes the model's checkpoint; None if no stack can.
 

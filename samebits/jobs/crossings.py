@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sys
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -126,7 +127,10 @@ class Crosser:
         shutil.rmtree(folder, ignore_errors=True)
         log = folder.with_name(f"{folder.name}.log")
         job = SaveJob(
-            **_job_fields(subject, party.stack), out=str(folder), limit=SIZE_LIMIT, log=str(log)
+            **_job_fields(subject, party.stack),
+            out=str(folder),
+            limit=_limit(subject),
+            log=str(log),
         )
         ended = await party.process.run(job.as_json())
         self._cache.dependencies.file(folder / "saved.json")
@@ -254,11 +258,16 @@ class Crosser:
             "stack": [stack.id, stack.lock_digest],
             "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
             "trust_remote_code": subject.model.trust_remote_code,
-            "limit": SIZE_LIMIT,
+            "limit": _limit(subject),
             "probes": self._cache.probes,
             "machine": self._cache.machine,
             "threads": THREADS,
         }
+
+
+def _limit(subject: CrossedModel) -> int:
+    """Return the largest size in bytes with which the model is saved."""
+    return sys.maxsize if subject.model.large else SIZE_LIMIT
 
 
 def _job_fields(subject: CrossedModel, stack: Stack) -> dict[str, Any]:

@@ -110,6 +110,10 @@ class ObservedModel(CellModel):
     """None: they are not tested."""
     usage: bool
     """Whether to try common uses."""
+    reloads: bool
+    """Whether to load it again for what only explains: eager attention, the check of the load."""
+    large: bool
+    """Whether its size keeps nothing from being tried."""
 
 
 class BuildJob(Job):
@@ -170,6 +174,8 @@ class CellJob(JobOfCell):
 
     kind: Literal["cell"] = "cell"
     run: RunName
+    short: bool
+    """Whether to observe only what shows that the run agrees with run a."""
     capture: str
     """Path for the capture."""
     store: CellStore

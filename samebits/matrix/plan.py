@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from samebits.matrix.spec import Matrix, ModelSpec, Rule
+    from samebits.records.ids import Level
 
 
 class Selection(Record):
@@ -110,7 +111,13 @@ REPRODUCE_FOLDER = "reports/reproduce"
 """Folder, relative to that of the matrix, for the reports of commands that rerun one cell."""
 
 
-def reproduce(cell: CellId, reference: str | None, matrix_path: str, default_path: str) -> str:
+def reproduce(
+    cell: CellId,
+    reference: str | None,
+    matrix_path: str,
+    default_path: str,
+    level: Level = "default",
+) -> str:
     """Return the command that runs one cell and its reference again.
 
     It writes its report to a separate folder, so that it does not replace the report that it was
@@ -124,6 +131,7 @@ def reproduce(cell: CellId, reference: str | None, matrix_path: str, default_pat
     words += ["--models", cell.model, "--dtypes", variant.dtype, "--attention", variant.attention]
     if variant.device != "cpu":
         words += ["--devices", variant.device]
+    words += [] if level == "default" else [f"--{level}"]
     reports = PurePath(matrix_path).parent / REPRODUCE_FOLDER / f"{cell.model}@{cell.stack}"
     return shlex.join([*words, "--stacks", ",".join(stacks), "--reports", str(reports)])
 

@@ -319,6 +319,13 @@ class ModelSpec(ModelEntry):
     insists: bool = False
     """True if the model's own entry asks for the relations: then the model itself answers, for them
     and for usage, at any size."""
+    reloads: bool = True
+    """Whether stacks load it again for what only explains. This field and the next two follow from
+    the level of a run."""
+    large: bool = False
+    """Whether its size keeps nothing from being tried."""
+    second_in_full: bool = False
+    """Whether the second run of a cell is always a full one."""
 
     @property
     def variants(self) -> tuple[Variant, ...]:

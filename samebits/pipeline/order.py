@@ -14,6 +14,7 @@ from pydantic import Field
 
 from samebits.capsules.choosing import Scope
 from samebits.matrix.plan import Selection
+from samebits.records.ids import Level
 from samebits.records.record import Record
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Use:
     receipt: bool = True
     """Its effect is in the files of the report and in what the run prints, so a later run with the
     same command may print that again. False: a run with this option leaves no receipt."""
+    is_its_word: bool = False
+    """The command has the value as an option: ``--deep`` for the level ``deep``."""
 
 
 class Order(Record):
@@ -46,6 +49,8 @@ class Order(Record):
     """Resolve the stacks again instead of using their locks."""
     releases: bool = False
     """Also run every release between the stacks of the matrix."""
+    level: Annotated[Level, Use(is_its_word=True)] = "default"
+    """How much is asked of each model."""
     sweep: bool = False
     """Test the relations inside a cell at every length residue and every split."""
     causes: bool = False
@@ -74,9 +79,14 @@ class Order(Record):
         """Return the options that the command in the report repeats, such as ``--sweep``."""
         words = []
         for name, value in self._given():
-            if _use(type(self).model_fields[name]).repeated:
-                words.append(f"--{name.replace('_', '-')}")
-                words += [] if value is True else [str(value)]
+            use = _use(type(self).model_fields[name])
+            if not use.repeated:
+                continue
+            if use.is_its_word:
+                words.append(f"--{value}")
+                continue
+            words.append(f"--{name.replace('_', '-')}")
+            words += [] if value is True else [str(value)]
         return words
 
     def _given(self) -> Iterator[tuple[str, Any]]:

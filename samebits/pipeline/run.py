@@ -24,6 +24,7 @@ from samebits.findings.case import Case
 from samebits.grafts.questions import grafts_of, with_graft
 from samebits.ladder.verdicts import judge_by_ladder, unmeasured
 from samebits.matrix import load, releases
+from samebits.matrix.levels import at_level
 from samebits.matrix.plan import Selection, plan, reproduce, shown_path
 from samebits.pipeline import trim
 from samebits.pipeline.order import DEFAULT_MATRIX
@@ -78,7 +79,7 @@ async def run_matrix(
     start, finished = time.monotonic(), None
     started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     matrix_digest = _digest_or_empty(order.matrix)
-    matrix = load.load(order.matrix)
+    matrix = at_level(load.load(order.matrix), order.level)
     root = order.matrix.resolve().parent / WORK
     dependencies = dependencies or Dependencies()
     if order.releases:
@@ -107,7 +108,7 @@ async def run_matrix(
         dependencies=dependencies,
     )
     try:
-        row_cache = RowCache(root, scheduler.dependencies, shown_path(order.matrix))
+        row_cache = RowCache(root, scheduler.dependencies, shown_path(order.matrix), order.level)
         runs = await scheduler.observe(None if order.fresh else row_cache.find)
         crossings = await scheduler.cross()
         rows = await _compare(order, planned, scheduler, runs, store, row_cache)
@@ -271,9 +272,14 @@ async def _explain(
     rows: list[KeptRow],
     store: Store,
 ) -> list[KeptRow]:
-    """Add causes and grafts to cells that fail the run; with ``--causes``, to all that differ."""
+    """Add causes and grafts to cells that fail the run; with ``--causes``, to all that differ.
+
+    A quick run adds none unless ``--causes`` asks for them.
+    """
     results = [result for kept_row in rows for result in kept_row.results]
     explained = None if order.causes else _failing_cells(results, matrix)
+    if explained is not None and order.level == "quick":
+        explained = set()
     if order.releases:
         starts = _band_starts(rows)
         explained = starts if explained is None else explained & starts
@@ -367,6 +373,7 @@ def _results_of(
             reference.stack if reference else None,
             shown_path(order.matrix),
             str(DEFAULT_MATRIX),
+            order.level,
         )
         reference_runs = runs[reference] if reference else None
         yield verdict.result(
@@ -405,6 +412,7 @@ def _report(
         started="",
         seconds=0.0,
         command=order.command,
+        level=order.level,
         reference=matrix.reference,
         stacks=stacks,
         checkpoints=_checkpoints(planned, scheduler),

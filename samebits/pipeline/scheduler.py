@@ -33,7 +33,7 @@ from samebits.compare.phases import best_first
 from samebits.jobs import cells
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
-from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builder_of
+from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builder_of, size_of
 from samebits.jobs.crossings import (
     UNUSED,
     CrossedModel,
@@ -48,7 +48,7 @@ from samebits.jobs.ladder import Climber
 from samebits.jobs.records import BuildJob
 from samebits.jobs.trace import TracedCell, TracedModel, Tracer
 from samebits.records.report import Spent
-from samebits.stacks import costs
+from samebits.stacks import costs, price
 from samebits.stacks.build import Stack, StackBuilder, probes_digest
 from samebits.stacks.environment import probe_environment
 from samebits.stacks.probes import PROBES
@@ -218,7 +218,7 @@ class Scheduler:
         await self._build_stacks()
         self._open_processes()
         models, n_cells = self._plan.models, len(self._plan.cells)
-        description = f"{plural(n_cells, 'cell')} of {plural(len(models), 'model')}, each run twice"
+        description = f"{plural(n_cells, 'cell')} of {plural(len(models), 'model')}, each run {self._run_text}"
         self.phases.begin("cells", n_cells, description)
         self.phases.begin("checkpoints", len(models), f"{len(models):,} to read or make")
         for name in models:
@@ -232,6 +232,10 @@ class Scheduler:
         self.phases.end("cells")
         return Observed({cell: runs for row in rows for cell, runs in row.result().items()})
 
+    @property
+    def _run_text(self) -> str:
+        return "twice in full" if self._order.level == "deep" else "twice"
+
     async def _show_estimate(self) -> None:
         """Show how many cells have captures of earlier runs, and how long the others will take."""
         captured = set() if self._order.fresh else await self._cells_with_captures()
@@ -243,11 +247,37 @@ class Scheduler:
             self.progress.note(message)
         new = [str(cell) for cell in all_cells if cell not in captured]
         self._n_new_cells = len(new)
-        estimate = costs.estimate(costs.read(self._root), new, self._n_slots)
+        if line := self._price([cell for cell in all_cells if cell not in captured]):
+            self.progress.note(line)
+        level = self._order.level
+        estimate = costs.estimate(costs.read(self._root), new, self._n_slots, level)
         if estimate is not None:
             self.progress.expect(estimate)
             remaining = duration(estimate.seconds)
             self.progress.note(f"about {remaining} for the new cells, estimated from earlier runs")
+        elif new:
+            self.progress.note("no earlier run at this level to estimate the minutes from")
+
+    def _price(self, new: Sequence[CellId]) -> str:
+        """Return a line about what the new cells cost; the minutes follow from earlier runs."""
+        sizes = {name: self._known_size(name) for name in dict.fromkeys(c.model for c in new)}
+        models = {name: self._matrix.model(name) for name in sizes}
+        priced = [
+            price.PricedCell(model, sizes[cell.model], cells.tries_usage(cell, model))
+            for cell in new
+            for model in [models[cell.model]]
+        ]
+        return price.described(priced, self._order.level, sweep=self._order.sweep)
+
+    def _known_size(self, model: str) -> int | None:
+        """Return the bytes of a checkpoint; None for one on the hub, or one that is to be made."""
+        spec = self._matrix.model(model)
+        if spec.path is not None:
+            return size_of(Path(self._matrix.path).parent / spec.path)
+        task = self._checkpoint_tasks[model]
+        if not task.done() or task.cancelled() or task.exception():
+            return None
+        return size_of(Path(task.result().source))
 
     async def _cells_with_captures(self) -> set[CellId]:
         """Return the cells that have captures, if their checkpoints are ready in time."""
@@ -259,7 +289,10 @@ class Scheduler:
         for row in self._plan.rows:
             task = self._checkpoint_tasks[row.model]
             if task.done() and not task.exception() and (paths := await self._paths_of(row)):
-                captured |= {cell for cell, pair in paths.items() if all(map(Path.exists, pair))}
+                model = self._matrix.model(row.model)
+                captured |= {
+                    cell for cell, pair in paths.items() if self._runner.are_captured(pair, model)
+                }
         return captured
 
     async def _observe_row(
@@ -544,6 +577,7 @@ class Scheduler:
             self._n_slots,
             new=self._n_new_cells,
             finished=finished,
+            level=self._order.level,
         )
         with contextlib.suppress(OSError):  # an estimate must not fail a run
             costs.write(self._root, updated)

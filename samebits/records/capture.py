@@ -25,15 +25,22 @@ FORMAT_VERSION: Literal[4] = 4
 # 1: first.
 # 2: it bears a seal.
 # 3: failures of phases after the load, progress of an unfinished run, and kinds of skips.
-# 4: a skip of a tensor names it in fields; two more kinds of skips.
+# 4: a skip of a tensor names it in fields; three more kinds of skips; short runs.
 
-Origin = Literal["loaded", "derived", "reinitialised", "unwritten", "unexplained"]
+Extent = Literal["full", "short"]
+"""How much a run observes.
+
+short: hashes of the tensors in memory, each prompt's forward with its layers, and the first two
+steps of each decoding. A short run b can only agree with run a. Where it does not, a full one runs.
+"""
+
+Origin = Literal["loaded", "derived", "reinitialised", "unwritten", "unexplained", "untraced"]
 """Where the bytes of a tensor come from.
 
 loaded: from the checkpoint, possibly with a known layout change. derived: equal to the same tensor
 of a new model made from the config. reinitialised: a load with another seed gives different bytes.
 unwritten: the memory still holds the pattern that the heap was filled with before the load.
-unexplained: none of these.
+unexplained: none of these. untraced: not looked for, in a short run.
 """
 
 
@@ -78,12 +85,14 @@ class Failure(Record):
         return self.type.endswith(("MemoryError", "OSError", "OutOfMemoryError"))
 
 
-Why = Literal["plain", "no generation", "meta device", "inputs", "cost", "instrument", "unfinished"]
+Why = Literal[
+    "plain", "no generation", "meta device", "inputs", "cost", "level", "instrument", "unfinished"
+]
 """The kind of reason of a skip.
 
 plain: the observation has no meaning for this model. no generation: the model's class does not
 generate. meta device: the tensor has no values. inputs: no inputs can be made for the model, or its
-forward rejects them. cost: it would take too much time or memory. instrument: the probe itself
+forward rejects them. cost: it would take too much time or memory. level: --quick leaves it out. instrument: the probe itself
 failed. unfinished: the run ended before it.
 """
 
@@ -282,6 +291,8 @@ class GreedyFacts(Record):
     logits: TensorRef | None = None
     """The logits of every step, [steps, vocabulary], from prefill and decode with the KV cache.
     The signal decode compares them."""
+    start: TensorRef | None = None
+    """The logits of the first two steps, [steps, vocabulary], which a short run has as well."""
 
 
 class Signals(Record):
@@ -325,6 +336,7 @@ class Capture(Record):
     cell: CellId
     run: Literal["a", "b"]
     """The two runs differ only in the pattern that fills unwritten memory."""
+    extent: Extent = "full"
     status: Literal["complete", "failed", "absent", "unfinished"]
     """complete: every phase after the load was tried. failed: the model did not load, so there are
     no observations. absent: the release does not know the model. unfinished: the run ended early;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 from samebits.records.record import Record
 
@@ -34,6 +35,9 @@ class CellId(Record):
         """Return the identifier used in config, logs, folders and the report."""
         return f"{self.model}/{self.variant}@{self.stack}"
 
+
+Level = Literal["quick", "default", "deep"]
+"""How much a run asks of each model; samebits/matrix/levels.py says what each means."""
 
 Signal = str
 """Name of a quantity that a probe observes, such as ``logits``."""

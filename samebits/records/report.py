@@ -11,7 +11,7 @@ from samebits.records.capture import AttentionCall, AttentionSignal
 from samebits.records.comparison import CellResult
 from samebits.records.crossing import CrossingsReport
 from samebits.records.finding import RuleText, StackFinding
-from samebits.records.ids import Verdict
+from samebits.records.ids import Level, Verdict
 from samebits.records.provenance import IntegritySignal, Source
 from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
@@ -26,7 +26,7 @@ SCHEMA_VERSION: Literal[5] = 5
 # 3: repeated values are in ``shared`` and are referred to; the list of written files.
 # 4: plain JSON, no references.
 # 5: items, ladder steps and stored tensors name their prompt, layer and tensor in fields; reasons
-#    beside notes.
+#    beside notes; the level.
 
 
 class StackReport(Record):
@@ -179,6 +179,8 @@ class Report(Record):
     spent: tuple[Spent, ...] = ()
     """The jobs of this run by kind, the most expensive first."""
     command: str
+    level: Level = "default"
+    """How much was asked of each model."""
     reference: str
     stacks: tuple[StackReport, ...]
     checkpoints: tuple[CheckpointReport, ...]

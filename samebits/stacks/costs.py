@@ -14,6 +14,7 @@ from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from samebits.base import seal
 from samebits.base.atomic import replace
+from samebits.records.ids import Level
 from samebits.records.record import Record, read_record
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Cost(Record):
     seconds: NonNegativeFloat
     """Wall clock, summed over the jobs."""
     cpu: NonNegativeFloat
+    level: Level = "default"
+    """The level of the run."""
 
 
 class Finished(Record):
@@ -109,23 +112,25 @@ def read(root: Path) -> Costs | None:
     return read_record(root / FILE, Costs)
 
 
-def estimate(costs: Costs | None, needed: Collection[str], slots: int) -> Estimate | None:
+def estimate(
+    costs: Costs | None, needed: Collection[str], slots: int, level: Level = "default"
+) -> Estimate | None:
     """Return the expected duration of ``needed`` cells and of later phases; None without costs.
 
     A cell without costs is expected to cost the average of its model's cells, or else the average
-    of all cells.
+    of all cells. Costs of runs at another level do not count.
     """
-    if costs is None or not costs.of or not needed:
+    if costs is None or not needed or not (of := _of_level(costs, level)):
         return None
     by_model: dict[str, list[dict[str, Cost]]] = defaultdict(list)
-    for cell, kinds in costs.of.items():
+    for cell, kinds in of.items():
         by_model[_model(cell)].append(kinds)
-    overall = _average(costs.of.values())
+    overall = _average(of.values())
     averages = {model: _average(cells) for model, cells in by_model.items()}
     jobs: dict[str, float] = defaultdict(float)
     weights: dict[str, float] = {}
     for cell in needed:
-        measured = costs.of.get(cell)
+        measured = of.get(cell)
         expected = _average([measured]) if measured else averages.get(_model(cell), overall)
         weights[cell] = expected.get("cell", 0.0)
         for kind, seconds in expected.items():
@@ -137,6 +142,15 @@ def estimate(costs: Costs | None, needed: Collection[str], slots: int) -> Estima
     if "capsules" in costs.phases:  # the number of capsules is limited
         phases["capsules"] = costs.phases["capsules"] * min(1.0, new_share)
     return Estimate(phases, weights)
+
+
+def _of_level(costs: Costs, level: Level) -> dict[str, dict[str, Cost]]:
+    """Return the costs of the cells that the last run at ``level`` had jobs of."""
+    by_cell = {
+        cell: {kind: cost for kind, cost in kinds.items() if cost.level == level}
+        for cell, kinds in costs.of.items()
+    }
+    return {cell: kinds for cell, kinds in by_cell.items() if kinds}
 
 
 def _model(cell: str) -> str:
@@ -160,6 +174,7 @@ def merged(
     *,
     new: int,
     finished: Finished | None,
+    level: Level = "default",
 ) -> Costs:
     """Return the costs of earlier runs updated with those of this run.
 
@@ -181,7 +196,7 @@ def merged(
     for cell, kinds in jobs_of.items():
         # moves the cell to the end, so that the first cells are those that ran longest ago
         cell_costs[cell] = cell_costs.pop(cell, {}) | {
-            kind: _cost(jobs) for kind, jobs in kinds.items()
+            kind: _cost(jobs, level) for kind, jobs in kinds.items()
         }
     for cell in list(cell_costs)[: max(0, len(cell_costs) - MAX_CELLS)]:
         del cell_costs[cell]
@@ -197,11 +212,10 @@ def merged(
     return before.model_copy(update=update)
 
 
-def _cost(jobs: Collection[Spending]) -> Cost:
+def _cost(jobs: Collection[Spending], level: Level) -> Cost:
     seconds = sum(job.seconds for job in jobs)
-    return Cost(
-        jobs=len(jobs), seconds=round(seconds, 2), cpu=round(sum(job.cpu for job in jobs), 2)
-    )
+    cpu = sum(job.cpu for job in jobs)
+    return Cost(jobs=len(jobs), seconds=round(seconds, 2), cpu=round(cpu, 2), level=level)
 
 
 def write(root: Path, costs: Costs) -> None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from samebits.base.filestate import Dependencies
     from samebits.matrix.plan import PlannedRow
-    from samebits.records.ids import CellId
+    from samebits.records.ids import CellId, Level
 
 FORMAT_VERSION: Literal[4] = 4
 # History of FORMAT_VERSION:
@@ -87,8 +87,14 @@ class KeptRow(Record):
 class RowCache:
     """The cached rows in one work folder."""
 
-    def __init__(self, root: Path, dependencies: Dependencies, shown: str) -> None:
-        """Use the work folder ``root``; ``shown`` is the matrix's name as results contain it."""
+    def __init__(
+        self, root: Path, dependencies: Dependencies, shown: str, level: Level = "default"
+    ) -> None:
+        """Use the work folder ``root``; ``shown`` is the matrix's name as results contain it.
+
+        Rows of different levels are kept apart: a deep run judges by full second runs.
+        """
+        self._level = level
         self._root = root
         self._dependencies = dependencies
         self._shown = shown
@@ -144,7 +150,9 @@ class RowCache:
         captures_by_cell = {
             str(cell): [str(path) for path in paths] for cell, paths in captures.items()
         }
-        key = digest_of([source_digest(), self._shown, row.reference, captures_by_cell])
+        key = digest_of(
+            [source_digest(), self._shown, self._level, row.reference, captures_by_cell]
+        )
         return self._root / "rows" / row.model / str(row.variant) / f"{key[:16]}.json"
 
 

@@ -14,6 +14,8 @@ from samebits.pipeline.order import Order, Use
     [
         ({}, True),
         ({"sweep": True, "causes": True, "releases": True, "capsules": "all"}, True),
+        ({"level": "quick"}, True),
+        ({"level": "deep"}, True),
         ({"jobs": 2, "reports": Path("r"), "matrix": Path("m.yaml")}, True),
         ({"selection": Selection(models=("llama",))}, True),
         ({"fresh": True}, False),
@@ -30,6 +32,7 @@ def test_command_repeats_options_that_decide_what_the_report_shows():
     assert Order().repeated_words() == []
     order = Order(causes=True, sweep=True, fresh=True, jobs=3, reports=Path("r"))
     assert order.repeated_words() == ["--sweep", "--causes"]
+    assert Order(level="deep", causes=True).repeated_words() == ["--deep", "--causes"]
 
 
 class Wider(Order):

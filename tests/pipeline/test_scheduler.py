@@ -155,6 +155,19 @@ def test_what_jobs_took_is_left_for_an_estimate(tmp_path):
     assert [line for line in again.progress.of("note") if "estimated from earlier" in line]
 
 
+def test_a_price_is_told_before_cells_run_and_none_for_known_ones(tmp_path):
+    first = Bench(tmp_path, level="quick")
+    first.run()
+    (price,) = [line for line in first.progress.of("note") if "forwards" in line]
+    assert price.startswith("note 3 new cells with --quick: ")
+    unknown = "note no earlier run at this level to estimate the minutes from"
+    assert unknown in first.progress.lines
+    again = Bench(tmp_path, level="quick")
+    again.run()
+    assert not [line for line in again.progress.of("note") if "forwards" in line]
+    assert unknown not in again.progress.lines
+
+
 # stacks
 
 

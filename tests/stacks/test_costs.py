@@ -117,6 +117,15 @@ def test_the_file_does_not_grow_for_ever(monkeypatch):
     assert list(merged.of) == [*list(KNOWN.of)[1:], "a/float32-sdpa@5.x"]
 
 
+def test_costs_of_another_level_are_no_estimate():
+    deep = costs.merged(KNOWN, SPENT, {}, 2, new=1, finished=LAST, level="deep")
+    cells = {job.cell for job in SPENT if job.cell}
+    assert cells
+    assert {cost.level for cell in cells for cost in deep.of[cell].values()} >= {"deep"}
+    assert costs.estimate(KNOWN, list(cells), 2, "deep") is None
+    assert costs.estimate(deep, list(cells), 2, "deep") is not None
+
+
 def test_what_is_written_is_read(tmp_path):
     costs.write(tmp_path, KNOWN)
     assert costs.read(tmp_path) == KNOWN

@@ -127,6 +127,8 @@ def test_what_changed_on_disk_is_noticed(run, folder, stale):
         ["matrix", "--fresh"],
         ["matrix", "--reports", "elsewhere"],
         ["matrix", "--causes"],
+        ["matrix", "--quick"],
+        ["matrix", "--deep"],
         ["probe"],
         [],
     ],

@@ -151,6 +151,32 @@ def test_the_same_again_reads_no_capture_and_compares_nothing(place):
     assert (place.compared, place.read, place.jobs) == ([], [], [])
 
 
+@pytest.mark.parametrize("level", ["quick", "deep"])
+def test_a_row_of_another_level_is_not_used(place, level):
+    place.run()
+    place.run(level=level)
+    assert place.rows == ALL
+    again = place.run(level=level)
+    assert place.rows == []
+    commands = [cell.reproduce for row in again.rows for cell in row.cells]
+    assert all(f" --{level} " in command for command in commands)
+    place.run()
+    assert place.rows == []
+
+
+def test_a_quick_run_looks_for_no_cause_unless_asked(place, monkeypatch):
+    asked = []
+
+    async def causes_of(_results, _runs, _ask, traced, _known):
+        asked.append(traced)
+        return {}
+
+    monkeypatch.setattr(run, "causes_of", causes_of)
+    place.run(level="quick")
+    place.run(level="quick", causes=True)
+    assert asked == [set(), None]
+
+
 def test_the_ledger_of_a_kept_row_names_the_same_files(place):
     place.run()
     files = place.dependencies.files

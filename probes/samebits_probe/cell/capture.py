@@ -23,6 +23,7 @@ def write_capture(
         "format_version": FORMAT_VERSION,
         "cell": job["cell"],
         "run": job["run"],
+        "extent": "short" if job.get("short") else "full",
         **outcome,
     }
     files.write_sealed(path, capture, lasting=lasting)

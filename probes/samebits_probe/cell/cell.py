@@ -1,8 +1,8 @@
 """One run of a cell: loads a model in this stack, runs all phases and writes the capture.
 
 A job holds: cell, run (``a`` or ``b``), model (source, prompts, greedy), store (root, limit,
-wanted hashes), slots (how many jobs share this machine), budget and the capture's path. The capture
-is written whole or not at all, in the format of samebits/records/capture.py. An exception of the
+wanted hashes), slots (how many jobs share this machine), budget, the capture's path and ``short``. A short
+run makes only the observations by which it can agree with run a. The capture is written whole or not at all, in the format of samebits/records/capture.py. An exception of the
 model is part of the capture; only one before or in the load ends the cell.
 
 The phases are the modules of samebits_probe/cell/phases/. They run in order of importance: first

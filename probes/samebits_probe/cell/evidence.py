@@ -82,14 +82,19 @@ class Evidence:
         """Record why ``what`` is not observed."""
         self.signal["skips"].setdefault(what, reason)
 
-    def eager(self, source: load.Source, prompts: dict[str, Inputs]) -> None:
-        """Load the model once more with eager attention, and run the prompts on it."""
+    def eager(
+        self, source: load.Source, prompts: dict[str, Inputs], limit: float = MAX_RELOAD_BYTES
+    ) -> None:
+        """Load the model once more with eager attention, and run the prompts on it.
+
+        A model of more than ``limit`` bytes is not loaded.
+        """
         model = self._model
         resolved = getattr(model.config, "_attn_implementation", None)
         size = sum(p.numel() * p.element_size() for p in model.parameters())
         if resolved == "eager":
             return self.skip("eager", "attention is eager already")
-        if size > MAX_RELOAD_BYTES:
+        if size > limit:
             return self.skip("eager", f"another {size / 2**30:.1f} GiB would have to be loaded")
         try:
             forced = source._replace(attention="eager")

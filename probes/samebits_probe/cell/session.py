@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 MAX_FRESH_MODEL_BYTES = 4 << 30
 """Bytes of parameters above which no second model is made next to the first."""
+NOT_ASKED = "--quick does not ask for it"
 _SEEDS = {"a": 31, "b": 32}
 """Run -> seed of every random generator; neither is the seed of a load."""
 
@@ -95,6 +96,11 @@ class Session:
     def is_run_a(self) -> bool:
         """True in the run that also observes what explains; run b would give the same."""
         return bool(self.job["run"] == "a")
+
+    @property
+    def is_short(self) -> bool:
+        """True in a run that only shows whether it agrees with run a."""
+        return bool(self.job.get("short"))
 
     # what a phase records
 
@@ -196,10 +202,15 @@ class Session:
 
     # what a phase may cost
 
+    @property
+    def no_reload(self) -> str:
+        """Why the model is not loaded again for what only explains; '' if it is."""
+        return "" if self.job["model"].get("reloads", True) else NOT_ASKED
+
     def too_large(self) -> str:
         """Return why no second model is made next to the first; '' if one is."""
         size = load.n_bytes(self.loaded.model)
-        too_large = size > MAX_FRESH_MODEL_BYTES
+        too_large = size > MAX_FRESH_MODEL_BYTES and not self.job["model"].get("large")
         return f"it would need another {size / 2**30:.1f} GiB" if too_large else ""
 
     def no_room(self, times: float) -> str:
@@ -252,7 +263,12 @@ class Session:
 
     @cached_property
     def twin(self) -> fresh.Fresh | None:
-        """A fresh model from the same config; None, with a skip, if it cannot be made."""
+        """A fresh model from the same config; None, with a skip, if it cannot be made.
+
+        A short run makes none: it does not say where values come from.
+        """
+        if self.is_short:
+            return None
         model = self.loaded.model
         if reason := self.too_large() or self.no_room(1):
             self.skip("fresh model", reason, "cost")

@@ -331,6 +331,24 @@ def weights(
     }
 
 
+def untraced(
+    model: torch.nn.Module, keeper: Keeper, skip: Callable[[str, NotHashable], None]
+) -> dict[str, Any]:
+    """Return the weights signal without the origins of the tensors, for a short run."""
+    state = named_state(model)
+    tensors: dict[str, Any] = {}
+    for i, (name, (kind, tensor, aliases)) in enumerate(state.items(), 1):
+        size = tensor.numel() * tensor.element_size()
+        progress.tick(name, i, len(state), allowance=progress.moving(size))
+        try:
+            ref = keeper.ref(tensor, keep=False)
+        except NotHashable as reason:
+            skip(name, reason)
+            continue
+        tensors[name] = {"ref": ref, "kind": kind, "aliases": aliases, "origin": "untraced"}
+    return {"tensors": tensors, "checkpoint_tensors": 0}
+
+
 def _same_names_first(
     state: dict[str, tuple[str, torch.Tensor, list[str]]], checkpoint: Checkpoint | None
 ) -> Iterable[tuple[str, tuple[str, torch.Tensor, list[str]]]]:

@@ -71,6 +71,21 @@ def _watched(model: Any, inputs: Inputs) -> dict[str, Any]:
     }
 
 
+def stopping(steps: int) -> Any:
+    """Return the stopping criteria that end generate() after ``steps`` steps."""
+    import transformers  # noqa: PLC0415  only some jobs generate
+
+    class Ended(transformers.StoppingCriteria):  # type: ignore[misc]
+        n_done = 0
+
+        def __call__(self, input_ids: torch.Tensor, *_scores: Any, **_kwargs: Any) -> torch.Tensor:
+            self.n_done += 1
+            n_rows = input_ids.shape[0]
+            return torch.full((n_rows,), self.n_done >= steps, device=input_ids.device)
+
+    return transformers.StoppingCriteriaList([Ended()])
+
+
 def forcing(ids: list[list[int]], begin: Callable[[int], None] = lambda _: None) -> Any:
     """Return the logits processors that make generate() choose ``ids``, row by row.
 

@@ -83,7 +83,7 @@ def stands_in(model: Any, options: jobs.ObservedModel) -> bool:
 def insists(options: jobs.ObservedModel) -> bool:
     """Return True if the model itself is to answer, whatever its size."""
     relations = options.get("relations")
-    return relations is not None and bool(relations.get("large"))
+    return bool(options.get("large")) or (relations is not None and bool(relations.get("large")))
 
 
 @contextlib.contextmanager

@@ -101,6 +101,8 @@ class ObservedModel(CellModel):
     greedy: int
     relations: RelationOptions | None
     usage: bool
+    reloads: bool
+    large: bool
 
 
 class JobKeys(TypedDict):
@@ -183,6 +185,7 @@ class CellJob(JobOfCell):
 
     kind: Literal["cell"]
     run: Literal["a", "b"]
+    short: bool
     capture: str
     store: CellStore
     model: ObservedModel

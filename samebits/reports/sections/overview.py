@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from samebits.records.comparison import CellResult
+    from samebits.records.ids import Level
     from samebits.records.report import Report, Row, StackReport
     from samebits.reports.stories import Trouble
 
@@ -150,8 +151,19 @@ def opening(report: Report) -> Markdown:
                 code(report.command),
                 duration(report.seconds),
             ),
+            _LEVELS[report.level],
         ]
     )
+
+
+_LEVELS: dict[Level, Markdown] = {
+    "quick": Markdown(
+        "The run was a quick one: relations, usage, crossings, eager attention and a second load "
+        "were not asked for, and no cause was looked for unless `--causes` asked for it."
+    ),
+    "default": EMPTY,
+    "deep": Markdown("The run was a deep one: both runs of each cell were full ones."),
+}
 
 
 def _answer(code: int) -> Markdown:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits_probe.cell.evidence import MAX_RELOAD_BYTES
 from samebits_probe.cell.phase import Phase
 
 if TYPE_CHECKING:
@@ -19,11 +20,14 @@ def observe(session: Session) -> None:
     prompts = {name: inputs for name, inputs in session.prompts().items() if name in forwards}
     resolved = getattr(session.loaded.model.config, "_attn_implementation", None)
     reason = "" if resolved == "eager" else session.no_room(2)
-    if reason := reason or session.no_time(len(prompts), session.seconds["load"]):
-        session.skip("evidence: eager", reason, "cost")
+    reason = reason or session.no_time(len(prompts), session.seconds["load"])
+    if reason := session.no_reload or reason:
+        session.skip("evidence: eager", reason, "level" if session.no_reload else "cost")
         session.evidence.skip("eager", reason)
         return
-    session.evidence.eager(session.source, prompts)
+    is_limited = not session.job["model"].get("large")
+    limit = MAX_RELOAD_BYTES if is_limited else float("inf")
+    session.evidence.eager(session.source, prompts, limit)
 
 
 PHASE = Phase("evidence", 60, observe)

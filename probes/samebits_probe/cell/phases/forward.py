@@ -41,7 +41,8 @@ def observe(session: Session) -> None:
         with session.recorded_failures(phase_name), phase(phase_name):
             try:
                 inputs = session.inputs(name)
-                facts[name] = forward(session, name, inputs, dtypes)
+                run_prompt = watched_forward if session.is_short else forward
+                facts[name] = run_prompt(session, name, inputs, dtypes)
             except NotFed as reason:
                 session.skip(f"forward {name}", str(reason), why="inputs")
                 continue
@@ -58,15 +59,9 @@ def forward(session: Session, name: str, inputs: Inputs, dtypes: dict[str, int])
     A hook can change the path: torch's TransformerEncoderLayer takes its fast path only without
     hooks. The observed layers are then not those that computed the logits.
     """
-    model, keeper = session.loaded.model, session.keeper
-    with (
-        refusals(model.forward, inputs.kwargs),
-        layers.recorded(model) as outputs,
-        progress.forward(inputs.kwargs, "layers watched", times=2),
-    ):
-        watched = layers.logits_of(model(**inputs.kwargs))
+    watched, outputs = _watched(session, inputs)
     with progress.forward(inputs.kwargs, "plain", plain=True):
-        result = model(**inputs.kwargs)
+        result = session.loaded.model(**inputs.kwargs)
     logits = layers.logits_of(result)
     for unobserved in _other_tensors(result, logits):
         if all(skip["what"] != f"output {unobserved}" for skip in session.skips):
@@ -74,6 +69,39 @@ def forward(session: Session, name: str, inputs: Inputs, dtypes: dict[str, int])
     if not _equal_bytes(watched, logits):
         session.skip(f"hidden_states {name}", HOOKS_CHANGE_LOGITS)
         outputs = []
+    return _facts(session, inputs, logits, outputs, dtypes)
+
+
+def watched_forward(
+    session: Session, _name: str, inputs: Inputs, dtypes: dict[str, int]
+) -> dict[str, Any]:
+    """Run a prompt once, with hooks on the layers, as a short run does.
+
+    Where watching changes the logits, they differ from run a's, and the full run follows.
+    """
+    return _facts(session, inputs, *_watched(session, inputs), dtypes)
+
+
+def _watched(
+    session: Session, inputs: Inputs
+) -> tuple[torch.Tensor | None, list[layers.LayerOutput]]:
+    model = session.loaded.model
+    with (
+        refusals(model.forward, inputs.kwargs),
+        layers.recorded(model) as outputs,
+        progress.forward(inputs.kwargs, "layers watched", times=2),
+    ):
+        return layers.logits_of(model(**inputs.kwargs)), outputs
+
+
+def _facts(
+    session: Session,
+    inputs: Inputs,
+    logits: torch.Tensor | None,
+    outputs: list[layers.LayerOutput],
+    dtypes: dict[str, int],
+) -> dict[str, Any]:
+    keeper = session.keeper
     for _, tensor in outputs:
         dtypes[dtype_name(tensor.dtype)] = dtypes.get(dtype_name(tensor.dtype), 0) + 1
     width = inputs.kwargs["input_ids"].shape[1] if inputs.real_rows else None

@@ -13,6 +13,9 @@ from samebits_probe.model.refusal import refusals
 from samebits_probe.process import progress
 from samebits_probe.process.failure import phase
 
+START = 2
+"""Steps that a short run decodes: the second is the first that reads the cache."""
+
 if TYPE_CHECKING:
     from samebits_probe.cell.session import Session
     from samebits_probe.model.inputs import Inputs
@@ -54,24 +57,35 @@ def _generate(session: Session, name: str, inputs: Inputs, steps: int) -> dict[s
     """Return the facts of every row of a prompt's batch, by the name of the row."""
     model = session.loaded.model
     kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
+    n_expected, stopping = steps, {}
+    if session.is_short:
+        # max_new_tokens stays, as a cache's size and the last step's scores may depend on it
+        n_expected, stopping = min(START, steps), {"stopping_criteria": decode.stopping(START)}
     with (
         refusals(model.forward, inputs.kwargs, whole=False),
-        progress.forwards(steps, kwargs),
+        progress.forwards(n_expected, kwargs),
     ):
-        output = model.generate(**kwargs, max_new_tokens=steps, **decode.GREEDY_LOGITS)
+        output = model.generate(**kwargs, max_new_tokens=steps, **decode.GREEDY_LOGITS, **stopping)
     count = len(output.scores)
     rows = output.sequences.shape[0]
     rows_by_name = {}
     for row in range(rows):
         ids = _until_end(model, output.sequences[row, -count:].tolist())
+        ids = ids[:START] if session.is_short else ids
         kept = range(len(ids))
         rows_by_name[name if rows == 1 else f"{name}[{row}]"] = {
             "ids": ids,
             "top2": [_top2(output.scores[step][row]) for step in kept],
             "text": _text(session, ids),
-            "logits": session.keeper.ref(torch.stack([output.logits[s][row] for s in kept])),
+            "logits": session.keeper.ref(_row_logits(output, row, len(ids))),
+            "start": session.keeper.ref(_row_logits(output, row, min(START, len(ids))), keep=False),
         }
     return rows_by_name
+
+
+def _row_logits(output: Any, row: int, steps: int) -> torch.Tensor:
+    """Return the logits of the first steps of a row, [steps, vocabulary]."""
+    return torch.stack([output.logits[step][row] for step in range(steps)])
 
 
 def _until_end(model: Any, ids: list[int]) -> list[int]:

@@ -19,9 +19,10 @@ def observe(session: Session) -> None:
     if "integrity" not in session.model_forks:
         return
     session.begin("integrity")
-    no_second_load = session.too_large() or session.no_room(2.5)
+    no_second_load = session.no_reload or session.too_large() or session.no_room(2.5)
     if no_second_load:
-        session.skip("integrity: second load", no_second_load, "cost")
+        why = "level" if session.no_reload else "cost"
+        session.skip("integrity: second load", no_second_load, why)
     session.run_in_fork("integrity", no_second_load)
 
 

@@ -28,6 +28,14 @@ def observe(session: Session) -> None:
 
 def observe_weights(session: Session) -> None:
     """Observe every parameter and persistent buffer, with its origin in the checkpoint."""
+    if session.is_short:
+        with phase("weights"):
+            session.signals["weights"] = cell_weights.untraced(
+                session.loaded.model,
+                session.keeper,
+                lambda name, reason: session.skip_tensor("weights", name, reason),
+            )
+        return
     with phase("trace weights"):
         try:
             checkpoint = Checkpoint.find(session.source.where, session.source.revision)

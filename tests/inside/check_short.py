@@ -1,0 +1,162 @@
+"""A short run: it observes the same bytes as a full one, as far as it goes, and it stops there."""
+
+import importlib
+import tempfile
+from types import SimpleNamespace
+
+import torch
+import transformers
+from samebits_probe.cell.phases import forward as forward_phase
+from samebits_probe.cell.phases import greedy
+from samebits_probe.cell.session import Session
+from samebits_probe.model import decode
+from samebits_probe.model.inputs import Inputs
+from samebits_probe.model.tensor import Keeper
+
+for name in ("transformers.generation", "torch._dynamo"):
+    importlib.import_module(name)  # once, for the forks that the tests run in
+
+STEPS = 7
+SIZES = {
+    "vocab_size": 64,
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+}
+
+
+def llama(**generation):
+    torch.manual_seed(1)
+    config = transformers.LlamaConfig(**SIZES, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    model = transformers.LlamaForCausalLM(config).eval()
+    for name, value in generation.items():
+        setattr(model.generation_config, name, value)
+    return model
+
+
+def bart():
+    torch.manual_seed(1)
+    config = transformers.BartConfig(
+        vocab_size=64,
+        d_model=16,
+        encoder_layers=1,
+        decoder_layers=2,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=32,
+        decoder_ffn_dim=32,
+        max_position_embeddings=64,
+    )
+    model = transformers.BartForConditionalGeneration(config).eval()
+    model.generation_config.eos_token_id = None
+    model.generation_config.forced_eos_token_id = 2
+    return model
+
+
+def fed(rows=2):
+    ids = torch.arange(rows * 5).reshape(rows, 5) + 3
+    mask = torch.ones_like(ids)
+    mask[0, :2] = 0
+    return Inputs({"input_ids": ids, "attention_mask": mask}, None, None)
+
+
+def session_of(model, *, short, steps=STEPS):
+    session = Session.__new__(Session)
+    session.job = {"run": "b", "short": short, "model": {"greedy": steps}}
+    session.loaded = SimpleNamespace(model=model, tokenizer=None)
+    session.skips, session.keeper = [], Keeper(tempfile.mkdtemp(), 0, [])
+    return session
+
+
+def decoded(model, *, short):
+    forwards = []
+    hook = model.register_forward_hook(lambda *_: forwards.append(1))
+    with torch.no_grad():
+        facts = greedy._generate(session_of(model, short=short), "pair", fed(), STEPS)
+    hook.remove()
+    return facts, len(forwards)
+
+
+def agreement(make):
+    """Check that both extents decode the same start, and return the number of forwards of each."""
+    full, n_full = decoded(make(), short=False)
+    short, n_short = decoded(make(), short=True)
+    assert full.keys() == short.keys() == {"pair[0]", "pair[1]"}
+    for row, facts in short.items():
+        assert facts["ids"] == full[row]["ids"][: greedy.START]
+        assert facts["top2"] == full[row]["top2"][: greedy.START]
+        assert facts["logits"]["hash"] == full[row]["start"]["hash"]
+        assert full[row]["logits"]["hash"] != full[row]["start"]["hash"]
+    return n_full, n_short
+
+
+def test_a_short_decoding_is_the_start_of_a_full_one():
+    assert agreement(lambda: llama(eos_token_id=None)) == (STEPS, greedy.START)
+
+
+def test_a_cache_of_the_size_of_the_whole_decoding_has_that_size_in_a_short_one():
+    assert agreement(lambda: llama(cache_implementation="static", eos_token_id=None))[0] == STEPS
+
+
+def test_a_token_that_is_forced_at_the_end_is_not_forced_at_the_end_of_a_short_one():
+    agreement(bart)
+
+
+def test_a_row_that_ends_at_once_ends_in_both():
+    model = llama(eos_token_id=None)
+    first = decoded(model, short=False)[0]["pair[0]"]["ids"][0]
+
+    def ending():
+        return llama(eos_token_id=first)
+
+    full, _ = decoded(ending(), short=False)
+    short, _ = decoded(ending(), short=True)
+    assert short["pair[0]"]["ids"] == full["pair[0]"]["ids"] == [first]
+    assert short["pair[0]"]["logits"]["hash"] == full["pair[0]"]["start"]["hash"]
+
+
+def test_a_difference_of_the_second_step_is_seen():
+    class Drawing(transformers.LlamaForCausalLM):
+        n = 0
+
+        def forward(self, *args, **kwargs):
+            output = super().forward(*args, **kwargs)
+            self.n += 1
+            if self.n == 2:
+                output.logits = output.logits + torch.rand(())
+            return output
+
+    def make():
+        torch.manual_seed(1)
+        config = transformers.LlamaConfig(**SIZES, eos_token_id=None, pad_token_id=0)
+        return Drawing(config).eval()
+
+    torch.manual_seed(5)
+    model = make()
+    torch.manual_seed(6)
+    full, _ = decoded(model, short=False)
+    model = make()
+    torch.manual_seed(7)
+    short, _ = decoded(model, short=True)
+    assert short["pair[0]"]["logits"]["hash"] != full["pair[0]"]["start"]["hash"]
+
+
+def test_a_short_forward_runs_once_and_has_the_same_layers():
+    model = llama()
+    forwards = []
+    model.register_forward_hook(lambda *_: forwards.append(1))
+    with torch.no_grad():
+        full = forward_phase.forward(session_of(model, short=False), "pair", fed(), {})
+        n_full = len(forwards)
+        short = forward_phase.watched_forward(session_of(model, short=True), "pair", fed(), {})
+    assert full == short
+    assert (n_full, len(forwards) - n_full) == (2, 1)
+
+
+def test_stopping_ends_every_row_after_the_steps():
+    criteria = decode.stopping(2)
+    ids = torch.zeros(3, 4, dtype=torch.long)
+    assert criteria(ids, None).tolist() == [False] * 3
+    assert criteria(ids, None).tolist() == [True] * 3
