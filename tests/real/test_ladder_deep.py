@@ -20,6 +20,7 @@ def ladders(tmp_path_factory, run_in):
     """Return the results of the default, and those of a ladder that leaves nothing out."""
     folder = tmp_path_factory.mktemp("deep")
     zoo = (ROOT / "zoo.yaml").read_text("utf-8").replace("    relations: true", "")
+    zoo = zoo.replace("tests/custom/", f"{ROOT}/tests/custom/")
     (folder / "matrix.yaml").write_text(
         zoo.replace("  relations: false", "  relations: false\n  crossings: false")
     )
