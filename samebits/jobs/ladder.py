@@ -84,8 +84,8 @@ class Climber:
 
 def _tensors(file: LadderFile) -> Iterator[TensorRef]:
     """Yield every tensor of every rung, and every tensor of the run with aligned memory."""
-    if file.aligned is not None:
-        yield from file.aligned.refs.values()
+    for aligned in file.aligned:
+        yield from aligned.refs.values()
     for rung in file.rungs.values():
         yield from rung.decode.values()
         for forward in rung.forward.values():

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture, ForwardFacts
     from samebits.records.comparison import SignalComparison
     from samebits.records.ids import Signal
+    from samebits.records.ladder import Aligned
     from samebits.records.tensor import TensorRef
 
 
@@ -48,13 +49,8 @@ _SIGNAL_OF_KIND: dict[str, Signal] = {"forward": "logits", "decode": "decode"}
 
 def alignment(climb: Climb) -> Alignment | None:
     """Return the result with aligned tensors for a pair; None if no tensor was moved."""
-    reference, candidate = (file.aligned for file in climb.files)
-    if (
-        reference is None
-        or candidate is None
-        or reference.what != candidate.what
-        or not (reference.off or candidate.off)
-    ):
+    reference, candidate = _same_computation(climb)
+    if reference is None or candidate is None or not (reference.off or candidate.off):
         return None
     off, sides = (
         (reference.off, candidate.off),
@@ -76,6 +72,14 @@ def alignment(climb: Climb) -> Alignment | None:
         for name in reference.refs
     )
     return Alignment(what=reference.what, off=off, same=same)
+
+
+def _same_computation(climb: Climb) -> tuple[Aligned | None, Aligned | None]:
+    """Return both results of what was asked of this pair; a reference also answers other pairs."""
+    references, candidates = (file.aligned for file in climb.files)
+    by_name = {aligned.what: aligned for aligned in references}
+    candidate = next((aligned for aligned in candidates if aligned.what in by_name), None)
+    return (None, None) if candidate is None else (by_name[candidate.what], candidate)
 
 
 def alignment_reason(result: Alignment) -> str:

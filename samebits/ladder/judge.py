@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from samebits.compare.pair import Pair
 from samebits.ladder.alignment import alignment, alignment_reason
 from samebits.ladder.constants import constants
+from samebits.ladder.decodes import with_observed
 from samebits.ladder.flips import flips
 from samebits.ladder.rule import Evidence, judgement, worse
 from samebits.ladder.steps import Climb, steps
@@ -34,6 +35,12 @@ def ladder(
 ) -> Ladder:
     """Return the ladder's judgement of a pair; ``files`` is None if the ladder did not run."""
     missing = _missing(files)
+    if files:
+        forced = {row: facts.ids for row, facts in (reference.signals.greedy or {}).items()}
+        files = (
+            with_observed(files[0], reference, forced),
+            with_observed(files[1], candidate, forced),
+        )
     climb = Climb(Pair(reference, candidate, values), files) if files and not missing else None
     evidence = Evidence(
         signals=signals,

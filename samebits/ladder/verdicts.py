@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from samebits.compare.outcome import ran_forward
 from samebits.compare.pair import ended
 from samebits.compare.phases import incomplete_at
-from samebits.ladder.asking import asks
+from samebits.ladder.asking import asks, is_repeated, merged, whole, without_known
 from samebits.ladder.judge import ladder
 from samebits.ladder.rule import is_left_over
 from samebits.records.capture import Unfinished
@@ -44,10 +44,13 @@ async def judge_by_ladder(
     runs: Mapping[CellId, tuple[Capture, ...]],
     values: TensorSource,
     climb: RunLadder,
+    *,
+    deep: bool = False,
 ) -> list[CellResult]:
     """Return the results with the ladder's verdict on every cell that differs.
 
-    A reference of several cells runs each distinct job on the ladder once.
+    A reference of several cells runs one job for all that need the same numbers. With ``deep``
+    every prompt is decoded on every rung, even if its decodes are equal byte for byte.
     """
     pairs = {
         result.cell: (runs[result.reference][0], runs[result.cell][0])
@@ -65,14 +68,16 @@ async def judge_by_ladder(
         result = by_cell[cell]
         return ladder(*pairs[cell], result.signals, result.splits, values, files)
 
-    files = await _ladder_files(pairs, jobs, climb)
+    if deep:
+        jobs = {cell: (whole(pair[0]), whole(pair[1])) for cell, pair in jobs.items()}
+    files = await _ladder_files(pairs, jobs, values, climb)
     ladders = {cell: judged(cell, files.get(cell)) for cell in pairs}
     with_tables = {
-        cell: tuple(ask.model_copy(update={"tables": True}) for ask in pair_jobs)
+        cell: (_with_tables(pair_jobs[0]), _with_tables(pair_jobs[1]))
         for cell, pair_jobs in jobs.items()
         if is_left_over(ladders[cell])
     }
-    for cell, cell_files in (await _ladder_files(pairs, with_tables, climb)).items():
+    for cell, cell_files in (await _ladder_files(pairs, with_tables, values, climb)).items():
         second = judged(cell, cell_files)
         if second.kind == "rounding":
             ladders[cell] = second.model_copy(update={"notes": (TABLES, *second.notes)})
@@ -105,23 +110,65 @@ def _is_the_machine(failure: Failure) -> bool:
 TABLES = "tables that a model computes at construction were computed again in float64"
 
 
+def _with_tables(ask: Ask) -> Ask:
+    return ask.model_copy(update={"tables": True})
+
+
 async def _ladder_files(
-    pairs: Mapping[CellId, Pair], jobs: Mapping[CellId, tuple[Ask, ...]], climb: RunLadder
+    pairs: Mapping[CellId, Pair],
+    jobs: Mapping[CellId, tuple[Ask, Ask]],
+    values: TensorSource,
+    climb: RunLadder,
 ) -> dict[CellId, Files]:
-    """Return what both cells of every pair computed, each distinct job run once per cell."""
-    by_cell: dict[CellId, list[Ask]] = {}
+    """Return what both cells of every pair computed.
+
+    The jobs of one cell are merged. A job whose decodes do not come out as in the cell's own run is
+    repeated with all prompts: one that was left out leaves a state that the others depend on.
+    """
+    captures = {side.cell: side for pair in pairs.values() for side in pair}
+    asks: dict[CellId, list[Ask]] = {}
     for cell, pair_jobs in jobs.items():
-        for job_cell, ask in zip((pairs[cell][0].cell, cell), pair_jobs, strict=True):
-            if ask not in by_cell.setdefault(job_cell, []):
-                by_cell[job_cell].append(ask)
-    files_by_cell = await climb(by_cell) if by_cell else {}
-
-    def file(cell: CellId, ask: Ask) -> LadderFile:
-        return files_by_cell[cell][by_cell[cell].index(ask)]
-
+        for side, ask in zip(pairs[cell], pair_jobs, strict=True):
+            asks.setdefault(side.cell, []).append(ask)
+    planned = {
+        cell: [without_known(job, captures[cell], values) for job in merged(cell_asks)]
+        for cell, cell_asks in asks.items()
+    }
+    files = await _climbed(planned, climb)
+    stateful = {
+        cell: [
+            whole(job)
+            for job, file in zip(cell_jobs, files[cell], strict=True)
+            if not is_repeated(file, captures[cell], job, values)
+        ]
+        for cell, cell_jobs in planned.items()
+    }
+    repeated = await _climbed({cell: again for cell, again in stateful.items() if again}, climb)
+    for cell, again in repeated.items():
+        files[cell] = [
+            again[stateful[cell].index(whole(job))] if whole(job) in stateful[cell] else file
+            for job, file in zip(planned[cell], files[cell], strict=True)
+        ]
+    results = {cell: iter(cell_files) for cell, cell_files in files.items()}
     return {
-        cell: (file(pairs[cell][0].cell, pair_jobs[0]), file(cell, pair_jobs[1]))
-        for cell, pair_jobs in jobs.items()
+        cell: (next(results[pairs[cell][0].cell]), next(results[pairs[cell][1].cell]))
+        for cell in jobs
+    }
+
+
+async def _climbed(
+    asks: Mapping[CellId, list[Ask]], climb: RunLadder
+) -> dict[CellId, list[LadderFile]]:
+    """Return the result of each job of each cell; equal jobs run once."""
+    distinct: dict[CellId, list[Ask]] = {}
+    for cell, cell_asks in asks.items():
+        for ask in cell_asks:
+            if ask not in distinct.setdefault(cell, []):
+                distinct[cell].append(ask)
+    files = await climb(distinct) if distinct else {}
+    return {
+        cell: [files[cell][distinct[cell].index(ask)] for ask in cell_asks]
+        for cell, cell_asks in asks.items()
     }
 
 

@@ -12,11 +12,12 @@ from samebits.records.record import Record
 from samebits.records.subject import Reason, Subject, with_name
 from samebits.records.tensor import TensorRef
 
-FORMAT_VERSION: Literal[3] = 3
+FORMAT_VERSION: Literal[4] = 4
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: what aligned tensors give.
+# 4: several computations with aligned tensors; decodes that are those of the cell's own run.
 
 RungName = Literal["own", "float32", "noise", "float64"]
 """own: the variant's dtype. float32 and float64: every smaller float is promoted to that dtype.
@@ -104,12 +105,14 @@ class LadderFile(Record):
     """The results of one cell on all rungs."""
 
     format: Literal["samebits-ladder"] = "samebits-ladder"
-    format_version: Literal[3] = FORMAT_VERSION
+    format_version: Literal[4] = FORMAT_VERSION
     cell: CellId
     failure: Failure | None = None
     rungs: dict[RungName, Rung] = Field(default_factory=dict)
-    aligned: Aligned | None = None
-    """None if it was not requested."""
+    aligned: tuple[Aligned, ...] = ()
+    """What was computed again with aligned tensors."""
+    not_decoded: tuple[str, ...] = ()
+    """Prompts that were not decoded in the own dtype: the cell's own run has their decodes."""
     forks: dict[str, str] = Field(default_factory=dict)
     seconds: float = 0.0
 

@@ -1,6 +1,6 @@
 """jobs.ladder: copies in higher precision, what is forced, watched and reordered."""
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 
 import torch
@@ -33,6 +33,19 @@ def test_a_copy_holds_the_same_numbers_in_the_rungs_dtype_and_leaves_the_model()
         assert torch.equal(twin.proj.weight, model.proj.weight.to(dtype))
         assert twin.tied is twin.proj.weight
     assert model.proj.weight.dtype == torch.bfloat16
+
+
+def test_a_copy_shares_no_values_with_its_model_in_any_dtype():
+    for dtype in (torch.float32, torch.float64):
+        for model in (Tiny(dtype), Tiny(torch.bfloat16)):
+            twin = precision.copy_in(dtype, model, {"proj.weight": "bfloat16"})
+            before = model.proj.weight.clone()
+            with torch.no_grad():
+                for tensor in (*twin.parameters(), *twin.buffers()):
+                    tensor.zero_()
+            assert torch.equal(model.proj.weight, before)
+            assert model.proj.bias.any()
+            assert model.table.any()
 
 
 def test_the_finer_side_is_rounded_to_the_coarser_ones_dtype():
@@ -249,7 +262,8 @@ def again(model, what="forward short"):
 
     class Cell(ladder.Ladder):
         def __init__(self):
-            self.job = {"ladder": {"again": what, "forced": {}}}
+            asked = {"again": [what] if what else [], "forced": {}, "observed": {}}
+            self.job = {"ladder": asked | {"decodes": None, "own_decodes": None}}
             self.loaded = SimpleNamespace(model=model)
             self.keeper = SimpleNamespace(ref=lambda tensor: tensor.tolist())
 
@@ -258,7 +272,8 @@ def again(model, what="forward short"):
 
     with torch.no_grad():
         own = {"short": {"logits": model(torch.arange(16.0)).logits.tolist()}}
-    return Cell().aligned({"forward": own, "decode": {}}), own["short"]["logits"]
+    (found,) = Cell().aligned({"forward": own, "decode": {}}) or [None]
+    return found, own["short"]["logits"]
 
 
 def test_what_aligned_tensors_give():
@@ -286,3 +301,62 @@ def test_what_refuses_to_run_again_says_so():
     found, _ = again(Once(4))
     assert (found["repeats"], found["refs"]) == (None, {})
     assert found["refused"] == "MemoryError: no room"
+
+
+class Decoder(ladder.Ladder):
+    """A cell that notes what it decodes, and of which one prompt leaves a state."""
+
+    def __init__(self, off=0, **asked):
+        told = {"again": [], "observed": {}, "decodes": None, "own_decodes": None}
+        self.job = {"ladder": told | asked}
+        self.loaded = SimpleNamespace(model=Placed(off))
+        self.decoded = []
+
+    def _prompts(self, _dtype):
+        for name in ("short", "long", "padded"):
+            yield name, SimpleNamespace(kwargs={"x": torch.arange(16.0)})
+
+    def _forward(self, *_args, **_options):
+        return {"logits": None}
+
+    def _decode(self, _model, name, *_args, **_options):
+        self.decoded.append(name)
+        return {name: {"hash": name}}
+
+
+def decoded(dtype, **asked):
+    """Return what one rung decodes, and what the cell says that it did not decode."""
+    cell = Decoder(**asked)
+    cell._rung(None, nullcontext(), dtype)
+    return cell.decoded, cell.not_decoded()
+
+
+def test_only_what_is_asked_is_decoded():
+    every = ["short", "long", "padded"]
+    assert decoded(None) == (every, [])
+    assert decoded(torch.float64) == (every, [])
+    asked = {"decodes": ["long", "padded"], "own_decodes": ["padded"]}
+    assert decoded(torch.float64, **asked) == (["long", "padded"], ["short", "long"])
+    assert decoded(None, **asked) == (["padded"], ["short", "long"])
+
+
+def test_a_decode_to_align_is_decoded_in_the_own_dtype_only_if_a_tensor_must_move():
+    asked = {"own_decodes": [], "again": ["decode long"]}
+    assert decoded(None, off=4, **asked) == (["long"], ["short", "padded"])
+    assert decoded(None, off=0, **asked) == ([], ["short", "long", "padded"])
+
+
+def test_a_decode_that_is_not_made_is_that_of_the_cells_run():
+    own = {"short": {"hash": "of the run"}}
+    cell = Decoder(own_decodes=[], again=["decode short"], observed={"decode short": own})
+    (found,) = cell.aligned({"forward": {}, "decode": {}})
+    assert (found["off"], found["repeats"], found["refs"]) == (0, True, own)
+
+
+def test_bits_of_the_cells_run_need_no_second_forward():
+    for run, decodes in (("short", 1), ("other", 2)):
+        observed = {"decode short": {"short": {"hash": run}}}
+        cell = Decoder(off=4, again=["decode short"], observed=observed)
+        (found,) = cell.aligned({"forward": {}, "decode": {"short": {"hash": "short"}}})
+        assert cell.decoded == ["short"] * decodes, run
+        assert found["repeats"] is True

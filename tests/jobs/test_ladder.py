@@ -45,7 +45,7 @@ def test_the_same_again_runs_nothing(tmp_path):
         {"fresh": True},
         {"ask": Ask()},
         {"ask": ASK.model_copy(update={"tables": True})},
-        {"ask": ASK.model_copy(update={"again": "forward short"})},
+        {"ask": ASK.model_copy(update={"again": ("forward short",)})},
         {"stack": built_stack("4.48", lock="other")},
         {"model": model_spec(prompts={"long": Prompt(length=40)})},
     ],
@@ -89,7 +89,7 @@ def test_a_rung_whose_values_are_damaged_is_climbed_again(tmp_path, where):
     ref = memory.put(np.arange(4.0)).model_copy(update={"stored": True})
     rungs = {"float64": Rung(decode={"short": ref} if where == "rung" else {})}
     aligned = Aligned(what="forward short", off=1, refs={"short": ref})
-    file = LadderFile(cell=CELL, rungs=rungs, aligned=aligned if where == "aligned" else None)
+    file = LadderFile(cell=CELL, rungs=rungs, aligned=(aligned,) if where == "aligned" else ())
     path = Store(tmp_path).tensor_path(ref)
     path.parent.mkdir(parents=True)
     content = memory.arrays[ref.hash].tobytes()

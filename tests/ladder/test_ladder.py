@@ -139,11 +139,15 @@ def aligned(ref, *, off=0, name="short", what="forward short", repeats=True, **m
     return Aligned(what=what, off=off, repeats=repeats, refs=refs, **more)
 
 
+def given(result):
+    return () if result is None else (result,)
+
+
 def with_aligned(memory, pair, one, other, *, by=TINY):
     """Return what is said of the pair where both sides left this of aligned tensors."""
     files = tuple(
         file(stack, own=Rung(), float64=rung(memory, by=far)).model_copy(update={"aligned": left})
-        for stack, far, left in (("4.48", 0.0, one), ("5.x", by, other))
+        for stack, far, left in (("4.48", 0.0, given(one)), ("5.x", by, given(other)))
     )
     return ladder(*pair, compare(*pair, memory), (), memory, files)
 
@@ -214,7 +218,7 @@ def test_rows_of_padding_play_no_part_in_what_aligned_tensors_give(memory):
             aligned(memory.put(array), off=1, name="padded", what="forward padded")
             for array in (logits, changed)
         ]
-        files = tuple(file("5.x").model_copy(update={"aligned": one}) for one in left)
+        files = tuple(file("5.x").model_copy(update={"aligned": (one,)}) for one in left)
         found = alignment(Climb(Pair(*sides, memory), files))
         assert found.same is same
 
@@ -258,7 +262,7 @@ def test_a_decode_is_computed_again_only_where_no_forward_differs(memory):
         other = side("5.x", logits, 1e-4)
         assert to_align(one, compare(one, other, memory)) == what
     for both in asks(one, other, compare(one, other, memory), memory):
-        assert both.again == "forward short"
+        assert both.again == ("forward short",)
 
 
 def test_a_device_is_not_asked_to_align(memory):

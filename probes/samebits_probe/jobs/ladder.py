@@ -1,9 +1,10 @@
 """The job that runs one cell on every rung of the precision ladder: native dtype, float32, float64.
 
 Expects the job of a cell with ``ladder``: result (a path), forced (row -> token ids), rounded
-(tensor -> dtype), tables (compute them again in float64) and again (what to compute once more with
-all tensors aligned in memory, such as ``forward short``; '' for nothing). Writes the file that
-samebits/records/ladder.py reads, completely or not at all.
+(tensor -> dtype), tables (compute them again in float64), decodes and own_decodes (which prompts to
+decode on all rungs and in the own dtype, None for all), again (what to compute once more with all
+tensors aligned in memory, such as ``forward short``) and observed (the logits of that in the cell's
+run). Writes the file that samebits/records/ladder.py reads, completely or not at all.
 
 On each rung all prompts run on a copy of the model, in the order of the cell's run: state that an
 earlier prompt leaves (such as a rope that stays stretched) is part of the difference. Decoding is
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
     from samebits_probe.process.jobs import LadderJob
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 _COPY_LIMIT = 4 << 30
 """Bytes of a promoted copy above which none is made; the ladder reports that."""
 _REASON_LENGTH = 300
@@ -60,10 +62,11 @@ def run(job: LadderJob) -> None:
     torch.set_num_threads(int(job["threads"]))
     heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
     started = time.perf_counter()
-    results: Facts = {"rungs": {}, "aligned": None, "failure": None}
+    results: Facts = {"rungs": {}, "aligned": [], "not_decoded": [], "failure": None}
     try:
         ladder = Ladder(job)
         results["rungs"] = ladder.climb()
+        results["not_decoded"] = ladder.not_decoded()
         results["aligned"] = ladder.aligned(results["rungs"]["own"])
     except Unknown as reason:
         results["failure"] = describe("load", LookupError(str(reason)))
@@ -115,28 +118,70 @@ class Ladder:
         rungs["own"] = self._rung(self.loaded.model, nullcontext())
         return rungs
 
-    def aligned(self, native: Facts) -> Facts | None:
-        """Return the results of one prompt with all tensors aligned; None if the job has no prompt.
+    def not_decoded(self) -> list[str]:
+        """Return the prompts that are not decoded in the own dtype, as their decodes are known."""
+        prompts = [name for name, _ in self._prompts(None)]
+        return [name for name in prompts if not self._decodes(name, None)]
 
-        The prompt first runs again as it is. A change there comes from state that prompts leave,
-        not from places in memory. Where all tensors are aligned already, the native rung is the
-        answer.
+    def _decodes(self, prompt: str, dtype: torch.dtype | None) -> bool:
+        """Return True if a prompt is to be decoded on the rung in ``dtype``, None for the own."""
+        asked = self.job["ladder"]
+        if dtype is not None:
+            return asked["decodes"] is None or prompt in asked["decodes"]
+        if asked["own_decodes"] is None or prompt in asked["own_decodes"]:
+            return True
+        return f"decode {prompt}" in asked["again"] and bool(self._off)
+
+    @cached_property
+    def _off(self) -> int:
+        """Number of tensors that the load did not align."""
+        return alignment.n_off(self.loaded.model)
+
+    def aligned(self, native: Facts) -> list[Facts]:
+        """Return the results of each computation that is repeated with all tensors aligned.
+
+        Each runs before as it is, unless it has given the bits of the cell's run already: a change
+        there comes from state that prompts leave, not from places in memory. Where all tensors are
+        aligned already, the native rung is the answer.
         """
-        what = self.job["ladder"]["again"]
-        if not what:
-            return None
-        model = self.loaded.model
-        answer: Facts = {"what": what, "off": alignment.n_off(model), "refused": ""}
+        answers: list[Facts] = [
+            {"what": what, "off": self._off, "repeats": True, "refs": {}, "refused": ""}
+            for what in self.job["ladder"]["again"]
+        ]
+        if not self._off:
+            return [
+                answer | {"refs": self._unaligned(native, answer["what"])} for answer in answers
+            ]
+        answers = [
+            _attempted(answer, lambda what: {"repeats": self._repeats(native, what)})
+            for answer in answers
+        ]
+        return [
+            _attempted(answer, lambda what: {"refs": self._realigned(what)}) for answer in answers
+        ]
+
+    def _unaligned(self, native: Facts, what: str) -> Facts:
+        """Return the logits of the native rung, or of the cell's run if the rung left them out."""
+        observed: Facts = self.job["ladder"]["observed"].get(what, {})
+        return _rows_of_prompt(native, *what.split(" ", 1)) or observed
+
+    def _repeats(self, native: Facts, what: str) -> bool:
+        """Return True if the native rung's logits are those of the cell's run, or come again."""
         before = _rows_of_prompt(native, *what.split(" ", 1))
-        if not answer["off"]:
-            return answer | {"repeats": True, "refs": before}
-        try:
-            repeats = self._rerun(what) == before
-            alignment.align(model)
-            return answer | {"repeats": repeats, "refs": self._rerun(what)}
-        except Exception as error:  # noqa: BLE001  it ran before: no memory, or a defect of ours
-            refused = f"{type(error).__name__}: {without_folders(str(error))}"[:_REASON_LENGTH]
-            return answer | {"repeats": None, "refs": {}, "refused": refused}
+        observed: Facts = self.job["ladder"]["observed"].get(what, {})
+        if not observed:
+            return bool(self._rerun(what) == before)
+        hashes, observed_hashes = (
+            {row: ref["hash"] for row, ref in rows.items()} for rows in (before, observed)
+        )
+        # the cell's run fed the model other prompts before, so no state has an effect
+        if before and hashes == observed_hashes:
+            return True
+        return bool(self._rerun(what) == before)
+
+    def _realigned(self, what: str) -> Facts:
+        alignment.align(self.loaded.model)
+        return self._rerun(what)
 
     def _rerun(self, what: str) -> Facts:
         """Return the logits of ``forward short``, or of each row of ``decode short``."""
@@ -219,6 +264,8 @@ class Ladder:
                 with _refusal_noted(rung["refused"], f"forward {name}"), watch:
                     rung["forward"][name] = self._forward(model, name, inputs, watch, twice=twice)
             for name, inputs in prompts:
+                if not self._decodes(name, dtype):
+                    continue
                 decode_watch = None if dtype is None else watch  # the own dtype has no leaks
                 with _refusal_noted(rung["refused"], f"decode {name}"):
                     rung["decode"].update(
@@ -309,6 +356,17 @@ class Ladder:
                 )
                 for i, row in enumerate(names)
             }
+
+
+def _attempted(answer: Facts, compute: Callable[[str], Facts]) -> Facts:
+    """Return an answer with what ``compute`` returns, or with its exception."""
+    if answer["refused"]:
+        return answer
+    try:
+        return answer | compute(answer["what"])
+    except Exception as error:  # noqa: BLE001  it ran before: no memory, or a defect of ours
+        refused = f"{type(error).__name__}: {without_folders(str(error))}"[:_REASON_LENGTH]
+        return answer | {"repeats": None, "refs": {}, "refused": refused}
 
 
 def _rows_of_prompt(rung: Facts, kind: str, prompt: str) -> Facts:

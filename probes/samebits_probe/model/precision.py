@@ -69,21 +69,37 @@ def copy_in(dtype: torch.dtype, model: Any, rounded: dict[str, str]) -> Any:
     their bytes. ``rounded`` names tensors that the other side holds in a smaller dtype. They
     are rounded to that dtype first, so that both sides start from the same numbers.
     """
-    twin = copy.deepcopy(model)
+    twin = copy.deepcopy(model, _shared_parameters(model))
     tensors = dict(twin.named_parameters(remove_duplicate=False))
     tensors |= dict(twin.named_buffers(remove_duplicate=False))
     with torch.no_grad():
         for name, smaller in rounded.items():
             if name in tensors:
-                tensors[name].copy_(tensors[name].to(getattr(torch, smaller)))
+                tensors[name].data = (
+                    tensors[name].data.to(getattr(torch, smaller)).to(tensors[name].dtype)
+                )
     widening = _WIDENINGS[dtype]
     for tensor in (*twin.parameters(), *twin.buffers()):
         if tensor.is_floating_point():
-            tensor.data = tensor.data.to(dtype)
+            values = tensor.data
+            promoted = values.to(dtype)
+            tensor.data = values.clone() if promoted is values else promoted
         elif tensor.dtype in widening:
             tensor.data = tensor.data.to(widening[tensor.dtype])
     _widen_attributes(twin, widening)
     return twin
+
+
+def _shared_parameters(model: Any) -> dict[int, Any]:
+    """Return a memo with which a deep copy shares the values of plain parameters.
+
+    They are replaced one by one, so that a model and its copy need no room for a third.
+    """
+    return {
+        id(parameter): torch.nn.Parameter(parameter.data, parameter.requires_grad)
+        for parameter in model.parameters()
+        if type(parameter) is torch.nn.Parameter and parameter.is_floating_point()
+    }
 
 
 def _widen_attributes(twin: Any, widening: Widening) -> None:

@@ -196,7 +196,11 @@ class Rungs(TypedDict):
 
     forced: dict[str, list[int]]
     rounded: dict[str, str]
-    again: str
+    again: list[str]
+    observed: dict[str, dict[str, dict[str, Any]]]
+    decodes: list[str] | None
+    own_decodes: list[str] | None
+    is_whole: bool
     tables: bool
     result: str
 
