@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 MAX_FRESH_MODEL_BYTES = 4 << 30
 """Bytes of parameters above which no second model is made next to the first."""
+MIN_LEAN_BYTES = 64 << 20
+"""Bytes of parameters from which on a fresh model is first made without them: the first use of the
+meta device imports much, which takes 1 s in 4.48."""
 _SEEDS = {"a": 31, "b": 32}
 """Run -> seed of every random generator; neither is the seed of a load."""
 
@@ -257,7 +260,8 @@ class Session:
         model = self.loaded.model
         # a constructor may read the values of parameters, which raises
         with suppress(Exception):
-            if not self.no_room(load.largest_share(model)):
+            is_large = load.n_bytes(model) >= MIN_LEAN_BYTES
+            if is_large and not self.no_room(load.largest_share(model)):
                 buffers = load.fresh_buffers(model, self.loaded.config, self.source)
                 return fresh.Fresh(buffers, self._whole_twin)
         tensors = self._whole_twin()
