@@ -15,8 +15,6 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 from samebits_probe.cell.roundtrip import Original, round_trip
 from samebits_probe.model import forks, heap
 from samebits_probe.model import load as model_load
@@ -37,6 +35,8 @@ from samebits_probe.process.failure import without_folders
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    import torch
 
     from samebits_probe.model.fresh import Fresh
     from samebits_probe.model.inputs import Inputs

@@ -299,7 +299,9 @@ class Session:
 
     def known_hashes(self) -> dict[str, str]:
         """Return name -> hash of the tensors that the signals weights and buffers have so far."""
-        known = {name: facts["ref"]["hash"] for name, facts in self.signals.get("buffers", {}).items()}
+        known = {
+            name: facts["ref"]["hash"] for name, facts in self.signals.get("buffers", {}).items()
+        }
         for name, facts in self.signals.get("weights", {}).get("tensors", {}).items():
             known |= dict.fromkeys((name, *facts["aliases"]), facts["ref"]["hash"])
         return known

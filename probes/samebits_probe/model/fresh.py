@@ -8,6 +8,7 @@ it is known which ones will be compared.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from samebits_probe.model.tensor import NotHashable, tensor_hash
@@ -59,10 +60,9 @@ class Fresh:
     def keep_hashes_only(self, names: Iterable[str]) -> None:
         """Drop the tensors; only ``names`` and names compared before can be compared afterwards."""
         for name in names:
-            try:
+            # what is not hashable here is not in the observed model either
+            with suppress(NotHashable):
                 self.against(name, "")
-            except NotHashable:
-                continue  # the observed model's tensor has no plain bytes to compare either
         self._tensors = {}
         self._make_whole = None
 

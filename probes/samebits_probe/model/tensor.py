@@ -21,6 +21,7 @@ HASH_HEADER = b"samebits-tensor-1"
 
 Ref = dict[str, Any]
 
+
 def _find_memcmp() -> Any:
     """Return the C library's memcmp; None where it cannot be called."""
     try:
