@@ -250,7 +250,8 @@ async def _compare(
             scheduler.dependencies.mark_unrepeatable(
                 f"{cell} has values that were not stored", str(cell)
             )
-    results = await judge_by_ladder(results, runs, store, scheduler.climb)
+    is_deep = order.level == "deep"
+    results = await judge_by_ladder(results, runs, store, scheduler.climb, deep=is_deep)
     results = [unmeasured(result, rerun, unavailable) for result in results]
     for result in results:
         if result.unfinished is not None or any(

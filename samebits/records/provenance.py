@@ -70,6 +70,9 @@ class RoundTrip(Record):
     logits: Literal["same bits", "differs", "not compared"] = "not compared"
     reason: str = ""
     """The exception, or why it was not tried."""
+    inferred: bool = False
+    """True if nothing was written and loaded again: saving gives the tensors, files and config that
+    were loaded, and two loads of these gave the same tensors."""
 
 
 class IntegritySignal(Record):

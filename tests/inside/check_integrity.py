@@ -149,9 +149,70 @@ def test_a_healthy_model_is_not_accused():
         "outcome": "same bits",
         "tensors": [],
         "config": [],
-        "logits": "same bits",
+        "logits": "not compared",
         "reason": "",
+        "inferred": True,
     }
+
+
+def test_a_round_trip_is_made_where_files_or_config_are_others():
+    extra = {"no such tensor": torch.ones(16)}
+    for trip in (
+        integrity("none", more=extra)["round_trip"],
+        integrity("none", pickled=True)["round_trip"],
+        integrity("none", stored=torch.bfloat16)["round_trip"],
+        integrity("adds a field")["round_trip"],
+    ):
+        assert "inferred" not in trip
+        assert trip["logits"] == "same bits"
+    assert integrity("adds a field")["round_trip"]["outcome"] == "differs"
+
+
+def test_a_save_that_changes_one_bit_or_one_name_is_not_inferred():
+    for defect in ("saves another bit", "saves another name"):
+        trip = integrity(defect)["round_trip"]
+        assert "inferred" not in trip, defect
+    assert integrity("saves another bit")["round_trip"]["tensors"] == ["proj.bias"]
+
+
+def test_a_fresh_model_without_parameters_gives_the_same_facts():
+    for defect in (*DEFECTS, "buffer of a parameter", "reads a parameter"):
+        whole = observed_with(1 << 60, defect)
+        lean = observed_with(0, defect)
+        assert whole[1] == lean[1], defect
+        for name in ("weights", "buffers", "inv_freq", "integrity"):
+            assert whole[0][name] == lean[0][name], (defect, name)
+
+
+DEFECTS = (
+    "none",
+    "not refilled",
+    "halves",
+    "integers",
+    "shared",
+    "computed",
+    "drawn",
+    "missing",
+    "drawn again",
+    "overwritten",
+    "tied",
+    "in the state_dict",
+)
+
+
+def observed_with(min_lean_bytes, defect):
+    """Return signals and skips of a cell; seconds, values by chance and paths left out."""
+
+    def observe():
+        cell_session.MIN_LEAN_BYTES = min_lean_bytes
+        looked_at = cell(checkpoint(defect))
+        with torch.no_grad():
+            weights_phase._reduce_twin_to_hashes(looked_at)
+        look(looked_at)
+        del looked_at.signals["integrity"]["seconds"]
+        return looked_at.signals, looked_at.skips
+
+    return fork.run_in_fork(observe)
 
 
 def test_the_poison_is_seen_to_work():
@@ -357,10 +418,14 @@ def test_a_round_trip_that_loses_a_tensor_and_a_config_field():
 def test_a_kernel_that_rounds_by_the_place_of_weights_is_no_loss():
     """The saved file's header is a multiple of 8 bytes long, so it begins elsewhere."""
     for behind in (4, 0):
-        looked_at = cell(checkpoint("rounds by place", behind=behind))
+        looked_at = cell(checkpoint("rounds by place", more=MORE, behind=behind))
         assert looked_at.loaded.model.proj.weight.data_ptr() % 32 == behind
         look(looked_at)
         assert looked_at.signals["integrity"]["round_trip"]["outcome"] == "same bits"
+
+
+MORE = {"unused": torch.ones(16)}
+"""A tensor that the model ignores: saving gives another file, so that it is loaded again."""
 
 
 def test_what_is_drawn_anew_is_not_lost_by_saving():
@@ -368,7 +433,7 @@ def test_what_is_drawn_anew_is_not_lost_by_saving():
         ("draws a factor", "a second load of the original also gives different logits"),
         ("draws in forward", determinism.NOT_REPEATED),
     ):
-        trip = integrity(defect)["round_trip"]
+        trip = integrity(defect, more=MORE)["round_trip"]
         assert (trip["outcome"], trip["logits"], trip["reason"]) == (
             "same bits",
             "not compared",
@@ -436,10 +501,10 @@ def test_run_b_does_not_look():
 
 def test_a_model_too_large_for_a_second_one():
     looked_at = cell(checkpoint("halves"))
-    cell_session.MAX_FRESH_MODEL_BYTES = 0
+    looked_at.no_room = lambda _times: "no memory"
     look(looked_at)
     signal = looked_at.signals["integrity"]
-    assert signal["poison"] == "not tried: it would need another 0.0 GiB"
+    assert signal["poison"] == "not tried: no memory"
     told = {skip["what"]: skip["why"] for skip in looked_at.skips if "why" in skip}
     assert told == {"integrity: second load": "cost"}
     assert signal["round_trip"]["outcome"] == "not tried"
@@ -448,9 +513,20 @@ def test_a_model_too_large_for_a_second_one():
     assert signal["tensors"]["proj.weight"]["source"] == "loaded"
 
 
+def test_a_model_too_large_for_a_third_one_is_still_loaded_over_poison():
+    for defect, outcome in (("none", "same bits"), ("forgets", "not tried")):
+        looked_at = cell(checkpoint(defect))
+        cell_session.MAX_FRESH_MODEL_BYTES = 0
+        look(looked_at)
+        signal = looked_at.signals["integrity"]
+        assert signal["poison"].startswith("NaN, the largest integer")
+        assert signal["round_trip"]["outcome"] == outcome
+        assert all(facts["steady"] for facts in signal["tensors"].values())
+
+
 def test_a_wholly_unwritten_buffer_is_found_without_a_second_model():
     looked_at = cell(checkpoint("integers"))
-    cell_session.MAX_FRESH_MODEL_BYTES = 0
+    looked_at.no_room = lambda _times: "no memory"
     look(looked_at)
     assert sources(looked_at.signals["integrity"])["tables.long"] == ("unwritten", N)
 

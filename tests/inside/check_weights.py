@@ -157,7 +157,9 @@ def test_every_origin_is_told_apart():
         Keeper(tempfile.mkdtemp(), 0, []),
         "a",
         lambda: Fresh({"derived": torch.arange(6.0), "drawn": torch.randn(5)}),
-        lambda: {name: tensor_hash(t) for name, (_, t, _) in weights.named_state(Model()).items()},
+        lambda _known: {
+            name: tensor_hash(t) for name, (_, t, _) in weights.named_state(Model()).items()
+        },
         lambda name, reason: skipped.append((name, type(reason), str(reason))),
     )
     assert skipped == [("meta", OnMetaDevice, "on the meta device and without plain bytes")]

@@ -125,6 +125,10 @@ class LeakyForCausalLM(PreTrainedModel):
         self.proj = torch.nn.Linear(config.hidden_size, config.hidden_size)
         self.head = torch.nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.tables = Tables(config.defect)
+        if config.defect == "buffer of a parameter":
+            self.register_buffer("copied", self.head.weight.detach() * 0 + 2, persistent=False)
+        if config.defect == "reads a parameter" and self.head.weight.isfinite().all():
+            self.register_buffer("finite", torch.ones(N), persistent=False)
         self.factor = 1 + random.random() if config.defect == "draws a factor" else 1
         if config.defect == "missing":
             self.scale = torch.nn.Parameter(torch.full((4,), 3.0))
@@ -155,6 +159,12 @@ class LeakyForCausalLM(PreTrainedModel):
         state = dict(self.state_dict())
         if defect == "forgets":
             del state["proj.bias"]
+        if defect == "saves another bit":
+            state["proj.bias"] = (state["proj.bias"].view(torch.int32) ^ 1).view(torch.float32)
+        if defect == "saves another name":
+            state["renamed"] = state.pop("proj.bias")
+        if defect == "adds a field":
+            self.config.added = 1
         super().save_pretrained(folder, state_dict=state, **kwargs)
         if defect == "forgets":
             path = Path(folder) / "config.json"

@@ -130,13 +130,13 @@ def test_what_fails_otherwise_in_one_of_them_is_said_apart(tmp_path):
 def test_the_cells_that_have_captures_are_counted(tmp_path):
     first = Bench(tmp_path)
     first.run()
-    assert not [line for line in first.progress.of("note") if "known" in line]
+    assert not [line for line in first.progress.of("note") if "known from" in line]
     second = Bench(tmp_path, recipe(), recipe("small", "llama"))
     second.run()
     assert "note 3 of 6 cells known from an earlier run" in second.progress.lines
     fresh = Bench(tmp_path, fresh=True)
     fresh.run()
-    assert not [line for line in fresh.progress.of("note") if "known" in line]
+    assert not [line for line in fresh.progress.of("note") if "known from" in line]
 
 
 def test_what_jobs_took_is_left_for_an_estimate(tmp_path):
@@ -332,7 +332,7 @@ def test_a_second_look_runs_the_cells_that_differ_anew_for_their_values(tmp_path
     hashes = {"ab" * 32}
     runs = bench.run(again=lambda runs: {cell: hashes for cell in runs if cell.stack == "5.0"})
     wanted = [(s, j["store"]["wanted"]) for s, j in bench.jobs_of("cell") if j["store"]["wanted"]]
-    assert wanted == [("5.0", ["ab" * 32])] * 2
+    assert wanted == [("5.0", ["ab" * 32])], "a short second run stores nothing"
     assert len(bench.jobs_of("cell")) == 6 + 2
     assert len(bench.jobs_of("build")) == 1
     assert len(runs) == 3

@@ -15,9 +15,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
-from samebits_probe.cell.roundtrip import round_trip
+from samebits_probe.cell.roundtrip import Original, round_trip
 from samebits_probe.model import forks, heap
 from samebits_probe.model import load as model_load
 from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
@@ -27,7 +25,7 @@ from samebits_probe.model.tensor import (
     NotHashable,
     dtype_name,
     is_plain,
-    raw_bytes,
+    require_plain,
     same_bytes,
     tensor_hash,
 )
@@ -37,6 +35,8 @@ from samebits_probe.process.failure import without_folders
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    import torch
 
     from samebits_probe.model.fresh import Fresh
     from samebits_probe.model.inputs import Inputs
@@ -62,8 +62,12 @@ class LoadFacts(NamedTuple):
     twin: Fresh | None
     reloaded: Callable[[], dict[str, str]]
     """Hashes by name of a load under :data:`SEED`, over the first load's kind of memory."""
+    known_hashes: Callable[[], dict[str, str]]
+    """Hashes by name of the loaded model's tensors, as far as they are known."""
     inputs: Callable[[], Inputs | None]
     """Returns the inputs for a comparison of logits."""
+    too_large: str
+    """Why the model is neither written to the disk nor loaded a third time; '' if it may be."""
 
 
 def integrity(load_facts: LoadFacts, folder: Path, no_second_load: str) -> Facts:
@@ -114,12 +118,21 @@ def tensors_compared_with_fresh(model: torch.nn.Module, signals: Facts) -> list[
     """Return the tensors whose bytes will be compared with a fresh model's."""
     weights = signals["weights"]["tensors"]
     missing = signals["load"]["missing_keys"]
+    prefix = _base_prefix(model)
     return [
         name
-        for name in everything(model)
-        if name not in signals["buffers"]
-        and (missing or weights.get(name, {}).get("origin") != "loaded")
+        for name, state in everything(model).items()
+        if not state.tied
+        and name not in signals["buffers"]
+        and (
+            weights.get(name, {}).get("origin") != "loaded"
+            or any(_same_key(name, key, prefix) for key in missing)
+        )
     ]
+
+
+def _base_prefix(model: Any) -> str:
+    return str(getattr(model, "base_model_prefix", ""))
 
 
 def _poisoned_load(load_facts: LoadFacts) -> tuple[Any, str]:
@@ -144,13 +157,34 @@ def _round_trip(
         model_class = type(load_facts.loaded.model)
         return model_load.from_pretrained(model_class, load_facts.source, SEED, "load once more")[0]
 
-    return round_trip(
-        second_model, load_facts.source, folder, load_facts.inputs, absent, unwritten, load_again
+    known = load_facts.known_hashes()
+    steady = {name for name, facts in tensors.items() if facts["steady"] is True}
+    original = Original(
+        load_facts.source,
+        load_facts.loaded.config,
+        # a tensor on which both loads agree has the first model's hash
+        {name: digest for name, digest in known.items() if name in steady},
+        # what a load gives follows from its input only where two loads gave the same
+        None if unwritten or len(steady) < len(tensors) else _checkpoint(load_facts.source),
     )
+    facts = round_trip(
+        second_model,
+        original,
+        folder,
+        load_facts.inputs,
+        absent,
+        unwritten,
+        load_again,
+        load_facts.too_large,
+    )
+    drop_tensors(second_model)
+    return facts
 
 
 def _default_dtypes(load_facts: LoadFacts, stored: dict[str, int]) -> dict[str, int] | None:
     """Return the dtypes of a load without a dtype argument; None where everything is float32."""
+    if load_facts.too_large:
+        return None
     config_dtype = forks.config_dtype(load_facts.loaded.config)
     floats = {name for name in stored if "float" in name}
     if floats <= {"float32"} and config_dtype in {None, "float32"}:
@@ -231,12 +265,12 @@ class Judge:
 
     @property
     def _prefix(self) -> str:
-        return str(getattr(self.load_facts.loaded.model, "base_model_prefix", ""))
+        return _base_prefix(self.load_facts.loaded.model)
 
     def _written_facts(self, name: str, state: State) -> Facts:
         """Return whether the tensor was written, by comparison with the second load."""
         try:
-            raw_bytes(state.tensor)
+            require_plain(state.tensor)
         except NotHashable as reason:
             return _not_covered(str(reason))
         if self.second_states is None:
@@ -256,10 +290,10 @@ class Judge:
         return _not_covered(self.no_second_load)
 
     def _compare_loads(self, name: str, first: torch.Tensor, second: torch.Tensor) -> Facts:
-        bits = heap.elements(first), heap.elements(second)
         # not through numpy, because afterwards a tensor no longer shows which allocator it is from
-        if torch.equal(*bits):  # noqa: TID251  bytes
+        if same_bytes(first, second):
             return self._agreeing_loads(name, first, second)
+        bits = heap.elements(first), heap.elements(second)
         differ = (bits[0] != bits[1]).any(1)
         unwritten = heap.elements_with_pattern(
             first, self.load_facts.run
@@ -320,7 +354,8 @@ class Judge:
             return {"source": "loaded", "detail": _layout_text(self.weights[name], name)}
         if facts["fresh"] == "equal":
             return {"source": "derived"}
-        if self.load_facts.twin is None:
+        twin = self.load_facts.twin
+        if twin is None or (twin.is_whole_refused and facts["fresh"] == "not compared"):
             return {"source": "unexplained", "detail": "no fresh model could be made"}
         return {"source": "unexplained"}
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import alignment, determinism, forks, layers
+from samebits_probe.model import alignment, determinism, forks, layers, savedfiles
 from samebits_probe.model import load as model_load
 from samebits_probe.model.state import drop_tensors, everything, hashes
 from samebits_probe.model.tensor import dtype_name, tensor_hash
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from samebits_probe.model.checkpoint import Checkpoint
     from samebits_probe.model.inputs import Inputs
 
 Facts = dict[str, Any]
@@ -31,12 +32,13 @@ SEED = 30
 
 def round_trip(
     model: Any,
-    source: model_load.Source,
+    original: Original,
     folder: Path,
     inputs: Callable[[], Inputs | None],
     chance: set[str],
     unwritten: list[str],
     load_original: Callable[[], Any],
+    too_large: str = "",
 ) -> Facts:
     """Return what is lost when ``model`` is saved to ``folder`` and loaded from there.
 
@@ -45,32 +47,43 @@ def round_trip(
     The tensors of ``model`` are dropped, so that it and the restored model are not in memory at
     once. ``load_original`` loads the original once more like ``model``: a difference that appears
     there, too, was not caused by saving.
+
+    Where saving gives the files and the config that were loaded, a load of them follows from the
+    first one: same input, same code. Nothing is then written or loaded, and ``inferred`` is True.
+    ``too_large`` is why nothing may be written; what does not follow is then not tried.
     """
-    saved_state = StateBeforeSave(model)
+    saved_state = StateBeforeSave(model, original.hashes)
     size = model_load.n_bytes(model)
     progress.tick("save", allowance=progress.moving(size), moves=True)
+    writer = savedfiles.Writer(original.checkpoint, may_write=not too_large)
     try:
-        model.save_pretrained(folder)
+        with writer.in_place():
+            model.save_pretrained(folder)
+        if writer.is_same() and original.has_config(model, folder):
+            return _no_loss()
+        writer.write_held()
     except Exception as error:  # noqa: BLE001  a model that cannot be saved is a result
         return {"outcome": "save failed", "reason": _error_text(error)}
+    if too_large:
+        return {"outcome": "not tried", "reason": too_large}
     prompt, reason = _prompt(inputs, unwritten)
-    original = _forward_result(model, prompt)
+    first_result = _forward_result(model, prompt)
     drop_tensors(model)
     model_load.trim_heap(model)
     try:
-        saved = source._replace(where=str(folder), revision=None)
+        saved = original.source._replace(where=str(folder), revision=None)
         restored, info = model_load.from_pretrained(type(model), saved, SEED, "load what was saved")
     except Exception as error:  # noqa: BLE001  so is a model that cannot be loaded again
         return {"outcome": "load failed", "reason": _error_text(error)}
     tensors = saved_state.lost_tensors(restored, info, chance)
     fields = saved_state.changed_fields(model_load.effective_config(restored.config))
     logits, reason = (
-        _compare_logits(original, _forward_result(restored, prompt))
+        _compare_logits(first_result, _forward_result(restored, prompt))
         if prompt
         else ("not compared", reason)
     )
     if logits == "differs" and prompt:
-        logits, reason = _confirm_difference(original, load_original, prompt)
+        logits, reason = _confirm_difference(first_result, load_original, prompt)
     same = not tensors and not fields and logits != "differs"
     return {
         "outcome": "same bits" if same else "differs",
@@ -81,15 +94,58 @@ def round_trip(
     }
 
 
-class StateBeforeSave:
-    """Config and hashes of a model before it is saved, because saving changes its config."""
+class Original(NamedTuple):
+    """What was loaded: the input of the load, and what is known of its result."""
 
-    def __init__(self, model: Any) -> None:
+    source: model_load.Source
+    config: Any
+    """The config as it was read."""
+    hashes: dict[str, str]
+    """Hashes by name of the model's tensors, as far as they are known."""
+    checkpoint: Checkpoint | None
+    """The files; None where nothing follows from equal files, because two loads gave different
+    tensors."""
+
+    def has_config(self, model: Any, folder: Path) -> bool:
+        """Return True if the config in ``folder`` is read like the original's.
+
+        The dtype that a save adds counts as equal: every load is given one.
+        """
+        config_class = type(model).config_class
+        if config_class is not type(self.config):
+            return False
+        try:
+            saved_fields = _input_fields(config_class.from_pretrained(str(folder)))
+        except Exception:  # noqa: BLE001  the load of what was saved will raise it, too
+            return False
+        fields = _input_fields(self.config)
+        for name in ("dtype", "torch_dtype"):
+            if saved_fields.get(name) == self.source.dtype and fields.get(name) is None:
+                fields[name] = self.source.dtype
+        return fields == saved_fields
+
+
+def _input_fields(config: Any) -> Facts:
+    """Return the fields of a config without those that name its folder and its release."""
+    fields = model_load.plain_config(config)
+    for name in ("transformers_version", "_name_or_path", "_attn_implementation_autoset"):
+        fields.pop(name, None)
+    return fields
+
+
+class StateBeforeSave:
+    """Config and hashes of a model before it is saved, because saving changes its config.
+
+    ``known`` holds hashes by name that need not be computed.
+    """
+
+    def __init__(self, model: Any, known: dict[str, str] | None = None) -> None:
         self.config = model_load.effective_config(model.config)
         self.dtype = dtype_name(model.dtype)
-        self.hashes = hashes(model)
+        states = everything(model)
+        self.hashes = hashes(model, states, known)
         self.saved = set(model.state_dict(keep_vars=True))
-        self.tied = {name for name, state in everything(model).items() if state.tied}
+        self.tied = {name for name, state in states.items() if state.tied}
 
     def lost_tensors(self, restored: torch.nn.Module, info: Facts, chance: set[str]) -> list[str]:
         """Return the tensors that were restored with different bytes or not from the file."""
@@ -118,6 +174,12 @@ class StateBeforeSave:
 
 def _shown_value(values: Facts, name: str) -> str:
     return without_folders(repr(values[name])) if name in values else "absent"
+
+
+def _no_loss() -> Facts:
+    """Return the facts of a round trip whose result follows."""
+    no_comparison = {"tensors": [], "config": [], "logits": "not compared", "reason": ""}
+    return {"outcome": "same bits", **no_comparison, "inferred": True}
 
 
 def _prompt(inputs: Callable[[], Inputs | None], unwritten: list[str]) -> tuple[Inputs | None, str]:

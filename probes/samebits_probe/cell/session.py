@@ -23,7 +23,7 @@ from samebits_probe.cell import integrity
 from samebits_probe.cell.capture import write_capture
 from samebits_probe.cell.evidence import Evidence
 from samebits_probe.model import feed, forks, fresh, load
-from samebits_probe.model.state import hashes
+from samebits_probe.model.state import everything, hashes
 from samebits_probe.model.tensor import Keeper, NotHashable, OnMetaDevice
 from samebits_probe.process import fork, memory, progress
 from samebits_probe.process.failure import PhaseFailed, describe, without_folders
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 MAX_FRESH_MODEL_BYTES = 4 << 30
 """Bytes of parameters above which no second model is made next to the first."""
 NOT_ASKED = "--quick does not ask for it"
+MIN_LEAN_BYTES = 64 << 20
+"""Bytes of parameters from which on a fresh model is first made without them: the first use of the
+meta device imports much, which takes 1 s in 4.48."""
 _SEEDS = {"a": 31, "b": 32}
 """Run -> seed of every random generator; neither is the seed of a load."""
 
@@ -91,6 +94,7 @@ class Session:
         self.model_forks: dict[str, ModelInFork] = {}
         self.started = time.perf_counter()
         self._heap_fill = heap_fill
+        self._reloaded: dict[str, str] | None = None
 
     @property
     def is_run_a(self) -> bool:
@@ -270,25 +274,53 @@ class Session:
         if self.is_short:
             return None
         model = self.loaded.model
+        # a constructor may read the values of parameters, which raises
+        with suppress(Exception):
+            is_large = load.n_bytes(model) >= MIN_LEAN_BYTES
+            if is_large and not self.no_room(load.largest_share(model)):
+                buffers = load.fresh_buffers(model, self.loaded.config, self.source)
+                return fresh.Fresh(buffers, self._whole_twin)
+        tensors = self._whole_twin()
+        return None if tensors is None else fresh.Fresh(tensors)
+
+    def _whole_twin(self) -> dict[str, torch.Tensor] | None:
+        """Return the tensors of a whole fresh model; None, with a skip, if it cannot be made."""
+        model = self.loaded.model
         if reason := self.too_large() or self.no_room(1):
             self.skip("fresh model", reason, "cost")
             return None
         try:
-            return fresh.Fresh(load.fresh_twin(model, self.loaded.config, self.source))
+            return load.fresh_twin(model, self.loaded.config, self.source)
         except Exception as error:  # noqa: BLE001  not every class can be made from its config
             self.skip("fresh model", f"{type(error).__name__}: {error}")
             return None
 
-    @cached_property
-    def reloaded(self) -> dict[str, str]:
-        """Hashes by name after a load with another seed; {} if there is no memory for one."""
+    def reloaded(self, known: dict[str, str]) -> dict[str, str]:
+        """Return hashes by name after a load with another seed; {} if there is no memory for one.
+
+        ``known`` holds hashes of the loaded model's tensors, which is as the load left it.
+        """
+        if self._reloaded is None:
+            self._reloaded = self._reload(known)
+        return self._reloaded
+
+    def _reload(self, known: dict[str, str]) -> dict[str, str]:
         if reason := self.no_room(2):
             self.skip("second load", reason, "cost")
             return {}
         model, _ = load.from_pretrained(
             type(self.loaded.model), self.source, integrity.SEED, "load with another seed"
         )
-        return hashes(model)
+        return hashes(model, everything(self.loaded.model), known)
+
+    def known_hashes(self) -> dict[str, str]:
+        """Return name -> hash of the tensors that the signals weights and buffers have so far."""
+        known = {
+            name: facts["ref"]["hash"] for name, facts in self.signals.get("buffers", {}).items()
+        }
+        for name, facts in self.signals.get("weights", {}).get("tensors", {}).items():
+            known |= dict.fromkeys((name, *facts["aliases"]), facts["ref"]["hash"])
+        return known
 
     def fork_model(self, name: str, function: InFork) -> None:
         """Fork a child that keeps the model as it is now; :meth:`run_in_fork` uses it."""

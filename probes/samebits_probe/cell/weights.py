@@ -8,6 +8,7 @@ transposed, cut, concatenated or stacked. These are the layouts of transformers'
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -50,7 +51,7 @@ class Tracer:
     """Finds the checkpoint tensors that a tensor in memory is made of.
 
     The checkpoint is cast to the dtype in memory before it is compared, so there is one index per
-    dtype. It holds hashes, not bytes, so memory is bounded by the largest tensor. Floats are cast
+    dtype, and per number of elements, so that only tensors that can match are read. It holds hashes, not bytes, so memory is bounded by the largest tensor. Floats are cast
     to integers, and numbers to booleans, only for the tensor of the same name: cast this way, any
     norm is a mask of True, and a small bias is zeros.
     """
@@ -58,7 +59,10 @@ class Tracer:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
         self.used: set[str] = set()
-        self._whole_index: dict[torch.dtype, dict[bytes, list[str]]] = {}
+        self._names_of_size: dict[int, list[str]] = {}
+        for name in checkpoint:
+            self._names_of_size.setdefault(math.prod(checkpoint.shape(name)), []).append(name)
+        self._whole_index: dict[tuple[torch.dtype, int], dict[bytes, list[str]]] = {}
         self._first_slice_index: dict[
             tuple[torch.dtype, int], dict[tuple[Any, ...], list[str]]
         ] = {}
@@ -80,7 +84,9 @@ class Tracer:
         """Match one whole checkpoint tensor: unchanged, reshaped, or transposed."""
         if (same_name := self._same_name(name, tensor)) is not None:
             return same_name
-        whole = self._by_whole_tensor(tensor.dtype)
+        whole = self._by_whole_tensor(tensor)
+        if not whole:
+            return None
         matches = whole.get(_bytes_key(tensor))
         if matches:
             chosen = self._choose(name, matches, tuple(tensor.shape))
@@ -142,7 +148,7 @@ class Tracer:
             if size > tensor.shape[dim] - offset:
                 continue
             part = tensor.narrow(dim, offset, size)
-            if candidate in self._by_whole_tensor(tensor.dtype).get(_bytes_key(part), []):
+            if candidate in self._by_whole_tensor(part).get(_bytes_key(part), []):
                 fitting.append(candidate)
         return self._choose(name, fitting, None) if fitting else None
 
@@ -226,14 +232,16 @@ class Tracer:
         source = self.checkpoint.tensor(name)
         return source.to(dtype) if torch.can_cast(source.dtype, dtype) else None
 
-    def _by_whole_tensor(self, dtype: torch.dtype) -> dict[bytes, list[str]]:
-        if dtype not in self._whole_index:
+    def _by_whole_tensor(self, tensor: torch.Tensor) -> dict[bytes, list[str]]:
+        """Return the index of the checkpoint tensors with as many elements as ``tensor``."""
+        dtype, size = tensor.dtype, tensor.numel()
+        if (dtype, size) not in self._whole_index:
             index: dict[bytes, list[str]] = {}
-            for name in self.checkpoint:
+            for name in self._names_of_size.get(size, ()):
                 if (source := self._cast(name, dtype)) is not None:
                     index.setdefault(_bytes_key(source), []).append(name)
-            self._whole_index[dtype] = index
-        return self._whole_index[dtype]
+            self._whole_index[dtype, size] = index
+        return self._whole_index[dtype, size]
 
     def _by_first_slice(self, dtype: torch.dtype, dim: int) -> dict[tuple[Any, ...], list[str]]:
         if (dtype, dim) not in self._first_slice_index:
@@ -296,13 +304,13 @@ def weights(
     keeper: Keeper,
     run: str,
     fresh: Callable[[], Fresh | None],
-    reloaded: Callable[[], dict[str, str]],
+    reloaded: Callable[[dict[str, str]], dict[str, str]],
     skip: Callable[[str, NotHashable], None],
 ) -> dict[str, Any]:
     """Return the weights signal: every parameter and persistent buffer with its origin.
 
-    ``fresh`` returns a model made from the config, ``reloaded`` the hashes after a load with
-    another seed. Both are called only if a tensor needs them. ``skip`` is called with the name of
+    ``fresh`` returns a model made from the config; ``reloaded`` takes the hashes by name that are
+    known of ``model`` and returns those after a load with another seed. Both are called only if a tensor needs them. ``skip`` is called with the name of
     each tensor without plain bytes and the reason.
     """
     tracer = Tracer(checkpoint) if checkpoint is not None else None
@@ -376,14 +384,18 @@ def _explain_rest(
     state: dict[str, tuple[str, torch.Tensor, list[str]]],
     run: str,
     fresh: Callable[[], Fresh | None],
-    reloaded: Callable[[], dict[str, str]],
+    reloaded: Callable[[dict[str, str]], dict[str, str]],
 ) -> None:
     """Set the origin of tensors that do not come from the checkpoint."""
     if not names:
         return
-    reloaded_hashes = (
-        reloaded()
-    )  # before fresh(), so that this model is freed before another is made
+    known = {
+        alias: facts["ref"]["hash"]
+        for name, facts in tensors.items()
+        for alias in (name, *facts["aliases"])
+    }
+    # before fresh(), so that this model is freed before another is made
+    reloaded_hashes = reloaded(known)
     twin = fresh()
     for name in names:
         tensor, digest = state[name][1], tensors[name]["ref"]["hash"]

@@ -160,6 +160,14 @@ class Checkpoint:
         stored_name = str(self._open_file(name).get_slice(name).get_dtype())
         return _DTYPES.get(stored_name, stored_name)
 
+    def names_in(self, file_name: str) -> set[str]:
+        """Return the names of the tensors in one of the files."""
+        return {name for name, file in self._file_of.items() if file.name == file_name}
+
+    def metadata(self, name: str) -> dict[str, str]:
+        """Return the metadata of the safetensors file that holds a tensor."""
+        return dict(self._open_file(name).metadata() or {})
+
     @property
     def is_pickled(self) -> bool:
         """True if the tensors are in pickles."""

@@ -7,6 +7,7 @@ exception is a failure of its phase.
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import logging
 import math
@@ -173,6 +174,12 @@ def n_bytes(model: Any) -> int:
     return sum(p.numel() * p.element_size() for p in model.parameters())
 
 
+def largest_share(model: Any) -> float:
+    """Return which share of the bytes of a model's parameters the largest one has."""
+    sizes = [p.numel() * p.element_size() for p in model.parameters()]
+    return max(sizes) / sum(sizes) if sum(sizes) else 0.0
+
+
 def trim_heap(model: Any) -> None:
     """Return freed memory to the system after making a large model: 4.x makes it twice."""
     if n_bytes(model) > _MIN_BYTES_TO_TRIM:
@@ -204,16 +211,86 @@ def loaded_with(
 
 def fresh_twin(model: Any, config: Any, source: Source) -> dict[str, torch.Tensor]:
     """Return the parameters and buffers of a model of the same class made from the config only."""
-    torch.manual_seed(1)
     progress.tick("fresh model", allowance=progress.moving(n_bytes(model)))
+    return _named_tensors(_from_config(type(model), config, source).to(source.device))
+
+
+def fresh_buffers(model: Any, config: Any, source: Source) -> dict[str, torch.Tensor]:
+    """Return the same as :func:`fresh_twin`, but with parameters on the meta device.
+
+    A buffer that is made of a parameter is on the meta device, too. A class whose constructor reads
+    values of parameters raises.
+    """
+    progress.tick("fresh model without parameters")
+    with _parameters_without_values():
+        twin = _from_config(type(model), config, source)
+    return {
+        name: tensor if tensor.is_meta else tensor.to(source.device)
+        for name, tensor in _named_tensors(twin).items()
+    }
+
+
+def _from_config(model_class: Any, config: Any, source: Source) -> Any:
     arguments: dict[str, Any] = {forks.dtype_keyword(): getattr(torch, source.dtype)}
     if source.attention != "default":
         arguments["attn_implementation"] = source.attention
-    twin = type(model)._from_config(copy.deepcopy(config), **arguments)
-    twin = twin.to(source.device)
-    return dict(twin.named_parameters(remove_duplicate=False)) | dict(
-        twin.named_buffers(remove_duplicate=False)
-    )
+    torch.manual_seed(1)
+    default_dtype = torch.get_default_dtype()
+    try:
+        return model_class._from_config(copy.deepcopy(config), **arguments)
+    finally:
+        # 4.x sets it for the constructor, and leaves it so if the constructor raises
+        torch.set_default_dtype(default_dtype)
+
+
+def _named_tensors(model: Any) -> dict[str, torch.Tensor]:
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    return parameters | dict(model.named_buffers(remove_duplicate=False))
+
+
+@contextmanager
+def _parameters_without_values() -> Iterator[None]:
+    """Put every parameter that a module registers inside on the meta device.
+
+    Buffers are real. ``torch.device("meta")`` would also take the tensors that buffers are made of.
+    """
+    module_class = torch.nn.Module
+    register = module_class.register_parameter
+    constructors = {kind: kind.__init__ for kind in (torch.nn.Linear, torch.nn.Embedding)}
+
+    def register_without_value(module: Any, name: str, parameter: Any) -> None:
+        register(module, name, parameter)
+        made = module._parameters[name]
+        if type(made) is not torch.nn.Parameter or made.is_meta:
+            return
+        empty = torch.nn.Parameter(made.detach().to("meta"), requires_grad=made.requires_grad)
+        empty.__dict__.update(made.__dict__)
+        module._parameters[name] = empty
+
+    module_class.register_parameter = register_without_value
+    for kind, constructor in constructors.items():
+        kind.__init__ = _on_meta(constructor)
+    try:
+        yield
+    finally:
+        module_class.register_parameter = register
+        for kind, constructor in constructors.items():
+            kind.__init__ = constructor
+
+
+def _on_meta(constructor: Any) -> Any:
+    """Return a module's constructor with the meta device as its default.
+
+    It saves the memory that its parameters would have until they are registered.
+    """
+    place = list(inspect.signature(constructor).parameters).index("device")
+
+    def construct(*arguments: Any, **options: Any) -> None:
+        if len(arguments) <= place and options.get("device") is None:
+            options["device"] = "meta"
+        constructor(*arguments, **options)
+
+    return construct
 
 
 def effective_config(config: Any) -> dict[str, Any]:

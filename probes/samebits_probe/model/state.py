@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from samebits_probe.model.tensor import NotHashable, tensor_hash
+from samebits_probe.model.tensor import NotHashable, is_plain, same_bytes, tensor_hash
 from samebits_probe.process import progress
 
 if TYPE_CHECKING:
@@ -45,21 +45,34 @@ def drop_tensors(model: torch.nn.Module) -> None:
             tensor.data = zero.expand(tensor.shape)
 
 
-def hashes(model: torch.nn.Module) -> dict[str, str]:
-    """Return the hash of every tensor that has bytes."""
+def hashes(
+    model: torch.nn.Module,
+    first: dict[str, State] | None = None,
+    first_hashes: dict[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the hash of every tensor that has bytes.
+
+    A tensor with the same bytes as that of its name in ``first``, whose hash is in
+    ``first_hashes``, is compared only, which is faster than hashing.
+    """
+    first_hashes = first_hashes or {}
     digests = {}
     for name, state in everything(model).items():
         progress.beat()
-        if (digest := _hash(state.tensor)) is not None:
-            digests[name] = digest
+        with suppress(NotHashable):
+            known = first_hashes.get(name, "")
+            if known and first and name in first and _is_same(first[name].tensor, state.tensor):
+                digests[name] = known
+            else:
+                digests[name] = tensor_hash(state.tensor)
     return digests
 
 
-def _hash(tensor: torch.Tensor) -> str | None:
-    try:
-        return tensor_hash(tensor)
-    except NotHashable:
-        return None
+def _is_same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Return True if two tensors have the same dtype, shape and bytes."""
+    if first.dtype != second.dtype or first.shape != second.shape:
+        return False
+    return is_plain(first) and is_plain(second) and same_bytes(first, second)
 
 
 def _named_tensors(model: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:

@@ -191,13 +191,22 @@ class CellJob(JobOfCell):
     model: ObservedModel
 
 
+class TensorRef(TypedDict):
+    """The reference of a tensor in a capture."""
+
+    hash: str
+    dtype: str
+    shape: list[int]
+    stored: bool
+
+
 class Rungs(TypedDict):
     """A question to the ladder."""
 
     forced: dict[str, list[int]]
     rounded: dict[str, str]
     again: list[str]
-    observed: dict[str, dict[str, dict[str, Any]]]
+    observed: dict[str, dict[str, TensorRef]]
     decodes: list[str] | None
     own_decodes: list[str] | None
     is_whole: bool

@@ -19,7 +19,7 @@ def observe(session: Session) -> None:
     if "integrity" not in session.model_forks:
         return
     session.begin("integrity")
-    no_second_load = session.no_reload or session.too_large() or session.no_room(2.5)
+    no_second_load = session.no_reload or session.no_room(2.5)
     if no_second_load:
         why = "level" if session.no_reload else "cost"
         session.skip("integrity: second load", no_second_load, why)
@@ -48,8 +48,10 @@ def _load_facts(session: Session) -> integrity.LoadFacts:
         session.job["run"],
         session.signals,
         session.twin,
-        lambda: session.reloaded,
+        lambda: session.reloaded(session.known_hashes()),
+        session.known_hashes,
         lambda: _first_inputs(session),
+        session.too_large(),
     )
 
 

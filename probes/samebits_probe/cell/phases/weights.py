@@ -48,7 +48,7 @@ def observe_weights(session: Session) -> None:
             session.keeper,
             session.job["run"],
             lambda: session.twin,
-            lambda: session.reloaded,
+            session.reloaded,
             lambda name, reason: session.skip_tensor("weights", name, reason),
         )
 
