@@ -167,7 +167,7 @@ def test_a_second_run_makes_only_the_one_that_did_not_reproduce(run, run_in, cel
     report, written = run
     again = run_in(written.parent, capsules="failing")
     said = (written.parent / "progress.log").read_text().splitlines()
-    assert [line for line in said if line.startswith("capsules: ") and "made" in line] == [
+    assert [line for line in said if line.startswith("capsules: ") and "reproduce" in line] == [
         f"capsules: {len(DEFECTS) + len(LARGE_LAYOUTS)} differences to reproduce without samebits",
         "capsules: 1 difference to reproduce without samebits",
     ]
