@@ -1,0 +1,160 @@
+"""Write samebits/lint/names.json: which names transformers has in which release, from its sources.
+
+    python tests/lint/make_names.py 4.48=FOLDER 4.57=FOLDER …     (each the folder "transformers")
+
+Nothing is imported. A name counts as importable if any statement of the module binds it, in any
+branch: a table made this way says "missing" only where no branch has it. Only names that a later
+release lacks are kept, and those of the library's own modules (not of its models) that an earlier
+one lacks.
+"""
+
+import ast
+import json
+import sys
+from pathlib import Path
+
+OUT = Path(__file__).parents[2] / "samebits" / "lint" / "names.json"
+SKIPPED = ("commands", "data", "benchmark", "cli", "testing_utils", "kernels", "sagemaker")
+UNREAD = ("convert_", "modular_", "modeling_tf_", "modeling_flax_", "test_")
+LAYERS = ("Layer", "Block", "Attention")
+
+
+def bound_names(tree):
+    """Yield every name that a statement of the module binds, in any branch, and what it imports *."""
+    todo = list(tree.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            yield node.name, None
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                yield alias.asname or alias.name.partition(".")[0], node
+        else:
+            for inner in ast.walk(node) if not hasattr(node, "body") else ():
+                if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                    yield inner.id, None
+            if isinstance(node, ast.Assign) and "_import_structure" in ast.unparse(node.targets[0]):
+                yield from strings(node.value)
+            if isinstance(node, (ast.Expr, ast.AugAssign)) and "_import_structure" in ast.unparse(
+                node
+            ):
+                yield from strings(node)
+            for field in ("body", "orelse", "finalbody"):
+                todo += getattr(node, field, [])
+            for handler in getattr(node, "handlers", []):
+                todo += handler.body
+
+
+def strings(node):
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            yield inner.value, None
+
+
+def module_name(path, root):
+    parts = path.relative_to(root.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def exports(tree):
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            for name, _ in strings(node.value):
+                yield name
+
+
+def read(root):
+    """Return the names of every module of a release, and the facts of its layers."""
+    modules, stars, layers, every = {}, {}, {}, set()
+    for path in sorted(root.rglob("*.py")):
+        if path.relative_to(root).parts[0].removesuffix(".py") in SKIPPED:
+            continue
+        if path.name.startswith(UNREAD):
+            continue
+        name, tree = module_name(path, root), ast.parse(path.read_text("utf-8"))
+        names = set()
+        for bound, node in bound_names(tree):
+            if bound == "*" and isinstance(node, ast.ImportFrom):
+                package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+                package = package.rsplit(".", node.level - 1)[0] if node.level > 1 else package
+                target = f"{package}.{node.module}" if node.level else node.module
+                stars.setdefault(name, []).append(target)
+            else:
+                names.add(bound)
+        modules[name] = names
+        if ".models." in name:
+            modules[name.rpartition(".")[0]] = modules.get(name.rpartition(".")[0], set()) | set(
+                exports(tree)
+            )
+            every |= set(exports(tree))
+        elif path.name == "__init__.py" or "generation" in name:
+            modules[name] |= set(exports(tree))
+        if path.name.startswith("modeling_"):
+            layers |= {f"{name}.{n}": facts for n, facts in layer_facts(tree)}
+    for name, targets in stars.items():
+        for target in targets:
+            modules[name] |= modules.get(target, set())
+    modules["transformers"] |= every
+    for name in list(modules):
+        parent, _, own = name.rpartition(".")
+        if parent:
+            modules[parent].add(own)
+    return modules, layers
+
+
+def layer_facts(tree):
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef) or not node.name.endswith(LAYERS):
+            continue
+        for method in node.body:
+            if isinstance(method, ast.FunctionDef) and method.name == "forward":
+                params = {a.arg for a in method.args.args + method.args.kwonlyargs}
+                renamed = any("past_key_value" in ast.unparse(d) for d in method.decorator_list)
+                takes = ("1" if "past_key_value" in params or renamed else "0") + (
+                    "1" if "past_key_values" in params else "0"
+                )
+                returns = [n.value for n in ast.walk(method) if isinstance(n, ast.Return)]
+                tensor = bool(returns) and all(
+                    isinstance(value, ast.Name) and value.id in {"hidden_states", "x"}
+                    for value in returns
+                )
+                yield node.name, f"{takes}{'t' if tensor else '-'}"
+
+
+def main(arguments):
+    releases = dict(word.split("=") for word in arguments)
+    read_out = {release: read(Path(folder).resolve()) for release, folder in releases.items()}
+    marks = list(releases)
+    every_module = sorted(set().union(*(modules for modules, _ in read_out.values())))
+    names = {}
+    for module in every_module:
+        present = {r: read_out[r][0].get(module) for r in marks}
+        rows = {}
+        for name in sorted(set().union(*(p for p in present.values() if p))):
+            mask = "".join("1" if present[r] and name in present[r] else "0" for r in marks)
+            gone = "10" in mask
+            if name.startswith("__") or (not gone and (".models." in module or "1" not in mask)):
+                continue
+            if "0" not in mask or (not gone and module == "transformers"):
+                continue
+            rows[name] = mask
+        whole = "".join("0" if present[r] is None else "1" for r in marks)
+        if set(rows.values()) == {whole} and len(rows) > 1:
+            rows = {"*": whole}
+        elif whole in rows.values() and "0" in whole:
+            rows = {"*": whole} | {n: m for n, m in rows.items() if m != whole}
+        if rows:
+            names[module] = rows
+    layers = {}
+    for layer in sorted(set().union(*(found for _, found in read_out.values()))):
+        facts = [read_out[r][1].get(layer, "") for r in marks]
+        if len(set(facts) - {""}) > 1:
+            layers[layer] = facts
+    table = {"releases": marks, "names": names, "layers": layers}
+    text = json.dumps(table, indent=0, separators=(",", ":"), sort_keys=False)
+    OUT.write_text(text + "\n", "utf-8")
+    print(len(names), sum(map(len, names.values())), len(layers), len(text))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
