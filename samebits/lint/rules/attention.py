@@ -49,8 +49,10 @@ def _cuts_to_keys(node: ast.AST) -> bool:
     if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
         return False
     last = node.slice.elts[-1]
-    mask = ast.unparse(node.value)
-    return isinstance(last, ast.Slice) and last.upper is not None and ("mask" in mask or "bias" in mask)
+    if not isinstance(last, ast.Slice) or last.upper is None:
+        return False
+    mask, upper = ast.unparse(node.value), ast.unparse(last.upper)
+    return ("mask" in mask or "bias" in mask) and ("shape[-2]" in upper or "k" in upper.split("_"))
 
 
 def _pads_one_column(source: Source, node: ast.Call) -> bool:
