@@ -41,7 +41,7 @@ def repaired(source: Source, problems: Iterable[Problem]) -> tuple[str, int]:
 
 def _overlap(new: Edit, old: Edit) -> bool:
     """Return True if two edits touch the same characters, or the same place between characters."""
-    return new.start < old.end and old.start < new.end or new.start == old.start
+    return (new.start < old.end and old.start < new.end) or new.start == old.start
 
 
 def fix_files(
@@ -51,7 +51,8 @@ def fix_files(
 
     A file that is not UTF-8, or that starts with a byte order mark, is left alone.
     """
-    total, lines = 0, []
+    total = 0
+    lines: list[str] = []
     result = lint(files)
     for path, source in result.sources.items():
         mine = [p for p in result.problems if p.path == path and wanted(p)]

@@ -30,9 +30,7 @@ def guarded(source: Source, node: ast.AST, errors: set[str] = _USE_ERRORS) -> bo
         if isinstance(outer, (ast.If, ast.IfExp, ast.While)) and inner is not outer.test:
             if _asks(source, outer.test):
                 return True
-        elif isinstance(outer, (ast.BoolOp, ast.Assert)) and _asks(source, outer):
-            return True
-        elif isinstance(outer, ast.Try) and _catches(outer, inner, errors):
+        elif (isinstance(outer, (ast.BoolOp, ast.Assert)) and _asks(source, outer)) or (isinstance(outer, ast.Try) and _catches(outer, inner, errors)):
             return True
         if isinstance(inner, ast.stmt) and _left_before(source, outer, inner):
             return True
@@ -54,7 +52,9 @@ def _exception_names(node: ast.expr | None) -> set[str]:
     if node is None:
         return set()
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    return {part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "") for part in parts}
+    return {
+        part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "") for part in parts
+    }
 
 
 def _left_before(source: Source, outer: ast.AST, inner: ast.stmt) -> bool:
@@ -91,8 +91,8 @@ def _flags(source: Source) -> frozenset[str]:
             continue
         value = node.value
         asks = any(
-            isinstance(inner, (ast.Name, ast.Attribute))
-            and (inner.id if isinstance(inner, ast.Name) else inner.attr) in _QUESTIONS
+            (isinstance(inner, (ast.Name, ast.Attribute))
+            and (inner.id if isinstance(inner, ast.Name) else inner.attr) in _QUESTIONS)
             or (isinstance(inner, ast.Name) and _WORDS.search(inner.id))
             for inner in ast.walk(value)
         )

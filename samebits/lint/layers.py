@@ -44,7 +44,11 @@ def _attribute(source: Source, node: ast.expr) -> str:
     """Return ``layers`` for ``self.layers``, ``self.layers[i]`` and the variable of a loop over it."""
     if isinstance(node, ast.Subscript):
         node = node.value
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+    if (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    ):
         return node.attr
     if not isinstance(node, ast.Name):
         return ""
@@ -83,6 +87,9 @@ def _made(source: Source, value: ast.expr) -> str:
         return ""
     if source.dotted(value.func).endswith(("nn.ModuleList", "nn.Sequential")) and value.args:
         return _made(source, value.args[0])
-    if isinstance(value.func, ast.Attribute) and value.func.attr in {"from_config", "from_pretrained"}:
+    if isinstance(value.func, ast.Attribute) and value.func.attr in {
+        "from_config",
+        "from_pretrained",
+    }:
         return source.from_library(value.func.value)
     return source.from_library(value.func)

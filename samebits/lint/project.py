@@ -15,8 +15,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _CONFIGS = {"PretrainedConfig", "PreTrainedConfig"}
-_LIBRARY_MODEL = ("Model", "ForCausalLM", "LMHeadModel", "ForMaskedLM", "ForConditionalGeneration",
-                  "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+_LIBRARY_MODEL = (
+    "Model",
+    "ForCausalLM",
+    "LMHeadModel",
+    "ForMaskedLM",
+    "ForConditionalGeneration",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+)
 
 
 class Class(NamedTuple):
@@ -83,7 +91,8 @@ class Project:
         known = self._ancestors.get(id(entry.node))
         if known is not None:
             return known
-        own, outside = [entry], set()
+        own: list[Class] = [entry]
+        outside: set[str] = set()
         self._ancestors[id(entry.node)] = (own, outside)
         for base in entry.node.bases:
             parent = self.resolve(entry.source, base)
@@ -109,7 +118,8 @@ class Project:
         harmless = {"nn.Module", "torch.nn.Module", "ABC", "abc.ABC", "object"}
         return (
             "PreTrainedModel" in names
-            and names <= {"PreTrainedModel", "GenerationMixin", "ModuleUtilsMixin", "PushToHubMixin"}
+            and names
+            <= {"PreTrainedModel", "GenerationMixin", "ModuleUtilsMixin", "PushToHubMixin"}
             and foreign <= harmless
         )
 
@@ -203,8 +213,6 @@ class Project:
         return near[0] if len(near) == 1 else None
 
 
-
-
 def _globals(source: Source) -> dict[str, list[ast.AST]]:
     """Return top-level functions, and values of top-level assignments, by name."""
     found: dict[str, list[ast.AST]] | None = source.__dict__.get("_globals")
@@ -287,7 +295,9 @@ def receiver(node: ast.AST) -> str:
 
 def is_super(node: ast.AST) -> bool:
     """Return True for ``super()``."""
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+    return (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+    )
 
 
 def keyword(call: ast.Call, name: str) -> ast.keyword | None:
@@ -297,7 +307,9 @@ def keyword(call: ast.Call, name: str) -> ast.keyword | None:
 
 def is_constant(node: ast.AST | None, value: object) -> bool:
     """Return True for a literal of this value and type."""
-    return isinstance(node, ast.Constant) and type(node.value) is type(value) and node.value == value
+    return (
+        isinstance(node, ast.Constant) and type(node.value) is type(value) and node.value == value
+    )
 
 
 def mentions(node: ast.AST, text: str) -> bool:

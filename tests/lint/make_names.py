@@ -11,11 +11,20 @@ one lacks.
 import ast
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 OUT = Path(__file__).parents[2] / "samebits" / "lint" / "names.json"
 SKIPPED = ("commands", "data", "benchmark", "cli", "testing_utils", "kernels", "sagemaker")
 UNREAD = ("convert_", "modular_", "modeling_tf_", "modeling_flax_", "test_")
+KINDS = ("modeling_", "configuration_", "tokenization_")
+FOREIGN = set(
+    "Optional Union Tuple List Dict Set Any Callable FrozenSet Iterable Iterator Mapping Sequence "
+    "OrderedDict Literal TypedDict TYPE_CHECKING ABC UserDict Enum Path F PIL abstractmethod "
+    "annotations collections contextlib copy copyfile dataclass field functools importlib inspect "
+    "io itertools json lru_cache math nn np os partial re shutil spm string sys tempfile torch tf jax "
+    "version warnings wraps logger logging deprecate_kwarg".split()
+)
 LAYERS = ("Layer", "Block", "Attention")
 
 
@@ -121,6 +130,43 @@ def layer_facts(tree):
                 yield node.name, f"{takes}{'t' if tensor else '-'}"
 
 
+def smaller(table):
+    """Drop what nobody imports: names of other packages, constants of tests and documentation."""
+    counts = Counter(name for rows in table["names"].values() for name in rows)
+    names = {}
+    for module, rows in table["names"].items():
+        model = ".models." in module
+        if model and not module.rpartition(".")[2].startswith(KINDS):
+            continue
+        kept = {
+            name: mask
+            for name, mask in rows.items()
+            if name == "*"
+            or (
+                name not in FOREIGN
+                and not name.startswith(("TF", "Flax", "__"))
+                and not (model and (mask[0] == "0" or counts[name] > 12 or name.startswith("_")))
+            )
+        }
+        if kept:
+            names[module] = kept
+    return {**table, "names": names}
+
+
+def written(table):
+    """Return the table as JSON, one module or layer on each line."""
+    parts = [
+        f'"{part}":{{\n'
+        + ",\n".join(
+            f"{json.dumps(key)}:{json.dumps(value, separators=(',', ':'))}"
+            for key, value in table[part].items()
+        )
+        + "\n}"
+        for part in ("names", "layers")
+    ]
+    return f'{{"releases":{json.dumps(table["releases"])},\n' + ",\n".join(parts) + "}\n"
+
+
 def main(arguments):
     releases = dict(word.split("=") for word in arguments)
     read_out = {release: read(Path(folder).resolve()) for release, folder in releases.items()}
@@ -150,10 +196,8 @@ def main(arguments):
         facts = [read_out[r][1].get(layer, "") for r in marks]
         if len(set(facts) - {""}) > 1:
             layers[layer] = facts
-    table = {"releases": marks, "names": names, "layers": layers}
-    text = json.dumps(table, indent=0, separators=(",", ":"), sort_keys=False)
-    OUT.write_text(text + "\n", "utf-8")
-    print(len(names), sum(map(len, names.values())), len(layers), len(text))
+    table = smaller({"releases": marks, "names": names, "layers": layers})
+    OUT.write_text(written(table), "utf-8")
 
 
 if __name__ == "__main__":

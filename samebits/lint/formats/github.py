@@ -15,7 +15,9 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 def render(problems: list[Problem]) -> str:
     """Return ``::warning file=…,line=…,col=…,title=…::message`` lines."""
     levels = {rule.code: rule.level for rule in rules()}
-    return "\n".join(_line(problem, _COMMANDS[levels.get(problem.code, "error")]) for problem in problems)
+    return "\n".join(
+        _line(problem, _COMMANDS[levels.get(problem.code, "error")]) for problem in problems
+    )
 
 
 def _line(problem: Problem, command: str) -> str:

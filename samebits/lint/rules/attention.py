@@ -15,8 +15,12 @@ if TYPE_CHECKING:
     from samebits.lint.project import Project
     from samebits.lint.source import Source
 
-_MASKS = {"create_causal_mask", "create_sliding_window_causal_mask", "create_chunked_causal_mask",
-          "create_bidirectional_mask"}
+_MASKS = {
+    "create_causal_mask",
+    "create_sliding_window_causal_mask",
+    "create_chunked_causal_mask",
+    "create_bidirectional_mask",
+}
 _SDPA = "sdpa_attention_forward"
 
 
@@ -73,12 +77,17 @@ def _mask_arguments(project: Project) -> Iterator[Problem]:
             if not isinstance(node, ast.Call):
                 continue
             name = source.from_library(node.func)
-            if name.rpartition(".")[2] not in _MASKS or not name.startswith("transformers.masking_utils"):
+            if name.rpartition(".")[2] not in _MASKS or not name.startswith(
+                "transformers.masking_utils"
+            ):
                 continue
             if any(k.arg is None for k in node.keywords) or guarded(source, node):
                 continue
             given = {k.arg for k in node.keywords}
-            if name.endswith("bidirectional_mask") and not given & {"cache_position", "input_embeds"}:
+            if name.endswith("bidirectional_mask") and not given & {
+                "cache_position",
+                "input_embeds",
+            }:
                 continue
             if "cache_position" in given or "input_embeds" in given or len(node.args) > 2:
                 releases = "4.48, and 5.9 and later"

@@ -55,7 +55,7 @@ def _attributes(project: Project) -> Iterator[Problem]:
                 continue
             owner = receiver(node.value)
             library = source.from_library(node.value).endswith("Cache")
-            if owner not in _NAMES and not library or _asked(source, node, node.attr):
+            if (owner not in _NAMES and not library) or _asked(source, node, node.attr):
                 continue
             releases, instead = _REMOVED[node.attr]
             yield problem(
@@ -86,7 +86,9 @@ def _subscripts(project: Project) -> Iterator[Problem]:
             inner = node.value
             if not isinstance(inner.value, ast.Name) or inner.value.id != "past_key_values":
                 continue
-            if not isinstance(inner.slice, (ast.Constant, ast.Name)) or not isinstance(node.ctx, ast.Load):
+            if not isinstance(inner.slice, (ast.Constant, ast.Name)) or not isinstance(
+                node.ctx, ast.Load
+            ):
                 continue
             function = source.function(node)
             if function is not None and (function.name == "_reorder_cache" or _sorts(function)):
@@ -211,8 +213,12 @@ def _keyword(project: Project) -> Iterator[Problem]:
                 continue
             name = given.pop() or ""
             place = 0 if name == "past_key_value" else 1
-            lacking = [r for r, fact in zip(releases, facts, strict=True) if fact and fact[place] == "0"]
-            taking = [r for r, fact in zip(releases, facts, strict=True) if fact and fact[place] == "1"]
+            lacking = [
+                r for r, fact in zip(releases, facts, strict=True) if fact and fact[place] == "0"
+            ]
+            taking = [
+                r for r, fact in zip(releases, facts, strict=True) if fact and fact[place] == "1"
+            ]
             if not lacking or not taking:
                 continue
             yield problem(
@@ -228,7 +234,7 @@ def _keyword(project: Project) -> Iterator[Problem]:
 RULES = (
     LintRule("SB701", "the cache object no longer has this attribute", "error", _attributes),
     LintRule("SB702", "the cache is no longer a tuple of tuples", "error", _subscripts),
-    LintRule("SB707", "`crop()` refuses a positive length", "error", _crops),
+    LintRule("SB707", "crop() refuses a positive length", "error", _crops),
     LintRule("SB708", "an empty cache counts as true", "warning", _truth),
     LintRule("SB709", "a layer of the library ignores `past_key_value`", "warning", _keyword),
 )

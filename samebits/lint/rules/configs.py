@@ -15,31 +15,32 @@ if TYPE_CHECKING:
     from samebits.lint.source import Source
 
 REMOVED = frozenset(
-    "add_cross_attention bad_words_ids begin_suppress_tokens bos_token_id cross_attention_hidden_size "
-    "decoder_start_token_id diversity_penalty do_sample early_stopping encoder_no_repeat_ngram_size "
-    "eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id "
-    "forced_eos_token_id is_decoder length_penalty max_length min_length no_repeat_ngram_size "
-    "num_beam_groups num_beams num_return_sequences output_scores pad_token_id prefix pruned_heads "
-    "remove_invalid_values repetition_penalty return_dict_in_generate sep_token_id suppress_tokens "
-    "task_specific_params temperature tf_legacy_loss tie_encoder_decoder tie_word_embeddings "
-    "tokenizer_class top_k top_p torchscript typical_p use_bfloat16".split()
+    ["add_cross_attention", "bad_words_ids", "begin_suppress_tokens", "bos_token_id", "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample", "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "is_decoder", "length_penalty", "max_length", "min_length", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_scores", "pad_token_id", "prefix", "pruned_heads", "remove_invalid_values", "repetition_penalty", "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder", "tie_word_embeddings", "tokenizer_class", "top_k", "top_p", "torchscript", "typical_p", "use_bfloat16"]
 )
 """Attributes of ``PretrainedConfig()`` in 4.48 and 4.57 that 5.2 and 5.23 do not set."""
 
 
-def _config_reads(project: Project, names: frozenset[str]) -> Iterator[tuple[Source, ast.Attribute]]:
+def _config_reads(
+    project: Project, names: frozenset[str]
+) -> Iterator[tuple[Source, ast.Attribute]]:
     """Yield ``config.x`` and ``self.config.x`` for these names, where they are read unguarded."""
     for source in project.sources:
         for node in source.nodes:
             if not isinstance(node, ast.Attribute) or node.attr not in names:
                 continue
-            if isinstance(node.ctx, ast.Load) and _is_config(node.value) and not guarded(source, node):
+            if (
+                isinstance(node.ctx, ast.Load)
+                and _is_config(node.value)
+                and not guarded(source, node)
+            ):
                 yield source, node
 
 
 def _is_config(node: ast.AST) -> bool:
     if isinstance(node, ast.Attribute):
-        return node.attr == "config" and isinstance(node.value, ast.Name) and node.value.id == "self"
+        return (
+            node.attr == "config" and isinstance(node.value, ast.Name) and node.value.id == "self"
+        )
     return isinstance(node, ast.Name) and node.id == "config"
 
 
@@ -48,7 +49,11 @@ def _sets(entry: Class, name: str) -> bool:
     if entry.attribute(name) is not None:
         return True
     for node in ast.walk(entry.node):
-        if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store):
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == name
+            and isinstance(node.ctx, ast.Store)
+        ):
             return True
         if isinstance(node, ast.keyword) and node.arg == name:
             return True

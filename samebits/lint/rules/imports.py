@@ -211,7 +211,10 @@ def _mixin_edits(entry: Class) -> list[Edit]:
     source = entry.source
     end = source.span(entry.node.bases[-1])[1]
     edits = [Edit(end, end, ", GenerationMixin")]
-    if any(i.dotted == "transformers.GenerationMixin" for i in source.imports.get("GenerationMixin", ())):
+    if any(
+        i.dotted == "transformers.GenerationMixin"
+        for i in source.imports.get("GenerationMixin", ())
+    ):
         return edits
     for node in source.tree.body:
         if isinstance(node, ast.ImportFrom) and node.module == "transformers" and not node.level:
@@ -246,7 +249,9 @@ _METHODS = {
 def _removed_methods(project: Project) -> Iterator[Problem]:
     for entry in project.models:
         classes, outside = project.family(entry)
-        if any(not n.startswith(("transformers.", "torch.", "nn.", "abc.")) for n in outside - {"ABC"}):
+        if any(
+            not n.startswith(("transformers.", "torch.", "nn.", "abc.")) for n in outside - {"ABC"}
+        ):
             continue
         own = {m.name for c in classes for m in c.methods()}
         for node in ast.walk(entry.node):

@@ -24,7 +24,18 @@ if TYPE_CHECKING:
 
     from samebits.lint.source import Source
 
-_FACTORIES = {"arange", "linspace", "logspace", "tensor", "zeros", "ones", "full", "rand", "randn", "eye"}
+_FACTORIES = {
+    "arange",
+    "linspace",
+    "logspace",
+    "tensor",
+    "zeros",
+    "ones",
+    "full",
+    "rand",
+    "randn",
+    "eye",
+}
 _RELEASES_OF_BUFFERS = "5.0 and later"
 
 
@@ -98,7 +109,10 @@ def _without_values(source: Source, value: ast.expr) -> bool:
     """Return True for a buffer that has no values yet."""
     if is_constant(value, None):
         return True
-    return isinstance(value, ast.Call) and source.dotted(value.func) in {"torch.empty", "torch.Tensor"}
+    return isinstance(value, ast.Call) and source.dotted(value.func) in {
+        "torch.empty",
+        "torch.Tensor",
+    }
 
 
 def _written_by_init(project: Project) -> set[str]:
@@ -106,7 +120,10 @@ def _written_by_init(project: Project) -> set[str]:
     names: set[str] = set()
     seen: set[str] = {"forward", "__init__"}
     todo = [
-        n for s in project.sources for n in s.nodes if isinstance(n, Function) and n.name == "_init_weights"
+        n
+        for s in project.sources
+        for n in s.nodes
+        if isinstance(n, Function) and n.name == "_init_weights"
     ]
     methods: dict[str, list[Function]] = {}
     for source in project.sources:
@@ -138,7 +155,11 @@ def _rewritten_in_use(entry: Class, constructor: list[Function], name: str) -> b
         if method.name in {"reset_parameters", "_apply"} and mentions(method, name):
             return True
         for node in ast.walk(method):
-            if method not in constructor and _writes(node, name) and not _tests_values(method, node):
+            if (
+                method not in constructor
+                and _writes(node, name)
+                and not _tests_values(method, node)
+            ):
                 return True
             if _writes_through(entry, constructor, node, name) and not _only_longer(method, node):
                 return True
@@ -167,7 +188,9 @@ def _writes_through(entry: Class, constructor: list[Function], node: ast.AST, na
     return (
         method is not None
         and method in constructor
-        and any((found := _registered(n)) is not None and found[0] == name for n in ast.walk(method))
+        and any(
+            (found := _registered(n)) is not None and found[0] == name for n in ast.walk(method)
+        )
     )
 
 
@@ -176,9 +199,7 @@ def _only_longer(method: Function, call: ast.AST) -> bool:
     if method.name == "__init__":
         return True
     tests = [n.test for n in ast.walk(method) if isinstance(n, ast.If) and call in ast.walk(n)]
-    return bool(tests) and not any(
-        is_constant(n, None) for test in tests for n in ast.walk(test)
-    )
+    return bool(tests) and not any(is_constant(n, None) for test in tests for n in ast.walk(test))
 
 
 def _tests_values(method: Function, write: ast.AST) -> bool:
@@ -289,10 +310,7 @@ _INPLACE = {"normal_": "normal_", "uniform_": "uniform_", "zero_": "zeros_", "fi
 
 def _overwrites(project: Project) -> Iterator[Problem]:
     buffers = {
-        found[0]
-        for s in project.sources
-        for n in s.nodes
-        if (found := _registered(n)) is not None
+        found[0] for s in project.sources for n in s.nodes if (found := _registered(n)) is not None
     }
     for entry in project.models:
         method = entry.method("_init_weights")
@@ -349,7 +367,10 @@ def _init_edits(source: Source, node: ast.AST, target: ast.expr) -> list[Edit]:
     start, stop = source.span(node)
     opened = source.text.index("(", source.span(node.func)[1]) + 1
     comma = ", " if node.args or node.keywords else ""
-    return [Edit(start, opened, f"{init}.{name}({source.segment(target)}{comma}"), Edit(stop, stop, "")]
+    return [
+        Edit(start, opened, f"{init}.{name}({source.segment(target)}{comma}"),
+        Edit(stop, stop, ""),
+    ]
 
 
 def _padding_edits(source: Source, node: ast.Call, target: ast.expr) -> list[Edit]:
@@ -421,7 +442,11 @@ def _value_of(source: Source, node: ast.AST) -> ast.expr | None:
         return node.func.value if not node.args and not node.keywords else None
     if isinstance(node.func, ast.Name) and node.func.id in {"float", "int"} and len(node.args) == 1:
         inner = node.args[0]
-        return inner if isinstance(inner, ast.Call) and source.dotted(inner.func).startswith("torch.") else None
+        return (
+            inner
+            if isinstance(inner, ast.Call) and source.dotted(inner.func).startswith("torch.")
+            else None
+        )
     return None
 
 
@@ -432,7 +457,11 @@ def _factory(source: Source, method: Function, node: ast.expr, use: ast.AST) -> 
             name = source.dotted(node.func)
             if name.startswith("torch.") and name.removeprefix("torch.") in _FACTORIES:
                 return node
-            if isinstance(node.func, ast.Attribute) and node.func.attr in {"float", "double", "long"}:
+            if isinstance(node.func, ast.Attribute) and node.func.attr in {
+                "float",
+                "double",
+                "long",
+            }:
                 node = node.func.value
                 continue
             return None
@@ -451,7 +480,9 @@ def _bound_to(method: Function, name: str, use: ast.AST) -> ast.expr | None:
     """Return the only value of a local name, or what a loop takes it from."""
     values: list[ast.expr] = []
     for node in ast.walk(method):
-        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == name for t in node.targets
+        ):
             values.append(node.value)
         elif isinstance(node, (ast.For, ast.comprehension)) and any(
             isinstance(t, ast.Name) and t.id == name for t in ast.walk(node.target)
@@ -465,7 +496,9 @@ def _bound_to(method: Function, name: str, use: ast.AST) -> ast.expr | None:
     return values[0]
 
 
-def _nested_load(project: Project, entry: Class, method: Function, node: ast.AST) -> Iterator[Problem]:
+def _nested_load(
+    project: Project, entry: Class, method: Function, node: ast.AST
+) -> Iterator[Problem]:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return
     if node.func.attr != "from_pretrained" or not project.is_model(entry):
@@ -479,7 +512,9 @@ def _nested_load(project: Project, entry: Class, method: Function, node: ast.AST
         if outer is method:
             break
         outers.append(outer)
-    if any(isinstance(o, (ast.If, ast.IfExp, ast.Try, ast.With, ast.Lambda, Function)) for o in outers):
+    if any(
+        isinstance(o, (ast.If, ast.IfExp, ast.Try, ast.With, ast.Lambda, Function)) for o in outers
+    ):
         return
     yield problem(
         "SB305",

@@ -75,7 +75,11 @@ def _tuple_edits(source: Source, node: ast.Subscript) -> list[Edit]:
     """Return the edits of the statement ``x = layer(…)[0]``."""
     statement = source.parents.get(node)
     function = source.function(node)
-    if not isinstance(statement, ast.Assign) or not isinstance(node.value, ast.Call) or function is None:
+    if (
+        not isinstance(statement, ast.Assign)
+        or not isinstance(node.value, ast.Call)
+        or function is None
+    ):
         return []
     if len(statement.targets) != 1 or not source.own_lines(statement):
         return []
@@ -128,11 +132,19 @@ def _positions(project: Project) -> Iterator[Problem]:
         if any(isinstance(n, ast.Attribute) and is_super(n.value) for n in ast.walk(method)):
             continue
         taken = [n for n in ast.walk(method) if _takes_positions(n)]
-        returned = any(is_constant(n, "position_ids") for d in ast.walk(method) if isinstance(d, ast.Dict) for n in d.keys)
+        returned = any(
+            is_constant(n, "position_ids")
+            for d in ast.walk(method)
+            if isinstance(d, ast.Dict)
+            for n in d.keys
+        )
         cut = any(_cuts(n, "input_ids") for n in ast.walk(method))
         if not taken or not returned or not cut:
             continue
-        if any(_cuts(n, "position_ids") and not _only_if_none(entry.source, n) for n in ast.walk(method)):
+        if any(
+            _cuts(n, "position_ids") and not _only_if_none(entry.source, n)
+            for n in ast.walk(method)
+        ):
             continue
         yield problem(
             "SB805",
@@ -195,7 +207,9 @@ def _chat_template(project: Project) -> Iterator[Problem]:
             "apply_chat_template() returns a BatchEncoding, no longer a list of token ids",
             "5.0 and later",
             "pass return_dict=False",
-            [Edit(end, end, ", return_dict=False")] if plain and (node.args or node.keywords) else (),
+            [Edit(end, end, ", return_dict=False")]
+            if plain and (node.args or node.keywords)
+            else (),
         )
 
 

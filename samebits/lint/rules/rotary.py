@@ -72,7 +72,9 @@ def _device(project: Project) -> Iterator[Problem]:
                 continue
             name = source.from_library(node.func).rpartition(".")[2]
             given = keyword(node, "device")
-            config = keyword(node, "config") or (node.args and "config" in ast.unparse(node.args[0]))
+            config = keyword(node, "config") or (
+                node.args and "config" in ast.unparse(node.args[0])
+            )
             if not name.endswith("RotaryEmbedding") or given is None or not config:
                 continue
             if guarded(source, node):
@@ -133,9 +135,7 @@ def _dtype(project: Project) -> Iterator[Problem]:
 
 
 RULES = (
-    LintRule("SB501", "`ROPE_INIT_FUNCTIONS` has no 'default'", "error", _default_key),
-    LintRule(
-        "SB502", "the library's rotary embedding takes different arguments", "error", _device
-    ),
+    LintRule("SB501", "ROPE_INIT_FUNCTIONS has no 'default'", "error", _default_key),
+    LintRule("SB502", "the library's rotary embedding takes different arguments", "error", _device),
     LintRule("SB504", "the rotary frequencies have a different dtype", "note", _dtype),
 )

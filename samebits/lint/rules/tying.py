@@ -52,7 +52,10 @@ def _returned(project: Project, entry: Class, method: str) -> str | None:
         body = [n for n in function.body if not _is_docstring(n)]
         if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
             words = ast.unparse(body[0].value)
-            if words.startswith("self.") and words.removeprefix("self.").replace(".", "").isidentifier():
+            if (
+                words.startswith("self.")
+                and words.removeprefix("self.").replace(".", "").isidentifier()
+            ):
                 return words.removeprefix("self.")
         return None
     return None
@@ -137,7 +140,12 @@ def _signature(project: Project) -> Iterator[Problem]:
 def _signature_edits(entry: Class, function: Function) -> list[Edit]:
     """Return the edits for ``def tie_weights(self)``; none for any other signature."""
     arguments = function.args
-    if len(arguments.args) != 1 or arguments.vararg or arguments.kwonlyargs or arguments.posonlyargs:
+    if (
+        len(arguments.args) != 1
+        or arguments.vararg
+        or arguments.kwonlyargs
+        or arguments.posonlyargs
+    ):
         return []
     end = entry.source.span(arguments.args[0])[1]
     edits = [Edit(end, end, ", *args, **kwargs")]
@@ -192,7 +200,7 @@ def _ties(project: Project, entry: Class) -> bool:
 
 
 RULES = (
-    LintRule("SB401", "`_tied_weights_keys` is a list", "error", _list_of_keys),
+    LintRule("SB401", "_tied_weights_keys is a list", "error", _list_of_keys),
     LintRule("SB402", "`__init__` does not call `post_init()`", "error", _no_post_init),
     LintRule(
         "SB403", "a custom `tie_weights` does not accept the new arguments", "error", _signature
