@@ -30,7 +30,9 @@ def guarded(source: Source, node: ast.AST, errors: set[str] = _USE_ERRORS) -> bo
         if isinstance(outer, (ast.If, ast.IfExp, ast.While)) and inner is not outer.test:
             if _asks(source, outer.test):
                 return True
-        elif (isinstance(outer, (ast.BoolOp, ast.Assert)) and _asks(source, outer)) or (isinstance(outer, ast.Try) and _catches(outer, inner, errors)):
+        elif (isinstance(outer, (ast.BoolOp, ast.Assert)) and _asks(source, outer)) or (
+            isinstance(outer, ast.Try) and _catches(outer, inner, errors)
+        ):
             return True
         if isinstance(inner, ast.stmt) and _left_before(source, outer, inner):
             return True
@@ -91,8 +93,10 @@ def _flags(source: Source) -> frozenset[str]:
             continue
         value = node.value
         asks = any(
-            (isinstance(inner, (ast.Name, ast.Attribute))
-            and (inner.id if isinstance(inner, ast.Name) else inner.attr) in _QUESTIONS)
+            (
+                isinstance(inner, (ast.Name, ast.Attribute))
+                and (inner.id if isinstance(inner, ast.Name) else inner.attr) in _QUESTIONS
+            )
             or (isinstance(inner, ast.Name) and _WORDS.search(inner.id))
             for inner in ast.walk(value)
         )

@@ -19,11 +19,7 @@ SKIPPED = ("commands", "data", "benchmark", "cli", "testing_utils", "kernels", "
 UNREAD = ("convert_", "modular_", "modeling_tf_", "modeling_flax_", "test_")
 KINDS = ("modeling_", "configuration_", "tokenization_")
 FOREIGN = set(
-    "Optional Union Tuple List Dict Set Any Callable FrozenSet Iterable Iterator Mapping Sequence "
-    "OrderedDict Literal TypedDict TYPE_CHECKING ABC UserDict Enum Path F PIL abstractmethod "
-    "annotations collections contextlib copy copyfile dataclass field functools importlib inspect "
-    "io itertools json lru_cache math nn np os partial re shutil spm string sys tempfile torch tf jax "
-    "version warnings wraps logger logging deprecate_kwarg".split()
+    ["Optional", "Union", "Tuple", "List", "Dict", "Set", "Any", "Callable", "FrozenSet", "Iterable", "Iterator", "Mapping", "Sequence", "OrderedDict", "Literal", "TypedDict", "TYPE_CHECKING", "ABC", "UserDict", "Enum", "Path", "F", "PIL", "abstractmethod", "annotations", "collections", "contextlib", "copy", "copyfile", "dataclass", "field", "functools", "importlib", "inspect", "io", "itertools", "json", "lru_cache", "math", "nn", "np", "os", "partial", "re", "shutil", "spm", "string", "sys", "tempfile", "torch", "tf", "jax", "version", "warnings", "wraps", "logger", "logging", "deprecate_kwarg"]
 )
 LAYERS = ("Layer", "Block", "Attention")
 

@@ -241,6 +241,19 @@ CASES = [
 ]
 
 
+CLEAN = {
+    "a dataclass named config": HEAD
+    + "from dataclasses import dataclass\n@dataclass\nclass C:\n    a: int\n"
+    "class T:\n    def __init__(self, config: C):\n        self.a = config.pad_token_id\n",
+    "a crop to a shorter length": body(
+        "def forward(self, cache, n):\n    cache.crop(n - cache.get_seq_length())"
+    ),
+    "an empty subscript": "x = y[()]\nfrom transformers.integrations.sdpa_attention import "
+    "sdpa_attention_forward\nsdpa_attention_forward(x)\n",
+}
+"""Code that real packages have, and that is the same in every release."""
+
+
 def found(tmp_path, text):
     path = tmp_path / "modeling_x.py"
     path.write_text(text, "utf-8")
@@ -272,6 +285,11 @@ def test_a_fix_is_exact_and_idempotent(tmp_path, code, planted):
     rest = lint([path]).problems
     assert [p.code for p in rest] == [p.code for p in problems if not p.edits]
     assert fix_files([path], lambda _: True, write=True)[0] == 0
+
+
+@pytest.mark.parametrize("text", CLEAN.values(), ids=CLEAN)
+def test_healthy_code_is_clean(tmp_path, text):
+    assert found(tmp_path, text) == []
 
 
 def test_fixed_text(tmp_path):

@@ -19,8 +19,8 @@ def render(problems: list[Problem]) -> str:
             lines.append(f"{place}: {problem.message}")
             continue
         lines.append(f"{place}: {problem.code} {problem.message} ({problem.releases})")
-        fixable = " [--fix]" if problem.edits else ""
-        lines.append(f"    {problem.remedy}{fixable}")
+        mark = " [--fix]" if problem.edits else ""
+        lines.append(f"    {problem.remedy}{mark}")
     count = len(problems)
     if not count:
         lines.append("no problem found")

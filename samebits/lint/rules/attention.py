@@ -50,7 +50,11 @@ def _longer_mask(project: Project) -> Iterator[Problem]:
 
 def _cuts_to_keys(node: ast.AST) -> bool:
     """Return True for a last slice of a mask such as ``[..., : key_states.shape[-2]]``."""
-    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple) or not node.slice.elts:
+    if (
+        not isinstance(node, ast.Subscript)
+        or not isinstance(node.slice, ast.Tuple)
+        or not node.slice.elts
+    ):
         return False
     last = node.slice.elts[-1]
     if not isinstance(last, ast.Slice) or last.upper is None:

@@ -145,6 +145,8 @@ def _negative(source: Source, node: ast.expr) -> bool:
     """Return True for a number that is negative, or that may be."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+        return mentions(node.right, "get_seq_length")
     function = source.function(node)
     if not isinstance(node, ast.Name) or function is None:
         return False

@@ -15,7 +15,51 @@ if TYPE_CHECKING:
     from samebits.lint.source import Source
 
 REMOVED = frozenset(
-    ["add_cross_attention", "bad_words_ids", "begin_suppress_tokens", "bos_token_id", "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty", "do_sample", "early_stopping", "encoder_no_repeat_ngram_size", "eos_token_id", "exponential_decay_length_penalty", "finetuning_task", "forced_bos_token_id", "forced_eos_token_id", "is_decoder", "length_penalty", "max_length", "min_length", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_scores", "pad_token_id", "prefix", "pruned_heads", "remove_invalid_values", "repetition_penalty", "return_dict_in_generate", "sep_token_id", "suppress_tokens", "task_specific_params", "temperature", "tf_legacy_loss", "tie_encoder_decoder", "tie_word_embeddings", "tokenizer_class", "top_k", "top_p", "torchscript", "typical_p", "use_bfloat16"]
+    [
+        "add_cross_attention",
+        "bad_words_ids",
+        "begin_suppress_tokens",
+        "bos_token_id",
+        "cross_attention_hidden_size",
+        "decoder_start_token_id",
+        "diversity_penalty",
+        "do_sample",
+        "early_stopping",
+        "encoder_no_repeat_ngram_size",
+        "eos_token_id",
+        "exponential_decay_length_penalty",
+        "finetuning_task",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "is_decoder",
+        "length_penalty",
+        "max_length",
+        "min_length",
+        "no_repeat_ngram_size",
+        "num_beam_groups",
+        "num_beams",
+        "num_return_sequences",
+        "output_scores",
+        "pad_token_id",
+        "prefix",
+        "pruned_heads",
+        "remove_invalid_values",
+        "repetition_penalty",
+        "return_dict_in_generate",
+        "sep_token_id",
+        "suppress_tokens",
+        "task_specific_params",
+        "temperature",
+        "tf_legacy_loss",
+        "tie_encoder_decoder",
+        "tie_word_embeddings",
+        "tokenizer_class",
+        "top_k",
+        "top_p",
+        "torchscript",
+        "typical_p",
+        "use_bfloat16",
+    ]
 )
 """Attributes of ``PretrainedConfig()`` in 4.48 and 4.57 that 5.2 and 5.23 do not set."""
 
@@ -76,7 +120,8 @@ def _missing(project: Project) -> Iterator[Problem]:
         if not isinstance(entry, Class):
             continue
         classes, outside = project.family(entry)
-        if not all(map(is_base_config, outside)) or any(_sets(c, node.attr) for c in classes):
+        own = bool(outside) and all(map(is_base_config, outside))
+        if not own or any(_sets(c, node.attr) for c in classes):
             continue
         written = project.checkpoint(source) or project.checkpoint(entry.source)
         if written is not None and node.attr in written:

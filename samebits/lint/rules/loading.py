@@ -71,9 +71,8 @@ def _constructor(project: Project, entry: Class) -> list[tuple[Class, Function]]
             if method is None or (owner, method) in found:
                 continue
             found.append((owner, method))
-            for node in ast.walk(method):
-                if isinstance(node, ast.Attribute) and _is_self(node.value):
-                    todo.append(node.attr)
+            nodes = (n for n in ast.walk(method) if isinstance(n, ast.Attribute))
+            todo += [n.attr for n in nodes if _is_self(n.value)]
             break
     return found
 
@@ -233,7 +232,7 @@ def _drops_library_init(entry: Class) -> bool:
 
 
 def _library_rotary(project: Project) -> Iterator[Problem]:
-    """A rotary embedding of the library whose remedy an own ``_init_weights`` drops."""
+    """Yield models whose ``_init_weights`` drops the library's remedy for its rotary embedding."""
     made = [name for entry in project.parts for name in _library_rotaries(entry)]
     if not made:
         return

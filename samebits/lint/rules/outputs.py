@@ -87,7 +87,7 @@ def _tuple_edits(source: Source, node: ast.Subscript) -> list[Edit]:
     if mentions(function, name):
         return []
     target = statement.targets[0]
-    start, end = source.span(statement)
+    end = source.span(statement)[1]
     pad = " " * statement.col_offset
     line = f"{source.segment(target)} = {name}[0] if isinstance({name}, tuple) else {name}"
     after = source.line_end(statement.end_lineno or statement.lineno)
