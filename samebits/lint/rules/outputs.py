@@ -182,9 +182,19 @@ def _only_if_none(source: Source, node: ast.AST) -> bool:
     for outer in source.ancestors(node):
         if isinstance(outer, Function):
             return False
-        if isinstance(outer, ast.If) and "position_ids is None" in ast.unparse(outer.test):
+        if isinstance(outer, ast.If) and any(map(_is_none, ast.walk(outer.test))):
             return True
     return False
+
+
+def _is_none(node: ast.AST) -> bool:
+    """Return True for ``position_ids is None``."""
+    return (
+        isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.Name)
+        and node.left.id == "position_ids"
+        and isinstance(node.ops[0], ast.Is)
+    )
 
 
 def _chat_template(project: Project) -> Iterator[Problem]:
