@@ -3,11 +3,15 @@
 import os
 import sys
 
-from samebits.storage.receipt import lookup
-
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    if sys.argv[1:2] == ["lint"]:
+        from samebits.lint.command import main as lint  # noqa: PLC0415  it needs nothing of the rest
+
+        sys.exit(lint(sys.argv[2:]))
+    from samebits.storage.receipt import lookup  # noqa: PLC0415  slow, and lint does without
+
     stored = lookup(sys.argv[1:], os.environ)
     if stored is None:
         from samebits import cli  # noqa: PLC0415  slow, and not needed for an unchanged run

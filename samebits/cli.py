@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from samebits.base.errors import MachineError, SamebitsError
 from samebits.base.filestate import Dependencies
 from samebits.base.redaction import Redaction
+from samebits.lint import command as lint_command
 from samebits.matrix.plan import Selection, shown_path
 from samebits.pipeline.order import DEFAULT_MATRIX, Order
 from samebits.pipeline.run import WORK, run_matrix
@@ -224,6 +225,8 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         help="build the stacks and run the cells, without a comparison and a report",
         prog="nox -s 'probe(4.48)' --",
     )
+    # __main__ runs this command itself, without what is imported here
+    commands.add_parser("lint", help=lint_command.HELP, add_help=False)
     for command in (matrix, probe):
         _add_options(command)
     for command in (parser, matrix, probe):
@@ -351,6 +354,8 @@ Exit codes:
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run, print, and return the exit code; a user's mistake is printed without a traceback."""
     spoken = TerminalText(environ)
+    if arguments[:1] == ["lint"]:
+        return lint_command.main(arguments[1:])
     try:
         with _signals_as_sigint(), _resend_lost_sigint():
             code, lines = run(arguments, environ)

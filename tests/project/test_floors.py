@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 HOST_FLOORS = [
     {"base"},
-    {"records", "text"},
+    {"records", "text", "lint"},
     {"compare"},
     {"matrix"},
     {"ladder", "diagnose", "findings", "stacks"},

@@ -1,0 +1,114 @@
+"""The command ``samebits lint``. It imports nothing but the standard library, and starts at once.
+
+Exit codes: 0, nothing was found; 1, something was found, or a file could not be read; 2, a mistake
+on the command line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from samebits.lint.engine import UNREADABLE, lint, python_files, selected
+from samebits.lint.fix import fix_files
+from samebits.lint.registry import rules
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from samebits.lint.problem import Problem
+
+HELP = "read a model's own code: what means something else in some transformers release"
+FORMATS = ("text", "json", "github", "sarif")
+_ROUNDS = 5
+"""How often a file is repaired again: a repair can make room for another one."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command with what follows ``lint``; print, and return the exit code."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        files = list(python_files(options.paths))
+    except FileNotFoundError as error:
+        parser.error(f"no such file or folder: {error}")
+    for code in [*options.select, *options.ignore]:
+        if not any(rule.code.startswith(code) for rule in rules()):
+            parser.error(f"no rule has the code {code}: {_codes()}")
+
+    def wanted(problem: Problem) -> bool:
+        if problem.code == UNREADABLE:
+            return True
+        chosen = not options.select or selected(problem.code, options.select)
+        return chosen and not selected(problem.code, options.ignore)
+
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    if options.diff:
+        _, lines = fix_files(files, wanted, write=False)
+        sys.stdout.writelines(line if line.endswith("\n") else f"{line}\n" for line in lines)
+        return 1 if lines else 0
+    if options.fix:
+        repaired = _repair(files, wanted)
+        sys.stderr.write(f"{repaired} repaired\n")
+    problems = [problem for problem in lint(files).problems if wanted(problem)]
+    problems = [problem._replace(path=_shown(problem.path)) for problem in problems]
+    output = import_module(f"samebits.lint.formats.{options.format}").render(problems)
+    if output:
+        sys.stdout.write(f"{output}\n")
+    return 1 if problems else 0
+
+
+def _repair(files: list[Path], wanted: object) -> int:
+    total = 0
+    for _ in range(_ROUNDS):
+        count, _lines = fix_files(files, wanted, write=True)  # type: ignore[arg-type]
+        total += count
+        if not count:
+            break
+    return total
+
+
+def _shown(path: Path) -> Path:
+    """Return a path as seen from the working directory, where that is shorter."""
+    try:
+        relative = Path(os.path.relpath(path))
+    except ValueError:
+        return path
+    return path if relative.parts[:1] == ("..",) else relative
+
+
+def _codes() -> str:
+    return ", ".join(rule.code for rule in rules())
+
+
+def _list(text: str) -> list[str]:
+    return [code.strip().upper() for code in text.split(",") if code.strip()]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="samebits lint",
+        description=f"{HELP[0].upper()}{HELP[1:]}. The code is read and never run.",
+        epilog="Exit codes: 0, nothing found; 1, something found; 2, a mistake on the command line. "
+        "A comment `# samebits: ignore[SB101]` on a line hides its problems. docs/findings/ explains "
+        "each code.",
+    )
+    add = parser.add_argument
+    add("paths", nargs="+", type=Path, metavar="PATH", help="Python files, or folders with them")
+    add("--format", choices=FORMATS, default="text", help="format of the report (default: text)")
+    add("--select", type=_list, default=[], metavar="CODES", help="only these codes, as SB1,SB301")
+    add("--ignore", type=_list, default=[], metavar="CODES", help="all codes but these")
+    change = parser.add_mutually_exclusive_group()
+    change.add_argument(
+        "--fix",
+        action="store_true",
+        help="repair what can be repaired without a change of what 4.48 computes, then report the rest",
+    )
+    change.add_argument(
+        "--diff", action="store_true", help="print the repairs as a diff, and write nothing"
+    )
+    return parser

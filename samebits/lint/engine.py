@@ -1,0 +1,90 @@
+"""Lint a set of paths: read the files, run the rules, drop what a comment or an option ignores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.lint.problem import Problem
+from samebits.lint.project import Project
+from samebits.lint.registry import rules
+from samebits.lint.source import Source, UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+_SKIPPED = {"__pycache__", "node_modules", "site-packages"}
+
+UNREADABLE = "unreadable"
+"""The code of a problem that is a file which cannot be read."""
+
+
+class Result(NamedTuple):
+    """What lint found in some files."""
+
+    problems: list[Problem]
+    """By file, place and code."""
+    sources: dict[Path, Source]
+    """Every file that could be read."""
+
+
+def python_files(paths: Iterable[Path]) -> Iterator[Path]:
+    """Yield the files of these paths, and the Python files of folders; hidden ones are left out.
+
+    Raises:
+        FileNotFoundError: a path does not exist.
+
+    """
+    for path in paths:
+        if not path.exists():
+            raise FileNotFoundError(str(path))
+        if not path.is_dir():
+            yield path
+            continue
+        for found in sorted(path.rglob("*.py")):
+            parts = found.relative_to(path).parts
+            hidden = any(part.startswith(".") or part in _SKIPPED for part in parts)
+            if not hidden and found.is_file():
+                yield found
+
+
+def lint(files: Iterable[Path]) -> Result:
+    """Lint files as one project: their classes may derive from each other."""
+    sources: dict[Path, Source] = {}
+    problems: list[Problem] = []
+    for path in dict.fromkeys(files):
+        try:
+            sources[path] = Source(path, path.read_bytes())
+        except UnreadableError as error:
+            problems.append(_unreadable(path, str(error), error.line, error.column))
+        except OSError as error:
+            problems.append(_unreadable(path, f"not read: {error.strerror or error}"))
+    project = Project(sources.values())
+    seen: set[tuple[object, ...]] = set()
+    for rule in rules():
+        for found in rule.check(project):
+            key = (found.code, found.path, found.line, found.column)
+            if key not in seen and not _ignored(sources[found.path], found):
+                seen.add(key)
+                problems.append(found)
+    problems.sort(key=lambda p: (str(p.path), p.line, p.column, p.code))
+    return Result(problems, sources)
+
+
+def _ignored(source: Source, found: Problem) -> bool:
+    """Return True if a comment on the problem's first or last line ignores its code."""
+    for line in {found.line, found.end_line} & source.ignored.keys():
+        codes = source.ignored[line]
+        if codes is None or selected(found.code, codes):
+            return True
+    return False
+
+
+def selected(code: str, prefixes: Iterable[str]) -> bool:
+    """Return True if a code begins with one of the prefixes: ``SB3`` selects SB301."""
+    return any(prefix and code.startswith(prefix) for prefix in prefixes)
+
+
+def _unreadable(path: Path, message: str, line: int = 1, column: int = 1) -> Problem:
+    line, column = max(line, 1), max(column, 1)
+    return Problem(UNREADABLE, path, line, column, line, column, message, "", "")

@@ -1,0 +1,32 @@
+"""The JSON format."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from samebits.lint.problem import Problem
+
+SCHEMA_VERSION = 1
+
+
+def render(problems: list[Problem]) -> str:
+    """Return one JSON object; positions count from 1, columns in characters."""
+    rows = [
+        {
+            "path": problem.path.as_posix(),
+            "line": problem.line,
+            "column": problem.column,
+            "end_line": problem.end_line,
+            "end_column": problem.end_column,
+            "code": problem.code,
+            "message": problem.message,
+            "releases": problem.releases,
+            "remedy": problem.remedy,
+            "fixable": bool(problem.edits),
+        }
+        for problem in problems
+    ]
+    content = {"schema_version": SCHEMA_VERSION, "problems": rows}
+    return json.dumps(content, indent=2, ensure_ascii=False)

@@ -1,0 +1,95 @@
+"""Calls of the library's own layers and models: which class of transformers an expression holds."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from samebits.lint.project import Class, is_super
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.lint.project import Project
+    from samebits.lint.source import Source
+
+
+def library_class(project: Project, source: Source, node: ast.expr) -> str:
+    """Return the dotted name of the library's class whose instance is called; empty if unknown.
+
+    Known are ``self.x(…)``, and the variable of a loop over ``self.xs``, for what ``__init__``
+    assigns; and ``super().forward(…)`` in a class that derives from one.
+    """
+    owner = source.class_of(node)
+    if owner is None:
+        return ""
+    entry = Class(source, owner)
+    if isinstance(node, ast.Attribute) and is_super(node.value):
+        if node.attr != "forward":
+            return ""
+        bases = [b for b in project.family(entry)[1] if b.startswith("transformers.")]
+        own = [c for c in project.family(entry)[0][1:] if c.method("forward")]
+        return bases[0] if len(bases) == 1 and not own else ""
+    name = _attribute(source, node)
+    if not name:
+        return ""
+    for ancestor in project.family(entry)[0]:
+        held = list(_held(ancestor, name))
+        if held:
+            return held[0] if len(set(held)) == 1 else ""
+    return ""
+
+
+def _attribute(source: Source, node: ast.expr) -> str:
+    """Return ``layers`` for ``self.layers``, ``self.layers[i]`` and the variable of a loop over it."""
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    if (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    ):
+        return node.attr
+    if not isinstance(node, ast.Name):
+        return ""
+    function = source.function(node)
+    for loop in ast.walk(function) if function is not None else ():
+        if isinstance(loop, ast.For) and any(
+            isinstance(t, ast.Name) and t.id == node.id for t in ast.walk(loop.target)
+        ):
+            return next(_attributes_of_self(loop.iter), "")
+    return ""
+
+
+def _attributes_of_self(node: ast.AST) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute) and ast.unparse(inner.value) == "self":
+            yield inner.attr
+
+
+def _held(entry: Class, name: str) -> Iterator[str]:
+    """Yield the dotted names of what a class assigns to ``self.name``; empty if not of the library."""
+    for node in ast.walk(entry.node):
+        if not isinstance(node, ast.Assign):
+            continue
+        if any(ast.unparse(target) == f"self.{name}" for target in node.targets):
+            yield _made(entry.source, node.value)
+
+
+def _made(source: Source, value: ast.expr) -> str:
+    """Return the class that an expression makes an instance or a list of instances of."""
+    if isinstance(value, (ast.ListComp, ast.GeneratorExp)):
+        return _made(source, value.elt)
+    if isinstance(value, ast.List):
+        names = {_made(source, element) for element in value.elts}
+        return names.pop() if len(names) == 1 else ""
+    if not isinstance(value, ast.Call):
+        return ""
+    if source.dotted(value.func).endswith(("nn.ModuleList", "nn.Sequential")) and value.args:
+        return _made(source, value.args[0])
+    if isinstance(value.func, ast.Attribute) and value.func.attr in {
+        "from_config",
+        "from_pretrained",
+    }:
+        return source.from_library(value.func.value)
+    return source.from_library(value.func)

@@ -1,0 +1,53 @@
+"""What a rule reports: a problem at a place, and the edits that repair it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from samebits.lint.project import Project
+
+Level = Literal["error", "warning", "note"]
+
+
+class Edit(NamedTuple):
+    """Replace the characters from ``start`` to ``end`` of a file's text by ``text``."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Problem(NamedTuple):
+    """One place in the code that means something else in some release."""
+
+    code: str
+    """``SB101``, the id of a page in docs/findings/."""
+    path: Path
+    line: int
+    column: int
+    """Both from 1; the column counts characters."""
+    end_line: int
+    end_column: int
+    message: str
+    """What breaks."""
+    releases: str
+    """In which releases."""
+    remedy: str
+    """What to write instead."""
+    edits: tuple[Edit, ...] = ()
+    """Edits of this file that repair it and keep the meaning that 4.48 gives it; empty if none."""
+
+
+class LintRule(NamedTuple):
+    """One finding that code alone shows."""
+
+    code: str
+    name: str
+    """As in docs/findings/."""
+    level: Level
+    """error: an exception. warning: wrong numbers, or another type. note: rounding."""
+    check: Callable[[Project], Iterator[Problem]]

@@ -1,0 +1,242 @@
+"""SB7xx: the cache of keys and values."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from samebits.lint.guards import guarded
+from samebits.lint.layers import library_class
+from samebits.lint.problem import LintRule, Problem
+from samebits.lint.project import mentions, problem, receiver
+from samebits.lint.rules.imports import table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.lint.project import Project
+    from samebits.lint.source import Source
+
+_NAMES = {"past_key_values", "past_key_value", "past_kv", "kv_cache", "cache"}
+_SURE = {"past_key_values", "past_key_value"}
+
+_REMOVED = {
+    "key_cache": ("4.57 and later", "cache.layers[i].keys if the cache has layers"),
+    "value_cache": ("4.57 and later", "cache.layers[i].values if the cache has layers"),
+    "seen_tokens": ("4.57 and later", "cache.get_seq_length()"),
+    "_seen_tokens": ("4.57 and later", "cache.get_seq_length()"),
+    "get_usable_length": ("4.57 and later", "cache.get_seq_length()"),
+    "get_max_length": ("4.53 to 5.9", "the length that the cache was made with"),
+    "get_max_cache_shape": ("5.23", "the length that the cache was made with"),
+    "to_legacy_cache": ("5.0 and later", "the cache itself"),
+    "from_legacy_cache": ("5.0 and later", "DynamicCache()"),
+}
+"""Attribute of a cache -> releases without it, and what to use instead."""
+
+
+def _defined(project: Project) -> set[str]:
+    """Return the names that classes of the project give their own attributes and methods."""
+    names = {m.name for c in project.classes for m in c.methods()}
+    return names | {
+        n.attr
+        for s in project.sources
+        for n in s.nodes
+        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+    }
+
+
+def _attributes(project: Project) -> Iterator[Problem]:
+    defined = _defined(project)
+    for source in project.sources:
+        for node in source.nodes:
+            if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+                continue
+            if node.attr not in _REMOVED or node.attr in defined or guarded(source, node):
+                continue
+            owner = receiver(node.value)
+            library = source.from_library(node.value).endswith("Cache")
+            if (owner not in _NAMES and not library) or _asked(source, node, node.attr):
+                continue
+            releases, instead = _REMOVED[node.attr]
+            yield problem(
+                "SB701",
+                source,
+                node,
+                f"a cache has no {node.attr}: AttributeError",
+                releases,
+                f"use {instead}",
+            )
+
+
+def _asked(source: Source, node: ast.AST, name: str) -> bool:
+    """Return True if the function asks by hasattr or getattr for a name or for the layers."""
+    function = source.function(node)
+    return function is not None and any(
+        isinstance(n, ast.Constant) and n.value in {name, "layers"} for n in ast.walk(function)
+    )
+
+
+def _subscripts(project: Project) -> Iterator[Problem]:
+    for source in project.sources:
+        if not _in_models(project, source):
+            continue
+        for node in source.nodes:
+            if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Subscript):
+                continue
+            inner = node.value
+            if not isinstance(inner.value, ast.Name) or inner.value.id != "past_key_values":
+                continue
+            if not isinstance(inner.slice, (ast.Constant, ast.Name)) or not isinstance(
+                node.ctx, ast.Load
+            ):
+                continue
+            function = source.function(node)
+            if function is not None and (function.name == "_reorder_cache" or _sorts(function)):
+                continue
+            if guarded(source, node):
+                continue
+            yield problem(
+                "SB702",
+                source,
+                node,
+                "a cache is no longer a tuple of tuples: TypeError, it is not subscriptable",
+                "5.0 and later; None for an empty cache in 4.57",
+                "use cache.get_seq_length(), and what cache.update() returns",
+            )
+
+
+def _sorts(function: ast.AST) -> bool:
+    """Return True if a function tells tuples from caches itself."""
+    return any(
+        isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Name)
+        and n.func.id == "isinstance"
+        and mentions(n, "past_key_values")
+        for n in ast.walk(function)
+    )
+
+
+def _in_models(project: Project, source: Source) -> bool:
+    return any(entry.source is source for entry in project.models)
+
+
+def _crops(project: Project) -> Iterator[Problem]:
+    for source in project.sources:
+        for node in source.nodes:
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr != "crop" or receiver(node.func.value) not in _NAMES:
+                continue
+            if len(node.args) != 1 or node.keywords or guarded(source, node):
+                continue
+            if _negative(source, node.args[0]):
+                continue
+            yield problem(
+                "SB707",
+                source,
+                node,
+                "crop() refuses the number of tokens to keep: ValueError",
+                "5.23",
+                "pass the number of tokens to remove, as a negative number, if there are any",
+            )
+
+
+def _negative(source: Source, node: ast.expr) -> bool:
+    """Return True for a number that is negative, or that may be."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+        return mentions(node.right, "get_seq_length")
+    function = source.function(node)
+    if not isinstance(node, ast.Name) or function is None:
+        return False
+    values = [
+        n.value
+        for n in ast.walk(function)
+        if isinstance(n, ast.Assign) and any(ast.unparse(t) == node.id for t in n.targets)
+    ]
+    return bool(values) and all(isinstance(v, ast.UnaryOp) for v in values)
+
+
+def _truth(project: Project) -> Iterator[Problem]:
+    for source in project.sources:
+        if not _in_models(project, source):
+            continue
+        for node in source.nodes:
+            if not isinstance(node, (ast.If, ast.IfExp, ast.While)):
+                continue
+            for tested in _tested(node.test):
+                if not isinstance(tested, ast.Name) or tested.id not in _SURE:
+                    continue
+                if _only_makes_one(node, tested.id) or guarded(source, node):
+                    continue
+                yield problem(
+                    "SB708",
+                    source,
+                    tested,
+                    f"an empty cache counts as true, so `if {tested.id}` takes the prompt for a "
+                    "continuation",
+                    "4.57, and 5.1 and later",
+                    f"write {tested.id} is not None and {tested.id}.get_seq_length() > 0",
+                )
+
+
+def _tested(test: ast.expr) -> Iterator[ast.expr]:
+    if isinstance(test, ast.BoolOp):
+        for value in test.values:
+            yield from _tested(value)
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _tested(test.operand)
+    else:
+        yield test
+
+
+def _only_makes_one(node: ast.If | ast.IfExp | ast.While, name: str) -> bool:
+    """Return True for ``if not past_key_values: past_key_values = …``, and for what it leaves alone."""
+    if not isinstance(node, ast.If) or node.orelse:
+        return False
+    return all(
+        isinstance(line, ast.Assign) and any(ast.unparse(t) == name for t in line.targets)
+        for line in node.body
+    )
+
+
+def _keyword(project: Project) -> Iterator[Problem]:
+    releases = table()["releases"]
+    for source in project.sources:
+        for node in source.nodes:
+            if not isinstance(node, ast.Call):
+                continue
+            given = {k.arg for k in node.keywords} & _SURE
+            if len(given) != 1 or guarded(source, node):
+                continue
+            facts = table()["layers"].get(library_class(project, source, node.func))
+            if facts is None:
+                continue
+            name = given.pop() or ""
+            place = 0 if name == "past_key_value" else 1
+            lacking = [
+                r for r, fact in zip(releases, facts, strict=True) if fact and fact[place] == "0"
+            ]
+            taking = [
+                r for r, fact in zip(releases, facts, strict=True) if fact and fact[place] == "1"
+            ]
+            if not lacking or not taking:
+                continue
+            yield problem(
+                "SB709",
+                source,
+                next(k for k in node.keywords if k.arg == name),
+                f"this layer of the library ignores {name}=, so its cache stays empty",
+                " ".join(["in", ", ".join(lacking)]),
+                "pass it under the name in inspect.signature(…Layer.forward)",
+            )
+
+
+RULES = (
+    LintRule("SB701", "the cache object no longer has this attribute", "error", _attributes),
+    LintRule("SB702", "the cache is no longer a tuple of tuples", "error", _subscripts),
+    LintRule("SB707", "crop() refuses a positive length", "error", _crops),
+    LintRule("SB708", "an empty cache counts as true", "warning", _truth),
+    LintRule("SB709", "a layer of the library ignores `past_key_value`", "warning", _keyword),
+)

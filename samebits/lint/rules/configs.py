@@ -1,0 +1,223 @@
+"""SB2xx, SB503: attributes of a config that a release no longer sets."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from samebits.lint.guards import guarded
+from samebits.lint.problem import Edit, LintRule, Problem
+from samebits.lint.project import Class, Project, is_base_config, is_config, mentions, problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.lint.source import Source
+
+REMOVED = frozenset(
+    [
+        "add_cross_attention",
+        "bad_words_ids",
+        "begin_suppress_tokens",
+        "bos_token_id",
+        "cross_attention_hidden_size",
+        "decoder_start_token_id",
+        "diversity_penalty",
+        "do_sample",
+        "early_stopping",
+        "encoder_no_repeat_ngram_size",
+        "eos_token_id",
+        "exponential_decay_length_penalty",
+        "finetuning_task",
+        "forced_bos_token_id",
+        "forced_eos_token_id",
+        "is_decoder",
+        "length_penalty",
+        "max_length",
+        "min_length",
+        "no_repeat_ngram_size",
+        "num_beam_groups",
+        "num_beams",
+        "num_return_sequences",
+        "output_scores",
+        "pad_token_id",
+        "prefix",
+        "pruned_heads",
+        "remove_invalid_values",
+        "repetition_penalty",
+        "return_dict_in_generate",
+        "sep_token_id",
+        "suppress_tokens",
+        "task_specific_params",
+        "temperature",
+        "tf_legacy_loss",
+        "tie_encoder_decoder",
+        "tie_word_embeddings",
+        "tokenizer_class",
+        "top_k",
+        "top_p",
+        "torchscript",
+        "typical_p",
+        "use_bfloat16",
+    ]
+)
+"""Attributes of ``PretrainedConfig()`` in 4.48 and 4.57 that 5.2 and 5.23 do not set."""
+
+
+def _config_reads(
+    project: Project, names: frozenset[str]
+) -> Iterator[tuple[Source, ast.Attribute]]:
+    """Yield ``config.x`` and ``self.config.x`` for these names, where they are read unguarded."""
+    for source in project.sources:
+        for node in source.nodes:
+            if not isinstance(node, ast.Attribute) or node.attr not in names:
+                continue
+            if (
+                isinstance(node.ctx, ast.Load)
+                and _is_config(node.value)
+                and not guarded(source, node)
+            ):
+                yield source, node
+
+
+def _is_config(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return (
+            node.attr == "config" and isinstance(node.value, ast.Name) and node.value.id == "self"
+        )
+    return isinstance(node, ast.Name) and node.id == "config"
+
+
+def _sets(entry: Class, name: str) -> bool:
+    """Return True if a config class sets an attribute, or passes it to its base class."""
+    if entry.attribute(name) is not None:
+        return True
+    for node in ast.walk(entry.node):
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr == name
+            and isinstance(node.ctx, ast.Store)
+        ):
+            return True
+        if isinstance(node, ast.keyword) and node.arg == name:
+            return True
+        if isinstance(node, ast.FunctionDef) and node.name == name:
+            return True
+        if isinstance(node, ast.Constant) and node.value == name:
+            return True  # setattr, a dict of defaults, an attribute_map
+    return False
+
+
+def _missing(project: Project) -> Iterator[Problem]:
+    assigned = {
+        n.attr
+        for s in project.sources
+        for n in s.nodes
+        if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+    }
+    for source, node in _config_reads(project, REMOVED - assigned):
+        entry = project.config_of(source, node.value, node)
+        if not isinstance(entry, Class):
+            continue
+        classes, outside = project.family(entry)
+        own = bool(outside) and all(map(is_base_config, outside))
+        if not own or any(_sets(c, node.attr) for c in classes):
+            continue
+        written = project.checkpoint(source) or project.checkpoint(entry.source)
+        if written is not None and node.attr in written:
+            continue
+        if _asked_before(source, node):
+            continue
+        yield problem(
+            "SB201",
+            source,
+            node,
+            f"{entry.name} does not set {node.attr}, and the base config no longer does: "
+            "AttributeError",
+            "5.0 and later",
+            f"set self.{node.attr} in {entry.name}.__init__, with 4.48's default",
+        )
+
+
+def _asked_before(source: Source, node: ast.Attribute) -> bool:
+    """Return True if the function asks by getattr or hasattr for the attribute somewhere."""
+    function = source.function(node)
+    return function is not None and any(
+        isinstance(n, ast.Constant) and n.value == node.attr for n in ast.walk(function)
+    )
+
+
+def _library_config(project: Project, source: Source, node: ast.AST, where: ast.AST) -> bool:
+    """Return True if a config is of a library's own class with rope, and does not set theta."""
+    entry = project.config_of(source, node, where)
+    if isinstance(entry, str):
+        return is_config(entry) and not is_base_config(entry)
+    if not isinstance(entry, Class):
+        return False
+    classes, outside = project.family(entry)
+    library = [n for n in outside if is_config(n) and not is_base_config(n)]
+    return bool(library) and not any(_sets(c, "rope_theta") for c in classes)
+
+
+def _rope_theta(project: Project) -> Iterator[Problem]:
+    for source, node in _config_reads(project, frozenset({"rope_theta"})):
+        function = source.function(node)
+        if function is not None and mentions(function, "rope_parameters"):
+            continue
+        if not _library_config(project, source, node.value, node):
+            continue
+        config = source.segment(node.value)
+        start, end = source.span(node)
+        text = (
+            f'({config}.rope_theta if hasattr({config}, "rope_theta") '
+            f'else {config}.rope_parameters["rope_theta"])'
+        )
+        yield problem(
+            "SB202",
+            source,
+            node,
+            "a config class of the library has no rope_theta: AttributeError",
+            "5.0 and later",
+            'read config.rope_parameters["rope_theta"] if the config has it',
+            [Edit(start, end, text)],
+        )
+
+
+def _rope_default(project: Project) -> Iterator[Problem]:
+    for source in project.sources:
+        for node in source.nodes:
+            if not isinstance(node, ast.Call) or source.dotted(node.func) != "getattr":
+                continue
+            if len(node.args) != 3 or not _is_config(node.args[0]):
+                continue
+            field = node.args[1]
+            if not isinstance(field, ast.Constant) or field.value != "rope_theta":
+                continue
+            function = source.function(node)
+            if function is not None and mentions(function, "rope_parameters"):
+                continue
+            if guarded(source, node) or not _library_config(project, source, node.args[0], node):
+                continue
+            yield problem(
+                "SB503",
+                source,
+                node,
+                "the config has no rope_theta, so the default is used and every position is "
+                "rotated by wrong angles, without an exception",
+                "5.0 and later",
+                'read config.rope_parameters["rope_theta"] first, then config.rope_theta',
+            )
+
+
+RULES = (
+    LintRule("SB201", "the base config no longer sets this attribute", "error", _missing),
+    LintRule(
+        "SB202",
+        "`config.rope_theta` is now `config.rope_parameters['rope_theta']`",
+        "error",
+        _rope_theta,
+    ),
+    LintRule(
+        "SB503", "the rotary frequencies are not those of the config", "warning", _rope_default
+    ),
+)

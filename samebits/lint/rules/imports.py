@@ -1,0 +1,349 @@
+"""SB1xx: names, inherited methods and keywords that a release renamed, moved or removed."""
+
+from __future__ import annotations
+
+import ast
+import json
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from samebits.lint.guards import guarded, guarded_import
+from samebits.lint.problem import Edit, LintRule, Problem
+from samebits.lint.project import Class, Project, is_library_model, is_super, keyword, problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.lint.source import Import, Source
+
+_KWARGS = {"LossKwargs", "TransformersKwargs"}
+
+_ELSEWHERE = {
+    ("transformers.modeling_utils", "prune_linear_layer"): "transformers.pytorch_utils",
+    ("transformers.modeling_utils", "apply_chunking_to_forward"): "transformers.pytorch_utils",
+    (
+        "transformers.modeling_utils",
+        "find_pruneable_heads_and_indices",
+    ): "transformers.pytorch_utils",
+    ("transformers.models.llama.tokenization_llama_fast", "LlamaTokenizerFast"): "transformers",
+    ("transformers.models.qwen2.tokenization_qwen2_fast", "Qwen2TokenizerFast"): "transformers",
+}
+"""(module, name) -> the module that has the same object in more releases, 4.48 included."""
+
+_INSTEAD = {
+    "is_torch_fx_available": "drop the guard and what it guards: it only wrapped functions for torch.fx",
+    "is_tf_available": "treat it as False",
+    "find_pruneable_heads_and_indices": "drop prune_heads, or copy the function",
+    "SequenceSummary": "copy the class",
+    "no_init_weights": "fall back to transformers.initialization.no_init_weights",
+    "get_parameter_dtype": "write next(model.parameters()).dtype",
+    "HybridCache": "write DynamicCache(config=config), which has sliding layers from 4.57 on",
+    "SlidingWindowCache": "write DynamicCache(config=config)",
+    "MambaCache": "let the model make its cache: forward(use_cache=True) returns it",
+    "SpecialTokensMixin": "derive from PreTrainedTokenizerBase",
+    "_compute_default_rope_parameters": "compute 1 / theta ** (arange(0, dim, 2) / dim) yourself",
+    "GreedySearchDecoderOnlyOutput": "write GenerateDecoderOnlyOutput",
+    "SampleOutput": "write GenerateDecoderOnlyOutput",
+    "BeamSearchScorer": "call generate(num_beams=…)",
+    "LogitsWarper": "write LogitsProcessor",
+    "AdamW": "write torch.optim.AdamW",
+    "VideoInput": "fall back to transformers.video_utils",
+    "AutoModelForVision2Seq": "write AutoModelForImageTextToText",
+    "AutoModelWithLMHead": "write AutoModelForCausalLM, AutoModelForMaskedLM or AutoModelForSeq2SeqLM",
+    "CLIPFeatureExtractor": "write CLIPImageProcessor",
+    "OnnxConfig": "use optimum.exporters.onnx",
+    "symbolic_trace": "use torch.fx or torch.export directly",
+    "OutputRecorder": "try transformers.utils.generic and transformers.utils.output_capturing",
+    "check_model_inputs": "import it in a try, with a decorator that returns its function as fallback",
+}
+
+
+@cache
+def table() -> dict[str, Any]:
+    """Return names.json: for each module and name the releases that have it, as a mask."""
+    text = files("samebits.lint").joinpath("names.json").read_text("utf-8")
+    content: dict[str, Any] = json.loads(text)
+    return content
+
+
+def mask_of(module: str, name: str) -> str | None:
+    """Return ``11100000``, one character per release of the table; None if all have the name."""
+    rows = table()["names"].get(module)
+    if rows is None:
+        return None
+    known = rows.get(name, rows.get("*"))
+    return str(known) if known is not None else None
+
+
+def spoken(mask: str) -> str:
+    """Return in words which releases of the table lack a name."""
+    releases = table()["releases"]
+    runs: list[list[str]] = []
+    previous = "1"
+    for release, mark in zip(releases, mask, strict=True):
+        if mark == "0":
+            if previous == "1":
+                runs.append([])
+            runs[-1].append(release)
+        previous = mark
+    words = [f"{run[0]} to {run[-1]}" if len(run) > 1 else run[0] for run in runs]
+    if runs and runs[-1][-1] == releases[-1] and len(runs[-1]) > 1:
+        words[-1] = f"{runs[-1][0]} and later"
+    return "missing in " + ", ".join(words)
+
+
+def _library_imports(project: Project) -> Iterator[tuple[Source, Import]]:
+    for source in project.sources:
+        for entries in source.imports.values():
+            for entry in entries:
+                root = entry.module.partition(".")[0]
+                if root == "transformers" and not guarded_import(source, entry.node):
+                    yield source, entry
+
+
+def _kwargs(project: Project) -> Iterator[Problem]:
+    for source, entry in _library_imports(project):
+        if entry.name not in _KWARGS or not entry.module.startswith("transformers.utils"):
+            continue
+        new = entry.name == "TransformersKwargs"
+        yield problem(
+            "SB101",
+            source,
+            entry.alias,
+            f"importing {entry.name} raises ImportError where it is called "
+            f"{'LossKwargs' if new else 'TransformersKwargs'}",
+            "TransformersKwargs: 4.54 and later" if new else "LossKwargs: up to 4.53",
+            "try TransformersKwargs, and fall back to LossKwargs",
+            _try_edits(source, entry, ("TransformersKwargs", "LossKwargs"), (entry.module,) * 2),
+        )
+
+
+def _try_edits(
+    source: Source, entry: Import, names: tuple[str, str], modules: tuple[str, str]
+) -> list[Edit]:
+    """Return the edits that import a name from the first place that has it; none if not simple."""
+    node = entry.node
+    if not isinstance(node, ast.ImportFrom) or not source.own_lines(node):
+        return []
+    bound = entry.alias.asname or entry.name
+    pad, line = " " * node.col_offset, source.newline
+    rows = ["try:"]
+    for number, (module, name) in enumerate(zip(modules, names, strict=True)):
+        rows += ["except ImportError:"] if number else []
+        rows.append(f"    from {module} import {name}" + (f" as {bound}" if bound != name else ""))
+    text = line.join(pad + row for row in rows) + line
+    end = source.line_end(node.end_lineno or node.lineno)
+    if not source.text[:end].endswith(("\n", "\r")):
+        text = line + text
+    return [*_without(source, entry), Edit(end, end, text)]
+
+
+def _without(source: Source, entry: Import) -> list[Edit]:
+    """Return the edit that removes one name of an import, or the whole statement."""
+    node = entry.node
+    aliases = node.names
+    if len(aliases) == 1:
+        start = source.line_start(node.lineno)
+        return [Edit(start, source.line_end(node.end_lineno or node.lineno), "")]
+    place = aliases.index(entry.alias)
+    if place:
+        return [Edit(source.span(aliases[place - 1])[1], source.span(entry.alias)[1], "")]
+    return [Edit(source.span(entry.alias)[0], source.span(aliases[1])[0], "")]
+
+
+def _moved(project: Project) -> Iterator[Problem]:
+    for source, entry in _library_imports(project):
+        if entry.name in _KWARGS or entry.name == "*":
+            continue
+        module, name = entry.module, entry.name
+        if not name and isinstance(entry.node, ast.Import):
+            module, _, name = entry.alias.name.rpartition(".")
+        mask = mask_of(module, name) if module else None
+        if mask is None or "0" not in mask:
+            continue
+        if mask.startswith("0") and ".models." in module:
+            continue  # code of a newer architecture
+        place = _ELSEWHERE.get((module, name))
+        remedy = f"import it from {place}" if place else _INSTEAD.get(name)
+        edits: list[Edit] = []
+        if place and len(entry.node.names) == 1 and isinstance(entry.node, ast.ImportFrom):
+            start = source.span(entry.node)[0]
+            begin = source.text.index(module, start)
+            edits = [Edit(begin, begin + len(module), place)]
+        yield problem(
+            "SB102",
+            source,
+            entry.alias,
+            f"importing {name} from {module} raises ImportError",
+            spoken(mask),
+            remedy or "import it in a try, with a fallback in `except ImportError`",
+            edits,
+        )
+
+
+def _no_generation(project: Project) -> Iterator[Problem]:
+    for entry in project.models:
+        if not entry.name.endswith(("ForCausalLM", "LMHeadModel")) or not project.only_base_model(
+            entry
+        ):
+            continue
+        classes, outside = project.family(entry)
+        if any(name.rpartition(".")[2] == "GenerationMixin" for name in outside):
+            continue
+        if any(c.method("generate") for c in classes) or project.subclasses(entry):
+            continue
+        prepares = any(c.method("prepare_inputs_for_generation") for c in classes)
+        if prepares and project.loaded_as(entry.source):
+            continue  # auto classes add the mixin
+        yield problem(
+            "SB103",
+            entry.source,
+            entry.node.bases[0],
+            f"{entry.name} does not derive from GenerationMixin, so it has no generate()",
+            "4.50 and later" if prepares else "4.50 and later; generate() of 4.48 refuses it too",
+            "derive the head from GenerationMixin, too",
+            _mixin_edits(entry) if prepares else (),
+        )
+
+
+def _mixin_edits(entry: Class) -> list[Edit]:
+    source = entry.source
+    end = source.span(entry.node.bases[-1])[1]
+    edits = [Edit(end, end, ", GenerationMixin")]
+    if any(
+        i.dotted == "transformers.GenerationMixin"
+        for i in source.imports.get("GenerationMixin", ())
+    ):
+        return edits
+    for node in source.tree.body:
+        if isinstance(node, ast.ImportFrom) and node.module == "transformers" and not node.level:
+            later = [a for a in node.names if a.name > "GenerationMixin"]
+            if later:
+                start = source.span(later[0])[0]
+                return [*edits, Edit(start, start, "GenerationMixin, ")]
+            last = source.span(node.names[-1])[1]
+            return [*edits, Edit(last, last, ", GenerationMixin")]
+    return []
+
+
+_METHODS = {
+    "get_head_mask": ("5.0 and later", "drop the call: without a head mask it is [None] * layers"),
+    "_convert_head_mask_to_5d": ("5.0 and later", "drop the head mask"),
+    "prune_heads": ("5.0 and later", "drop head pruning"),
+    "_tie_or_clone_weights": ("5.0 and later", "assign the weight: head.weight = embedding.weight"),
+    "_tie_encoder_decoder_weights": ("5.0 and later", "declare the ties in _tied_weights_keys"),
+    "get_extended_attention_mask": (
+        "5.23",
+        "compute (1 - mask[:, None, None, :]) * torch.finfo(dtype).min yourself",
+    ),
+    "invert_attention_mask": (
+        "5.23",
+        "compute (1 - mask[:, None, None, :]) * torch.finfo(dtype).min yourself",
+    ),
+    "create_extended_attention_mask_for_decoder": ("5.23", "compute the causal mask yourself"),
+}
+"""Removed method of PreTrainedModel -> releases without it, and the remedy."""
+
+
+def _removed_methods(project: Project) -> Iterator[Problem]:
+    for entry in project.models:
+        classes, outside = project.family(entry)
+        if any(
+            not n.startswith(("transformers.", "torch.", "nn.", "abc.")) for n in outside - {"ABC"}
+        ):
+            continue
+        own = {m.name for c in classes for m in c.methods()}
+        for node in ast.walk(entry.node):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            name, owner = node.func.attr, node.func.value
+            called_on_self = isinstance(owner, ast.Name) and owner.id == "self"
+            if name not in _METHODS or (not called_on_self and not is_super(owner)):
+                continue
+            if (called_on_self and name in own) or guarded(entry.source, node):
+                continue
+            if entry.source.class_of(node) is not entry.node:
+                continue
+            releases, remedy = _METHODS[name]
+            yield problem(
+                "SB104",
+                entry.source,
+                node.func,
+                f"PreTrainedModel has no {name}(): AttributeError",
+                releases,
+                remedy,
+            )
+
+
+_KEYWORDS = {
+    "dtype": ("4.48 to 4.55", "write torch_dtype, which every release accepts"),
+    "use_flash_attention_2": ("4.53 and later", "write attn_implementation='flash_attention_2'"),
+    "load_in_8bit": ("5.0 and later", "pass quantization_config"),
+    "load_in_4bit": ("5.0 and later", "pass quantization_config"),
+    "use_auth_token": ("5.0 and later", "write token"),
+}
+_LOADERS = {"from_pretrained", "from_config", "_from_config"}
+
+
+def _keywords(project: Project) -> Iterator[Problem]:
+    for source in project.sources:
+        for node in source.nodes:
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr not in _LOADERS or not _loads_model(project, source, node.func.value):
+                continue
+            for given in node.keywords:
+                if given.arg not in _KEYWORDS or guarded(source, node):
+                    continue
+                if node.func.attr != "from_pretrained" and given.arg != "dtype":
+                    continue
+                if given.arg == "dtype" and keyword(node, "torch_dtype"):
+                    continue
+                releases, remedy = _KEYWORDS[given.arg]
+                start = source.span(given)[0]
+                edits = [Edit(start, start + len("dtype"), "torch_dtype")]
+                yield problem(
+                    "SB105",
+                    source,
+                    given,
+                    f"{node.func.attr}() passes {given.arg}= on to __init__, which raises TypeError",
+                    releases,
+                    remedy,
+                    edits if given.arg == "dtype" else (),
+                )
+
+
+def _loads_model(project: Project, source: Source, node: ast.expr) -> bool:
+    """Return True for an auto class, a model class, or ``super()`` in a model class."""
+    if is_super(node):
+        owner = source.class_of(node)
+        return owner is not None and project.is_model(Class(source, owner))
+    known = project.resolve(source, node)
+    if known is not None:
+        overridden = any(c.method("from_pretrained") for c in project.family(known)[0])
+        return project.is_model(known) and not overridden
+    name = source.from_library(node)
+    last = name.rpartition(".")[2]
+    return is_library_model(name) or last.startswith("AutoModel")
+
+
+RULES = (
+    LintRule("SB101", "`LossKwargs` was renamed to `TransformersKwargs`", "error", _kwargs),
+    LintRule("SB102", "an imported name was moved or removed", "error", _moved),
+    LintRule(
+        "SB103",
+        "a model head without `GenerationMixin` cannot generate",
+        "warning",
+        _no_generation,
+    ),
+    LintRule(
+        "SB104", "a helper method of `PreTrainedModel` was removed", "error", _removed_methods
+    ),
+    LintRule(
+        "SB105",
+        "`from_pretrained` no longer knows a keyword, or does not know it yet",
+        "error",
+        _keywords,
+    ),
+)

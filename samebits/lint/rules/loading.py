@@ -1,0 +1,542 @@
+"""SB3xx: what loading makes of buffers, parameters and constructors."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from samebits.lint.guards import guarded
+from samebits.lint.problem import Edit, LintRule, Problem
+from samebits.lint.project import (
+    Class,
+    Project,
+    is_constant,
+    is_library_model,
+    is_super,
+    keyword,
+    mentions,
+    problem,
+)
+from samebits.lint.source import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.lint.source import Source
+
+_FACTORIES = {
+    "arange",
+    "linspace",
+    "logspace",
+    "tensor",
+    "zeros",
+    "ones",
+    "full",
+    "rand",
+    "randn",
+    "eye",
+}
+_RELEASES_OF_BUFFERS = "5.0 and later"
+
+
+def _registered(node: ast.AST) -> tuple[str, ast.expr] | None:
+    """Return name and value of ``self.register_buffer(name, value, persistent=False)``."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    if node.func.attr != "register_buffer" or not _is_self(node.func.value):
+        return None
+    given = {k.arg: k.value for k in node.keywords}
+    places = dict(zip(("name", "tensor", "persistent"), node.args, strict=False)) | given
+    name, value = places.get("name"), places.get("tensor")
+    if not is_constant(places.get("persistent"), False) or value is None:
+        return None
+    if not isinstance(name, ast.Constant) or not isinstance(name.value, str):
+        return None
+    return name.value, value
+
+
+def _is_self(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _constructor(project: Project, entry: Class) -> list[tuple[Class, Function]]:
+    """Return ``__init__`` and the methods that it calls on self, of the class and its ancestors."""
+    family = project.family(entry)[0]
+    found: list[tuple[Class, Function]] = []
+    todo = ["__init__"]
+    while todo:
+        name = todo.pop()
+        for owner in family:
+            method = owner.method(name)
+            if method is None or (owner, method) in found:
+                continue
+            found.append((owner, method))
+            nodes = (n for n in ast.walk(method) if isinstance(n, ast.Attribute))
+            todo += [n.attr for n in nodes if _is_self(n.value)]
+            break
+    return found
+
+
+def _unwritten(project: Project) -> Iterator[Problem]:
+    rewritten = _written_by_init(project)
+    for entry in project.parts:
+        source = entry.source
+        methods = [m for owner, m in _constructor(project, entry) if owner.node is entry.node]
+        for method in methods:
+            for node in ast.walk(method):
+                found = _registered(node)
+                if found is None or _without_values(source, found[1]):
+                    continue
+                name = found[0]
+                if name in rewritten or _rewritten_in_use(entry, methods, name):
+                    continue
+                if _filled_by_library(project, entry) or guarded(source, node):
+                    continue
+                yield problem(
+                    "SB301",
+                    source,
+                    node,
+                    f"loading loses what __init__ computed for the buffer {name}: it is not in the "
+                    "checkpoint, and nothing writes it again, so it is unwritten memory",
+                    _RELEASES_OF_BUFFERS,
+                    "compute the table in forward from plain attributes, or write it again in "
+                    "_init_weights",
+                )
+
+
+def _without_values(source: Source, value: ast.expr) -> bool:
+    """Return True for a buffer that has no values yet."""
+    if is_constant(value, None):
+        return True
+    return isinstance(value, ast.Call) and source.dotted(value.func) in {
+        "torch.empty",
+        "torch.Tensor",
+    }
+
+
+def _written_by_init(project: Project) -> set[str]:
+    """Return every attribute and string in an ``_init_weights`` and in what it calls."""
+    names: set[str] = set()
+    seen: set[str] = {"forward", "__init__"}
+    todo = [
+        n
+        for s in project.sources
+        for n in s.nodes
+        if isinstance(n, Function) and n.name == "_init_weights"
+    ]
+    methods: dict[str, list[Function]] = {}
+    for source in project.sources:
+        for node in source.nodes:
+            if isinstance(node, Function):
+                methods.setdefault(node.name, []).append(node)
+    while todo:
+        for node in ast.walk(todo.pop()):
+            word = ""
+            if isinstance(node, ast.Attribute):
+                word = node.attr
+            elif isinstance(node, ast.Name):
+                word = node.id
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                word = node.value
+            if word and word not in names:
+                names.add(word)
+                if word not in seen:
+                    seen.add(word)
+                    todo += methods.get(word, [])
+    return names
+
+
+def _rewritten_in_use(entry: Class, constructor: list[Function], name: str) -> bool:
+    """Return True if a method that is not of the constructor may well write the buffer first."""
+    for method in entry.methods():
+        if method in constructor and method.name == "__init__":
+            continue
+        if method.name in {"reset_parameters", "_apply"} and mentions(method, name):
+            return True
+        for node in ast.walk(method):
+            if (
+                method not in constructor
+                and _writes(node, name)
+                and not _tests_values(method, node)
+            ):
+                return True
+            if _writes_through(entry, constructor, node, name) and not _only_longer(method, node):
+                return True
+    return False
+
+
+def _writes(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr == name and _is_self(node.value) and isinstance(node.ctx, ast.Store)
+    found = _registered(node)
+    if found is not None:
+        return found[0] == name
+    copies = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    if copies and node.func.attr == "copy_":  # type: ignore[attr-defined]
+        return mentions(node.func, name)  # type: ignore[attr-defined]
+    return False
+
+
+def _writes_through(entry: Class, constructor: list[Function], node: ast.AST, name: str) -> bool:
+    """Return True for a call of one of the constructor's methods that registers the buffer."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    if not _is_self(node.func.value):
+        return False
+    method = entry.method(node.func.attr)
+    return (
+        method is not None
+        and method in constructor
+        and any(
+            (found := _registered(n)) is not None and found[0] == name for n in ast.walk(method)
+        )
+    )
+
+
+def _only_longer(method: Function, call: ast.AST) -> bool:
+    """Return True in the constructor, and where the call is made only for longer sequences."""
+    if method.name == "__init__":
+        return True
+    tests = [n.test for n in ast.walk(method) if isinstance(n, ast.If) and call in ast.walk(n)]
+    return bool(tests) and not any(is_constant(n, None) for test in tests for n in ast.walk(test))
+
+
+def _tests_values(method: Function, write: ast.AST) -> bool:
+    """Return True if the write is made only for certain values of memory: no remedy."""
+    tests = [n.test for n in ast.walk(method) if isinstance(n, ast.If) and write in ast.walk(n)]
+    asked = {"any", "all", "isnan", "sum", "max", "abs", "count_nonzero", "equal", "allclose"}
+    return any(
+        isinstance(n, ast.Attribute) and n.attr in asked for test in tests for n in ast.walk(test)
+    )
+
+
+def _filled_by_library(project: Project, entry: Class) -> bool:
+    """Return True if ``_init_weights`` of the library fills it: a rotary class of its form."""
+    if "RotaryEmbedding" not in entry.name:
+        return False
+    family, outside = project.family(entry)
+    if any(name.startswith("transformers.") for name in outside):
+        return True
+    form = ("original_inv_freq", "rope_type", "compute_default_rope_parameters")
+    if not all(any(mentions(c.node, word) or c.method(word) for c in family) for word in form):
+        return False
+    return not any(_drops_library_init(c) for c in project.models)
+
+
+def _drops_library_init(entry: Class) -> bool:
+    method = entry.method("_init_weights")
+    return method is not None and not any(
+        isinstance(n, ast.Attribute) and n.attr == "_init_weights" and is_super(n.value)
+        for n in ast.walk(method)
+    )
+
+
+def _library_rotary(project: Project) -> Iterator[Problem]:
+    """Yield models whose ``_init_weights`` drops the library's remedy for its rotary embedding."""
+    made = [name for entry in project.parts for name in _library_rotaries(entry)]
+    if not made:
+        return
+    for entry in project.models:
+        if not project.only_base_model(entry) or not _drops_library_init(entry):
+            continue
+        near = [
+            name
+            for c in [entry, *project.subclasses(entry)]
+            for name in _library_rotaries_below(project, c)
+        ]
+        method = entry.method("_init_weights")
+        if not near or method is None or mentions(method, "inv_freq"):
+            continue
+        yield problem(
+            "SB301",
+            entry.source,
+            method.body[0],
+            f"this _init_weights does not call the one of PreTrainedModel, which fills inv_freq of "
+            f"{near[0]}: it stays unwritten memory",
+            _RELEASES_OF_BUFFERS,
+            "call super()._init_weights(module) first; 4.48 accepts it",
+            _super_edits(entry, method),
+        )
+
+
+def _library_rotaries(entry: Class) -> Iterator[str]:
+    for node in ast.walk(entry.node):
+        if isinstance(node, ast.Call):
+            name = entry.source.from_library(node.func).rpartition(".")[2]
+            if name.endswith("RotaryEmbedding"):
+                yield name
+
+
+def _library_rotaries_below(project: Project, entry: Class) -> list[str]:
+    """Return the rotary classes of the library that a model's own classes make."""
+    found, todo, seen = [], [entry], {id(entry.node)}
+    while todo:
+        current = todo.pop()
+        found += list(_library_rotaries(current))
+        for node in ast.walk(current.node):
+            part = project.resolve(current.source, node) if isinstance(node, ast.Name) else None
+            if part is not None and id(part.node) not in seen:
+                seen.add(id(part.node))
+                todo.append(part)
+    return found
+
+
+def _super_edits(entry: Class, method: Function) -> list[Edit]:
+    arguments = method.args.args
+    if len(arguments) != 2 or not _is_direct(entry):
+        return []
+    first = method.body[0]
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+        if len(method.body) == 1:
+            return []
+        first = method.body[1]
+    if not entry.source.own_lines(first):
+        return []
+    start = entry.source.line_start(first.lineno)
+    pad = " " * first.col_offset
+    line = f"{pad}super()._init_weights({arguments[1].arg}){entry.source.newline}"
+    return [Edit(start, start, line)]
+
+
+def _is_direct(entry: Class) -> bool:
+    """Return True if the only base is PreTrainedModel, whose ``_init_weights`` is empty in 4.48."""
+    names = [entry.source.from_library(base).rpartition(".")[2] for base in entry.node.bases]
+    return names == ["PreTrainedModel"]
+
+
+_INPLACE = {"normal_": "normal_", "uniform_": "uniform_", "zero_": "zeros_", "fill_": "constant_"}
+
+
+def _overwrites(project: Project) -> Iterator[Problem]:
+    buffers = {
+        found[0] for s in project.sources for n in s.nodes if (found := _registered(n)) is not None
+    }
+    for entry in project.models:
+        method = entry.method("_init_weights")
+        if method is None or mentions(method, "_is_hf_initialized"):
+            continue
+        for node in ast.walk(method):
+            target = _overwritten(node)
+            if target is None or guarded(entry.source, node):
+                continue
+            if any(mentions(target, name) for name in buffers):
+                continue
+            yield problem(
+                "SB303",
+                entry.source,
+                node,
+                "this writes through .data, so it replaces loaded weights by initial ones",
+                "remote code: 5.0 and 5.1; classes of one's own program: also 5.6 and 5.9",
+                "use the functions of torch.nn.init, which leave alone what was loaded",
+                _init_edits(entry.source, node, target),
+            )
+
+
+def _overwritten(node: ast.AST) -> ast.expr | None:
+    """Return what ``x.weight.data.normal_()`` or ``x.weight.data[i].zero_()`` writes to, less .data."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    if not node.func.attr.endswith("_") or node.func.attr.startswith("_"):
+        return None
+    owner = node.func.value
+    if isinstance(owner, ast.Subscript):
+        owner = owner.value
+    if isinstance(owner, ast.Attribute) and owner.attr == "data":
+        return owner.value
+    return None
+
+
+def _init_edits(source: Source, node: ast.AST, target: ast.expr) -> list[Edit]:
+    assert isinstance(node, ast.Call)
+    assert isinstance(node.func, ast.Attribute)
+    if isinstance(node.func.value, ast.Subscript):
+        return _padding_edits(source, node, target)
+    name = _INPLACE.get(node.func.attr)
+    init = _init_module(source)
+    plain = all(k.arg in {"mean", "std"} for k in node.keywords) and not any(
+        isinstance(a, ast.Starred) for a in node.args
+    )
+    if name is None or not init or not plain or (name == "zeros_" and (node.args or node.keywords)):
+        return []
+    if name == "constant_" and (len(node.args) != 1 or node.keywords):
+        return []
+    if name == "constant_" and any(is_constant(node.args[0], one) for one in (1, 1.0)):
+        start, end = source.span(node)
+        return [Edit(start, end, f"{init}.ones_({source.segment(target)})")]
+    start, stop = source.span(node)
+    opened = source.text.index("(", source.span(node.func)[1]) + 1
+    comma = ", " if node.args or node.keywords else ""
+    return [
+        Edit(start, opened, f"{init}.{name}({source.segment(target)}{comma}"),
+        Edit(stop, stop, ""),
+    ]
+
+
+def _padding_edits(source: Source, node: ast.Call, target: ast.expr) -> list[Edit]:
+    """Return the edit of ``if …:`` around the write of one row, so that it spares loaded ones."""
+    statement = source.parents.get(node)
+    outer = source.parents.get(statement) if isinstance(statement, ast.Expr) else None
+    if not isinstance(outer, ast.If) or outer.orelse or outer.body != [statement]:
+        return []
+    start, end = source.span(outer.test)
+    loose = isinstance(outer.test, (ast.IfExp, ast.Lambda, ast.NamedExpr)) or (
+        isinstance(outer.test, ast.BoolOp) and isinstance(outer.test.op, ast.Or)
+    )
+    if "\n" in source.text[start:end] or source.text[end : end + 1] == ")":
+        return []
+    spares = f' and not getattr({source.segment(target)}, "_is_hf_initialized", False)'
+    edits = [Edit(end, end, (")" if loose else "") + spares)]
+    return [Edit(start, start, "("), *edits] if loose else edits
+
+
+def _init_module(source: Source) -> str:
+    """Return how a file can name torch.nn.init, from its top-level imports; empty if it cannot."""
+    for name, entries in source.imports.items():
+        if len(entries) != 1 or source.parents.get(entries[0].node) is not source.tree:
+            continue
+        word = {"torch": f"{name}.nn.init", "torch.nn": f"{name}.init", "torch.nn.init": name}
+        if (found := word.get(entries[0].dotted)) is not None:
+            return found
+    return ""
+
+
+def _needs_values(project: Project) -> Iterator[Problem]:
+    for entry in project.parts:
+        for owner, method in _constructor(project, entry):
+            if owner.node is not entry.node:
+                continue
+            for node in ast.walk(method):
+                yield from _value_problem(entry.source, method, node)
+                if method.name == "__init__":
+                    yield from _nested_load(project, entry, method, node)
+
+
+def _value_problem(source: Source, method: Function, node: ast.AST) -> Iterator[Problem]:
+    call = _value_of(source, node)
+    if call is None:
+        return
+    made = _factory(source, method, call, node)
+    if made is None or guarded(source, node) or keyword(made, "device") is not None:
+        return
+    assert isinstance(node, ast.Call)
+    name = source.dotted(made.func).rpartition(".")[2]
+    end = source.span(made)[1] - 1
+    comma = "" if source.text[:end].rstrip().endswith((",", "(")) else ", "
+    yield problem(
+        "SB305",
+        source,
+        node,
+        f"__init__ needs the values of torch.{name}(), which has none on the meta device",
+        "5.0 to 5.5" if name == "linspace" else "5.0 and later",
+        "compute the numbers in plain Python or numpy, or make the tensor with device='cpu'",
+        [Edit(end, end, f'{comma}device="cpu"')] if made in ast.walk(method) else (),
+    )
+
+
+def _value_of(source: Source, node: ast.AST) -> ast.expr | None:
+    """Return the tensor whose values ``x.item()``, ``x.tolist()``, ``x.numpy()``, ``float(x)`` need."""
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Attribute) and node.func.attr in {"item", "tolist", "numpy"}:
+        return node.func.value if not node.args and not node.keywords else None
+    if isinstance(node.func, ast.Name) and node.func.id in {"float", "int"} and len(node.args) == 1:
+        inner = node.args[0]
+        return (
+            inner
+            if isinstance(inner, ast.Call) and source.dotted(inner.func).startswith("torch.")
+            else None
+        )
+    return None
+
+
+def _factory(source: Source, method: Function, node: ast.expr, use: ast.AST) -> ast.Call | None:
+    """Return the call of torch that certainly made a tensor without a device."""
+    while True:
+        if isinstance(node, ast.Call):
+            name = source.dotted(node.func)
+            if name.startswith("torch.") and name.removeprefix("torch.") in _FACTORIES:
+                return node
+            if isinstance(node.func, ast.Attribute) and node.func.attr in {
+                "float",
+                "double",
+                "long",
+            }:
+                node = node.func.value
+                continue
+            return None
+        if isinstance(node, ast.BinOp):
+            node = node.left if not isinstance(node.left, ast.Constant) else node.right
+            continue
+        if not isinstance(node, ast.Name):
+            return None
+        made = _bound_to(method, node.id, use)
+        if made is None:
+            return None
+        node = made
+
+
+def _bound_to(method: Function, name: str, use: ast.AST) -> ast.expr | None:
+    """Return the only value of a local name, or what a loop takes it from."""
+    values: list[ast.expr] = []
+    for node in ast.walk(method):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == name for t in node.targets
+        ):
+            values.append(node.value)
+        elif isinstance(node, (ast.For, ast.comprehension)) and any(
+            isinstance(t, ast.Name) and t.id == name for t in ast.walk(node.target)
+        ):
+            inside = not isinstance(node, ast.comprehension) or isinstance(node.target, ast.Name)
+            values.append(node.iter if inside else ast.Constant(None))
+    del use
+    unique = {ast.dump(v) for v in values}
+    if len(unique) != 1 or any(a.arg == name for a in method.args.args):
+        return None
+    return values[0]
+
+
+def _nested_load(
+    project: Project, entry: Class, method: Function, node: ast.AST
+) -> Iterator[Problem]:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return
+    if node.func.attr != "from_pretrained" or not project.is_model(entry):
+        return
+    name = entry.source.from_library(node.func.value)
+    last = name.rpartition(".")[2]
+    if not last.startswith("AutoModel") and not is_library_model(name):
+        return
+    outers = []
+    for outer in entry.source.ancestors(node):
+        if outer is method:
+            break
+        outers.append(outer)
+    if any(
+        isinstance(o, (ast.If, ast.IfExp, ast.Try, ast.With, ast.Lambda, Function)) for o in outers
+    ):
+        return
+    yield problem(
+        "SB305",
+        entry.source,
+        node,
+        f"{last}.from_pretrained() in __init__ runs on the meta device: RuntimeError",
+        "5.0 and later",
+        f"build the part with {last}.from_config(config); the checkpoint of the whole has its weights",
+    )
+
+
+def _all_unwritten(project: Project) -> Iterator[Problem]:
+    yield from _unwritten(project)
+    yield from _library_rotary(project)
+
+
+RULES = (
+    LintRule("SB301", "a non-persistent buffer is never written", "warning", _all_unwritten),
+    LintRule("SB303", "`_init_weights` overwrites loaded weights", "warning", _overwrites),
+    LintRule(
+        "SB305",
+        "`__init__` needs the values of tensors, which have none on the meta device",
+        "error",
+        _needs_values,
+    ),
+)

@@ -1,0 +1,273 @@
+"""SB8xx: what layers and models return and take, generation, tokenizers."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from samebits.lint.guards import guarded
+from samebits.lint.layers import library_class
+from samebits.lint.problem import Edit, LintRule, Problem
+from samebits.lint.project import is_constant, is_super, keyword, mentions, problem, receiver
+from samebits.lint.rules.imports import table
+from samebits.lint.source import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.lint.project import Project
+    from samebits.lint.source import Source
+
+
+def _layer_outputs(project: Project) -> Iterator[Problem]:
+    releases = table()["releases"]
+    for source in project.sources:
+        for node in source.nodes:
+            if not isinstance(node, ast.Subscript) or not is_constant(node.slice, 0):
+                continue
+            call = _call_of(source, node)
+            if call is None or guarded(source, node):
+                continue
+            facts = table()["layers"].get(library_class(project, source, call.func))
+            if facts is None:
+                continue
+            tensors = [r for r, f in zip(releases, facts, strict=True) if f.endswith("t")]
+            tuples = [r for r, f in zip(releases, facts, strict=True) if f.endswith("-")]
+            if not tensors or not tuples:
+                continue
+            yield problem(
+                "SB803",
+                source,
+                node,
+                "this layer of the library returns a tensor, so [0] is the first row of the batch",
+                f"{tensors[0]} and later",
+                "take [0] only if isinstance(output, tuple)",
+                _tuple_edits(source, node),
+            )
+
+
+def _call_of(source: Source, node: ast.Subscript) -> ast.Call | None:
+    """Return the call of ``layer(…)[0]``, or of ``out = layer(…)`` for ``out[0]``."""
+    if isinstance(node.value, ast.Call):
+        return node.value
+    function = source.function(node)
+    if not isinstance(node.value, ast.Name) or function is None:
+        return None
+    name = node.value.id
+    if any(
+        isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Name)
+        and n.func.id in {"isinstance", "type"}
+        and mentions(n, name)
+        for n in ast.walk(function)
+    ):
+        return None
+    calls = [
+        n.value
+        for n in ast.walk(function)
+        if isinstance(n, ast.Assign) and any(ast.unparse(t) == name for t in n.targets)
+    ]
+    only = calls[0] if len(calls) == 1 else None
+    return only if isinstance(only, ast.Call) else None
+
+
+def _tuple_edits(source: Source, node: ast.Subscript) -> list[Edit]:
+    """Return the edits of the statement ``x = layer(…)[0]``."""
+    statement = source.parents.get(node)
+    function = source.function(node)
+    if (
+        not isinstance(statement, ast.Assign)
+        or not isinstance(node.value, ast.Call)
+        or function is None
+    ):
+        return []
+    if len(statement.targets) != 1 or not source.own_lines(statement):
+        return []
+    name = "output" if not mentions(function, "output") else "layer_output"
+    if mentions(function, name):
+        return []
+    target = statement.targets[0]
+    end = source.span(statement)[1]
+    pad = " " * statement.col_offset
+    line = f"{source.segment(target)} = {name}[0] if isinstance({name}, tuple) else {name}"
+    after = source.line_end(statement.end_lineno or statement.lineno)
+    ends = source.text[:after].endswith(("\n", "\r"))
+    added = f"{pad}{line}{source.newline}" if ends else f"{source.newline}{pad}{line}"
+    return [
+        Edit(*source.span(target), name),
+        Edit(source.span(node.value)[1], end, ""),
+        Edit(after, after, added),
+    ]
+
+
+_KEEP = {"num_logits_to_keep": "4.53 and later", "logits_to_keep": "4.48 to 4.52"}
+
+
+def _logits_to_keep(project: Project) -> Iterator[Problem]:
+    for source in project.sources:
+        for node in source.nodes:
+            if not isinstance(node, ast.Call):
+                continue
+            for given in node.keywords:
+                if given.arg not in _KEEP or guarded(source, node):
+                    continue
+                name = library_class(project, source, node.func).rpartition(".")[2]
+                if not name.endswith(("ForCausalLM", "ForConditionalGeneration")):
+                    continue
+                yield problem(
+                    "SB804",
+                    source,
+                    given,
+                    f"{name} ignores {given.arg}= and returns the logits of all positions",
+                    _KEEP[given.arg],
+                    "cut the logits yourself: logits[:, -1:]",
+                )
+
+
+def _positions(project: Project) -> Iterator[Problem]:
+    for entry in project.models:
+        method = entry.method("prepare_inputs_for_generation")
+        if method is None or guarded(entry.source, method):
+            continue
+        if any(isinstance(n, ast.Attribute) and is_super(n.value) for n in ast.walk(method)):
+            continue
+        taken = [n for n in ast.walk(method) if _takes_positions(n)]
+        returned = any(
+            is_constant(n, "position_ids")
+            for d in ast.walk(method)
+            if isinstance(d, ast.Dict)
+            for n in d.keys
+        )
+        cut = any(_cuts(n, "input_ids") for n in ast.walk(method))
+        if not taken or not returned or not cut:
+            continue
+        if any(
+            _cuts(n, "position_ids") and not _only_if_none(entry.source, n)
+            for n in ast.walk(method)
+        ):
+            continue
+        yield problem(
+            "SB805",
+            entry.source,
+            taken[0],
+            "generate() passes the positions of the whole text, and this method does not cut them to "
+            "the tokens that are fed: RuntimeError about sizes",
+            "5.9 and later",
+            "delete the method, or cut position_ids[:, -input_ids.shape[1] :] in every case",
+        )
+
+
+def _takes_positions(node: ast.AST) -> bool:
+    """Return True for ``kwargs.get("position_ids")`` and ``kwargs.pop("position_ids")``."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in {"get", "pop"}
+        and bool(node.args)
+        and is_constant(node.args[0], "position_ids")
+    )
+
+
+def _cuts(node: ast.AST, name: str) -> bool:
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == name
+        and isinstance(node.ctx, ast.Load)
+    )
+
+
+def _only_if_none(source: Source, node: ast.AST) -> bool:
+    """Return True below a test that ``position_ids is None``."""
+    for outer in source.ancestors(node):
+        if isinstance(outer, Function):
+            return False
+        if isinstance(outer, ast.If) and any(map(_is_none, ast.walk(outer.test))):
+            return True
+    return False
+
+
+def _is_none(node: ast.AST) -> bool:
+    """Return True for ``position_ids is None``."""
+    return (
+        isinstance(node, ast.Compare)
+        and isinstance(node.left, ast.Name)
+        and node.left.id == "position_ids"
+        and isinstance(node.ops[0], ast.Is)
+    )
+
+
+def _chat_template(project: Project) -> Iterator[Problem]:
+    for source, node in _tokenizer_calls(project, {"apply_chat_template"}):
+        given = {k.arg for k in node.keywords}
+        if given & {"return_dict", None} or len(node.args) > 4:
+            continue
+        tokenize = keyword(node, "tokenize")
+        if tokenize is not None and not is_constant(tokenize.value, True):
+            continue
+        if "transformers" not in source.text:
+            continue
+        end = source.span(node)[1] - 1
+        before = source.text[:end].rstrip()
+        plain = before == source.text[:end] and not before.endswith(",")
+        yield problem(
+            "SB808",
+            source,
+            node,
+            "apply_chat_template() returns a BatchEncoding, no longer a list of token ids",
+            "5.0 and later",
+            "pass return_dict=False",
+            [Edit(end, end, ", return_dict=False")]
+            if plain and (node.args or node.keywords)
+            else (),
+        )
+
+
+def _tokenizer_calls(project: Project, names: set[str]) -> Iterator[tuple[Source, ast.Call]]:
+    for source in project.sources:
+        for node in source.nodes:
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            if node.func.attr not in names or guarded(source, node):
+                continue
+            if receiver(node.func.value) in {"tokenizer", "_tokenizer", "tok"}:
+                yield source, node
+
+
+_REMOVED = {"encode_plus", "batch_encode_plus", "as_target_tokenizer"}
+
+
+def _methods(project: Project) -> Iterator[Problem]:
+    defined = {m.name for c in project.classes for m in c.methods()}
+    for source, node in _tokenizer_calls(project, _REMOVED - defined):
+        if "transformers" not in source.text:
+            continue
+        yield problem(
+            "SB809",
+            source,
+            node,
+            f"a tokenizer has no {receiver(node.func)}(): AttributeError",
+            "5.0 and later",
+            "call the tokenizer itself: tokenizer(texts)",
+        )
+
+
+RULES = (
+    LintRule(
+        "SB803",
+        "a layer of the library returns a tensor, no longer a tuple",
+        "warning",
+        _layer_outputs,
+    ),
+    LintRule(
+        "SB804", "`num_logits_to_keep` was renamed to `logits_to_keep`", "warning", _logits_to_keep
+    ),
+    LintRule(
+        "SB805",
+        "a custom `prepare_inputs_for_generation` gets the positions of the whole text",
+        "error",
+        _positions,
+    ),
+    LintRule("SB808", "`apply_chat_template` returns a different type", "warning", _chat_template),
+    LintRule("SB809", "methods of the tokenizer differ from the reference's", "error", _methods),
+)

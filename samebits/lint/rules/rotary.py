@@ -1,0 +1,141 @@
+"""SB5xx: rotary embeddings."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from samebits.lint.guards import guarded
+from samebits.lint.problem import Edit, LintRule, Problem
+from samebits.lint.project import is_constant, keyword, mentions, problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.lint.project import Project
+    from samebits.lint.source import Source
+
+_TABLE = "transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS"
+
+
+def _default_key(project: Project) -> Iterator[Problem]:
+    for source in project.sources:
+        if any(_fills(source, node) for node in source.nodes):
+            continue
+        for node in source.nodes:
+            if not isinstance(node, ast.Subscript) or source.dotted(node.value) != _TABLE:
+                continue
+            if not isinstance(node.ctx, ast.Load) or guarded(source, node):
+                continue
+            key = node.slice
+            if isinstance(key, ast.Constant) and key.value != "default":
+                continue
+            if not isinstance(key, ast.Constant) and _asks_for_default(source, node):
+                continue
+            yield problem(
+                "SB501",
+                source,
+                node,
+                'ROPE_INIT_FUNCTIONS has no entry "default": KeyError for a model with plain rope',
+                "5.0 and later",
+                "write ROPE_INIT_FUNCTIONS.get(rope_type, default_rope), with a function of your own",
+            )
+
+
+def _fills(source: Source, node: ast.AST) -> bool:
+    """Return True for code that adds entries to the table."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        return source.dotted(node.value) == _TABLE
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr in {"setdefault", "update"}
+        and source.dotted(node.value) == _TABLE
+    )
+
+
+def _asks_for_default(source: Source, node: ast.AST) -> bool:
+    """Return True if a test around the node is about the word "default", or the table's keys."""
+    return any(
+        isinstance(outer, (ast.If, ast.IfExp))
+        and (
+            any(is_constant(n, "default") for n in ast.walk(outer.test))
+            or mentions(outer.test, "ROPE_INIT_FUNCTIONS")
+        )
+        for outer in source.ancestors(node)
+    )
+
+
+def _device(project: Project) -> Iterator[Problem]:
+    for source in project.sources:
+        for node in source.nodes:
+            if not isinstance(node, ast.Call):
+                continue
+            name = source.from_library(node.func).rpartition(".")[2]
+            given = keyword(node, "device")
+            config = keyword(node, "config") or (
+                node.args and "config" in ast.unparse(node.args[0])
+            )
+            if not name.endswith("RotaryEmbedding") or given is None or not config:
+                continue
+            if guarded(source, node):
+                continue
+            yield problem(
+                "SB502",
+                source,
+                given,
+                f"{name} takes only a config: a device fails on the meta device, and then raises "
+                "TypeError",
+                "5.0 and later",
+                "pass only the config",
+                _without_device(source, node, given),
+            )
+
+
+def _without_device(source: Source, node: ast.Call, given: ast.keyword) -> list[Edit]:
+    """Return the edit that removes a device that is the CPU, as it is without the argument."""
+    if not is_constant(given.value, "cpu") and not is_constant(given.value, None):
+        return []
+    before = [a for a in [*node.args, *node.keywords] if source.span(a)[1] <= source.span(given)[0]]
+    if not before or given is not node.keywords[-1]:
+        return []
+    return [Edit(source.span(before[-1])[1], source.span(given)[1], "")]
+
+
+def _dtype(project: Project) -> Iterator[Problem]:
+    """Frequencies that are cast to ``config.dtype``, which older releases do not have."""
+    for entry in project.parts:
+        source = entry.source
+        if not mentions(entry.node, "inv_freq") or mentions(entry.node, "torch_dtype"):
+            continue
+        for node in ast.walk(entry.node):
+            reads = (
+                isinstance(node, ast.Attribute)
+                and node.attr == "dtype"
+                and isinstance(node.ctx, ast.Load)
+                and ast.unparse(node.value) in {"config", "self.config"}
+            )
+            asks = (
+                isinstance(node, ast.Call)
+                and source.dotted(node.func) == "getattr"
+                and len(node.args) > 1
+                and ast.unparse(node.args[0]) in {"config", "self.config"}
+                and is_constant(node.args[1], "dtype")
+            )
+            method = source.function(node)
+            if not (reads or asks) or method is None or method.name == "forward":
+                continue
+            yield problem(
+                "SB504",
+                source,
+                node,
+                "config.dtype does not exist in older releases, so the frequencies get another dtype",
+                "missing up to 4.55",
+                "keep the frequencies in float32, and cast cos and sin",
+            )
+
+
+RULES = (
+    LintRule("SB501", "ROPE_INIT_FUNCTIONS has no 'default'", "error", _default_key),
+    LintRule("SB502", "the library's rotary embedding takes different arguments", "error", _device),
+    LintRule("SB504", "the rotary frequencies have a different dtype", "note", _dtype),
+)

@@ -1,0 +1,209 @@
+"""SB4xx: input and output embeddings that share memory, or should."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from samebits.lint.problem import Edit, LintRule, Problem
+from samebits.lint.project import Class, Project, is_super, problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.lint.source import Function
+
+
+def _list_of_keys(project: Project) -> Iterator[Problem]:
+    for entry in project.models:
+        value = entry.attribute("_tied_weights_keys")
+        if not isinstance(value, (ast.List, ast.Tuple, ast.Set)) or not value.elts:
+            continue
+        tied = _tie(project, entry)
+        names = [e.value for e in value.elts if isinstance(e, ast.Constant)]
+        edits = []
+        if tied is not None and names == [tied[0]]:
+            edits = [Edit(*entry.source.span(value), f'{{"{tied[0]}": "{tied[1]}"}}')]
+        yield problem(
+            "SB401",
+            entry.source,
+            value,
+            "_tied_weights_keys is a list: AttributeError when the model is loaded or saved",
+            "5.0 and later",
+            'write a dict {tied: source}, such as {"lm_head.weight": "model.embed_tokens.weight"}; '
+            "4.x accepts it",
+            edits,
+        )
+
+
+def _tie(project: Project, entry: Class) -> tuple[str, str] | None:
+    """Return the names of the head's and the embeddings' weight, if the code shows both."""
+    head = _returned(project, entry, "get_output_embeddings")
+    table = _returned(project, entry, "get_input_embeddings")
+    return (f"{head}.weight", f"{table}.weight") if head and table else None
+
+
+def _returned(project: Project, entry: Class, method: str) -> str | None:
+    """Return ``model.embed_tokens`` for a method that only returns ``self.model.embed_tokens``."""
+    for owner in project.family(entry)[0]:
+        function = owner.method(method)
+        if function is None:
+            continue
+        body = [n for n in function.body if not _is_docstring(n)]
+        if len(body) == 1 and isinstance(body[0], ast.Return) and body[0].value is not None:
+            words = ast.unparse(body[0].value)
+            if (
+                words.startswith("self.")
+                and words.removeprefix("self.").replace(".", "").isidentifier()
+            ):
+                return words.removeprefix("self.")
+        return None
+    return None
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _no_post_init(project: Project) -> Iterator[Problem]:
+    for entry in project.models:
+        if not project.only_base_model(entry) or project.subclasses(entry):
+            continue
+        family = project.family(entry)[0]
+        inits = [init for c in family if (init := c.method("__init__")) is not None]
+        if not inits or any(_calls(project, c, "post_init") for c in family):
+            continue
+        if any("PreTrained" in name for name in (entry.name,)) or _is_part(project, entry):
+            continue
+        if not any(is_super(n.value) and n.attr == "__init__" for n in _attributes(inits[0])):
+            continue
+        where = entry.method("__init__")
+        yield problem(
+            "SB402",
+            entry.source,
+            _head(where) if where is not None else entry.node.bases[0],
+            f"{entry.name}.__init__ does not call self.post_init(): AttributeError "
+            "(all_tied_weights_keys) while the model loads",
+            "5.0 and later",
+            "call self.post_init() at the end of __init__",
+        )
+
+
+def _attributes(node: ast.AST) -> Iterator[ast.Attribute]:
+    yield from (n for n in ast.walk(node) if isinstance(n, ast.Attribute))
+
+
+def _calls(project: Project, entry: Class, name: str) -> bool:
+    """Return True if any method of the class calls ``self.name()``, or defines it."""
+    del project
+    return entry.method(name) is not None or any(a.attr == name for a in _attributes(entry.node))
+
+
+def _is_part(project: Project, entry: Class) -> bool:
+    """Return True if another class of the project makes one, and no auto class loads it."""
+    if entry.name in project.loaded_as(entry.source):
+        return False
+    for owner in project.classes:
+        if owner.node is entry.node:
+            continue
+        for node in ast.walk(owner.node):
+            if isinstance(node, ast.Call) and project.resolve(owner.source, node.func) == entry:
+                return True
+    return False
+
+
+def _head(function: Function) -> ast.AST:
+    """Return a node whose place is the function's first statement."""
+    return function.body[0]
+
+
+def _signature(project: Project) -> Iterator[Problem]:
+    for entry in project.models:
+        function = entry.method("tie_weights")
+        if function is None or function.args.kwarg is not None:
+            continue
+        names = {a.arg for a in [*function.args.args, *function.args.kwonlyargs]}
+        if {"missing_keys", "recompute_mapping"} <= names:
+            continue
+        yield problem(
+            "SB403",
+            entry.source,
+            function.body[0],
+            "tie_weights() does not accept missing_keys and recompute_mapping: TypeError while the "
+            "model loads",
+            "5.0 and later",
+            "write def tie_weights(self, *args, **kwargs), and pass both on to super()",
+            _signature_edits(entry, function),
+        )
+
+
+def _signature_edits(entry: Class, function: Function) -> list[Edit]:
+    """Return the edits for ``def tie_weights(self)``; none for any other signature."""
+    arguments = function.args
+    if (
+        len(arguments.args) != 1
+        or arguments.vararg
+        or arguments.kwonlyargs
+        or arguments.posonlyargs
+    ):
+        return []
+    end = entry.source.span(arguments.args[0])[1]
+    edits = [Edit(end, end, ", *args, **kwargs")]
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr == "tie_weights" and is_super(node.func.value):
+            if node.args or node.keywords:
+                return []
+            stop = entry.source.span(node)[1]
+            edits.append(Edit(stop - 1, stop - 1, "*args, **kwargs"))
+    return edits
+
+
+def _untied(project: Project) -> Iterator[Problem]:
+    for entry in project.models:
+        if not project.only_base_model(entry) or project.subclasses(entry):
+            continue
+        family = project.family(entry)[0]
+        if any(c.attribute("_tied_weights_keys") is not None for c in family):
+            continue
+        if any(c.method(m) for c in family for m in ("tie_weights", "_tie_weights")):
+            continue
+        head = entry.method("get_output_embeddings")
+        if head is None or _returned(project, entry, "get_output_embeddings") is None:
+            continue
+        if not any(c.method("get_input_embeddings") for c in family):
+            continue
+        if not _ties(project, entry):
+            continue
+        yield problem(
+            "SB404",
+            entry.source,
+            head.body[0],
+            f"{entry.name} declares no _tied_weights_keys, so its head is not tied to the "
+            "embeddings and gets random values",
+            "5.0 and later",
+            'declare _tied_weights_keys = {"head.weight": "embeddings.weight"}, and write '
+            "tie_word_embeddings into config.json",
+        )
+
+
+def _ties(project: Project, entry: Class) -> bool:
+    """Return True if the config certainly asks for tied embeddings, in 4.x and in 5.x."""
+    written = project.checkpoint(entry.source)
+    if written is None:
+        return False
+    if "tie_word_embeddings" in written:
+        return written["tie_word_embeddings"] is True
+    configs = [c for c in project.configs if c.source.path.parent == entry.source.path.parent]
+    return bool(configs) and not any("tie_word_embeddings" in ast.dump(c.node) for c in configs)
+
+
+RULES = (
+    LintRule("SB401", "_tied_weights_keys is a list", "error", _list_of_keys),
+    LintRule("SB402", "`__init__` does not call `post_init()`", "error", _no_post_init),
+    LintRule(
+        "SB403", "a custom `tie_weights` does not accept the new arguments", "error", _signature
+    ),
+    LintRule("SB404", "embeddings that were tied are now two tensors", "warning", _untied),
+)

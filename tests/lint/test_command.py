@@ -1,0 +1,234 @@
+"""The command: exit codes, formats, options, and files that are no Python."""
+
+import io
+import json
+import subprocess
+import sys
+import time
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from samebits.lint.command import main
+from samebits.lint.engine import UNREADABLE, lint
+from samebits.lint.fix import fix_files
+
+ROOT = Path(__file__).parents[2]
+BAD = "from transformers.utils import LossKwargs\n"
+
+
+def run(*arguments):
+    """Run the command; return exit code, standard output and standard error."""
+    out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = main([str(a) for a in arguments])
+        except SystemExit as stop:
+            code = stop.code
+    out.flush()
+    return code, out.buffer.getvalue().decode("utf-8"), err.getvalue()
+
+
+@pytest.fixture
+def bad(tmp_path):
+    path = tmp_path / "modeling, 50%:ä.py"
+    path.write_text(BAD, "utf-8")
+    return path
+
+
+def test_nothing_found(tmp_path):
+    (tmp_path / "m.py").write_text("x = 1\n")
+    assert run(tmp_path) == (0, "no problem found\n", "")
+
+
+def test_something_found(bad):
+    code, out, _ = run(bad)
+    assert code == 1
+    assert ":1:32: SB101 " in out
+    assert out.endswith("1 problem found; --fix repairs 1\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["no such folder"],
+        [".", "--select", "SB999"],
+        [".", "--format", "xml"],
+        [".", "--fix", "--diff"],
+    ],
+)
+def test_a_mistake_on_the_command_line(arguments):
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--select", "SB1"], 1),
+        (["--select", "sb101,SB3"], 1),
+        (["--select", "SB3"], 0),
+        (["--ignore", "SB101"], 0),
+        (["--select", "SB1", "--ignore", "SB102"], 1),
+    ],
+)
+def test_select_and_ignore(bad, options, expected):
+    assert run(bad, *options)[0] == expected
+
+
+def test_json(bad):
+    content = json.loads(run(bad, "--format", "json")[1])
+    assert content["schema_version"] == 1
+    (row,) = content["problems"]
+    assert (row["code"], row["line"], row["column"], row["fixable"]) == ("SB101", 1, 32, True)
+    assert row["path"] == bad.as_posix()
+
+
+def test_github(bad):
+    line = run(bad, "--format", "github")[1]
+    assert line.startswith("::error file=")
+    assert "modeling%2C 50%25%3Aä.py,line=1,endLine=1,col=32,title=SB101::" in line
+    assert line.count("\n") == 1
+
+
+def test_sarif_has_the_required_fields(bad, tmp_path):
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    log = json.loads(run(tmp_path, "--format", "sarif")[1])
+    assert log["version"] == "2.1.0"
+    (sarif,) = log["runs"]
+    driver = sarif["tool"]["driver"]
+    assert driver["name"] == "samebits"
+    (result,) = sarif["results"]
+    assert driver["rules"][result["ruleIndex"]]["id"] == result["ruleId"] == "SB101"
+    assert result["level"] in {"error", "warning", "note"}
+    assert result["message"]["text"]
+    place = result["locations"][0]["physicalLocation"]
+    assert "%" in place["artifactLocation"]["uri"]
+    assert " " not in place["artifactLocation"]["uri"]
+    assert place["region"] == {"startLine": 1, "startColumn": 32, "endLine": 1, "endColumn": 42}
+    (note,) = sarif["invocations"][0]["toolExecutionNotifications"]
+    assert "not read" in note["message"]["text"]
+
+
+def test_diff_writes_nothing_and_is_what_fix_writes(bad):
+    code, out, _ = run(bad, "--diff")
+    assert code == 1
+    assert bad.read_text("utf-8") == BAD
+    added = [
+        line[1:] for line in out.splitlines() if line.startswith("+") and not line.startswith("+++")
+    ]
+    assert run(bad, "--fix")[0] == 0
+    assert bad.read_text("utf-8").splitlines() == added
+    assert run(bad, "--diff") == (0, "", "")
+
+
+def test_fix_repairs_only_what_is_selected(bad):
+    run(bad, "--fix", "--ignore", "SB101")
+    assert bad.read_text("utf-8") == BAD
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"def f(:\n",
+        b"\xff\xfe\x00",
+        b"# coding: no-such\n",
+        b"\x00",
+        b"x = '\xe4'\n",
+        b"(" * 3000,
+        b"x = 1\n" * 800_000,
+        b"-" * 100_000 + b"1",
+        b"\xef\xbb\xbf# coding: latin-1\n",
+    ],
+    ids=["syntax", "bytes", "codec", "nul", "latin", "brackets", "huge", "deep", "bom"],
+)
+def test_an_unreadable_file_is_one_line(tmp_path, data):
+    path = tmp_path / "m.py"
+    path.write_bytes(data)
+    (problem,) = lint([path]).problems
+    assert problem.code == UNREADABLE
+    assert "\n" not in problem.message
+    code, out, _ = run(path)
+    assert code == 1
+    assert len(out.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xef\xbb\xbfx = 1\n", b"# coding: latin-1\nx = '\xe4'\n", b"x = 1\r\x0cy = 2"]
+)
+def test_an_unusual_file_is_read(tmp_path, data):
+    (tmp_path / "m.py").write_bytes(data)
+    assert lint([tmp_path / "m.py"]).problems == []
+
+
+LINES = st.sampled_from(
+    [
+        "from transformers.utils import LossKwargs",
+        "from transformers import *",
+        "import transformers.x as y",
+        "class M(PreTrainedModel):",
+        "class M(M):",
+        "class M(N, metaclass=T):",
+        "    def __init__(self, config):",
+        "    def _init_weights(self, module):",
+        "        module.weight.data[0].zero_()",
+        "        self.register_buffer('x', y, persistent=False)",
+        "        self.m = [m.item() for m in torch.arange(3)]",
+        "from transformers import PreTrainedModel",
+        "import torch",
+        "    _tied_weights_keys = ['é']",
+        "    def tie_weights(self): pass",
+        "        x.weight.data.normal_(*a)",
+        "        a = self.m(x)[0]",
+        "    pass",
+        "        pass",
+        "x = ROPE_INIT_FUNCTIONS[lambda: 0]",
+        "from . import M",
+        "if past_key_values: pass",
+        "from transformers.utils import LossKwargs as é, x; y = 1",
+        "\t",
+        "\x0c",
+        "try:",
+        "except ImportError: pass",
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.one_of(
+        st.binary(max_size=200), st.lists(LINES, max_size=14).map(lambda x: "\n".join(x).encode())
+    )
+)
+def test_no_file_breaks_it(tmp_path, data):
+    path = tmp_path / "m.py"
+    path.write_bytes(data)
+    assert run(path)[0] in {0, 1}
+    fix_files([path], lambda _: True, write=True)
+    unread = [p for p in lint([path]).problems if p.code == UNREADABLE]
+    assert not unread or path.read_bytes() == data
+
+
+@pytest.mark.processes
+def test_it_starts_without_the_rest():
+    code = (
+        "import sys; sys.argv = ['samebits', 'lint', 'tests/custom/healthy']\n"
+        "from samebits.__main__ import main\n"
+        "try: main()\nexcept SystemExit as stop: print(stop.code)\n"
+        "print(sorted({'pydantic', 'numpy', 'rich', 'yaml', 'asyncio'} & set(sys.modules)))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert out.stdout.splitlines() == ["no problem found", "0", "[]"]
+
+
+def test_a_usual_model_takes_less_than_a_second():
+    start = time.process_time()
+    lint(sorted((ROOT / "tests" / "custom" / "healthy").glob("*.py")))
+    assert time.process_time() - start < 1

@@ -1,0 +1,350 @@
+"""Every rule: a line that it finds, and a twin that it leaves alone."""
+
+from pathlib import Path
+
+import pytest
+
+from samebits.lint.engine import lint, python_files
+from samebits.lint.fix import fix_files
+from samebits.lint.registry import rules
+
+HEAD = """\
+import torch
+from torch import nn
+from transformers import GenerationMixin, PreTrainedModel, PretrainedConfig, LlamaConfig
+from transformers.cache_utils import DynamicCache
+
+
+"""
+
+MODEL = "class M(PreTrainedModel):\n"
+
+
+def body(text):
+    """Return the code with the methods of a model."""
+    return HEAD + MODEL + "".join(f"    {line}\n" for line in text.splitlines())
+
+
+CASES = [
+    (
+        "SB101",
+        "from transformers.utils import LossKwargs\n",
+        "try:\n    from transformers.utils import LossKwargs\nexcept ImportError:\n    LossKwargs = dict\n",
+    ),
+    (
+        "SB102",
+        "from transformers.utils import is_torch_fx_available\n",
+        "from transformers.utils import is_flash_attn_2_available\n",
+    ),
+    (
+        "SB102",
+        "from transformers.modeling_utils import prune_linear_layer\n",
+        "from transformers.pytorch_utils import prune_linear_layer\n",
+    ),
+    (
+        "SB102",
+        "from transformers.cache_utils import HybridCache\n",
+        "import transformers\nfrom packaging import version\n"
+        "if version.parse(transformers.__version__) < version.parse('5'):\n"
+        "    from transformers.cache_utils import HybridCache\n",
+    ),
+    (
+        "SB103",
+        HEAD + "class MForCausalLM(PreTrainedModel):\n"
+        "    def prepare_inputs_for_generation(self, input_ids, **kwargs):\n        return {}\n",
+        HEAD + "class MForCausalLM(PreTrainedModel, GenerationMixin):\n"
+        "    def prepare_inputs_for_generation(self, input_ids, **kwargs):\n        return {}\n",
+    ),
+    (
+        "SB104",
+        body("def forward(self, x):\n    return self.get_head_mask(None, 2)"),
+        body(
+            "def get_head_mask(self, mask, n):\n    return [None] * n\n"
+            "def forward(self, x):\n    return self.get_head_mask(None, 2)"
+        ),
+    ),
+    (
+        "SB104",
+        body("def forward(self, x):\n    return self.invert_attention_mask(x)"),
+        body(
+            "def forward(self, x):\n    if hasattr(self, 'invert_attention_mask'):\n"
+            "        return self.invert_attention_mask(x)\n    return x"
+        ),
+    ),
+    (
+        "SB105",
+        "from transformers import AutoModel\nm = AutoModel.from_pretrained('x', dtype='auto')\n",
+        "from transformers import AutoModel\nm = AutoModel.from_pretrained('x', torch_dtype='auto')\n",
+    ),
+    (
+        "SB105",
+        "from transformers import AutoModel\nm = AutoModel.from_pretrained('x', load_in_8bit=True)\n",
+        "from other import AutoModel\nm = AutoModel.from_pretrained('x', load_in_8bit=True)\n",
+    ),
+    (
+        "SB201",
+        HEAD + "class C(PretrainedConfig):\n    model_type = 'c'\n\n"
+        "class M(PreTrainedModel):\n    config_class = C\n"
+        "    def forward(self, x):\n        return self.config.is_decoder\n",
+        HEAD + "class C(PretrainedConfig):\n    def __init__(self, is_decoder=False, **kwargs):\n"
+        "        super().__init__(**kwargs)\n        self.is_decoder = is_decoder\n\n"
+        "class M(PreTrainedModel):\n    config_class = C\n"
+        "    def forward(self, x):\n        return self.config.is_decoder\n",
+    ),
+    (
+        "SB202",
+        HEAD + "def theta(config: LlamaConfig):\n    return config.rope_theta\n",
+        HEAD + "def theta(config: LlamaConfig):\n"
+        "    rope = getattr(config, 'rope_parameters', None) or {'rope_theta': config.rope_theta}\n"
+        "    return rope['rope_theta']\n",
+    ),
+    (
+        "SB301",
+        body(
+            "def __init__(self, config):\n    super().__init__(config)\n"
+            "    self.register_buffer('t', torch.arange(4), persistent=False)\n    self.post_init()"
+        ),
+        body(
+            "def __init__(self, config):\n    super().__init__(config)\n"
+            "    self.register_buffer('t', torch.arange(4))\n    self.post_init()"
+        ),
+    ),
+    (
+        "SB301",
+        body(
+            "def __init__(self, config):\n    super().__init__(config)\n"
+            "    self.register_buffer('t', torch.arange(4), persistent=False)\n    self.post_init()"
+        ),
+        body(
+            "def __init__(self, config):\n    super().__init__(config)\n"
+            "    self.register_buffer('t', torch.arange(4), persistent=False)\n    self.post_init()\n"
+            "def _init_weights(self, module):\n    self.fill(module)\n"
+            "def fill(self, module):\n    module.t.copy_(torch.arange(4))"
+        ),
+    ),
+    (
+        "SB303",
+        body(
+            "def _init_weights(self, module):\n    module.weight.data.normal_(mean=0.0, std=0.02)"
+        ),
+        body("def _init_weights(self, module):\n    nn.init.normal_(module.weight, std=0.02)"),
+    ),
+    (
+        "SB303",
+        body(
+            "def _init_weights(self, module):\n    if module.padding_idx is not None:\n"
+            "        module.weight.data[module.padding_idx].zero_()"
+        ),
+        body(
+            "def _init_weights(self, module):\n"
+            "    if module.p is not None and not getattr(module.weight, '_is_hf_initialized', False):\n"
+            "        module.weight.data[module.p].zero_()"
+        ),
+    ),
+    (
+        "SB305",
+        body(
+            "def __init__(self, config):\n    super().__init__(config)\n"
+            "    self.rates = torch.linspace(0, 1, 4).tolist()\n    self.post_init()"
+        ),
+        body(
+            "def __init__(self, config):\n    super().__init__(config)\n"
+            "    self.rates = torch.linspace(0, 1, 4, device='cpu').tolist()\n    self.post_init()"
+        ),
+    ),
+    ("SB401", body("_tied_weights_keys = ['head.weight']"), body("_tied_weights_keys = None")),
+    (
+        "SB402",
+        body("def __init__(self, config):\n    super().__init__(config)\n    self.a = 1"),
+        body(
+            "def __init__(self, config):\n    super().__init__(config)\n    self.a = 1\n    self.post_init()"
+        ),
+    ),
+    (
+        "SB403",
+        body("def tie_weights(self):\n    super().tie_weights()"),
+        body("def tie_weights(self, **kwargs):\n    super().tie_weights(**kwargs)"),
+    ),
+    (
+        "SB501",
+        "from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS\n"
+        "def f(t):\n    return ROPE_INIT_FUNCTIONS[t]\n",
+        "from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS\n"
+        "def f(t):\n    if t != 'default':\n        return ROPE_INIT_FUNCTIONS[t]\n",
+    ),
+    (
+        "SB502",
+        "from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding\n"
+        "def f(config):\n    return LlamaRotaryEmbedding(config, device='cpu')\n",
+        "from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding\n"
+        "def f(config):\n    return LlamaRotaryEmbedding(config)\n",
+    ),
+    (
+        "SB503",
+        HEAD + "def theta(config: LlamaConfig):\n    return getattr(config, 'rope_theta', 1e4)\n",
+        HEAD
+        + "def theta(config: PretrainedConfig):\n    return getattr(config, 'rope_theta', 1e4)\n",
+    ),
+    (
+        "SB603",
+        "from transformers.masking_utils import create_causal_mask\n"
+        "def f(c, x, m, p):\n    return create_causal_mask(config=c, input_embeds=x, attention_mask=m)\n",
+        "from transformers.masking_utils import create_causal_mask\n"
+        "def f(**kwargs):\n    return create_causal_mask(**kwargs)\n",
+    ),
+    (
+        "SB701",
+        body("def forward(self, past_key_values):\n    return past_key_values.key_cache"),
+        body(
+            "def forward(self, past_key_values):\n    if hasattr(past_key_values, 'key_cache'):\n"
+            "        return past_key_values.key_cache\n    return past_key_values.layers[0].keys"
+        ),
+    ),
+    (
+        "SB702",
+        body("def forward(self, past_key_values):\n    return past_key_values[0][0].shape[2]"),
+        body(
+            "def forward(self, past_key_values):\n    if isinstance(past_key_values, tuple):\n"
+            "        return past_key_values[0][0].shape[2]\n    return past_key_values.get_seq_length()"
+        ),
+    ),
+    (
+        "SB707",
+        body("def forward(self, cache, n):\n    cache.crop(n)"),
+        body("def forward(self, cache, n):\n    cache.crop(-n)"),
+    ),
+    (
+        "SB707",
+        body("def forward(self, cache, n):\n    cache.crop(n + 1)"),
+        body("def forward(self, image, n):\n    image.crop((0, 0, n, n))"),
+    ),
+    (
+        "SB708",
+        body(
+            "def forward(self, past_key_values, x):\n    if past_key_values:\n        x = x[:, -1:]\n    return x"
+        ),
+        body(
+            "def forward(self, past_key_values, x):\n    if not past_key_values:\n"
+            "        past_key_values = DynamicCache()\n    return past_key_values"
+        ),
+    ),
+    (
+        "SB808",
+        "import transformers\ndef f(tokenizer, m):\n    return tokenizer.apply_chat_template(m)\n",
+        "import transformers\ndef f(tokenizer, m):\n    return tokenizer.apply_chat_template(m, tokenize=False)\n",
+    ),
+    (
+        "SB809",
+        "import transformers\ndef f(tokenizer, m):\n    return tokenizer.encode_plus(m)\n",
+        "import transformers\ndef f(tokenizer, m):\n    return tokenizer(m)\n",
+    ),
+]
+
+
+CLEAN = {
+    "a dataclass named config": HEAD
+    + "from dataclasses import dataclass\n@dataclass\nclass C:\n    a: int\n"
+    "class T:\n    def __init__(self, config: C):\n        self.a = config.pad_token_id\n",
+    "a crop to a shorter length": body(
+        "def forward(self, cache, n):\n    cache.crop(n - cache.get_seq_length())"
+    ),
+    "an empty subscript": "x = y[()]\nfrom transformers.integrations.sdpa_attention import "
+    "sdpa_attention_forward\nsdpa_attention_forward(x)\n",
+}
+"""Code that real packages have, and that is the same in every release."""
+
+
+def found(tmp_path, text):
+    path = tmp_path / "modeling_x.py"
+    path.write_text(text, "utf-8")
+    return lint([path]).problems
+
+
+@pytest.mark.parametrize(
+    ("code", "planted", "twin"), CASES, ids=[f"{n}-{c[0]}" for n, c in enumerate(CASES)]
+)
+def test_a_planted_line_is_found_and_its_twin_is_not(tmp_path, code, planted, twin):
+    problems = found(tmp_path, planted)
+    assert code in {p.code for p in problems}
+    for problem in problems:
+        assert problem.message
+        assert problem.releases
+        assert problem.remedy
+    assert code not in {p.code for p in found(tmp_path, twin)}
+
+
+@pytest.mark.parametrize(
+    ("code", "planted"), [c[:2] for c in CASES], ids=[f"{n}-{c[0]}" for n, c in enumerate(CASES)]
+)
+def test_a_fix_is_exact_and_idempotent(tmp_path, code, planted):
+    problems = found(tmp_path, planted)
+    fixable = [p for p in problems if p.edits]
+    path = tmp_path / "modeling_x.py"
+    count, _ = fix_files([path], lambda _: True, write=True)
+    assert count == len(fixable)
+    rest = lint([path]).problems
+    assert [p.code for p in rest] == [p.code for p in problems if not p.edits]
+    assert fix_files([path], lambda _: True, write=True)[0] == 0
+
+
+@pytest.mark.parametrize("text", CLEAN.values(), ids=CLEAN)
+def test_healthy_code_is_clean(tmp_path, text):
+    assert found(tmp_path, text) == []
+
+
+def test_fixed_text(tmp_path):
+    path = tmp_path / "m.py"
+    path.write_bytes(
+        b"import torch\r\nfrom transformers import PreTrainedModel\r\n"
+        b"from transformers.utils import logging, LossKwargs  # kept\r\n"
+        b"class M(PreTrainedModel):\r\n    def _init_weights(self, m):\r\n"
+        b"        m.weight.data.normal_(\r\n            mean=0.0,  # \xc3\xa9\r\n            std=1)\r\n"
+    )
+    fix_files([path], lambda _: True, write=True)
+    assert path.read_bytes().decode() == (
+        "import torch\r\nfrom transformers import PreTrainedModel\r\n"
+        "from transformers.utils import logging  # kept\r\n"
+        "try:\r\n    from transformers.utils import TransformersKwargs as LossKwargs\r\n"
+        "except ImportError:\r\n    from transformers.utils import LossKwargs\r\n"
+        "class M(PreTrainedModel):\r\n    def _init_weights(self, m):\r\n"
+        "        torch.nn.init.normal_(m.weight, \r\n            mean=0.0,  # é\r\n            std=1)\r\n"
+    )
+
+
+def test_every_rule_has_a_planted_line():
+    planted = {code for code, _, _ in CASES}
+    in_custom = {"SB404", "SB504", "SB602", "SB604", "SB709", "SB803", "SB804", "SB805"}
+    assert {rule.code for rule in rules()} == planted | in_custom
+
+
+def test_names_are_those_of_the_findings():
+    from samebits.findings.registry import RULES
+
+    names = {rule.text.code: rule.text.name for rule in RULES}
+    assert {rule.code: rule.name for rule in rules()} == {r.code: names[r.code] for r in rules()}
+
+
+@pytest.mark.parametrize(
+    ("comment", "hidden"),
+    [
+        ("# samebits: ignore[SB101]", True),
+        ("# samebits: ignore", True),
+        ("# samebits: ignore[SB2, SB1]", True),
+        ("# samebits: ignore[SB102]", False),
+        ("# ignore", False),
+    ],
+)
+def test_a_comment_ignores(tmp_path, comment, hidden):
+    text = f"from transformers.utils import LossKwargs  {comment}\n"
+    assert (found(tmp_path, text) == []) == hidden
+
+
+def test_files_of_a_folder_know_each_other(tmp_path):
+    (tmp_path / "base.py").write_text(
+        "from transformers import PreTrainedModel\nclass P(PreTrainedModel): ...\n"
+    )
+    (tmp_path / "m.py").write_text(
+        "from .base import P\nclass M(P):\n    _tied_weights_keys = ['a']\n"
+    )
+    assert [p.code for p in lint(python_files([tmp_path])).problems] == ["SB401"]
+    assert lint([Path(tmp_path / "m.py")]).problems == []
