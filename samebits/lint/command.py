@@ -1,7 +1,7 @@
 """The command ``samebits lint``. It imports nothing but the standard library, and starts at once.
 
 Exit codes: 0, nothing was found; 1, something was found, or a file could not be read; 2, a mistake
-on the command line.
+on the command line, or no Python file.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ def main(arguments: Sequence[str]) -> int:
         files = list(python_files(options.paths))
     except FileNotFoundError as error:
         parser.error(f"no such file or folder: {error}")
+    if not files:
+        parser.error(f"no Python file in {', '.join(map(str, options.paths))}")
     for code in [*options.select, *options.ignore]:
         if not any(rule.code.startswith(code) for rule in rules()):
             parser.error(f"no rule has the code {code}: {_codes()}")

@@ -232,3 +232,11 @@ def test_a_usual_model_takes_less_than_a_second():
     start = time.process_time()
     lint(sorted((ROOT / "tests" / "custom" / "healthy").glob("*.py")))
     assert time.process_time() - start < 1
+
+
+def test_a_folder_without_python_files_is_a_mistake(tmp_path, capsys):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(SystemExit) as ended:
+        main([str(tmp_path)])
+    assert ended.value.code == 2
+    assert f"no Python file in {tmp_path}" in capsys.readouterr().err
