@@ -213,7 +213,7 @@ def _memory(memory: dict[str, Any]) -> list[str]:
         "A Llama of that many bytes in float32, on the oldest and the newest stack, one cell at a time. "
         "The probe's peak is that of its largest process, less what a tiny model alone needs, which is "
         "nearly all torch and transformers. Two models are held at most: the one "
-        "observed and, in turn, one made afresh from the config, a second load over poison, or one with "
+        "observed and, in turn, the buffers of one made afresh from the config, a second load over poison, or one with "
         "attention forced to eager; then the second load and its bytes on the way to a file. To load a "
         "model and run it once is 1.0 on every release, and the mapped pages of its file are that."
     )
