@@ -176,7 +176,9 @@ def test_a_save_that_changes_one_bit_or_one_name_is_not_inferred():
 
 
 def test_a_fresh_model_without_parameters_gives_the_same_facts():
-    for defect in (*DEFECTS, "buffer of a parameter", "reads a parameter"):
+    # 5.x makes every model on the meta device, where a constructor cannot read a parameter
+    reads = () if NEW else ("reads a parameter",)
+    for defect in (*DEFECTS, "buffer of a parameter", *reads):
         whole = observed_with(1 << 60, defect)
         lean = observed_with(0, defect)
         assert whole[1] == lean[1], defect
