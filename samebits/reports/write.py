@@ -47,7 +47,8 @@ def write(report: Report, folder: Path, attachments: Mapping[str, str | bytes]) 
     files = {_inside(folder, name): content for name, content in contents.items()}
     owned.refuse_foreign(folder, [*contents, owned.DATA])
     # report.md is left out: every report has it, and its digest depends on the time of the run
-    digests = {n: _digest(content) for n, content in contents.items() if n != document.REPORT}
+    names = sorted(contents.keys() - {document.REPORT})
+    digests = {name: _digest(contents[name]) for name in names}
     files[paths[1]] = render_json(report.model_copy(update={"files": digests}))
     with _temporary_files(files) as temporary:
         for path in files.keys() - {paths[1]}:

@@ -9,7 +9,7 @@ import torch
 import transformers
 from samebits_probe.model import determinism, forks, precision
 from samebits_probe.model.distance import broken, distance, used_bits
-from samebits_probe.relations.relations import relations
+from samebits_probe.relations.relations import observe
 from samebits_probe.relations.state import Snapshot
 
 with precision.Leaks():  # the first use imports torch's compiler, which each test would pay for
@@ -142,7 +142,7 @@ class Tiny(torch.nn.Module):
 def found(defect=None, **options):
     model = Tiny(defect).eval()
     with torch.no_grad():
-        facts = relations(model, "causal-lm", model.config, options)
+        facts = observe(model, "causal-lm", model.config, options)
     json.dumps(facts, allow_nan=False)
     return facts
 
@@ -324,7 +324,7 @@ class Recurrent(Tiny):
 
 def tried(model):
     with torch.no_grad():
-        return relations(model.eval(), "causal-lm", model.config, {})
+        return observe(model.eval(), "causal-lm", model.config, {})
 
 
 def test_a_copied_cache_that_is_the_same_cache():
@@ -490,7 +490,7 @@ def test_averages_over_prompts():
 def test_a_model_that_takes_no_tokens_says_so():
     model = Tiny()
     model.main_input_name = "pixel_values"
-    facts = relations(model, "image-classification", model.config, {})
+    facts = observe(model, "image-classification", model.config, {})
     assert facts["relations"] == []
     assert len(facts["inapplicable"]) == 14
     assert facts["inapplicable"][0]["reason"] == "the model takes pixel_values, not tokens"
@@ -499,7 +499,7 @@ def test_a_model_that_takes_no_tokens_says_so():
 def test_an_encoder_has_only_the_relations_of_its_rows():
     model = Tiny().eval()
     with torch.no_grad():
-        facts = relations(model, "masked-lm", model.config, {})
+        facts = observe(model, "masked-lm", model.config, {})
     names = {r["relation"] for r in facts["relations"]}
     assert names == {"right padding", "batch position", "batch size", "row order"}
 
@@ -610,7 +610,7 @@ def test_caches_of_all_releases_are_read():
 def test_a_model_of_which_no_token_ids_can_be_made_says_so():
     model = Tiny()
     config = transformers.PretrainedConfig()
-    facts = relations(model, "base", config, {})
+    facts = observe(model, "base", config, {})
     assert {skip["reason"] for skip in facts["inapplicable"]} == {
         "the config has no vocab_size to choose token ids from"
     }
