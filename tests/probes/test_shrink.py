@@ -117,7 +117,9 @@ def test_experts_stay_more_than_a_token_takes_and_divide_into_their_groups():
     made = plans(config | {"topk_group": 4, "moe_intermediate_size": 2048})[0]
     assert (made["n_routed_experts"], made["moe_intermediate_size"]) == (16, 32)
     assert (
-        plans(LLAMA | {"num_local_experts": 8, "num_experts_per_tok": 2})[0]["num_local_experts"]
+        plans(LLAMA | {"num_local_experts": 8, "num_experts_per_tok": 2, "top_k": 50})[0][
+            "num_local_experts"
+        ]
         == 4
     )
 

@@ -49,7 +49,8 @@ _HEADS = re.compile(
     r"heads?|((en|de)coder_)?attention_heads"
 )
 _EXPERTS = re.compile(r"(moe_)?(num|n)_(local_|routed_)?experts")
-_PER_TOKEN = re.compile(r"num_experts_per_tok(en)?|(moe_)?top_?k|moe_k|num_selected_experts")
+_PER_TOKEN = re.compile(r"num_experts_per_tok(en)?|moe_top_?k|moe_k|num_selected_experts")
+"""Not ``top_k``: 4.x writes an argument of generate() under that name into every config."""
 _SPECIAL = re.compile(r"\w*token_(id|ids|index)|(eos|bos|pad|sep)_id|suppress_tokens")
 _LAYER_INDICES = re.compile(r"\w*(layer|block|attn)s?_(ids|indices|indexes|idx|idxs)|\w+_layers")
 _FROM_THE_START = re.compile(r"first_k_dense_replace|max_window_layers|num_dense_layers")
