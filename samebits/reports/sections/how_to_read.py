@@ -67,8 +67,8 @@ FIGURES = (
     (
         "The figure in brackets is the same difference in float64, as in `7.9e-07 (1.6e-15)`, or "
         "a dash where no float64 run was possible. A relation is **broken** if the difference "
-        "is still there in float64. It `shrinks` if almost nothing is left in float64, as with "
-        "rounding. In between, or without float64, it is `undecided`."
+        "is still there in float64. It is `rounding` if almost nothing is left in float64. "
+        "In between, or without float64, it is `undecided`."
     ),
 )
 
