@@ -1,7 +1,6 @@
 """The ladder that decodes only what it must says what the whole ladder says, on models of the zoo."""
 
 import shutil
-from functools import partial
 
 import pytest
 
@@ -28,9 +27,14 @@ def ladders(tmp_path_factory, run_in):
     default = run_in(folder, selection=selection)
     shutil.rmtree(folder / ".samebits" / "rows")  # the captures stay
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "judge_by_ladder", partial(judge_by_ladder, deep=True))
+        patch.setattr(pipeline, "judge_by_ladder", whole_ladder)
         deep = run_in(folder, selection=selection)
     return by_cell(default), by_cell(deep)
+
+
+def whole_ladder(*arguments, deep):
+    assert not deep, "the run is of the default level"
+    return judge_by_ladder(*arguments, deep=True)
 
 
 def by_cell(report):

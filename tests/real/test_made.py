@@ -2,6 +2,7 @@
 
 import pytest
 
+from samebits.reports.document import render
 from tests.real.conftest import NEW, OLD
 from tests.real.test_real_size import make
 
@@ -20,8 +21,7 @@ def rows(run_in, tmp_path_factory):
     assert make(folder / "model", layers=3, vocabulary=2000) > 64 << 20
     (folder / "matrix.yaml").write_text(MATRIX)
     report = run_in(folder, jobs=2)
-    text = (folder / "reports" / "latest" / "report.md").read_text()
-    return {row.model: row for row in report.rows}, text
+    return {row.model: row for row in report.rows}, render(report)["report.md"]
 
 
 def test_a_made_model_answers_in_every_stack(rows):
