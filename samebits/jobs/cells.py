@@ -99,7 +99,7 @@ class CellRunner:
             second = await run("b")
             return without_false_alarms(ready[0], self._keep(second))
         first, second = await asyncio.gather(run("a"), run("b", short=not model.second_in_full))
-        if second.capture.extent == "short" and not agrees(second.capture, first.capture):
+        if second.capture.extent == "short" and not _may_stand(second.capture, first.capture):
             second.discard()
             second = await run("b")
         return without_false_alarms(self._keep(first), self._keep(second))
@@ -342,6 +342,14 @@ def _remove_leftovers(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < cutoff:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _may_stand(short: Capture, first: Capture) -> bool:
+    """Return True if a short run may be judged by in place of a full one.
+
+    A run that ended early is an observation: a full run that then finishes would hide it.
+    """
+    return short.status == "unfinished" or agrees(short, first)
 
 
 def _is_repeatable(capture: Capture) -> bool:

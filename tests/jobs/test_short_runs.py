@@ -176,8 +176,9 @@ class Process:
 
     n_slots = 2
 
-    def __init__(self, observed, short=shortened):
+    def __init__(self, observed, short=shortened, ended=None):
         self.observed, self.short = observed, short
+        self.ended = ended or {}
         self.ran = []
 
     async def run(self, job, started):
@@ -190,7 +191,7 @@ class Process:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(sealed(written.model_dump_json()), "utf-8")
         Path(job["log"]).write_text("")
-        return Ended(exit=0)
+        return self.ended.get(job["run"], Ended(exit=0))
 
 
 def observe(root, process, wanted=(), **changed):
@@ -247,10 +248,6 @@ def test_what_only_a_full_second_run_sees(tmp_path):
 # what a short run lacks is never taken for agreement
 
 LACKING = {
-    "it did not finish": {
-        "status": "unfinished",
-        "unfinished": Unfinished(phase="greedy short", reason="no progress for 120 s"),
-    },
     "a prompt was left out": {
         "signals.forward": {},
         "skips": (Skip(what="forward short", reason="no memory", why="cost"),),
@@ -277,6 +274,29 @@ def test_a_short_run_that_lacks_something_is_followed_by_a_full_one(tmp_path, la
     assert process.ran == ALL
     assert judged(runs)[0] is None
     assert runs[1].extent == "full"
+
+
+ENDS = {
+    "a hang": Ended(timed_out=True, phase="greedy short", stalled="no progress for 120 s"),
+    "a crash": Ended(signal=11, phase="greedy short"),
+}
+
+
+@pytest.mark.parametrize("ended", ENDS.values(), ids=ENDS)
+def test_a_short_run_that_ended_early_is_not_replaced_by_one_that_finishes(tmp_path, ended):
+    def stopped(run):
+        signals = run.signals.model_copy(update={"greedy": None})
+        unfinished = Unfinished(phase="greedy short", reason="")
+        update = {"status": "unfinished", "unfinished": unfinished, "signals": signals}
+        return run.model_copy(update=update)
+
+    process = Process(full, lambda run: stopped(shortened(run)), {"b": ended})
+    runs = observe(tmp_path / "default", process)
+    assert process.ran == BOTH
+    deep = Process(lambda run: stopped(full(run)) if run == "b" else full(run), ended={"b": ended})
+    assert judged(runs) == judged(observe(tmp_path / "deep", deep, second_in_full=True))
+    verdict, _, _, _, unfinished = judged(runs)
+    assert verdict == Verdict.UNSTABLE or unfinished.phase == "greedy short"
 
 
 def test_a_decoding_without_the_hash_of_its_start_agrees_with_no_short_run():
