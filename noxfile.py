@@ -106,6 +106,14 @@ def bench_real(session: nox.Session) -> None:
     )
 
 
+@nox.session(name="same-code", venv_backend="none", default=False)
+def same_code(session: nox.Session) -> None:
+    """Count how often neighbouring releases execute the same code; downloads four releases."""
+    subprocess.run(
+        [sys.executable, "-m", "bench.same_code", *session.posargs], cwd=ROOT, check=True
+    )
+
+
 @nox.session(venv_backend="none", default=False)
 def unchanged(session: nox.Session) -> None:
     """Prove that the working tree's reports are those of a commit: nox -s unchanged -- REV."""
