@@ -106,6 +106,12 @@ def bench_real(session: nox.Session) -> None:
     )
 
 
+@nox.session(venv_backend="none", default=False)
+def levels(session: nox.Session) -> None:
+    """Run zoo.yaml at every level and list what only a deeper level sees; takes hours on two cores."""
+    subprocess.run([sys.executable, "-m", "bench.levels", *session.posargs], cwd=ROOT, check=True)
+
+
 @nox.session(name="same-code", venv_backend="none", default=False)
 def same_code(session: nox.Session) -> None:
     """Count how often neighbouring releases execute the same code; downloads four releases."""

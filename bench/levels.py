@@ -1,0 +1,117 @@
+"""``nox -s levels``: what each level of a run concludes about the zoo, and what only a deeper one sees.
+
+The zoo runs at ``--quick``, default and ``--deep``. Each conclusion is one line: a cell's verdict, an
+exception, a finding, a broken relation. What only the deeper of two levels concludes is listed. What
+only the shallower concludes is a contradiction, and the command exits with 1. A cell that the deeper
+level finds unstable is not compared further.
+
+Options are those of ``samebits matrix``, such as ``--models 'llama*'``.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from bench.place import ROOT
+from samebits.compare.standing import Standing, judge_relation
+from samebits.records.ids import Verdict
+from samebits.records.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from samebits.records.comparison import CellResult
+    from samebits.records.report import Row
+
+LEVELS = ("quick", "default", "deep")
+
+
+class Conclusion(NamedTuple):
+    """Something that a run concludes about one cell."""
+
+    cell: str
+    kind: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.cell}: {self.kind} {self.text}"
+
+
+class Difference(NamedTuple):
+    """What two levels do not both conclude."""
+
+    deeper: list[Conclusion]
+    contradictions: list[Conclusion]
+
+
+def main(options: Sequence[str]) -> int:
+    """Run the levels and print how their conclusions differ; 0 if none contradicts a deeper one."""
+    contradictions = 0
+    with tempfile.TemporaryDirectory(prefix="samebits-levels-") as folder:
+        reports = {level: run(level, options, Path(folder) / level) for level in LEVELS}
+        for level, deeper in pairwise(LEVELS):
+            difference = compare(reports[level], reports[deeper])
+            print(f"only {deeper} sees ({len(difference.deeper)}):")
+            print(*(f"  {line}" for line in difference.deeper), sep="\n")
+            print(f"{level} contradicts {deeper} ({len(difference.contradictions)}):")
+            print(*(f"  {line}" for line in difference.contradictions), sep="\n")
+            contradictions += len(difference.contradictions)
+    return bool(contradictions)
+
+
+def run(level: str, options: Sequence[str], folder: Path) -> Report:
+    """Return the report of a run of the zoo at one level.
+
+    Raises:
+        SystemExit: the run left no report.
+
+    """
+    command = [sys.executable, "-m", "samebits", "matrix", "--matrix", "zoo.yaml", "--no-repro"]
+    command += ["--reports", str(folder), *options]
+    if level != "default":
+        command.append(f"--{level}")
+    subprocess.run(command, cwd=ROOT, check=False)
+    path = folder / "report.json"
+    if not path.exists():
+        sys.exit(f"the run at level {level} left no report")
+    return Report.model_validate_json(path.read_bytes())
+
+
+def compare(report: Report, deeper: Report) -> Difference:
+    """Return what only the deeper report concludes, and what contradicts it."""
+    conclusions, all_deeper = set(_conclusions(report)), set(_conclusions(deeper))
+    unstable = {c.cell for c in all_deeper if c.kind == "verdict" and c.text == Verdict.UNSTABLE}
+    contradictions = {c for c in conclusions - all_deeper if c.cell not in unstable}
+    return Difference(sorted(all_deeper - conclusions), sorted(contradictions))
+
+
+def _conclusions(report: Report) -> Iterator[Conclusion]:
+    for row in report.rows:
+        for cell in row.cells:
+            name = str(cell.cell)
+            for kind, text in _of_cell(row, cell):
+                yield Conclusion(name, kind, text)
+
+
+def _of_cell(row: Row, cell: CellResult) -> Iterator[tuple[str, str]]:
+    yield "verdict", cell.verdict
+    for comparison in cell.signals:
+        yield "signal", f"{comparison.signal} {comparison.outcome}"
+    if cell.failure is not None:
+        yield "exception", f"{cell.failure.phase} {cell.failure.type}"
+    for finding in cell.findings:
+        yield "finding", f"{finding.code} {finding.where}"
+    signal = row.relations.get(cell.cell.stack)
+    for relation in signal.relations if signal is not None else ():
+        standing = judge_relation(relation, cell.cell.variant.dtype)
+        if standing == Standing.BROKEN:
+            yield "relation", f"{relation.relation} broken"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
