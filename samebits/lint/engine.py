@@ -41,41 +41,55 @@ def python_files(paths: Iterable[Path]) -> Iterator[Path]:
         if not path.is_dir():
             yield path
             continue
-        for found in sorted(path.rglob("*.py")):
-            parts = found.relative_to(path).parts
+        for file in sorted(path.rglob("*.py")):
+            parts = file.relative_to(path).parts
             hidden = any(part.startswith(".") or part in _SKIPPED for part in parts)
-            if not hidden and found.is_file():
-                yield found
+            if not hidden and file.is_file():
+                yield file
 
 
 def lint(files: Iterable[Path]) -> Result:
     """Lint files as one project: their classes may derive from each other."""
+    sources, unread = _read(files)
+    unique: dict[tuple[object, ...], Problem] = {}
+    for problem in _problems(sources):
+        unique.setdefault((problem.code, *_place(problem)), problem)
+    ordered = sorted([*unread, *unique.values()], key=lambda p: (*_place(p), p.code))
+    return Result(ordered, sources)
+
+
+def _read(files: Iterable[Path]) -> tuple[dict[Path, Source], list[Problem]]:
+    """Return the files that can be read, and a problem for each of the rest."""
     sources: dict[Path, Source] = {}
-    problems: list[Problem] = []
+    unread: list[Problem] = []
     for path in dict.fromkeys(files):
         try:
             sources[path] = Source(path, path.read_bytes())
         except UnreadableError as error:
-            problems.append(_unreadable(path, str(error), error.line, error.column))
+            unread.append(_unreadable(path, str(error), error.line, error.column))
         except OSError as error:
-            problems.append(_unreadable(path, f"not read: {error.strerror or error}"))
+            unread.append(_unreadable(path, f"not read: {error.strerror or error}"))
+    return sources, unread
+
+
+def _problems(sources: dict[Path, Source]) -> Iterator[Problem]:
+    """Yield what the rules report, in their order, and no comment ignores."""
     project = Project(sources.values())
-    seen: set[tuple[object, ...]] = set()
     for rule in rules():
-        for found in rule.check(project):
-            key = (found.code, found.path, found.line, found.column)
-            if key not in seen and not _ignored(sources[found.path], found):
-                seen.add(key)
-                problems.append(found)
-    problems.sort(key=lambda p: (str(p.path), p.line, p.column, p.code))
-    return Result(problems, sources)
+        for problem in rule.check(project):
+            if not _ignored(sources[problem.path], problem):
+                yield problem
 
 
-def _ignored(source: Source, found: Problem) -> bool:
+def _place(problem: Problem) -> tuple[str, int, int]:
+    return str(problem.path), problem.line, problem.column
+
+
+def _ignored(source: Source, problem: Problem) -> bool:
     """Return True if a comment on the problem's first or last line ignores its code."""
-    for line in {found.line, found.end_line} & source.ignored.keys():
+    for line in {problem.line, problem.end_line} & source.ignored.keys():
         codes = source.ignored[line]
-        if codes is None or selected(found.code, codes):
+        if codes is None or selected(problem.code, codes):
             return True
     return False
 

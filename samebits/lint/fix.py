@@ -55,10 +55,10 @@ def fix_files(
     lines: list[str] = []
     result = lint(files)
     for path, source in result.sources.items():
-        mine = [p for p in result.problems if p.path == path and wanted(p)]
-        if source.text.startswith("\ufeff") or not _is_utf8(path, source):
+        problems = [p for p in result.problems if p.path == path and wanted(p)]
+        if source.encoding != "utf-8":
             continue
-        text, count = repaired(source, mine)
+        text, count = repaired(source, problems)
         if not count:
             continue
         total += count
@@ -71,10 +71,3 @@ def fix_files(
         if write:
             path.write_bytes(text.encode("utf-8"))
     return total, lines
-
-
-def _is_utf8(path: Path, source: Source) -> bool:
-    try:
-        return path.read_bytes() == source.text.encode("utf-8")
-    except (OSError, UnicodeError):
-        return False

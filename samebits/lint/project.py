@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from samebits.lint.problem import Edit, Problem
 from samebits.lint.source import Function, Source
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+_Node = TypeVar("_Node", bound=ast.AST)
 _CONFIGS = {"PretrainedConfig", "PreTrainedConfig"}
 _LIBRARY_MODEL = (
     "Model",
@@ -69,6 +70,11 @@ class Project:
             self._by_name.setdefault(entry.name, []).append(entry)
         self._ancestors: dict[int, tuple[list[Class], set[str]]] = {}
 
+    def nodes(self, kind: type[_Node]) -> Iterator[tuple[Source, _Node]]:
+        """Yield every node of one kind, with its file."""
+        for source in self.sources:
+            yield from ((source, node) for node in source.nodes if isinstance(node, kind))
+
     def resolve(self, source: Source, node: ast.AST | None) -> Class | None:
         """Return the class of the project that an expression names."""
         name = source.dotted(node)
@@ -77,20 +83,20 @@ class Project:
         last = name.rpartition(".")[2]
         if "." not in name and name in source.classes:
             return Class(source, source.classes[name])
-        found = self._by_name.get(last, [])
+        candidates = self._by_name.get(last, [])
         if "." not in name and name not in source.imports:
             return None
-        near = [c for c in found if c.source.path.parent == source.path.parent]
-        return (near or found)[0] if len(near or found) == 1 else None
+        near = [c for c in candidates if c.source.path.parent == source.path.parent]
+        return (near or candidates)[0] if len(near or candidates) == 1 else None
 
     def family(self, entry: Class) -> tuple[list[Class], set[str]]:
         """Return a class with its ancestors in the project, and the bases outside of it.
 
         A base of transformers has its dotted name; any other has the name in the file.
         """
-        known = self._ancestors.get(id(entry.node))
-        if known is not None:
-            return known
+        cached = self._ancestors.get(id(entry.node))
+        if cached is not None:
+            return cached
         own: list[Class] = [entry]
         outside: set[str] = set()
         self._ancestors[id(entry.node)] = (own, outside)
@@ -136,24 +142,24 @@ class Project:
     @cached_property
     def parts(self) -> list[Class]:
         """The models and every class that their code names, directly or not."""
-        known = {id(entry.node): entry for entry in self.models}
+        parts = {id(entry.node): entry for entry in self.models}
         todo: list[tuple[Source, ast.AST]] = [(e.source, e.node) for e in self.models]
-        seen_functions: set[int] = set()
+        visited: set[int] = set()
         while todo:
             source, node = todo.pop()
             for inner in ast.walk(node):
                 if not isinstance(inner, (ast.Name, ast.Attribute)):
                     continue
                 entry = self.resolve(source, inner)
-                if entry is not None and id(entry.node) not in known:
-                    known[id(entry.node)] = entry
+                if entry is not None and id(entry.node) not in parts:
+                    parts[id(entry.node)] = entry
                     todo.append((entry.source, entry.node))
                 elif isinstance(inner, ast.Name):
                     for owner, body in self._named_values(source, inner.id):
-                        if id(body) not in seen_functions:
-                            seen_functions.add(id(body))
+                        if id(body) not in visited:
+                            visited.add(id(body))
                             todo.append((owner, body))
-        return list(known.values())
+        return list(parts.values())
 
     def _named_values(self, source: Source, name: str) -> Iterator[tuple[Source, ast.AST]]:
         """Yield top-level functions and tables of classes (``ATTENTION_CLASSES``) of a name."""
@@ -207,26 +213,26 @@ class Project:
             for entry in self.family(Class(source, owner))[0]:
                 declared = entry.attribute("config_class")
                 if declared is not None:
-                    known = self.resolve(entry.source, declared)
-                    return known or entry.source.from_library(declared) or None
+                    owner_class = self.resolve(entry.source, declared)
+                    return owner_class or entry.source.from_library(declared) or None
         near = [c for c in self.configs if c.source.path.parent == source.path.parent]
         return near[0] if len(near) == 1 else None
 
 
 def _globals(source: Source) -> dict[str, list[ast.AST]]:
     """Return top-level functions, and values of top-level assignments, by name."""
-    found: dict[str, list[ast.AST]] | None = source.__dict__.get("_globals")
-    if found is None:
-        found = {}
+    values: dict[str, list[ast.AST]] | None = source.__dict__.get("_globals")
+    if values is None:
+        values = {}
         for node in source.tree.body:
             if isinstance(node, Function):
-                found.setdefault(node.name, []).append(node)
+                values.setdefault(node.name, []).append(node)
             elif isinstance(node, ast.Assign):
                 for target in node.targets:
                     if isinstance(target, ast.Name):
-                        found.setdefault(target.id, []).append(node.value)
-        source.__dict__["_globals"] = found
-    return found
+                        values.setdefault(target.id, []).append(node.value)
+        source.__dict__["_globals"] = values
+    return values
 
 
 def _json(path: Path) -> dict[str, Any] | None:

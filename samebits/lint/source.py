@@ -7,6 +7,7 @@ import io
 import re
 import tokenize
 import warnings
+from bisect import bisect_right
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -58,7 +59,7 @@ class Source:
 
     def __init__(self, path: Path, data: bytes) -> None:
         self.path = path
-        self.text = _decoded(data)
+        self.text, self.encoding = _decoded(data)
         self.tree = _parsed(self.text)
         self.nodes: list[ast.AST] = []
         self.parents: dict[ast.AST, ast.AST] = {}
@@ -90,8 +91,6 @@ class Source:
 
     def position(self, offset: int) -> tuple[int, int]:
         """Return line and column, both from 1, of an offset."""
-        from bisect import bisect_right  # noqa: PLC0415  only for what is reported
-
         line = bisect_right(self._line_starts, offset)
         return line, offset - self._line_starts[line - 1] + 1
 
@@ -106,14 +105,14 @@ class Source:
 
     def line_end(self, line: int) -> int:
         """Return the offset behind a line and its end."""
-        known = line < len(self._line_starts)
-        return self._line_starts[line] if known else len(self.text)
+        inner = line < len(self._line_starts)
+        return self._line_starts[line] if inner else len(self.text)
 
     @cached_property
     def newline(self) -> str:
         """The end of the file's first line."""
-        found = re.search(r"\r\n|\r|\n", self.text)
-        return found[0] if found else "\n"
+        match = re.search(r"\r\n|\r|\n", self.text)
+        return match[0] if match else "\n"
 
     def own_lines(self, statement: ast.stmt) -> bool:
         """Return True if a statement shares none of its lines with another one."""
@@ -141,19 +140,19 @@ class Source:
     @cached_property
     def imports(self) -> dict[str, list[Import]]:
         """Every import of the file, by the name that it binds."""
-        found: dict[str, list[Import]] = {}
+        imports: dict[str, list[Import]] = {}
         for node in self.nodes:
             if isinstance(node, ast.ImportFrom):
                 module = "." * node.level + (node.module or "")
                 for alias in node.names:
                     entry = Import(module, alias.name, node, alias)
-                    found.setdefault(alias.asname or alias.name, []).append(entry)
+                    imports.setdefault(alias.asname or alias.name, []).append(entry)
             elif isinstance(node, ast.Import):
                 for alias in node.names:
                     module = alias.name if alias.asname else alias.name.partition(".")[0]
                     entry = Import(module, "", node, alias)
-                    found.setdefault(alias.asname or module, []).append(entry)
-        return found
+                    imports.setdefault(alias.asname or module, []).append(entry)
+        return imports
 
     def dotted(self, node: ast.AST | None) -> str:
         """Return what a name or attribute chain is called outside: ``torch.nn.init``.
@@ -196,14 +195,17 @@ class Source:
         return ignored
 
 
-def _decoded(data: bytes) -> str:
-    """Return the text of a file, in the encoding that its first lines declare."""
+def _decoded(data: bytes) -> tuple[str, str]:
+    """Return the text of a file and its encoding, which its first lines declare.
+
+    The encoding is ``utf-8-sig`` for UTF-8 with a byte order mark.
+    """
     if len(data) > _MAX_BYTES:
         message = f"not read: {len(data):,} bytes are more than {_MAX_BYTES:,}"
         raise UnreadableError(message)
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
-        return data.decode(encoding)
+        return data.decode(encoding), encoding
     except (SyntaxError, UnicodeError, LookupError) as error:
         message = f"not read: its encoding is not the one that it declares ({_one_line(error)})"
         raise UnreadableError(message) from error

@@ -194,7 +194,7 @@ def smaller(table):
         model = ".models." in module
         if model and not module.rpartition(".")[2].startswith(KINDS):
             continue
-        kept = {
+        useful = {
             name: mask
             for name, mask in rows.items()
             if name == "*"
@@ -204,8 +204,8 @@ def smaller(table):
                 and not (model and (mask[0] == "0" or counts[name] > 12 or name.startswith("_")))
             )
         }
-        if kept:
-            names[module] = kept
+        if useful:
+            names[module] = useful
     return {**table, "names": names}
 
 
@@ -248,7 +248,7 @@ def main(arguments):
         if rows:
             names[module] = rows
     layers = {}
-    for layer in sorted(set().union(*(found for _, found in read_out.values()))):
+    for layer in sorted(set().union(*(layers for _, layers in read_out.values()))):
         facts = [read_out[r][1].get(layer, "") for r in marks]
         if len(set(facts) - {""}) > 1:
             layers[layer] = facts

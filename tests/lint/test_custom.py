@@ -117,8 +117,8 @@ def test_the_story_of_open_sci_ref_ends_clean(tmp_path):
 
 
 def test_every_diff_is_planted_or_unseen_or_a_repair():
-    known = {name for diffs in [*PLANTED, *UNSEEN] for name in diffs.split("+")} | set(REPAIRED)
-    assert {p.name.removesuffix(".diff") for p in CUSTOM.glob("*.diff")} <= known
+    listed = {name for diffs in [*PLANTED, *UNSEEN] for name in diffs.split("+")} | set(REPAIRED)
+    assert {p.name.removesuffix(".diff") for p in CUSTOM.glob("*.diff")} <= listed
 
 
 @pytest.mark.parametrize("diffs", PLANTED)

@@ -254,7 +254,7 @@ CLEAN = {
 """Code that real packages have, and that is the same in every release."""
 
 
-def found(tmp_path, text):
+def problems_of(tmp_path, text):
     path = tmp_path / "modeling_x.py"
     path.write_text(text, "utf-8")
     return lint([path]).problems
@@ -264,20 +264,20 @@ def found(tmp_path, text):
     ("code", "planted", "twin"), CASES, ids=[f"{n}-{c[0]}" for n, c in enumerate(CASES)]
 )
 def test_a_planted_line_is_found_and_its_twin_is_not(tmp_path, code, planted, twin):
-    problems = found(tmp_path, planted)
+    problems = problems_of(tmp_path, planted)
     assert code in {p.code for p in problems}
     for problem in problems:
         assert problem.message
         assert problem.releases
         assert problem.remedy
-    assert code not in {p.code for p in found(tmp_path, twin)}
+    assert code not in {p.code for p in problems_of(tmp_path, twin)}
 
 
 @pytest.mark.parametrize(
     ("code", "planted"), [c[:2] for c in CASES], ids=[f"{n}-{c[0]}" for n, c in enumerate(CASES)]
 )
 def test_a_fix_is_exact_and_idempotent(tmp_path, code, planted):
-    problems = found(tmp_path, planted)
+    problems = problems_of(tmp_path, planted)
     fixable = [p for p in problems if p.edits]
     path = tmp_path / "modeling_x.py"
     count, _ = fix_files([path], lambda _: True, write=True)
@@ -289,7 +289,7 @@ def test_a_fix_is_exact_and_idempotent(tmp_path, code, planted):
 
 @pytest.mark.parametrize("text", CLEAN.values(), ids=CLEAN)
 def test_healthy_code_is_clean(tmp_path, text):
-    assert found(tmp_path, text) == []
+    assert problems_of(tmp_path, text) == []
 
 
 def test_fixed_text(tmp_path):
@@ -336,7 +336,7 @@ def test_names_are_those_of_the_findings():
 )
 def test_a_comment_ignores(tmp_path, comment, hidden):
     text = f"from transformers.utils import LossKwargs  {comment}\n"
-    assert (found(tmp_path, text) == []) == hidden
+    assert (problems_of(tmp_path, text) == []) == hidden
 
 
 def test_files_of_a_folder_know_each_other(tmp_path):

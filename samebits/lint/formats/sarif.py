@@ -16,9 +16,9 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 def render(problems: list[Problem]) -> str:
     """Return one log with one run; files that cannot be read are notifications."""
-    known = {rule.code: rule for rule in rules()}
-    found = [problem for problem in problems if problem.code in known]
-    unread = [problem for problem in problems if problem.code not in known]
+    by_code = {rule.code: rule for rule in rules()}
+    results = [problem for problem in problems if problem.code in by_code]
+    unread = [problem for problem in problems if problem.code not in by_code]
     driver = {
         "name": "samebits",
         "rules": [
@@ -27,14 +27,14 @@ def render(problems: list[Problem]) -> str:
                 "shortDescription": {"text": rule.name},
                 "defaultConfiguration": {"level": rule.level},
             }
-            for rule in known.values()
+            for rule in by_code.values()
         ],
     }
-    places = list(known)
+    places = list(by_code)
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(p, places.index(p.code), known[p.code].level) for p in found],
+        "results": [_result(p, places.index(p.code), by_code[p.code].level) for p in results],
         "invocations": [
             {
                 "executionSuccessful": True,

@@ -76,65 +76,59 @@ def _pads_one_column(source: Source, node: ast.Call) -> bool:
 
 
 def _mask_arguments(project: Project) -> Iterator[Problem]:
-    for source in project.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.Call):
-                continue
-            name = source.from_library(node.func)
-            if name.rpartition(".")[2] not in _MASKS or not name.startswith(
-                "transformers.masking_utils"
-            ):
-                continue
-            if any(k.arg is None for k in node.keywords) or guarded(source, node):
-                continue
-            given = {k.arg for k in node.keywords}
-            if name.endswith("bidirectional_mask") and not given & {
-                "cache_position",
-                "input_embeds",
-            }:
-                continue
-            if "cache_position" in given or "input_embeds" in given or len(node.args) > 2:
-                releases = "4.48, and 5.9 and later"
-            elif "inputs_embeds" in given:
-                releases = "4.48 to 5.1"
-            else:
-                releases = "4.48 to 5.2"
-            yield problem(
-                "SB603",
-                source,
-                node,
-                f"{name.rpartition('.')[2]}() does not take these arguments in every release: "
-                "TypeError",
-                releases,
-                "pass only the names in inspect.signature: input_embeds or inputs_embeds, and "
-                "cache_position where it exists",
-            )
+    for source, node in project.nodes(ast.Call):
+        name = source.from_library(node.func)
+        if name.rpartition(".")[2] not in _MASKS or not name.startswith(
+            "transformers.masking_utils"
+        ):
+            continue
+        if any(k.arg is None for k in node.keywords) or guarded(source, node):
+            continue
+        names = {k.arg for k in node.keywords}
+        if name.endswith("bidirectional_mask") and not names & {
+            "cache_position",
+            "input_embeds",
+        }:
+            continue
+        if "cache_position" in names or "input_embeds" in names or len(node.args) > 2:
+            releases = "4.48, and 5.9 and later"
+        elif "inputs_embeds" in names:
+            releases = "4.48 to 5.1"
+        else:
+            releases = "4.48 to 5.2"
+        yield problem(
+            "SB603",
+            source,
+            node,
+            f"{name.rpartition('.')[2]}() does not take these arguments in every release: "
+            "TypeError",
+            releases,
+            "pass only the names in inspect.signature: input_embeds or inputs_embeds, and "
+            "cache_position where it exists",
+        )
 
 
 def _packed_heads(project: Project) -> Iterator[Problem]:
-    for source in project.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.Call):
-                continue
-            name = source.from_library(node.func)
-            owner = source.class_of(node)
-            if not name.endswith(f".{_SDPA}") or owner is None or not node.args:
-                continue
-            if ast.unparse(node.args[0]) != "self":
-                continue
-            family = project.family(Class(source, owner))[0]
-            if not any(_has_groups(c) for c in family):
-                continue
-            yield problem(
-                "SB604",
-                source,
-                node,
-                "for one token this function packs the heads of a group into the query, so it "
-                "rounds differently",
-                "5.23",
-                "none is needed; for the older bits pass keys and values that are already repeated, "
-                "from a module without num_key_value_groups",
-            )
+    for source, node in project.nodes(ast.Call):
+        name = source.from_library(node.func)
+        owner = source.class_of(node)
+        if not name.endswith(f".{_SDPA}") or owner is None or not node.args:
+            continue
+        if ast.unparse(node.args[0]) != "self":
+            continue
+        family = project.family(Class(source, owner))[0]
+        if not any(_has_groups(c) for c in family):
+            continue
+        yield problem(
+            "SB604",
+            source,
+            node,
+            "for one token this function packs the heads of a group into the query, so it "
+            "rounds differently",
+            "5.23",
+            "none is needed; for the older bits pass keys and values that are already repeated, "
+            "from a module without num_key_value_groups",
+        )
 
 
 def _has_groups(entry: Class) -> bool:

@@ -47,25 +47,24 @@ def _defined(project: Project) -> set[str]:
 
 def _attributes(project: Project) -> Iterator[Problem]:
     defined = _defined(project)
-    for source in project.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
-                continue
-            if node.attr not in _REMOVED or node.attr in defined or guarded(source, node):
-                continue
-            owner = receiver(node.value)
-            library = source.from_library(node.value).endswith("Cache")
-            if (owner not in _NAMES and not library) or _asked(source, node, node.attr):
-                continue
-            releases, instead = _REMOVED[node.attr]
-            yield problem(
-                "SB701",
-                source,
-                node,
-                f"a cache has no {node.attr}: AttributeError",
-                releases,
-                f"use {instead}",
-            )
+    for source, node in project.nodes(ast.Attribute):
+        if not isinstance(node.ctx, ast.Load):
+            continue
+        if node.attr not in _REMOVED or node.attr in defined or guarded(source, node):
+            continue
+        owner = receiver(node.value)
+        library = source.from_library(node.value).endswith("Cache")
+        if (owner not in _NAMES and not library) or _asked(source, node, node.attr):
+            continue
+        releases, instead = _REMOVED[node.attr]
+        yield problem(
+            "SB701",
+            source,
+            node,
+            f"a cache has no {node.attr}: AttributeError",
+            releases,
+            f"use {instead}",
+        )
 
 
 def _asked(source: Source, node: ast.AST, name: str) -> bool:
@@ -121,24 +120,23 @@ def _in_models(project: Project, source: Source) -> bool:
 
 
 def _crops(project: Project) -> Iterator[Problem]:
-    for source in project.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-                continue
-            if node.func.attr != "crop" or receiver(node.func.value) not in _NAMES:
-                continue
-            if len(node.args) != 1 or node.keywords or guarded(source, node):
-                continue
-            if _negative(source, node.args[0]):
-                continue
-            yield problem(
-                "SB707",
-                source,
-                node,
-                "crop() refuses the number of tokens to keep: ValueError",
-                "5.23",
-                "pass the number of tokens to remove, as a negative number, if there are any",
-            )
+    for source, node in project.nodes(ast.Call):
+        if not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr != "crop" or receiver(node.func.value) not in _NAMES:
+            continue
+        if len(node.args) != 1 or node.keywords or guarded(source, node):
+            continue
+        if _negative(source, node.args[0]):
+            continue
+        yield problem(
+            "SB707",
+            source,
+            node,
+            "crop() refuses the number of tokens to keep: ValueError",
+            "5.23",
+            "pass the number of tokens to remove, as a negative number, if there are any",
+        )
 
 
 def _negative(source: Source, node: ast.expr) -> bool:
@@ -203,34 +201,29 @@ def _only_makes_one(node: ast.If | ast.IfExp | ast.While, name: str) -> bool:
 
 def _keyword(project: Project) -> Iterator[Problem]:
     releases = table()["releases"]
-    for source in project.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.Call):
-                continue
-            given = {k.arg for k in node.keywords} & _SURE
-            if len(given) != 1 or guarded(source, node):
-                continue
-            facts = table()["layers"].get(library_class(project, source, node.func))
-            if facts is None:
-                continue
-            name = given.pop() or ""
-            place = 0 if name == "past_key_value" else 1
-            lacking = [
-                r for r, fact in zip(releases, facts, strict=True) if fact and fact[place] == "0"
-            ]
-            taking = [
-                r for r, fact in zip(releases, facts, strict=True) if fact and fact[place] == "1"
-            ]
-            if not lacking or not taking:
-                continue
-            yield problem(
-                "SB709",
-                source,
-                next(k for k in node.keywords if k.arg == name),
-                f"this layer of the library ignores {name}=, so its cache stays empty",
-                " ".join(["in", ", ".join(lacking)]),
-                "pass it under the name in inspect.signature(…Layer.forward)",
-            )
+    for source, node in project.nodes(ast.Call):
+        names = {k.arg for k in node.keywords} & _SURE
+        if len(names) != 1 or guarded(source, node):
+            continue
+        facts = table()["layers"].get(library_class(project, source, node.func))
+        if facts is None:
+            continue
+        name = names.pop() or ""
+        place = 0 if name == "past_key_value" else 1
+        lacking = [
+            r for r, fact in zip(releases, facts, strict=True) if fact and fact[place] == "0"
+        ]
+        taking = [r for r, fact in zip(releases, facts, strict=True) if fact and fact[place] == "1"]
+        if not lacking or not taking:
+            continue
+        yield problem(
+            "SB709",
+            source,
+            next(k for k in node.keywords if k.arg == name),
+            f"this layer of the library ignores {name}=, so its cache stays empty",
+            " ".join(["in", ", ".join(lacking)]),
+            "pass it under the name in inspect.signature(…Layer.forward)",
+        )
 
 
 RULES = (

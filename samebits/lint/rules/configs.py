@@ -68,16 +68,11 @@ def _config_reads(
     project: Project, names: frozenset[str]
 ) -> Iterator[tuple[Source, ast.Attribute]]:
     """Yield ``config.x`` and ``self.config.x`` for these names, where they are read unguarded."""
-    for source in project.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.Attribute) or node.attr not in names:
-                continue
-            if (
-                isinstance(node.ctx, ast.Load)
-                and _is_config(node.value)
-                and not guarded(source, node)
-            ):
-                yield source, node
+    for source, node in project.nodes(ast.Attribute):
+        if node.attr not in names:
+            continue
+        if isinstance(node.ctx, ast.Load) and _is_config(node.value) and not guarded(source, node):
+            yield source, node
 
 
 def _is_config(node: ast.AST) -> bool:
@@ -184,29 +179,28 @@ def _rope_theta(project: Project) -> Iterator[Problem]:
 
 
 def _rope_default(project: Project) -> Iterator[Problem]:
-    for source in project.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.Call) or source.dotted(node.func) != "getattr":
-                continue
-            if len(node.args) != 3 or not _is_config(node.args[0]):
-                continue
-            field = node.args[1]
-            if not isinstance(field, ast.Constant) or field.value != "rope_theta":
-                continue
-            function = source.function(node)
-            if function is not None and mentions(function, "rope_parameters"):
-                continue
-            if guarded(source, node) or not _library_config(project, source, node.args[0], node):
-                continue
-            yield problem(
-                "SB503",
-                source,
-                node,
-                "the config has no rope_theta, so the default is used and every position is "
-                "rotated by wrong angles, without an exception",
-                "5.0 and later",
-                'read config.rope_parameters["rope_theta"] first, then config.rope_theta',
-            )
+    for source, node in project.nodes(ast.Call):
+        if source.dotted(node.func) != "getattr":
+            continue
+        if len(node.args) != 3 or not _is_config(node.args[0]):
+            continue
+        field = node.args[1]
+        if not isinstance(field, ast.Constant) or field.value != "rope_theta":
+            continue
+        function = source.function(node)
+        if function is not None and mentions(function, "rope_parameters"):
+            continue
+        if guarded(source, node) or not _library_config(project, source, node.args[0], node):
+            continue
+        yield problem(
+            "SB503",
+            source,
+            node,
+            "the config has no rope_theta, so the default is used and every position is "
+            "rotated by wrong angles, without an exception",
+            "5.0 and later",
+            'read config.rope_parameters["rope_theta"] first, then config.rope_theta',
+        )
 
 
 RULES = (

@@ -72,8 +72,8 @@ def mask_of(module: str, name: str) -> str | None:
     rows = table()["names"].get(module)
     if rows is None:
         return None
-    known = rows.get(name, rows.get("*"))
-    return str(known) if known is not None else None
+    mask = rows.get(name, rows.get("*"))
+    return str(mask) if mask is not None else None
 
 
 def spoken(mask: str) -> str:
@@ -287,31 +287,30 @@ _LOADERS = {"from_pretrained", "from_config", "_from_config"}
 
 
 def _keywords(project: Project) -> Iterator[Problem]:
-    for source in project.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    for source, node in project.nodes(ast.Call):
+        if not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr not in _LOADERS or not _loads_model(project, source, node.func.value):
+            continue
+        for argument in node.keywords:
+            if argument.arg not in _KEYWORDS or guarded(source, node):
                 continue
-            if node.func.attr not in _LOADERS or not _loads_model(project, source, node.func.value):
+            if node.func.attr != "from_pretrained" and argument.arg != "dtype":
                 continue
-            for given in node.keywords:
-                if given.arg not in _KEYWORDS or guarded(source, node):
-                    continue
-                if node.func.attr != "from_pretrained" and given.arg != "dtype":
-                    continue
-                if given.arg == "dtype" and keyword(node, "torch_dtype"):
-                    continue
-                releases, remedy = _KEYWORDS[given.arg]
-                start = source.span(given)[0]
-                edits = [Edit(start, start + len("dtype"), "torch_dtype")]
-                yield problem(
-                    "SB105",
-                    source,
-                    given,
-                    f"{node.func.attr}() passes {given.arg}= on to __init__, which raises TypeError",
-                    releases,
-                    remedy,
-                    edits if given.arg == "dtype" else (),
-                )
+            if argument.arg == "dtype" and keyword(node, "torch_dtype"):
+                continue
+            releases, remedy = _KEYWORDS[argument.arg]
+            start = source.span(argument)[0]
+            edits = [Edit(start, start + len("dtype"), "torch_dtype")]
+            yield problem(
+                "SB105",
+                source,
+                argument,
+                f"{node.func.attr}() passes {argument.arg}= on to __init__, which raises TypeError",
+                releases,
+                remedy,
+                edits if argument.arg == "dtype" else (),
+            )
 
 
 def _loads_model(project: Project, source: Source, node: ast.expr) -> bool:
@@ -319,10 +318,10 @@ def _loads_model(project: Project, source: Source, node: ast.expr) -> bool:
     if is_super(node):
         owner = source.class_of(node)
         return owner is not None and project.is_model(Class(source, owner))
-    known = project.resolve(source, node)
-    if known is not None:
-        overridden = any(c.method("from_pretrained") for c in project.family(known)[0])
-        return project.is_model(known) and not overridden
+    entry = project.resolve(source, node)
+    if entry is not None:
+        overridden = any(c.method("from_pretrained") for c in project.family(entry)[0])
+        return project.is_model(entry) and not overridden
     name = source.from_library(node)
     last = name.rpartition(".")[2]
     return is_library_model(name) or last.startswith("AutoModel")

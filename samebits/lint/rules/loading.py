@@ -45,8 +45,8 @@ def _registered(node: ast.AST) -> tuple[str, ast.expr] | None:
         return None
     if node.func.attr != "register_buffer" or not _is_self(node.func.value):
         return None
-    given = {k.arg: k.value for k in node.keywords}
-    places = dict(zip(("name", "tensor", "persistent"), node.args, strict=False)) | given
+    keywords = {k.arg: k.value for k in node.keywords}
+    places = dict(zip(("name", "tensor", "persistent"), node.args, strict=False)) | keywords
     name, value = places.get("name"), places.get("tensor")
     if not is_constant(places.get("persistent"), False) or value is None:
         return None
@@ -62,19 +62,19 @@ def _is_self(node: ast.AST) -> bool:
 def _constructor(project: Project, entry: Class) -> list[tuple[Class, Function]]:
     """Return ``__init__`` and the methods that it calls on self, of the class and its ancestors."""
     family = project.family(entry)[0]
-    found: list[tuple[Class, Function]] = []
+    methods: list[tuple[Class, Function]] = []
     todo = ["__init__"]
     while todo:
         name = todo.pop()
         for owner in family:
             method = owner.method(name)
-            if method is None or (owner, method) in found:
+            if method is None or (owner, method) in methods:
                 continue
-            found.append((owner, method))
+            methods.append((owner, method))
             nodes = (n for n in ast.walk(method) if isinstance(n, ast.Attribute))
             todo += [n.attr for n in nodes if _is_self(n.value)]
             break
-    return found
+    return methods
 
 
 def _unwritten(project: Project) -> Iterator[Problem]:
@@ -84,10 +84,10 @@ def _unwritten(project: Project) -> Iterator[Problem]:
         methods = [m for owner, m in _constructor(project, entry) if owner.node is entry.node]
         for method in methods:
             for node in ast.walk(method):
-                found = _registered(node)
-                if found is None or _without_values(source, found[1]):
+                buffer = _registered(node)
+                if buffer is None or _without_values(source, buffer[1]):
                     continue
-                name = found[0]
+                name = buffer[0]
                 if name in rewritten or _rewritten_in_use(entry, methods, name):
                     continue
                 if _filled_by_library(project, entry) or guarded(source, node):
@@ -117,7 +117,7 @@ def _without_values(source: Source, value: ast.expr) -> bool:
 def _written_by_init(project: Project) -> set[str]:
     """Return every attribute and string in an ``_init_weights`` and in what it calls."""
     names: set[str] = set()
-    seen: set[str] = {"forward", "__init__"}
+    visited: set[str] = {"forward", "__init__"}
     todo = [
         n
         for s in project.sources
@@ -140,8 +140,8 @@ def _written_by_init(project: Project) -> set[str]:
                 word = node.value
             if word and word not in names:
                 names.add(word)
-                if word not in seen:
-                    seen.add(word)
+                if word not in visited:
+                    visited.add(word)
                     todo += methods.get(word, [])
     return names
 
@@ -168,9 +168,9 @@ def _rewritten_in_use(entry: Class, constructor: list[Function], name: str) -> b
 def _writes(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr == name and _is_self(node.value) and isinstance(node.ctx, ast.Store)
-    found = _registered(node)
-    if found is not None:
-        return found[0] == name
+    buffer = _registered(node)
+    if buffer is not None:
+        return buffer[0] == name
     copies = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     if copies and node.func.attr == "copy_":  # type: ignore[attr-defined]
         return mentions(node.func, name)  # type: ignore[attr-defined]
@@ -188,7 +188,7 @@ def _writes_through(entry: Class, constructor: list[Function], node: ast.AST, na
         method is not None
         and method in constructor
         and any(
-            (found := _registered(n)) is not None and found[0] == name for n in ast.walk(method)
+            (buffer := _registered(n)) is not None and buffer[0] == name for n in ast.walk(method)
         )
     )
 
@@ -204,9 +204,11 @@ def _only_longer(method: Function, call: ast.AST) -> bool:
 def _tests_values(method: Function, write: ast.AST) -> bool:
     """Return True if the write is made only for certain values of memory: no remedy."""
     tests = [n.test for n in ast.walk(method) if isinstance(n, ast.If) and write in ast.walk(n)]
-    asked = {"any", "all", "isnan", "sum", "max", "abs", "count_nonzero", "equal", "allclose"}
+    reductions = {"any", "all", "isnan", "sum", "max", "abs", "count_nonzero", "equal", "allclose"}
     return any(
-        isinstance(n, ast.Attribute) and n.attr in asked for test in tests for n in ast.walk(test)
+        isinstance(n, ast.Attribute) and n.attr in reductions
+        for test in tests
+        for n in ast.walk(test)
     )
 
 
@@ -269,16 +271,16 @@ def _library_rotaries(entry: Class) -> Iterator[str]:
 
 def _library_rotaries_below(project: Project, entry: Class) -> list[str]:
     """Return the rotary classes of the library that a model's own classes make."""
-    found, todo, seen = [], [entry], {id(entry.node)}
+    names, todo, visited = [], [entry], {id(entry.node)}
     while todo:
         current = todo.pop()
-        found += list(_library_rotaries(current))
+        names += list(_library_rotaries(current))
         for node in ast.walk(current.node):
             part = project.resolve(current.source, node) if isinstance(node, ast.Name) else None
-            if part is not None and id(part.node) not in seen:
-                seen.add(id(part.node))
+            if part is not None and id(part.node) not in visited:
+                visited.add(id(part.node))
                 todo.append(part)
-    return found
+    return names
 
 
 def _super_edits(entry: Class, method: Function) -> list[Edit]:
@@ -309,7 +311,10 @@ _INPLACE = {"normal_": "normal_", "uniform_": "uniform_", "zero_": "zeros_", "fi
 
 def _overwrites(project: Project) -> Iterator[Problem]:
     buffers = {
-        found[0] for s in project.sources for n in s.nodes if (found := _registered(n)) is not None
+        buffer[0]
+        for s in project.sources
+        for n in s.nodes
+        if (buffer := _registered(n)) is not None
     }
     for entry in project.models:
         method = entry.method("_init_weights")
@@ -360,7 +365,7 @@ def _init_edits(source: Source, node: ast.AST, target: ast.expr) -> list[Edit]:
         return []
     if name == "constant_" and (len(node.args) != 1 or node.keywords):
         return []
-    if name == "constant_" and any(is_constant(node.args[0], one) for one in (1, 1.0)):
+    if name == "constant_" and any(is_constant(node.args[0], value) for value in (1, 1.0)):
         start, end = source.span(node)
         return [Edit(start, end, f"{init}.ones_({source.segment(target)})")]
     start, stop = source.span(node)
@@ -395,8 +400,8 @@ def _init_module(source: Source) -> str:
         if len(entries) != 1 or source.parents.get(entries[0].node) is not source.tree:
             continue
         word = {"torch": f"{name}.nn.init", "torch.nn": f"{name}.init", "torch.nn.init": name}
-        if (found := word.get(entries[0].dotted)) is not None:
-            return found
+        if (init := word.get(entries[0].dotted)) is not None:
+            return init
     return ""
 
 

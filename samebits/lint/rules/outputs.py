@@ -21,29 +21,28 @@ if TYPE_CHECKING:
 
 def _layer_outputs(project: Project) -> Iterator[Problem]:
     releases = table()["releases"]
-    for source in project.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.Subscript) or not is_constant(node.slice, 0):
-                continue
-            call = _call_of(source, node)
-            if call is None or guarded(source, node):
-                continue
-            facts = table()["layers"].get(library_class(project, source, call.func))
-            if facts is None:
-                continue
-            tensors = [r for r, f in zip(releases, facts, strict=True) if f.endswith("t")]
-            tuples = [r for r, f in zip(releases, facts, strict=True) if f.endswith("-")]
-            if not tensors or not tuples:
-                continue
-            yield problem(
-                "SB803",
-                source,
-                node,
-                "this layer of the library returns a tensor, so [0] is the first row of the batch",
-                f"{tensors[0]} and later",
-                "take [0] only if isinstance(output, tuple)",
-                _tuple_edits(source, node),
-            )
+    for source, node in project.nodes(ast.Subscript):
+        if not is_constant(node.slice, 0):
+            continue
+        call = _call_of(source, node)
+        if call is None or guarded(source, node):
+            continue
+        facts = table()["layers"].get(library_class(project, source, call.func))
+        if facts is None:
+            continue
+        tensors = [r for r, f in zip(releases, facts, strict=True) if f.endswith("t")]
+        tuples = [r for r, f in zip(releases, facts, strict=True) if f.endswith("-")]
+        if not tensors or not tuples:
+            continue
+        yield problem(
+            "SB803",
+            source,
+            node,
+            "this layer of the library returns a tensor, so [0] is the first row of the batch",
+            f"{tensors[0]} and later",
+            "take [0] only if isinstance(output, tuple)",
+            _tuple_edits(source, node),
+        )
 
 
 def _call_of(source: Source, node: ast.Subscript) -> ast.Call | None:
@@ -104,24 +103,21 @@ _KEEP = {"num_logits_to_keep": "4.53 and later", "logits_to_keep": "4.48 to 4.52
 
 
 def _logits_to_keep(project: Project) -> Iterator[Problem]:
-    for source in project.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.Call):
+    for source, node in project.nodes(ast.Call):
+        for argument in node.keywords:
+            if argument.arg not in _KEEP or guarded(source, node):
                 continue
-            for given in node.keywords:
-                if given.arg not in _KEEP or guarded(source, node):
-                    continue
-                name = library_class(project, source, node.func).rpartition(".")[2]
-                if not name.endswith(("ForCausalLM", "ForConditionalGeneration")):
-                    continue
-                yield problem(
-                    "SB804",
-                    source,
-                    given,
-                    f"{name} ignores {given.arg}= and returns the logits of all positions",
-                    _KEEP[given.arg],
-                    "cut the logits yourself: logits[:, -1:]",
-                )
+            name = library_class(project, source, node.func).rpartition(".")[2]
+            if not name.endswith(("ForCausalLM", "ForConditionalGeneration")):
+                continue
+            yield problem(
+                "SB804",
+                source,
+                argument,
+                f"{name} ignores {argument.arg}= and returns the logits of all positions",
+                _KEEP[argument.arg],
+                "cut the logits yourself: logits[:, -1:]",
+            )
 
 
 def _positions(project: Project) -> Iterator[Problem]:
@@ -199,8 +195,8 @@ def _is_none(node: ast.AST) -> bool:
 
 def _chat_template(project: Project) -> Iterator[Problem]:
     for source, node in _tokenizer_calls(project, {"apply_chat_template"}):
-        given = {k.arg for k in node.keywords}
-        if given & {"return_dict", None} or len(node.args) > 4:
+        names = {k.arg for k in node.keywords}
+        if names & {"return_dict", None} or len(node.args) > 4:
             continue
         tokenize = keyword(node, "tokenize")
         if tokenize is not None and not is_constant(tokenize.value, True):
@@ -224,14 +220,13 @@ def _chat_template(project: Project) -> Iterator[Problem]:
 
 
 def _tokenizer_calls(project: Project, names: set[str]) -> Iterator[tuple[Source, ast.Call]]:
-    for source in project.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-                continue
-            if node.func.attr not in names or guarded(source, node):
-                continue
-            if receiver(node.func.value) in {"tokenizer", "_tokenizer", "tok"}:
-                yield source, node
+    for source, node in project.nodes(ast.Call):
+        if not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr not in names or guarded(source, node):
+            continue
+        if receiver(node.func.value) in {"tokenizer", "_tokenizer", "tok"}:
+            yield source, node
 
 
 _REMOVED = {"encode_plus", "batch_encode_plus", "as_target_tokenizer"}

@@ -66,39 +66,36 @@ def _asks_for_default(source: Source, node: ast.AST) -> bool:
 
 
 def _device(project: Project) -> Iterator[Problem]:
-    for source in project.sources:
-        for node in source.nodes:
-            if not isinstance(node, ast.Call):
-                continue
-            name = source.from_library(node.func).rpartition(".")[2]
-            given = keyword(node, "device")
-            config = keyword(node, "config") or (
-                node.args and "config" in ast.unparse(node.args[0])
-            )
-            if not name.endswith("RotaryEmbedding") or given is None or not config:
-                continue
-            if guarded(source, node):
-                continue
-            yield problem(
-                "SB502",
-                source,
-                given,
-                f"{name} takes only a config: a device fails on the meta device, and then raises "
-                "TypeError",
-                "5.0 and later",
-                "pass only the config",
-                _without_device(source, node, given),
-            )
+    for source, node in project.nodes(ast.Call):
+        name = source.from_library(node.func).rpartition(".")[2]
+        device = keyword(node, "device")
+        config = keyword(node, "config") or (node.args and "config" in ast.unparse(node.args[0]))
+        if not name.endswith("RotaryEmbedding") or device is None or not config:
+            continue
+        if guarded(source, node):
+            continue
+        yield problem(
+            "SB502",
+            source,
+            device,
+            f"{name} takes only a config: a device fails on the meta device, and then raises "
+            "TypeError",
+            "5.0 and later",
+            "pass only the config",
+            _without_device(source, node, device),
+        )
 
 
-def _without_device(source: Source, node: ast.Call, given: ast.keyword) -> list[Edit]:
+def _without_device(source: Source, node: ast.Call, device: ast.keyword) -> list[Edit]:
     """Return the edit that removes a device that is the CPU, as it is without the argument."""
-    if not is_constant(given.value, "cpu") and not is_constant(given.value, None):
+    if not is_constant(device.value, "cpu") and not is_constant(device.value, None):
         return []
-    before = [a for a in [*node.args, *node.keywords] if source.span(a)[1] <= source.span(given)[0]]
-    if not before or given is not node.keywords[-1]:
+    before = [
+        a for a in [*node.args, *node.keywords] if source.span(a)[1] <= source.span(device)[0]
+    ]
+    if not before or device is not node.keywords[-1]:
         return []
-    return [Edit(source.span(before[-1])[1], source.span(given)[1], "")]
+    return [Edit(source.span(before[-1])[1], source.span(device)[1], "")]
 
 
 def _dtype(project: Project) -> Iterator[Problem]:
