@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from samebits.lint.engine import UNREADABLE, lint, python_files, selected
 from samebits.lint.fix import fix_files
 from samebits.lint.registry import rules
+from samebits.lint.releases import scope
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from samebits.lint.problem import Problem
 
@@ -42,9 +43,16 @@ def main(arguments: Sequence[str]) -> int:
         if not any(rule.code.startswith(code) for rule in rules()):
             parser.error(f"no rule has the code {code}: {_codes()}")
 
+    try:
+        releases = scope(options.first, options.last)
+    except ValueError as error:
+        parser.error(f"--from and --to: {error}")
+
     def wanted(problem: Problem) -> bool:
         if problem.code == UNREADABLE:
             return True
+        if not problem.releases.meet(releases):
+            return False
         chosen = not options.select or selected(problem.code, options.select)
         return chosen and not selected(problem.code, options.ignore)
 
@@ -64,10 +72,10 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if problems else 0
 
 
-def _repair(files: list[Path], wanted: object) -> int:
+def _repair(files: list[Path], wanted: Callable[[Problem], bool]) -> int:
     total = 0
     for _ in range(_ROUNDS):
-        count, _lines = fix_files(files, wanted, write=True)  # type: ignore[arg-type]
+        count, _lines = fix_files(files, wanted, write=True)
         total += count
         if not count:
             break
@@ -104,6 +112,18 @@ def _parser() -> argparse.ArgumentParser:
     add("--format", choices=FORMATS, default="text", help="format of the report (default: text)")
     add("--select", type=_list, default=[], metavar="CODES", help="only these codes, as SB1,SB301")
     add("--ignore", type=_list, default=[], metavar="CODES", help="all codes but these")
+    add(
+        "--from",
+        dest="first",
+        metavar="RELEASE",
+        help="the oldest release that the code is for, as 4.57 (default: the oldest that samebits knows)",
+    )
+    add(
+        "--to",
+        dest="last",
+        metavar="RELEASE",
+        help="the newest release that the code is for, as 5.x (default: the newest that samebits knows)",
+    )
     change = parser.add_mutually_exclusive_group()
     change.add_argument(
         "--fix",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.lint.problem import Problem
 from samebits.lint.project import Project
 from samebits.lint.registry import rules
+from samebits.lint.releases import Releases
 from samebits.lint.source import Source, UnreadableError
 
 if TYPE_CHECKING:
@@ -101,4 +102,4 @@ def selected(code: str, prefixes: Iterable[str]) -> bool:
 
 def _unreadable(path: Path, message: str, line: int = 1, column: int = 1) -> Problem:
     line, column = max(line, 1), max(column, 1)
-    return Problem(UNREADABLE, path, line, column, line, column, message, "", "")
+    return Problem(UNREADABLE, path, line, column, line, column, message, Releases(()), "")

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from samebits.lint.project import Project
+    from samebits.lint.releases import Releases
 
 Level = Literal["error", "warning", "note"]
 
@@ -34,7 +35,7 @@ class Problem(NamedTuple):
     end_column: int
     message: str
     """What breaks."""
-    releases: str
+    releases: Releases
     """In which releases."""
     remedy: str
     """What to write instead."""

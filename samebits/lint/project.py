@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from samebits.lint.releases import Releases
+
 _Node = TypeVar("_Node", bound=ast.AST)
 _CONFIGS = {"PretrainedConfig", "PreTrainedConfig"}
 _LIBRARY_MODEL = (
@@ -274,7 +276,7 @@ def problem(
     source: Source,
     node: ast.AST,
     message: str,
-    releases: str,
+    releases: Releases,
     remedy: str,
     edits: Iterable[Edit] = (),
 ) -> Problem:

@@ -29,7 +29,7 @@ def _line(problem: Problem, command: str) -> str:
         "title": problem.code,
     }
     properties = ",".join(f"{name}={_property(str(value))}" for name, value in fields.items())
-    parts = [problem.message, f"({problem.releases})" if problem.releases else ""]
+    parts = [problem.message, f"({problem.releases})" if problem.releases.ranges else ""]
     message = " ".join(filter(None, parts)) + (f"\n{problem.remedy}" if problem.remedy else "")
     return f"::{command} {properties}::{_data(message)}"
 

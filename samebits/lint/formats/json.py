@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from samebits.lint.releases import NEWEST
+
 if TYPE_CHECKING:
     from samebits.lint.problem import Problem
+    from samebits.lint.releases import Range
 
 SCHEMA_VERSION = 1
 
@@ -22,7 +25,8 @@ def render(problems: list[Problem]) -> str:
             "end_column": problem.end_column,
             "code": problem.code,
             "message": problem.message,
-            "releases": problem.releases,
+            "releases": str(problem.releases),
+            "affected": [_range(r) for r in problem.releases.ranges],
             "remedy": problem.remedy,
             "fixable": bool(problem.edits),
         }
@@ -30,3 +34,9 @@ def render(problems: list[Problem]) -> str:
     ]
     content = {"schema_version": SCHEMA_VERSION, "problems": rows}
     return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+def _range(releases: Range) -> dict[str, str | None]:
+    """Return the first and the last release; null for "and later"."""
+    first, last = (".".join(map(str, release)) for release in releases)
+    return {"first": first, "last": None if releases.last == NEWEST else last}

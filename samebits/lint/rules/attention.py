@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from samebits.lint.guards import guarded
 from samebits.lint.problem import LintRule, Problem
 from samebits.lint.project import Class, keyword, mentions, problem
+from samebits.lint.releases import between, since, union
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,7 @@ def _longer_mask(project: Project) -> Iterator[Problem]:
                     node,
                     "the mask gets one column more than there are keys, and the library's attention "
                     "no longer cuts it: RuntimeError about sizes",
-                    "sdpa: 5.0 and later; eager: 5.2 and later",
+                    since("5.0", note="eager attention: 5.2 and later"),
                     "cut it yourself: attention_mask[:, :, :, : key_states.shape[-2]]",
                 )
 
@@ -91,11 +92,11 @@ def _mask_arguments(project: Project) -> Iterator[Problem]:
         }:
             continue
         if "cache_position" in names or "input_embeds" in names or len(node.args) > 2:
-            releases = "4.48, and 5.9 and later"
+            releases = union(between("4.48", "4.48"), since("5.9"))
         elif "inputs_embeds" in names:
-            releases = "4.48 to 5.1"
+            releases = between("4.48", "5.1")
         else:
-            releases = "4.48 to 5.2"
+            releases = between("4.48", "5.2")
         yield problem(
             "SB603",
             source,
@@ -125,7 +126,7 @@ def _packed_heads(project: Project) -> Iterator[Problem]:
             node,
             "for one token this function packs the heads of a group into the query, so it "
             "rounds differently",
-            "5.23",
+            since("5.23"),
             "none is needed; for the older bits pass keys and values that are already repeated, "
             "from a module without num_key_value_groups",
         )

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
+from samebits.lint.names import layer_releases
 from samebits.lint.problem import LintRule, Problem
 from samebits.lint.project import mentions, problem, receiver
-from samebits.lint.rules.imports import table
+from samebits.lint.releases import between, since, union
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,15 +22,15 @@ _NAMES = {"past_key_values", "past_key_value", "past_kv", "kv_cache", "cache"}
 _SURE = {"past_key_values", "past_key_value"}
 
 _REMOVED = {
-    "key_cache": ("4.57 and later", "cache.layers[i].keys if the cache has layers"),
-    "value_cache": ("4.57 and later", "cache.layers[i].values if the cache has layers"),
-    "seen_tokens": ("4.57 and later", "cache.get_seq_length()"),
-    "_seen_tokens": ("4.57 and later", "cache.get_seq_length()"),
-    "get_usable_length": ("4.57 and later", "cache.get_seq_length()"),
-    "get_max_length": ("4.53 to 5.9", "the length that the cache was made with"),
-    "get_max_cache_shape": ("5.23", "the length that the cache was made with"),
-    "to_legacy_cache": ("5.0 and later", "the cache itself"),
-    "from_legacy_cache": ("5.0 and later", "DynamicCache()"),
+    "key_cache": (since("4.57"), "cache.layers[i].keys if the cache has layers"),
+    "value_cache": (since("4.57"), "cache.layers[i].values if the cache has layers"),
+    "seen_tokens": (since("4.57"), "cache.get_seq_length()"),
+    "_seen_tokens": (since("4.57"), "cache.get_seq_length()"),
+    "get_usable_length": (since("4.57"), "cache.get_seq_length()"),
+    "get_max_length": (between("4.53", "5.9"), "the length that the cache was made with"),
+    "get_max_cache_shape": (since("5.23"), "the length that the cache was made with"),
+    "to_legacy_cache": (since("5.0"), "the cache itself"),
+    "from_legacy_cache": (since("5.0"), "DynamicCache()"),
 }
 """Attribute of a cache -> releases without it, and what to use instead."""
 
@@ -99,7 +100,7 @@ def _subscripts(project: Project) -> Iterator[Problem]:
                 source,
                 node,
                 "a cache is no longer a tuple of tuples: TypeError, it is not subscriptable",
-                "5.0 and later; None for an empty cache in 4.57",
+                since("5.0", note="None for an empty cache in 4.57"),
                 "use cache.get_seq_length(), and what cache.update() returns",
             )
 
@@ -134,7 +135,7 @@ def _crops(project: Project) -> Iterator[Problem]:
             source,
             node,
             "crop() refuses the number of tokens to keep: ValueError",
-            "5.23",
+            since("5.23"),
             "pass the number of tokens to remove, as a negative number, if there are any",
         )
 
@@ -174,7 +175,7 @@ def _truth(project: Project) -> Iterator[Problem]:
                     tested,
                     f"an empty cache counts as true, so `if {tested.id}` takes the prompt for a "
                     "continuation",
-                    "4.57, and 5.1 and later",
+                    union(between("4.57", "4.57"), since("5.1")),
                     f"write {tested.id} is not None and {tested.id}.get_seq_length() > 0",
                 )
 
@@ -200,28 +201,22 @@ def _only_makes_one(node: ast.If | ast.IfExp | ast.While, name: str) -> bool:
 
 
 def _keyword(project: Project) -> Iterator[Problem]:
-    releases = table()["releases"]
     for source, node in project.nodes(ast.Call):
         names = {k.arg for k in node.keywords} & _SURE
         if len(names) != 1 or guarded(source, node):
             continue
-        facts = table()["layers"].get(library_class(project, source, node.func))
-        if facts is None:
-            continue
         name = names.pop() or ""
-        place = 0 if name == "past_key_value" else 1
-        lacking = [
-            r for r, fact in zip(releases, facts, strict=True) if fact and fact[place] == "0"
-        ]
-        taking = [r for r, fact in zip(releases, facts, strict=True) if fact and fact[place] == "1"]
-        if not lacking or not taking:
+        lacks = "0??" if name == "past_key_value" else "?0?"
+        layer = library_class(project, source, node.func)
+        releases = layer_releases(layer, lacks)
+        if releases is None:
             continue
         yield problem(
             "SB709",
             source,
             next(k for k in node.keywords if k.arg == name),
             f"this layer of the library ignores {name}=, so its cache stays empty",
-            " ".join(["in", ", ".join(lacking)]),
+            releases,
             "pass it under the name in inspect.signature(…Layer.forward)",
         )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from samebits.lint.guards import guarded
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import Class, Project, is_base_config, is_config, mentions, problem
+from samebits.lint.releases import since
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,7 +130,7 @@ def _missing(project: Project) -> Iterator[Problem]:
             node,
             f"{entry.name} does not set {node.attr}, and the base config no longer does: "
             "AttributeError",
-            "5.0 and later",
+            since("5.0"),
             f"set self.{node.attr} in {entry.name}.__init__, with 4.48's default",
         )
 
@@ -172,7 +173,7 @@ def _rope_theta(project: Project) -> Iterator[Problem]:
             source,
             node,
             "a config class of the library has no rope_theta: AttributeError",
-            "5.0 and later",
+            since("5.0"),
             'read config.rope_parameters["rope_theta"] if the config has it',
             [Edit(start, end, text)],
         )
@@ -198,7 +199,7 @@ def _rope_default(project: Project) -> Iterator[Problem]:
             node,
             "the config has no rope_theta, so the default is used and every position is "
             "rotated by wrong angles, without an exception",
-            "5.0 and later",
+            since("5.0"),
             'read config.rope_parameters["rope_theta"] first, then config.rope_theta',
         )
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import json
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded, guarded_import
+from samebits.lint.names import mask_of, releases_without
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import Class, Project, is_library_model, is_super, keyword, problem
+from samebits.lint.releases import between, since
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,40 +58,6 @@ _INSTEAD = {
 }
 
 
-@cache
-def table() -> dict[str, Any]:
-    """Return names.json: for each module and name the releases that have it, as a mask."""
-    text = files("samebits.lint").joinpath("names.json").read_text("utf-8")
-    content: dict[str, Any] = json.loads(text)
-    return content
-
-
-def mask_of(module: str, name: str) -> str | None:
-    """Return ``11100000``, one character per release of the table; None if all have the name."""
-    rows = table()["names"].get(module)
-    if rows is None:
-        return None
-    mask = rows.get(name, rows.get("*"))
-    return str(mask) if mask is not None else None
-
-
-def spoken(mask: str) -> str:
-    """Return in words which releases of the table lack a name."""
-    releases = table()["releases"]
-    runs: list[list[str]] = []
-    previous = "1"
-    for release, mark in zip(releases, mask, strict=True):
-        if mark == "0":
-            if previous == "1":
-                runs.append([])
-            runs[-1].append(release)
-        previous = mark
-    words = [f"{run[0]} to {run[-1]}" if len(run) > 1 else run[0] for run in runs]
-    if runs and runs[-1][-1] == releases[-1] and len(runs[-1]) > 1:
-        words[-1] = f"{runs[-1][0]} and later"
-    return "missing in " + ", ".join(words)
-
-
 def _library_imports(project: Project) -> Iterator[tuple[Source, Import]]:
     for source in project.sources:
         for entries in source.imports.values():
@@ -113,7 +78,7 @@ def _kwargs(project: Project) -> Iterator[Problem]:
             entry.alias,
             f"importing {entry.name} raises ImportError where it is called "
             f"{'LossKwargs' if new else 'TransformersKwargs'}",
-            "TransformersKwargs: 4.54 and later" if new else "LossKwargs: up to 4.53",
+            between("4.48", "4.53") if new else since("4.54"),
             "try TransformersKwargs, and fall back to LossKwargs",
             _try_edits(source, entry, ("TransformersKwargs", "LossKwargs"), (entry.module,) * 2),
         )
@@ -176,7 +141,7 @@ def _moved(project: Project) -> Iterator[Problem]:
             source,
             entry.alias,
             f"importing {name} from {module} raises ImportError",
-            spoken(mask),
+            releases_without(mask),
             remedy or "import it in a try, with a fallback in `except ImportError`",
             edits,
         )
@@ -201,7 +166,7 @@ def _no_generation(project: Project) -> Iterator[Problem]:
             entry.source,
             entry.node.bases[0],
             f"{entry.name} does not derive from GenerationMixin, so it has no generate()",
-            "4.50 and later" if prepares else "4.50 and later; generate() of 4.48 refuses it too",
+            since("4.50") if prepares else since("4.50", note="generate() of 4.48 refuses it too"),
             "derive the head from GenerationMixin, too",
             _mixin_edits(entry) if prepares else (),
         )
@@ -228,20 +193,23 @@ def _mixin_edits(entry: Class) -> list[Edit]:
 
 
 _METHODS = {
-    "get_head_mask": ("5.0 and later", "drop the call: without a head mask it is [None] * layers"),
-    "_convert_head_mask_to_5d": ("5.0 and later", "drop the head mask"),
-    "prune_heads": ("5.0 and later", "drop head pruning"),
-    "_tie_or_clone_weights": ("5.0 and later", "assign the weight: head.weight = embedding.weight"),
-    "_tie_encoder_decoder_weights": ("5.0 and later", "declare the ties in _tied_weights_keys"),
+    "get_head_mask": (since("5.0"), "drop the call: without a head mask it is [None] * layers"),
+    "_convert_head_mask_to_5d": (since("5.0"), "drop the head mask"),
+    "prune_heads": (since("5.0"), "drop head pruning"),
+    "_tie_or_clone_weights": (since("5.0"), "assign the weight: head.weight = embedding.weight"),
+    "_tie_encoder_decoder_weights": (since("5.0"), "declare the ties in _tied_weights_keys"),
     "get_extended_attention_mask": (
-        "5.23",
+        since("5.23"),
         "compute (1 - mask[:, None, None, :]) * torch.finfo(dtype).min yourself",
     ),
     "invert_attention_mask": (
-        "5.23",
+        since("5.23"),
         "compute (1 - mask[:, None, None, :]) * torch.finfo(dtype).min yourself",
     ),
-    "create_extended_attention_mask_for_decoder": ("5.23", "compute the causal mask yourself"),
+    "create_extended_attention_mask_for_decoder": (
+        since("5.23"),
+        "compute the causal mask yourself",
+    ),
 }
 """Removed method of PreTrainedModel -> releases without it, and the remedy."""
 
@@ -277,11 +245,11 @@ def _removed_methods(project: Project) -> Iterator[Problem]:
 
 
 _KEYWORDS = {
-    "dtype": ("4.48 to 4.55", "write torch_dtype, which every release accepts"),
-    "use_flash_attention_2": ("4.53 and later", "write attn_implementation='flash_attention_2'"),
-    "load_in_8bit": ("5.0 and later", "pass quantization_config"),
-    "load_in_4bit": ("5.0 and later", "pass quantization_config"),
-    "use_auth_token": ("5.0 and later", "write token"),
+    "dtype": (between("4.48", "4.55"), "write torch_dtype, which every release accepts"),
+    "use_flash_attention_2": (since("4.53"), "write attn_implementation='flash_attention_2'"),
+    "load_in_8bit": (since("5.0"), "pass quantization_config"),
+    "load_in_4bit": (since("5.0"), "pass quantization_config"),
+    "use_auth_token": (since("5.0"), "write token"),
 }
 _LOADERS = {"from_pretrained", "from_config", "_from_config"}
 

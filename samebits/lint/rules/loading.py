@@ -17,6 +17,7 @@ from samebits.lint.project import (
     mentions,
     problem,
 )
+from samebits.lint.releases import between, since, union
 from samebits.lint.source import Function
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _FACTORIES = {
     "randn",
     "eye",
 }
-_RELEASES_OF_BUFFERS = "5.0 and later"
+_RELEASES_OF_BUFFERS = since("5.0")
 
 
 def _registered(node: ast.AST) -> tuple[str, ast.expr] | None:
@@ -331,7 +332,12 @@ def _overwrites(project: Project) -> Iterator[Problem]:
                 entry.source,
                 node,
                 "this writes through .data, so it replaces loaded weights by initial ones",
-                "remote code: 5.0 and 5.1; classes of one's own program: also 5.6 and 5.9",
+                union(
+                    between("5.0", "5.1"),
+                    between("5.6", "5.6"),
+                    between("5.9", "5.9"),
+                    note="remote code: only 5.0 and 5.1",
+                ),
                 "use the functions of torch.nn.init, which leave alone what was loaded",
                 _init_edits(entry.source, node, target),
             )
@@ -432,7 +438,7 @@ def _value_problem(source: Source, method: Function, node: ast.AST) -> Iterator[
         source,
         node,
         f"__init__ needs the values of torch.{name}(), which has none on the meta device",
-        "5.0 to 5.5" if name == "linspace" else "5.0 and later",
+        between("5.0", "5.5") if name == "linspace" else since("5.0"),
         "compute the numbers in plain Python or numpy, or make the tensor with device='cpu'",
         [Edit(end, end, f'{comma}device="cpu"')] if made in ast.walk(method) else (),
     )
@@ -525,7 +531,7 @@ def _nested_load(
         entry.source,
         node,
         f"{last}.from_pretrained() in __init__ runs on the meta device: RuntimeError",
-        "5.0 and later",
+        since("5.0"),
         f"build the part with {last}.from_config(config); the checkpoint of the whole has its weights",
     )
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.guards import guarded
 from samebits.lint.layers import library_class
+from samebits.lint.names import layer_releases
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import is_constant, is_super, keyword, mentions, problem, receiver
-from samebits.lint.rules.imports import table
+from samebits.lint.releases import between, since
 from samebits.lint.source import Function
 
 if TYPE_CHECKING:
@@ -20,26 +21,22 @@ if TYPE_CHECKING:
 
 
 def _layer_outputs(project: Project) -> Iterator[Problem]:
-    releases = table()["releases"]
     for source, node in project.nodes(ast.Subscript):
         if not is_constant(node.slice, 0):
             continue
         call = _call_of(source, node)
         if call is None or guarded(source, node):
             continue
-        facts = table()["layers"].get(library_class(project, source, call.func))
-        if facts is None:
-            continue
-        tensors = [r for r, f in zip(releases, facts, strict=True) if f.endswith("t")]
-        tuples = [r for r, f in zip(releases, facts, strict=True) if f.endswith("-")]
-        if not tensors or not tuples:
+        layer = library_class(project, source, call.func)
+        releases = layer_releases(layer, "??t")
+        if releases is None:
             continue
         yield problem(
             "SB803",
             source,
             node,
             "this layer of the library returns a tensor, so [0] is the first row of the batch",
-            f"{tensors[0]} and later",
+            releases,
             "take [0] only if isinstance(output, tuple)",
             _tuple_edits(source, node),
         )
@@ -99,7 +96,7 @@ def _tuple_edits(source: Source, node: ast.Subscript) -> list[Edit]:
     ]
 
 
-_KEEP = {"num_logits_to_keep": "4.53 and later", "logits_to_keep": "4.48 to 4.52"}
+_KEEP = {"num_logits_to_keep": since("4.53"), "logits_to_keep": between("4.48", "4.52")}
 
 
 def _logits_to_keep(project: Project) -> Iterator[Problem]:
@@ -148,7 +145,7 @@ def _positions(project: Project) -> Iterator[Problem]:
             taken[0],
             "generate() passes the positions of the whole text, and this method does not cut them to "
             "the tokens that are fed: RuntimeError about sizes",
-            "5.9 and later",
+            since("5.9"),
             "delete the method, or cut position_ids[:, -input_ids.shape[1] :] in every case",
         )
 
@@ -211,7 +208,7 @@ def _chat_template(project: Project) -> Iterator[Problem]:
             source,
             node,
             "apply_chat_template() returns a BatchEncoding, no longer a list of token ids",
-            "5.0 and later",
+            since("5.0"),
             "pass return_dict=False",
             [Edit(end, end, ", return_dict=False")]
             if plain and (node.args or node.keywords)
@@ -242,7 +239,7 @@ def _methods(project: Project) -> Iterator[Problem]:
             source,
             node,
             f"a tokenizer has no {receiver(node.func)}(): AttributeError",
-            "5.0 and later",
+            since("5.0"),
             "call the tokenizer itself: tokenizer(texts)",
         )
 

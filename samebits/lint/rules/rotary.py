@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from samebits.lint.guards import guarded
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import is_constant, keyword, mentions, problem
+from samebits.lint.releases import between, since
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ def _default_key(project: Project) -> Iterator[Problem]:
                 source,
                 node,
                 'ROPE_INIT_FUNCTIONS has no entry "default": KeyError for a model with plain rope',
-                "5.0 and later",
+                since("5.0"),
                 "write ROPE_INIT_FUNCTIONS.get(rope_type, default_rope), with a function of your own",
             )
 
@@ -80,7 +81,7 @@ def _device(project: Project) -> Iterator[Problem]:
             device,
             f"{name} takes only a config: a device fails on the meta device, and then raises "
             "TypeError",
-            "5.0 and later",
+            since("5.0"),
             "pass only the config",
             _without_device(source, node, device),
         )
@@ -126,7 +127,7 @@ def _dtype(project: Project) -> Iterator[Problem]:
                 source,
                 node,
                 "config.dtype does not exist in older releases, so the frequencies get another dtype",
-                "missing up to 4.55",
+                between("4.48", "4.55"),
                 "keep the frequencies in float32, and cast cos and sin",
             )
 

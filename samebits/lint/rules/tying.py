@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.lint.problem import Edit, LintRule, Problem
 from samebits.lint.project import Class, Project, is_super, problem
+from samebits.lint.releases import since
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,7 @@ def _list_of_keys(project: Project) -> Iterator[Problem]:
             entry.source,
             value,
             "_tied_weights_keys is a list: AttributeError when the model is loaded or saved",
-            "5.0 and later",
+            since("5.0"),
             'write a dict {tied: source}, such as {"lm_head.weight": "model.embed_tokens.weight"}; '
             "4.x accepts it",
             edits,
@@ -84,7 +85,7 @@ def _no_post_init(project: Project) -> Iterator[Problem]:
             _head(where) if where is not None else entry.node.bases[0],
             f"{entry.name}.__init__ does not call self.post_init(): AttributeError "
             "(all_tied_weights_keys) while the model loads",
-            "5.0 and later",
+            since("5.0"),
             "call self.post_init() at the end of __init__",
         )
 
@@ -131,7 +132,7 @@ def _signature(project: Project) -> Iterator[Problem]:
             function.body[0],
             "tie_weights() does not accept missing_keys and recompute_mapping: TypeError while the "
             "model loads",
-            "5.0 and later",
+            since("5.0"),
             "write def tie_weights(self, *args, **kwargs), and pass both on to super()",
             _signature_edits(entry, function),
         )
@@ -182,7 +183,7 @@ def _untied(project: Project) -> Iterator[Problem]:
             head.body[0],
             f"{entry.name} declares no _tied_weights_keys, so its head is not tied to the "
             "embeddings and gets random values",
-            "5.0 and later",
+            since("5.0"),
             'declare _tied_weights_keys = {"head.weight": "embeddings.weight"}, and write '
             "tie_word_embeddings into config.json",
         )
