@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from samebits.lint.source import Source
 
 _QUESTIONS = {"hasattr", "signature", "getfullargspec", "find_spec", "import_module", "callable"}
-_WORDS = re.compile(r"version|TYPE_CHECKING|_available\b|is_torchdynamo|is_legacy", re.IGNORECASE)
+_WORDS = re.compile(
+    r"version|TYPE_CHECKING|_available\b|is_torchdynamo|is_legacy|transformers_(?:[gl][te]|v?\d)",
+    re.IGNORECASE,
+)
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}
 _USE_ERRORS = {"AttributeError", "TypeError", "KeyError", "RuntimeError", "ValueError"}
 _ANY = {"Exception", "BaseException"}
@@ -98,6 +101,7 @@ def _flags(source: Source) -> frozenset[str]:
                 and (inner.id if isinstance(inner, ast.Name) else inner.attr) in _QUESTIONS
             )
             or (isinstance(inner, ast.Name) and _WORDS.search(inner.id))
+            or (isinstance(inner, ast.Attribute) and inner.attr == "__version__")
             for inner in ast.walk(value)
         )
         beside = any(

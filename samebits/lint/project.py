@@ -75,7 +75,7 @@ class Project:
     def nodes(self, kind: type[_Node]) -> Iterator[tuple[Source, _Node]]:
         """Yield every node of one kind, with its file."""
         for source in self.sources:
-            yield from ((source, node) for node in source.nodes if isinstance(node, kind))
+            yield from ((source, node) for node in source.by_kind.get(kind, ()))
 
     def resolve(self, source: Source, node: ast.AST | None) -> Class | None:
         """Return the class of the project that an expression names."""
@@ -118,8 +118,18 @@ class Project:
         """Return True for a class that derives from a model class of transformers."""
         return any(map(is_library_model, self.family(entry)[1]))
 
+    @cached_property
+    def makes_classes(self) -> bool:
+        """True if code makes classes with ``type(name, bases, body)``, whose bases nobody can read."""
+        return any(
+            source.dotted(node.func) == "type" and len(node.args) == 3
+            for source, node in self.nodes(ast.Call)
+        )
+
     def only_base_model(self, entry: Class) -> bool:
         """Return True if every base outside of the project is ``PreTrainedModel`` or harmless."""
+        if self.makes_classes:
+            return False
         outside = self.family(entry)[1]
         names = {name.rpartition(".")[2] for name in outside if name.startswith("transformers.")}
         foreign = {n for n in outside if not n.startswith("transformers.")}
@@ -172,6 +182,17 @@ class Project:
     def subclasses(self, entry: Class) -> list[Class]:
         """Return the classes of the project that derive from a class."""
         return [c for c in self.classes if c != entry and entry in self.family(c)[0]]
+
+    def is_part(self, entry: Class) -> bool:
+        """Return True if another class of the project makes one, and no auto class loads it."""
+        if entry.name in self.loaded_as(entry.source):
+            return False
+        return any(
+            isinstance(node, ast.Call) and self.resolve(owner.source, node.func) == entry
+            for owner in self.classes
+            if owner.node is not entry.node
+            for node in ast.walk(owner.node)
+        )
 
     def function(self, source: Source, node: ast.AST) -> tuple[Source, Function] | None:
         """Return the top-level function of the project that a name means."""

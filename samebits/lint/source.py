@@ -9,7 +9,7 @@ import tokenize
 import warnings
 from bisect import bisect_right
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -62,11 +62,13 @@ class Source:
         self.text, self.encoding = _decoded(data)
         self.tree = _parsed(self.text)
         self.nodes: list[ast.AST] = []
+        self.by_kind: dict[type[ast.AST], list[Any]] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
         todo: list[ast.AST] = [self.tree]
         while todo:
             node = todo.pop()
             self.nodes.append(node)
+            self.by_kind.setdefault(type(node), []).append(node)
             children = list(ast.iter_child_nodes(node))
             self.parents |= dict.fromkeys(children, node)
             todo += reversed(children)

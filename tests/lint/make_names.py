@@ -2,17 +2,22 @@
 
     python tests/lint/make_names.py 4.48=FOLDER 4.57=FOLDER …     (each the folder "transformers")
 
-Names that a release makes only while it runs (aliases such as BertTokenizerFast) were then removed from
-the table by asking the built releases 4.48, 4.57, 5.2 and 5.23 for the modules that code imports most.
+The table has the releases 4.48.3, 4.53.3, 4.57.6, 5.0.0, 5.2.0, 5.9.0, 5.15.0 and 5.23.0, from their
+wheels. Nothing is imported to read a release. A name counts as importable if any statement of the
+module binds it, in any branch: a table made this way says "missing" only where no branch has it.
+Only names that a later release lacks are kept, and those of the library's own modules (not of its
+models) that an earlier one lacks.
 
-Nothing is imported. A name counts as importable if any statement of the module binds it, in any
-branch: a table made this way says "missing" only where no branch has it. Only names that a later
-release lacks are kept, and those of the library's own modules (not of its models) that an earlier
-one lacks.
+A release also makes names while it runs: aliases such as BertTokenizerFast, whole modules such as
+transformers.tokenization_utils_fast in 5.x. No statement binds those. So each FOLDER that lies in an
+environment is asked, by that environment's interpreter, for every name that the table calls missing,
+and a row that one of them contradicts is dropped: another release may make the same name. FOLDER of
+4.48, 4.57, 5.2 and 5.23 must be that of the stack; tests/lint/test_names.py asks them again.
 """
 
 import ast
 import json
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -209,6 +214,45 @@ def smaller(table):
     return {**table, "names": names}
 
 
+def contradicted(table, folders):
+    """Return (module, name) of the rows that say missing though an environment imports the name."""
+    rows = set()
+    for place, release in enumerate(table["releases"]):
+        python = folders[release].parents[3] / "bin" / "python"
+        if python.exists():
+            modules = lacking(table["names"], place)
+            rows |= {(m, n) for m, n, reason in ask(python, modules) if not reason}
+    return rows
+
+
+def lacking(names, place):
+    """Return the names of each module that the table calls missing in one release."""
+    modules = {
+        m: [n for n, mask in rows.items() if mask[place] == "0"] for m, rows in names.items()
+    }
+    return {module: absent for module, absent in modules.items() if absent}
+
+
+def ask(python, modules):
+    """Yield (module, name, reason) for each name; the reason is empty if it can be imported."""
+    command = [python, Path(__file__).with_name("ask_names.py")]
+    done = subprocess.run(
+        command, input=json.dumps(modules), capture_output=True, text=True, check=True
+    )
+    for module, names in json.loads(done.stdout).items():
+        for name in modules[module]:
+            yield module, name, names if isinstance(names, str) else names[name]
+
+
+def without(table, rows):
+    """Return the table less some rows, and less the modules that then have none."""
+    names = {
+        module: {n: mask for n, mask in content.items() if (module, n) not in rows}
+        for module, content in table["names"].items()
+    }
+    return {**table, "names": {module: content for module, content in names.items() if content}}
+
+
 def written(table):
     """Return the table as JSON, one module or layer on each line."""
     parts = [
@@ -224,9 +268,9 @@ def written(table):
 
 
 def main(arguments):
-    releases = dict(word.split("=") for word in arguments)
-    read_out = {release: read(Path(folder).resolve()) for release, folder in releases.items()}
-    marks = list(releases)
+    folders = {r: Path(folder).absolute() for r, _, folder in (a.partition("=") for a in arguments)}
+    read_out = {release: read(folder.resolve()) for release, folder in folders.items()}
+    marks = list(folders)
     every_module = sorted(set().union(*(modules for modules, _ in read_out.values())))
     names = {}
     for module in every_module:
@@ -253,7 +297,7 @@ def main(arguments):
         if len(set(facts) - {""}) > 1:
             layers[layer] = facts
     table = smaller({"releases": marks, "names": names, "layers": layers})
-    OUT.write_text(written(table), "utf-8")
+    OUT.write_text(written(without(table, contradicted(table, folders))), "utf-8")
 
 
 if __name__ == "__main__":

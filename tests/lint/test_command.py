@@ -81,12 +81,39 @@ def test_select_and_ignore(bad, options, expected):
     assert run(bad, *options)[0] == expected
 
 
+@pytest.mark.parametrize(
+    ("line", "options", "expected"),
+    [
+        (BAD, ["--from", "4.54"], 1),
+        (BAD, ["--to", "4.53"], 0),
+        (BAD, ["--to", "4.53.3"], 0),
+        (BAD, ["--from", "5", "--to", "5.x"], 1),
+        ("from transformers.core_model_loading import WeightRenaming\n", ["--from", "5.x"], 0),
+        ("from transformers.core_model_loading import WeightRenaming\n", ["--to", "4.57"], 1),
+        ("from transformers.utils import TransformersKwargs\n", ["--from", "5.0"], 0),
+        ("from transformers.utils import TransformersKwargs\n", ["--from", "4.53"], 1),
+    ],
+)
+def test_only_problems_of_the_releases_that_the_code_is_for(tmp_path, line, options, expected):
+    (tmp_path / "m.py").write_text(line)
+    assert run(tmp_path, *options)[0] == expected
+
+
+@pytest.mark.parametrize("options", [["--from", "new"], ["--from", "5.2", "--to", "4.57"]])
+def test_a_wrong_release_is_a_mistake(bad, options):
+    code, out, err = run(bad, *options)
+    assert (code, out) == (2, "")
+    assert "--from and --to: " in err
+
+
 def test_json(bad):
     content = json.loads(run(bad, "--format", "json")[1])
     assert content["schema_version"] == 1
     (row,) = content["problems"]
     assert (row["code"], row["line"], row["column"], row["fixable"]) == ("SB101", 1, 32, True)
     assert row["path"] == bad.as_posix()
+    assert row["releases"] == "4.54 and later"
+    assert row["affected"] == [{"first": "4.54", "last": None}]
 
 
 def test_github(bad):

@@ -193,6 +193,14 @@ CASES = [
         "def f(**kwargs):\n    return create_causal_mask(**kwargs)\n",
     ),
     (
+        "SB603",
+        "from transformers.masking_utils import create_causal_mask\n"
+        "def f(c, x, m, cache_position, p):\n"
+        "    return create_causal_mask(c, x, m, cache_position, p)\n",
+        "import transformers.masking_utils as masks\n"
+        "def f(*args):\n    return masks.other(*args)\n",
+    ),
+    (
         "SB701",
         body("def forward(self, past_key_values):\n    return past_key_values.key_cache"),
         body(
@@ -248,6 +256,31 @@ CLEAN = {
     "a crop to a shorter length": body(
         "def forward(self, cache, n):\n    cache.crop(n - cache.get_seq_length())"
     ),
+    "a cache that a flag decides about": body(
+        "def forward(self, past_key_values, x):\n    done = past_key_values.is_updated\n"
+        "    if past_key_values and done:\n        x = past_key_values.layers[0].keys\n    return x"
+    ),
+    "states of one's own under the cache's name": body(
+        "def forward(self, past_key_values, x):\n    if past_key_values:\n"
+        "        x = [state[:-1] for state in past_key_values]\n    return x"
+    ),
+    "a head that another model generates with": HEAD
+    + "class TextForCausalLM(PreTrainedModel):\n    pass\n\n"
+    "class M(PreTrainedModel, GenerationMixin):\n    def __init__(self, config):\n"
+    "        super().__init__(config)\n        self.text = TextForCausalLM(config)\n"
+    "        self.post_init()\n",
+    "bases that only a run knows": HEAD
+    + "def joined(base):\n    return type('Joined', (M, base), {})\n\n"
+    + "class M(PreTrainedModel):\n    def __init__(self, config):\n"
+    "        super().__init__(config)\n        self.scale = 1\n"
+    "    def mask(self, x):\n        return super().get_extended_attention_mask(x, x.shape)\n",
+    "a flag of the release": "import transformers\nfrom packaging import version\n"
+    "old = version.parse(transformers.__version__) < version.parse('4.57')\n"
+    "def f():\n    if old:\n        raise ValueError\n"
+    "    from transformers.core_model_loading import WeightRenaming\n",
+    "an imported flag of the release": "from .compat import is_transformers_ge_v5\n"
+    "def f():\n    if is_transformers_ge_v5:\n"
+    "        from transformers.core_model_loading import WeightRenaming\n",
     "an empty subscript": "x = y[()]\nfrom transformers.integrations.sdpa_attention import "
     "sdpa_attention_forward\nsdpa_attention_forward(x)\n",
 }
@@ -309,6 +342,25 @@ def test_fixed_text(tmp_path):
         "class M(PreTrainedModel):\r\n    def _init_weights(self, m):\r\n"
         "        torch.nn.init.normal_(m.weight, \r\n            mean=0.0,  # é\r\n            std=1)\r\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("call", "releases"),
+    [
+        ("c, x, m, past_key_values=p", "4.48 to 5.2"),
+        ("c, x, m, past_key_values, p", "4.48 to 5.2"),
+        ("c, x, m, position, p", "4.48, and 5.9 and later"),
+        ("c, input_embeds=x", "4.48, and 5.9 and later"),
+        ("c, inputs_embeds=x", "4.48 to 5.1"),
+    ],
+)
+def test_the_releases_of_a_mask_follow_from_its_arguments(tmp_path, call, releases):
+    text = (
+        "from transformers.masking_utils import create_causal_mask\n"
+        f"def f(c, x, m, p, position, past_key_values):\n    return create_causal_mask({call})\n"
+    )
+    problems = [p for p in problems_of(tmp_path, text) if p.code == "SB603"]
+    assert [str(p.releases) for p in problems] == [releases]
 
 
 def test_every_rule_has_a_planted_line():

@@ -91,7 +91,7 @@ def _mask_arguments(project: Project) -> Iterator[Problem]:
             "input_embeds",
         }:
             continue
-        if "cache_position" in names or "input_embeds" in names or len(node.args) > 2:
+        if names & {"cache_position", "input_embeds"} or _old_places(node):
             releases = union(between("4.48", "4.48"), since("5.9"))
         elif "inputs_embeds" in names:
             releases = between("4.48", "5.1")
@@ -107,6 +107,11 @@ def _mask_arguments(project: Project) -> Iterator[Problem]:
             "pass only the names in inspect.signature: input_embeds or inputs_embeds, and "
             "cache_position where it exists",
         )
+
+
+def _old_places(call: ast.Call) -> bool:
+    """Return True if the fourth argument is ``cache_position``, as up to 5.8."""
+    return len(call.args) > 3 and "past" not in ast.unparse(call.args[3])
 
 
 def _packed_heads(project: Project) -> Iterator[Problem]:

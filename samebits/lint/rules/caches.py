@@ -169,6 +169,8 @@ def _truth(project: Project) -> Iterator[Problem]:
                     continue
                 if _only_makes_one(node, tested.id) or guarded(source, node):
                     continue
+                if _iterated(source, tested):
+                    continue
                 yield problem(
                     "SB708",
                     source,
@@ -181,13 +183,37 @@ def _truth(project: Project) -> Iterator[Problem]:
 
 
 def _tested(test: ast.expr) -> Iterator[ast.expr]:
+    """Yield the parts of a test that decide it for an empty cache.
+
+    In ``past_key_values and is_updated`` the second part decides, too, so nothing is certain. It is
+    certain beside ``input_ids is not None``, which is true for a prompt and for a continuation.
+    """
     if isinstance(test, ast.BoolOp):
+        certain = isinstance(test.op, ast.Or) or all(
+            _asks_for_none(value) or (isinstance(value, ast.Name) and value.id in _SURE)
+            for value in test.values
+        )
         for value in test.values:
-            yield from _tested(value)
+            if certain or not isinstance(value, ast.Name):
+                yield from _tested(value)
     elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         yield from _tested(test.operand)
     else:
         yield test
+
+
+def _asks_for_none(node: ast.expr) -> bool:
+    """Return True for ``x is None`` and ``x is not None``."""
+    return isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.Is, ast.IsNot))
+
+
+def _iterated(source: Source, node: ast.Name) -> bool:
+    """Return True if the function iterates over the name, which then is a tuple of its own."""
+    function = source.function(node)
+    return function is not None and any(
+        isinstance(n, (ast.For, ast.comprehension)) and ast.unparse(n.iter) == node.id
+        for n in ast.walk(function)
+    )
 
 
 def _only_makes_one(node: ast.If | ast.IfExp | ast.While, name: str) -> bool:

@@ -161,6 +161,8 @@ def _no_generation(project: Project) -> Iterator[Problem]:
         prepares = any(c.method("prepare_inputs_for_generation") for c in classes)
         if prepares and project.loaded_as(entry.source):
             continue  # auto classes add the mixin
+        if not prepares and project.is_part(entry):
+            continue  # another model generates
         yield problem(
             "SB103",
             entry.source,
@@ -215,6 +217,8 @@ _METHODS = {
 
 
 def _removed_methods(project: Project) -> Iterator[Problem]:
+    if project.makes_classes:
+        return
     for entry in project.models:
         classes, outside = project.family(entry)
         if any(

@@ -74,7 +74,7 @@ def _no_post_init(project: Project) -> Iterator[Problem]:
         inits = [init for c in family if (init := c.method("__init__")) is not None]
         if not inits or any(_calls(project, c, "post_init") for c in family):
             continue
-        if any("PreTrained" in name for name in (entry.name,)) or _is_part(project, entry):
+        if any("PreTrained" in name for name in (entry.name,)) or project.is_part(entry):
             continue
         if not any(is_super(n.value) and n.attr == "__init__" for n in _attributes(inits[0])):
             continue
@@ -98,19 +98,6 @@ def _calls(project: Project, entry: Class, name: str) -> bool:
     """Return True if any method of the class calls ``self.name()``, or defines it."""
     del project
     return entry.method(name) is not None or any(a.attr == name for a in _attributes(entry.node))
-
-
-def _is_part(project: Project, entry: Class) -> bool:
-    """Return True if another class of the project makes one, and no auto class loads it."""
-    if entry.name in project.loaded_as(entry.source):
-        return False
-    for owner in project.classes:
-        if owner.node is entry.node:
-            continue
-        for node in ast.walk(owner.node):
-            if isinstance(node, ast.Call) and project.resolve(owner.source, node.func) == entry:
-                return True
-    return False
 
 
 def _head(function: Function) -> ast.AST:
