@@ -6,11 +6,13 @@ that they match the registry.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.findings.registry import RULES
+from samebits.lint.registry import rules as lint_rules
 from samebits.text.blocks import bullets, fence, heading, link, linked, page, table
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, markdown, prose
 
@@ -26,6 +28,9 @@ KINDS = {
     "api": "a different shape, type or name",
 }
 """Kind of a rule, as RuleText has it -> its meaning."""
+
+REMEDIES = Path(__file__).parents[1] / "lint" / "remedies.json"
+"""The remedies that ``samebits lint`` shows in SARIF, which must not import the rules of findings."""
 
 _CODE_NAME = re.compile(
     r"""(
@@ -118,12 +123,21 @@ def _page(text: RuleText) -> str:
     return f"{page(blocks)}\n"
 
 
+def remedies() -> str:
+    """Return the remedy of each finding that lint reports, as JSON."""
+    codes = {rule.code for rule in lint_rules()}
+    texts = {rule.text.code: rule.text.remedy for rule in RULES if rule.text.code in codes}
+    return f"{json.dumps(texts, indent=1, ensure_ascii=False)}\n"
+
+
 def _index() -> str:
+    in_code = {rule.code for rule in lint_rules()}
     rows = [
         [
             link(rule.text.code, f"{rule.text.code}.md"),
             _text_with_code(rule.text.name),
             rule.text.kind,
+            "code, run" if rule.text.code in in_code else "run",
         ]
         for rule in RULES
     ]
@@ -135,7 +149,12 @@ def _index() -> str:
             "itself shows it; it is never inferred from the number of a release."
         ),
         bullets(meanings),
-        table(["code", "name", "kind"], rows),
+        markdown(
+            "*Seen in* says what names a finding: the code alone (`samebits lint`, in which an idiom "
+            "must be certain), or a run of the model. What depends on weights, numbers, files of a "
+            "tokenizer or the whole of a forward is only seen in a run."
+        ),
+        table(["code", "name", "kind", "seen in"], rows),
     ]
     return f"{page(blocks)}\n"
 
@@ -153,3 +172,4 @@ def write(folder: Path = FOLDER) -> None:
 
 if __name__ == "__main__":
     write()
+    REMEDIES.write_text(remedies(), encoding="utf-8", newline="\n")

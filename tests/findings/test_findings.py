@@ -1029,6 +1029,10 @@ def test_every_rule_spoke_in_this_file():
     assert {rule.text.code for rule in RULES} <= spoken
 
 
+def test_the_remedies_of_lint_are_those_of_the_rules():
+    assert rulebook.REMEDIES.read_text("utf-8") == rulebook.remedies(), "run nox -s docs"
+
+
 @pytest.mark.parametrize("name", sorted(rulebook.render()))
 def test_the_pages_are_those_of_the_registry(name):
     assert (rulebook.FOLDER / name).read_text("utf-8") == rulebook.render()[name]

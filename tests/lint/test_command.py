@@ -8,6 +8,7 @@ import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+import jsonschema
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -118,6 +119,7 @@ def test_json(bad):
 
 def test_github(bad):
     line = run(bad, "--format", "github")[1]
+    assert line.endswith("(4.54 and later)%0Atry TransformersKwargs, and fall back to LossKwargs\n")
     assert line.startswith("::error file=")
     assert "modeling%2C 50%25%3Aä.py,line=1,endLine=1,col=32,title=SB101::" in line
     assert line.count("\n") == 1
@@ -135,11 +137,203 @@ def test_sarif_has_the_required_fields(bad, tmp_path):
     assert result["level"] in {"error", "warning", "note"}
     assert result["message"]["text"]
     place = result["locations"][0]["physicalLocation"]
-    assert "%" in place["artifactLocation"]["uri"]
+    assert place["artifactLocation"]["uri"].startswith("file:///")
     assert " " not in place["artifactLocation"]["uri"]
     assert place["region"] == {"startLine": 1, "startColumn": 32, "endLine": 1, "endColumn": 42}
     (note,) = sarif["invocations"][0]["toolExecutionNotifications"]
     assert "not read" in note["message"]["text"]
+
+
+LOCATION = {
+    "type": "object",
+    "required": ["physicalLocation"],
+    "properties": {
+        "physicalLocation": {
+            "type": "object",
+            "required": ["artifactLocation", "region"],
+            "properties": {
+                "artifactLocation": {
+                    "type": "object",
+                    "required": ["uri"],
+                    "additionalProperties": False,
+                    "properties": {
+                        "uri": {"type": "string", "pattern": "^[^ ]+$"},
+                        "uriBaseId": {"const": "SRCROOT"},
+                    },
+                },
+                "region": {"$ref": "#/$defs/region"},
+            },
+        }
+    },
+}
+SARIF = {
+    "$defs": {
+        "text": {
+            "type": "object",
+            "required": ["text"],
+            "properties": {"text": {"type": "string"}, "markdown": {"type": "string"}},
+            "additionalProperties": False,
+        },
+        "region": {
+            "type": "object",
+            "required": ["startLine", "startColumn", "endLine", "endColumn"],
+            "additionalProperties": False,
+            "properties": {
+                name: {"type": "integer", "minimum": 1}
+                for name in ("startLine", "startColumn", "endLine", "endColumn")
+            },
+        },
+        "level": {"enum": ["none", "note", "warning", "error"]},
+        "rule": {
+            "type": "object",
+            "required": [
+                "id",
+                "shortDescription",
+                "fullDescription",
+                "help",
+                "helpUri",
+                "defaultConfiguration",
+            ],
+            "additionalProperties": False,
+            "properties": {
+                "id": {"type": "string"},
+                "shortDescription": {"$ref": "#/$defs/text"},
+                "fullDescription": {"$ref": "#/$defs/text"},
+                "help": {"$ref": "#/$defs/text"},
+                "helpUri": {"type": "string"},
+                "defaultConfiguration": {"properties": {"level": {"$ref": "#/$defs/level"}}},
+            },
+        },
+        "result": {
+            "type": "object",
+            "required": ["ruleId", "ruleIndex", "level", "message", "locations"],
+            "additionalProperties": False,
+            "properties": {
+                "ruleId": {"type": "string"},
+                "ruleIndex": {"type": "integer", "minimum": 0},
+                "level": {"$ref": "#/$defs/level"},
+                "message": {"$ref": "#/$defs/text"},
+                "locations": {"type": "array", "items": LOCATION, "minItems": 1},
+                "partialFingerprints": {
+                    "type": "object",
+                    "additionalProperties": {"type": "string"},
+                },
+                "fixes": {
+                    "type": "array",
+                    "items": {
+                        "type": "object",
+                        "required": ["artifactChanges"],
+                        "additionalProperties": False,
+                        "properties": {
+                            "description": {"$ref": "#/$defs/text"},
+                            "artifactChanges": {
+                                "type": "array",
+                                "minItems": 1,
+                                "items": {
+                                    "required": ["artifactLocation", "replacements"],
+                                    "additionalProperties": False,
+                                    "properties": {
+                                        "artifactLocation": {},
+                                        "replacements": {
+                                            "type": "array",
+                                            "minItems": 1,
+                                            "items": {
+                                                "required": ["deletedRegion"],
+                                                "additionalProperties": False,
+                                                "properties": {
+                                                    "deletedRegion": {"$ref": "#/$defs/region"},
+                                                    "insertedContent": {"$ref": "#/$defs/text"},
+                                                },
+                                            },
+                                        },
+                                    },
+                                },
+                            },
+                        },
+                    },
+                },
+            },
+        },
+    },
+    "type": "object",
+    "required": ["version", "runs"],
+    "properties": {
+        "version": {"const": "2.1.0"},
+        "runs": {
+            "type": "array",
+            "items": {
+                "required": ["tool", "results"],
+                "properties": {
+                    "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+                    "results": {"type": "array", "items": {"$ref": "#/$defs/result"}},
+                    "tool": {
+                        "properties": {
+                            "driver": {
+                                "required": ["name"],
+                                "properties": {
+                                    "rules": {"type": "array", "items": {"$ref": "#/$defs/rule"}}
+                                },
+                            }
+                        }
+                    },
+                },
+            },
+        },
+    },
+}
+"""The part of SARIF 2.1.0 that the log uses, as its specification words it; stricter in keys."""
+
+
+def sarif_of(path, *options):
+    log = json.loads(run(path, "--format", "sarif", *options)[1])
+    jsonschema.validate(log, SARIF)
+    return log["runs"][0]
+
+
+def test_sarif_follows_its_schema(tmp_path, monkeypatch):
+    (tmp_path / "m y.py").write_text(f"x = 'é'; y = 1\n{BAD}")
+    monkeypatch.chdir(tmp_path)
+    sarif = sarif_of(tmp_path)
+    for rule in sarif["tool"]["driver"]["rules"]:
+        assert "**Remedy.**" in rule["help"]["markdown"]
+        assert (ROOT / rule["helpUri"]).is_file()
+    (result,) = sarif["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"] == {"uri": "m%20y.py", "uriBaseId": "SRCROOT"}
+    assert sarif["originalUriBaseIds"]["SRCROOT"]["uri"] == f"{tmp_path.as_uri()}/"
+
+
+def test_the_fix_in_sarif_is_what_fix_writes(tmp_path):
+    path = tmp_path / "m.py"
+    path.write_text(f"x = 'é'; y = 1\n{BAD}z = 1\n", "utf-8")
+    (result,) = sarif_of(path)["results"]
+    text = path.read_text("utf-8")
+    starts = [0, *(n + 1 for n, c in enumerate(text) if c == "\n")]
+    (change,) = result["fixes"][0]["artifactChanges"]
+    for part in sorted(
+        change["replacements"],
+        key=lambda r: (r["deletedRegion"]["startLine"], r["deletedRegion"]["startColumn"]),
+        reverse=True,
+    ):
+        region = part["deletedRegion"]
+        start = starts[region["startLine"] - 1] + region["startColumn"] - 1
+        end = starts[region["endLine"] - 1] + region["endColumn"] - 1
+        text = text[:start] + part["insertedContent"]["text"] + text[end:]
+    run(path, "--fix")
+    assert path.read_text("utf-8") == text
+
+
+def test_fingerprints_stay_when_lines_are_added_above(tmp_path):
+    path = tmp_path / "m.py"
+
+    def prints(text):
+        path.write_text(text)
+        return [r["partialFingerprints"]["line/v1"] for r in sarif_of(path)["results"]]
+
+    before = prints(BAD + BAD)
+    assert len(set(before)) == 2
+    assert prints(f"x = 1\n\n{BAD}{BAD}") == before
+    assert prints(BAD.replace("LossKwargs", "TransformersKwargs")) != before[:1]
 
 
 def test_diff_writes_nothing_and_is_what_fix_writes(bad):

@@ -246,6 +246,44 @@ CASES = [
         "import transformers\ndef f(tokenizer, m):\n    return tokenizer.encode_plus(m)\n",
         "import transformers\ndef f(tokenizer, m):\n    return tokenizer(m)\n",
     ),
+    (
+        "SB907",
+        "import transformers\ndef f(m, a, x):\n"
+        "    return m.generate(x, assistant_model=a, min_new_tokens=4)\n",
+        "import transformers\ndef f(m, a, x):\n"
+        "    return m.generate(x, assistant_model=None, min_new_tokens=4)\n",
+    ),
+    (
+        "SB908",
+        "import transformers\ndef f(m, x):\n    return m.generate(x, num_beam_groups=2)\n",
+        "import transformers\ndef f(m, x):\n    return m.generate(x, num_beam_groups=1, top_k=4)\n",
+    ),
+    (
+        "SB908",
+        "import transformers\ndef f(m, x):\n    return m.generate(x, penalty_alpha=0.6, top_k=4)\n",
+        "import transformers\ndef f(m, x):\n"
+        "    return m.generate(x, penalty_alpha=0.6, top_k=4, trust_remote_code=True)\n",
+    ),
+    (
+        "SB909",
+        body("def store(self, path):\n    self.save_pretrained(path, safe_serialization=False)"),
+        "import transformers\ndef f(adapter, path):\n"
+        "    adapter.save_pretrained(path, safe_serialization=False)\n",
+    ),
+    (
+        "SB909",
+        "from transformers import AutoModel\ndef f(name, path):\n"
+        "    model = AutoModel.from_pretrained(name)\n"
+        "    model.save_pretrained(path, safe_serialization=False)\n",
+        "from transformers import AutoModel\ndef f(name, path):\n"
+        "    model = AutoModel.from_pretrained(name)\n    model.save_pretrained(path)\n",
+    ),
+    (
+        "SB911",
+        "import transformers\ndef f(model):\n    model.gradient_checkpointing_enable()\n",
+        "import transformers\ndef f(model):\n"
+        "    model.gradient_checkpointing_enable({'use_reentrant': False})\n",
+    ),
 ]
 
 

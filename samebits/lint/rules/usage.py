@@ -1,0 +1,130 @@
+"""SB9xx: what callers ask of a model: generation, saving, training."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from samebits.lint.guards import guarded
+from samebits.lint.problem import LintRule, Problem
+from samebits.lint.project import Class, Project, is_constant, is_super, keyword, problem
+from samebits.lint.releases import between, since
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.lint.source import Source
+
+
+def _calls(project: Project, method: str) -> Iterator[tuple[Source, ast.Call, set[str | None]]]:
+    """Yield the unguarded calls of a method in files that use transformers, with their keywords."""
+    for source, node in project.nodes(ast.Call):
+        if not isinstance(node.func, ast.Attribute) or node.func.attr != method:
+            continue
+        if "transformers" in source.text and not guarded(source, node):
+            yield source, node, {k.arg for k in node.keywords}
+
+
+def _assisted(project: Project) -> Iterator[Problem]:
+    for source, node, names in _calls(project, "generate"):
+        if not {"assistant_model", "min_new_tokens"} <= names or _is_none(node, "min_new_tokens"):
+            continue
+        if _is_none(node, "assistant_model"):
+            continue
+        yield problem(
+            "SB907",
+            source,
+            node,
+            "generate() with assistant_model and min_new_tokens raises ValueError",
+            between("4.57", "5.2"),
+            "leave out one of the two",
+        )
+
+
+def _strategies(project: Project) -> Iterator[Problem]:
+    for source, node, names in _calls(project, "generate"):
+        if "trust_remote_code" in names:
+            continue
+        groups = keyword(node, "num_beam_groups")
+        contrastive = {"penalty_alpha", "top_k"} <= names and not _is_none(node, "penalty_alpha")
+        grouped = groups is not None and not any(
+            is_constant(groups.value, value) for value in (None, 1)
+        )
+        if contrastive or grouped:
+            yield problem(
+                "SB908",
+                source,
+                node,
+                "this strategy of generate() needs code from the hub: ValueError without "
+                "trust_remote_code=True",
+                since("4.57"),
+                "use num_beams or sampling, or pass trust_remote_code=True",
+            )
+
+
+def _is_none(call: ast.Call, name: str) -> bool:
+    argument = keyword(call, name)
+    return argument is not None and is_constant(argument.value, None)
+
+
+def _pickle(project: Project) -> Iterator[Problem]:
+    for source, node, _ in _calls(project, "save_pretrained"):
+        argument = keyword(node, "safe_serialization")
+        if argument is None or not is_constant(argument.value, False):
+            continue
+        if _is_model(project, source, node):
+            yield problem(
+                "SB909",
+                source,
+                argument,
+                "save_pretrained() ignores safe_serialization=False and writes safetensors",
+                since("5.0"),
+                "write a pickle yourself: torch.save(model.state_dict(), path)",
+            )
+
+
+def _is_model(project: Project, source: Source, call: ast.Call) -> bool:
+    """Return True for ``self`` and ``super()`` in a model, and for what an auto class loaded."""
+    assert isinstance(call.func, ast.Attribute)
+    node = call.func.value
+    owner = source.class_of(call)
+    if is_super(node) or (isinstance(node, ast.Name) and node.id == "self"):
+        return owner is not None and project.is_model(Class(source, owner))
+    function = source.function(call)
+    values = [
+        n.value
+        for n in ast.walk(function or source.tree)
+        if isinstance(n, ast.Assign) and any(ast.unparse(t) == ast.unparse(node) for t in n.targets)
+    ]
+    return bool(values) and all(
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr == "from_pretrained"
+        and source.from_library(value.func.value).rpartition(".")[2].startswith("AutoModel")
+        for value in values
+    )
+
+
+def _checkpointing(project: Project) -> Iterator[Problem]:
+    for source, node, _ in _calls(project, "gradient_checkpointing_enable"):
+        if node.args or node.keywords:
+            continue
+        if any(c.method("gradient_checkpointing_enable") for c in project.classes):
+            continue
+        yield problem(
+            "SB911",
+            source,
+            node,
+            "gradient_checkpointing_enable() without arguments sets use_reentrant=True up to 4.57 and "
+            "False from 5.0 on",
+            since("5.0"),
+            'pass {"use_reentrant": False}, or True for what 4.57 does',
+        )
+
+
+RULES = (
+    LintRule("SB907", "assisted generation refuses `min_new_tokens`", "error", _assisted),
+    LintRule("SB908", "a generation strategy now needs code from the hub", "error", _strategies),
+    LintRule("SB909", "`safe_serialization=False` is ignored", "warning", _pickle),
+    LintRule("SB911", "gradient checkpointing has a different default", "note", _checkpointing),
+)
