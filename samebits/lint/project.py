@@ -188,7 +188,7 @@ class Project:
         if entry.name in self.loaded_as(entry.source):
             return False
         return any(
-            isinstance(node, ast.Call) and self.resolve(owner.source, node.func) == entry
+            isinstance(node, ast.Call) and self.resolve(owner.source, _maker(node)) == entry
             for owner in self.classes
             if owner.node is not entry.node
             for node in ast.walk(owner.node)
@@ -240,6 +240,14 @@ class Project:
                     return owner_class or entry.source.from_library(declared) or None
         near = [c for c in self.configs if c.source.path.parent == source.path.parent]
         return near[0] if len(near) == 1 else None
+
+
+def _maker(call: ast.Call) -> ast.expr:
+    """Return what a call makes: ``Model`` of ``Model(config)`` and ``Model._from_config(config)``."""
+    func = call.func
+    if isinstance(func, ast.Attribute) and func.attr in {"_from_config", "from_config"}:
+        return func.value
+    return func
 
 
 def _globals(source: Source) -> dict[str, list[ast.AST]]:

@@ -305,7 +305,7 @@ CLEAN = {
     "a head that another model generates with": HEAD
     + "class TextForCausalLM(PreTrainedModel):\n    pass\n\n"
     "class M(PreTrainedModel, GenerationMixin):\n    def __init__(self, config):\n"
-    "        super().__init__(config)\n        self.text = TextForCausalLM(config)\n"
+    "        super().__init__(config)\n        self.text = TextForCausalLM._from_config(config)\n"
     "        self.post_init()\n",
     "bases that only a run knows": HEAD
     + "def joined(base):\n    return type('Joined', (M, base), {})\n\n"

@@ -161,7 +161,7 @@ def _no_generation(project: Project) -> Iterator[Problem]:
         prepares = any(c.method("prepare_inputs_for_generation") for c in classes)
         if prepares and project.loaded_as(entry.source):
             continue  # auto classes add the mixin
-        if not prepares and project.is_part(entry):
+        if project.is_part(entry):
             continue  # another model generates
         yield problem(
             "SB103",
