@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 MIN_BYTES = 1 << 20
 """Size of a parameter from which it is raised; a smaller one is copied."""
-PART_BYTES = 1 << 28
-"""Size in the higher precision from which a factor of a matrix product is converted in parts."""
+PART_BYTES = 1 << 20
+"""Largest part of a factor of a matrix product that is converted at once; it stays in the cache."""
 
 _aten = torch.ops.aten
 _VIEWS = frozenset(
