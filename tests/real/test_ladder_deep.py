@@ -4,6 +4,7 @@ One saving decodes only what differs. The other raises large parameters for one 
 where a copy of the model would take too much memory.
 """
 
+import re
 import shutil
 
 import pytest
@@ -21,6 +22,7 @@ dtype, that diverge, and whose choices flip."""
 
 
 SELECTION = Selection(models=MODELS, stacks=(OLD, NEW), attention=("default",))
+FIGURE = re.compile(r"\d[\d.,e+-]*")
 LIMITS = {
     "jobs/ladder.py": ("_COPY_LIMIT = 4 << 30", "_COPY_LIMIT = 0"),
     "model/raised.py": ("MIN_BYTES = 1 << 20", "MIN_BYTES = 1"),
@@ -107,11 +109,14 @@ def test_raised_parameters_change_no_verdict_rule_or_reason(ladders, raised):
     default, _ = ladders
     assert default.keys() == raised.keys()
     for cell, result in default.items():
-        shared = raised[cell]
-        assert result.verdict == shared.verdict, cell
-        left_out = {"steps": (), "seconds": (0.0, 0.0)}
-        ladders_of_cell = [r.ladder.model_copy(update=left_out) for r in (result, shared)]
-        assert ladders_of_cell[0] == ladders_of_cell[1], cell
+        assert conclusions(raised[cell]) == conclusions(result), cell
+
+
+def conclusions(cell):
+    """Return what a ladder concludes, without figures: float64 rounds products of parts elsewhere."""
+    ladder = cell.ladder
+    texts = [FIGURE.sub("N", text) for text in (ladder.reason, *ladder.notes)]
+    return cell.verdict, ladder.kind, ladder.rule, ladder.worse, ladder.alignment, texts
 
 
 def test_steps_with_raised_parameters_are_of_the_same_kind(ladders, raised):
