@@ -1,5 +1,10 @@
-"""The ladder that decodes only what it must says what the whole ladder says, on models of the zoo."""
+"""Savings of the ladder change no verdict, on models of the zoo.
 
+One saving decodes only what differs. The other raises large parameters for one operation at a time,
+where a copy of the model would take too much memory.
+"""
+
+import re
 import shutil
 
 import pytest
@@ -7,6 +12,8 @@ import pytest
 from samebits.ladder.verdicts import judge_by_ladder
 from samebits.matrix.plan import Selection
 from samebits.pipeline import run as pipeline
+from samebits.pipeline import scheduler
+from samebits.stacks import probes
 from tests.real.conftest import NEW, OLD, ROOT
 
 MODELS = ("llama", "llama-dynamic", "gemma2", "cohere2", "mixtral")
@@ -14,21 +21,33 @@ MODELS = ("llama", "llama-dynamic", "gemma2", "cohere2", "mixtral")
 dtype, that diverge, and whose choices flip."""
 
 
-@pytest.fixture(scope="module")
-def ladders(tmp_path_factory, run_in):
-    """Return the results of the default, and those of a ladder that leaves nothing out."""
-    folder = tmp_path_factory.mktemp("deep")
+SELECTION = Selection(models=MODELS, stacks=(OLD, NEW), attention=("default",))
+FIGURE = re.compile(r"\d[\d.,e+-]*")
+LIMITS = {
+    "jobs/ladder.py": ("_COPY_LIMIT = 4 << 30", "_COPY_LIMIT = 0"),
+    "model/raised.py": ("MIN_BYTES = 1 << 20", "MIN_BYTES = 1"),
+}
+"""Module -> its limit, and the limit with which it takes these models for large ones."""
+
+
+def write_matrix(folder):
     zoo = (ROOT / "zoo.yaml").read_text("utf-8").replace("    relations: true", "")
     zoo = zoo.replace("tests/custom/", f"{ROOT}/tests/custom/")
     (folder / "matrix.yaml").write_text(
         zoo.replace("  relations: false", "  relations: false\n  crossings: false")
     )
-    selection = Selection(models=MODELS, stacks=(OLD, NEW), attention=("default",))
-    default = run_in(folder, selection=selection)
+
+
+@pytest.fixture(scope="module")
+def ladders(tmp_path_factory, run_in):
+    """Return the results of the default, and those of a ladder that leaves nothing out."""
+    folder = tmp_path_factory.mktemp("deep")
+    write_matrix(folder)
+    default = run_in(folder, selection=SELECTION)
     shutil.rmtree(folder / ".samebits" / "rows")  # the captures stay
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "judge_by_ladder", whole_ladder)
-        deep = run_in(folder, selection=selection)
+        deep = run_in(folder, selection=SELECTION)
     return by_cell(default), by_cell(deep)
 
 
@@ -66,3 +85,45 @@ def test_every_step_is_the_same_but_for_float64_of_decodes_with_equal_bytes(ladd
                 rungs = {"float32": whole.float32, "float64": whole.float64}
                 assert step.model_copy(update=rungs) == whole, cell
     assert left_out, "nothing was left out"
+
+
+@pytest.fixture(scope="module")
+def raised(tmp_path_factory, run_in):
+    """Return the results of probes that take every model for one without room for a copy."""
+    folder = tmp_path_factory.mktemp("raised")
+    patched = folder / "probes"
+    shutil.copytree(probes.PROBES, patched, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, (limit, small) in LIMITS.items():
+        path = patched / "samebits_probe" / name
+        text = path.read_text("utf-8")
+        assert text.count(limit) == 1
+        path.write_text(text.replace(limit, small), "utf-8")
+    write_matrix(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scheduler, "PROBES", patched)
+        patch.setattr(probes, "STACK", patched / "stack.py")
+        return by_cell(run_in(folder, selection=SELECTION))
+
+
+def test_raised_parameters_change_no_verdict_rule_or_reason(ladders, raised):
+    default, _ = ladders
+    assert default.keys() == raised.keys()
+    for cell, result in default.items():
+        assert conclusions(raised[cell]) == conclusions(result), cell
+
+
+def conclusions(cell):
+    """Return what a ladder concludes, without figures: float64 rounds products of parts elsewhere."""
+    ladder = cell.ladder
+    texts = [FIGURE.sub("N", text) for text in (ladder.reason, *ladder.notes)]
+    return cell.verdict, ladder.kind, ladder.rule, ladder.worse, ladder.alignment, texts
+
+
+def test_steps_with_raised_parameters_are_of_the_same_kind(ladders, raised):
+    default, _ = ladders
+    for cell, result in default.items():
+        pairs = zip(result.ladder.steps, raised[cell].ladder.steps, strict=True)
+        for step, shared in pairs:
+            assert (step.signal, step.kind, step.own) == (shared.signal, shared.kind, shared.own)
+            # float64 rounds products of parts elsewhere: of the order of 1e-15, as all of float64
+            assert abs(step.float64 - shared.float64) <= max(1e-3 * step.float64, 1e-9), cell

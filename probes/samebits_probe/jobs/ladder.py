@@ -31,6 +31,7 @@ from samebits_probe.model import (
     layers,
     load,
     precision,
+    raised,
 )
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 4
 _COPY_LIMIT = 4 << 30
-"""Bytes of a promoted copy above which none is made; the ladder reports that."""
+"""Bytes of a promoted copy above which it shares the large parameters of its model."""
 _REASON_LENGTH = 300
 _WATCHED_COST = 10
 """Cost limit of a forward in float64 with every operation seen by Python, in plain forwards."""
@@ -99,8 +100,11 @@ class Ladder:
         self.keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
         progress.begin("load")
         self.loaded = load.load(self.source)
-        # a float64 copy that does not fit would end the job and lose its results
-        memory.require(self._largest_copy(), int(job.get("slots", 1)))
+        slots = int(job.get("slots", 1))
+        self._shares = self._is_scarce(self._bytes_in(torch.float64), slots)
+        if self._shares:
+            # a copy that does not fit would end the job and lose its results
+            memory.require(raised.working_bytes(self.loaded.model, torch.float64), slots)
 
     def climb(self) -> Facts:
         """Return the results of every rung; the native one is last, as it may leave state."""
@@ -200,21 +204,20 @@ class Ladder:
 
     def _promoted(self, dtype: torch.dtype) -> Facts:
         """Return the results of a copy in ``dtype``, in which the code also gets only ``dtype``."""
-        try:
-            twin = self._copy(dtype)
-        except _TooLarge as reason:
-            return _empty_rung(str(reason))
+        twin = self._copy(dtype)
         native = getattr(torch, self.source.dtype)
         rung = self._rung(twin, precision.arithmetic_in(dtype, native), dtype)
         with torch.no_grad(), precision.arithmetic_in(dtype, native):
             chaotic = dtype == torch.float64 and self._chaotic(twin)
         return _empty_rung(determinism.CHAOTIC) if chaotic else rung
 
-    def _largest_copy(self) -> int:
-        """Return the bytes of the largest copy that will be made: in float64, unless too large."""
-        n = sum(p.numel() for p in self.loaded.model.parameters())
-        sizes = (n * dtype.itemsize for dtype in (torch.float64, torch.float32))
-        return next((size for size in sizes if size <= _COPY_LIMIT), 0)
+    def _bytes_in(self, dtype: torch.dtype) -> int:
+        """Return the bytes of a copy of all parameters in ``dtype``."""
+        return int(sum(p.numel() for p in self.loaded.model.parameters()) * dtype.itemsize)
+
+    @staticmethod
+    def _is_scarce(size: int, slots: int) -> bool:
+        return size > _COPY_LIMIT or bool(memory.shortage(size, slots))
 
     def _chaotic(self, twin: Any) -> bool:
         """Return True if the first prompt is chaotic; tried last, as it may leave state."""
@@ -232,11 +235,8 @@ class Ladder:
             return False
 
     def _copy(self, dtype: torch.dtype) -> Any:
-        size = sum(p.numel() for p in self.loaded.model.parameters()) * dtype.itemsize
-        if size > _COPY_LIMIT:
-            msg = f"a copy in {_dtype_name(dtype)} would need another {size / 2**30:.1f} GiB"
-            raise _TooLarge(msg)
-        twin = precision.copy_in(dtype, self.loaded.model, self.job["ladder"]["rounded"])
+        rounded = self.job["ladder"]["rounded"]
+        twin = precision.copy_in(dtype, self.loaded.model, rounded, shares=self._shares)
         if dtype == torch.float64 and self.job["ladder"]["tables"]:
             precision.compute_tables_again(twin)
             precision.compute_attributes_again(twin)
@@ -244,10 +244,7 @@ class Ladder:
 
     def _noise(self) -> Facts:
         """Return the float32 rung again, with each row fed twice and all sums in another order."""
-        try:
-            twin = self._copy(torch.float32)
-        except _TooLarge as reason:
-            return _empty_rung(str(reason))
+        twin = self._copy(torch.float32)
         with precision.Reordered():
             arithmetic = precision.arithmetic_in(torch.float32, torch.float32)
             return self._rung(twin, arithmetic, torch.float32, twice=True)
@@ -378,10 +375,6 @@ def _rows_of_prompt(rung: Facts, kind: str, prompt: str) -> Facts:
     return {} if logits is None else {prompt: logits}
 
 
-class _TooLarge(Exception):  # noqa: N818  "there is no room for a copy" is a result
-    """A model is too large to be copied; the message gives the size."""
-
-
 def _empty_rung(refused: str = "") -> Facts:
     return {
         "forward": {},
@@ -400,10 +393,6 @@ def _refusal_noted(refused: dict[str, str], what: str) -> Iterator[None]:
     except Exception as error:  # noqa: BLE001
         text = without_folders(" ".join(str(error).split()))
         refused[what] = f"{type(error).__name__}: {text}"[:_REASON_LENGTH]
-
-
-def _dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _each_row_twice(kwargs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -7,7 +7,6 @@ exception is a failure of its phase.
 from __future__ import annotations
 
 import copy
-import inspect
 import json
 import logging
 import math
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import transformers
 
-from samebits_probe.model import forks, heap
+from samebits_probe.model import forks, heap, meta
 from samebits_probe.model.checkpoint import refuse_code, refuse_outside
 from samebits_probe.model.choice import DECODER, signature_of
 from samebits_probe.model.tensor import dtype_name
@@ -222,7 +221,7 @@ def fresh_buffers(model: Any, config: Any, source: Source) -> dict[str, torch.Te
     values of parameters raises.
     """
     progress.tick("fresh model without parameters")
-    with _parameters_without_values():
+    with meta.parameters_without_values():
         twin = _from_config(type(model), config, source)
     return {
         name: tensor if tensor.is_meta else tensor.to(source.device)
@@ -246,51 +245,6 @@ def _from_config(model_class: Any, config: Any, source: Source) -> Any:
 def _named_tensors(model: Any) -> dict[str, torch.Tensor]:
     parameters = dict(model.named_parameters(remove_duplicate=False))
     return parameters | dict(model.named_buffers(remove_duplicate=False))
-
-
-@contextmanager
-def _parameters_without_values() -> Iterator[None]:
-    """Put every parameter that a module registers inside on the meta device.
-
-    Buffers are real. ``torch.device("meta")`` would also take the tensors that buffers are made of.
-    """
-    module_class = torch.nn.Module
-    register = module_class.register_parameter
-    constructors = {kind: kind.__init__ for kind in (torch.nn.Linear, torch.nn.Embedding)}
-
-    def register_without_value(module: Any, name: str, parameter: Any) -> None:
-        register(module, name, parameter)
-        made = module._parameters[name]
-        if type(made) is not torch.nn.Parameter or made.is_meta:
-            return
-        empty = torch.nn.Parameter(made.detach().to("meta"), requires_grad=made.requires_grad)
-        empty.__dict__.update(made.__dict__)
-        module._parameters[name] = empty
-
-    module_class.register_parameter = register_without_value
-    for kind, constructor in constructors.items():
-        kind.__init__ = _on_meta(constructor)
-    try:
-        yield
-    finally:
-        module_class.register_parameter = register
-        for kind, constructor in constructors.items():
-            kind.__init__ = constructor
-
-
-def _on_meta(constructor: Any) -> Any:
-    """Return a module's constructor with the meta device as its default.
-
-    It saves the memory that its parameters would have until they are registered.
-    """
-    place = list(inspect.signature(constructor).parameters).index("device")
-
-    def construct(*arguments: Any, **options: Any) -> None:
-        if len(arguments) <= place and options.get("device") is None:
-            options["device"] = "meta"
-        constructor(*arguments, **options)
-
-    return construct
 
 
 def effective_config(config: Any) -> dict[str, Any]:

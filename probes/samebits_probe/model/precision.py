@@ -13,12 +13,14 @@ TorchFunctionMode sees every request, in any module, and answers it with the wid
 from __future__ import annotations
 
 import copy
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from samebits_probe.model import meta, raised
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,24 +64,33 @@ def promoted_copy(model: Any) -> Any:
     return twin
 
 
-def copy_in(dtype: torch.dtype, model: Any, rounded: dict[str, str]) -> Any:
+def copy_in(
+    dtype: torch.dtype, model: Any, rounded: dict[str, str], *, shares: bool = False
+) -> Any:
     """Return a copy in ``dtype`` that holds the numbers of ``model``.
 
     Tables are not computed again: the numbers that both sides of a pair store are compared by
     their bytes. ``rounded`` names tensors that the other side holds in a smaller dtype. They
     are rounded to that dtype first, so that both sides start from the same numbers.
+
+    A copy that ``shares`` has no own values of large parameters: see :mod:`raised`.
     """
-    twin = copy.deepcopy(model, _shared_parameters(model))
+    memo: dict[int, Any] = _shared_parameters(model)
+    if shares:
+        memo |= raised.raised_parameters(model, dtype, rounded)
+    twin = copy.deepcopy(model, memo)
     tensors = dict(twin.named_parameters(remove_duplicate=False))
     tensors |= dict(twin.named_buffers(remove_duplicate=False))
     with torch.no_grad():
         for name, smaller in rounded.items():
-            if name in tensors:
+            if name in tensors and not isinstance(tensors[name], raised.Raised):
                 tensors[name].data = (
                     tensors[name].data.to(getattr(torch, smaller)).to(tensors[name].dtype)
                 )
     widening = _WIDENINGS[dtype]
     for tensor in (*twin.parameters(), *twin.buffers()):
+        if isinstance(tensor, raised.Raised):
+            continue
         if tensor.is_floating_point():
             values = tensor.data
             promoted = values.to(dtype)
@@ -125,7 +136,12 @@ def compute_tables_again(twin: Any) -> None:
     tables = dict(fresh.named_buffers())
     for name, buffer in twin.named_buffers():
         exact = tables.get(name)
-        if exact is None or exact.dtype != buffer.dtype or exact.shape != buffer.shape:
+        if (
+            exact is None
+            or exact.is_meta
+            or exact.dtype != buffer.dtype
+            or exact.shape != buffer.shape
+        ):
             continue
         if buffer.is_floating_point() and _same_table(exact, buffer):
             buffer.copy_(exact)
@@ -142,6 +158,8 @@ def compute_attributes_again(twin: Any) -> None:
             exact = vars(modules.get(name, module)).get(key)
             if not (isinstance(value, torch.Tensor) and isinstance(exact, torch.Tensor)):
                 continue
+            if exact.is_meta:
+                continue
             if value.is_floating_point() and exact.shape == value.shape:
                 exact = exact.to(value)
                 if _same_table(exact, value):
@@ -149,9 +167,14 @@ def compute_attributes_again(twin: Any) -> None:
 
 
 def _fresh_model(twin: Any) -> Any:
-    """Return a model made in float64 from the config of ``twin``; None if it cannot be made."""
+    """Return a model made in float64 from the config of ``twin``; None if it cannot be made.
+
+    If ``twin`` shares parameters, those of the fresh model have no values.
+    """
+    shares = any(isinstance(parameter, raised.Raised) for parameter in twin.parameters())
+    without_values = meta.parameters_without_values() if shares else nullcontext()
     try:
-        with promotion(), torch.random.fork_rng(devices=[]):
+        with promotion(), torch.random.fork_rng(devices=[]), without_values:
             return type(twin)(copy.deepcopy(twin.config))
     except Exception:  # noqa: BLE001  a class that cannot be made again keeps what it has
         return None
