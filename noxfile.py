@@ -82,6 +82,13 @@ def tests(session: nox.Session) -> None:
     session.run("pytest", *session.posargs)
 
 
+@nox.session(name="tests-long", default=False)
+def tests_long(session: nox.Session) -> None:
+    """Run the tests that take too long for each change; run them before a release."""
+    install(session, "tests")
+    session.run("pytest", *map(str, ROOT.glob("tests/real/long_*.py")), *session.posargs)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check style, types, spelling."""
