@@ -51,6 +51,14 @@ def query_for(
     if device != "cpu":
         msg = f"the difference is on {device}, and scripts are checked on the CPU only"
         raise CannotReproduce(msg)
+    query = _query(result, reference, candidate, values)
+    threads = candidate[0].threads
+    return query._replace(question=query.question.model_copy(update={"threads": threads}))
+
+
+def _query(
+    result: CellResult, reference: Capture, candidate: tuple[Capture, ...], values: TensorSource
+) -> Query:
     if result.judged is Verdict.FAILED:
         return Query("fails", _failure_question(result, reference, values))
     if result.judged is Verdict.UNSTABLE:

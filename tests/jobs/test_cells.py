@@ -45,6 +45,9 @@ class Process:
         self.n_slots = n_slots
         self.jobs = []
 
+    def n_beside(self, threads):
+        return self.n_slots
+
     async def run(self, job, started):
         started()
         self.jobs.append(job)
