@@ -52,8 +52,10 @@ def query_for(
         msg = f"the difference is on {device}, and scripts are checked on the CPU only"
         raise CannotReproduce(msg)
     query = _query(result, reference, candidate, values)
-    threads = candidate[0].threads
-    return query._replace(question=query.question.model_copy(update={"threads": threads}))
+    if reference.threads == 1:
+        return query
+    question = query.question.model_copy(update={"threads": reference.threads})
+    return query._replace(question=question)
 
 
 def _query(
