@@ -249,6 +249,7 @@ class CellRunner:
             extent = "" if _is_enough(capture, job) else "short "
             threads = "" if capture.threads == job.threads else f", {capture.threads} threads"
             reason = f"it wrote the {extent}capture of {capture.cell}, run {capture.run}{threads}"
+            path.unlink()  # else it would be kept, and a later run would read it
         unrepeatable = f"{cell} wrote no result"
         if ended.stopped:
             capture = _ended_early(_empty_capture(cell, job), job, ended)
