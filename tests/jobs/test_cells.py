@@ -15,6 +15,7 @@ from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.common import LARGE
 from samebits.matrix.spec import Prompt
 from samebits.records.capture import Failure, Signals, Skip, Unfinished
+from samebits.records.ids import CellId
 from samebits.records.inputs import Inputs
 from samebits.stacks.process import Ended
 from samebits.storage.store import Store
@@ -59,7 +60,8 @@ class Process:
             Path(job["log"]).write_text(self.log, "utf-8")
         if self.status is not None and job["run"] in self.only:
             written = capture("4.48", run=job["run"], status=self.status)
-            written = written.model_copy(update={"threads": job["threads"], **self.changed})
+            own = {"cell": CellId.model_validate(job["cell"]), "threads": job["threads"]}
+            written = written.model_copy(update=own | self.changed)
             path.write_text(sealed(written.model_dump_json()), "utf-8")
         return self.ends
 
