@@ -51,6 +51,16 @@ def query_for(
     if device != "cpu":
         msg = f"the difference is on {device}, and scripts are checked on the CPU only"
         raise CannotReproduce(msg)
+    query = _query(result, reference, candidate, values)
+    if reference.threads == 1:
+        return query
+    question = query.question.model_copy(update={"threads": reference.threads})
+    return query._replace(question=question)
+
+
+def _query(
+    result: CellResult, reference: Capture, candidate: tuple[Capture, ...], values: TensorSource
+) -> Query:
     if result.judged is Verdict.FAILED:
         return Query("fails", _failure_question(result, reference, values))
     if result.judged is Verdict.UNSTABLE:

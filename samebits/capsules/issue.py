@@ -89,9 +89,10 @@ def _versions(file: CapsuleFile) -> Markdown:
     ]
     versions = table(("", *(code(side.script) for side in sides)), rows)
     where = fill(
-        "{}, CPU capability {}, one thread. The header of each script pins all packages.",
+        "{}, CPU capability {}, {}. The header of each script pins all packages.",
         file.platform,
         file.cpu_capability,
+        "one thread" if file.question.threads == 1 else f"{file.question.threads} threads",
     )
     return page([versions, where])
 

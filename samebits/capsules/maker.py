@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from samebits.records.capsule import Contrast, Feed
     from samebits.records.capture import Capture, Failure
     from samebits.records.comparison import CellResult, Metrics
+    from samebits.stacks.slots import Slots
 
 EXPECTED = "expected.json"
 ISSUE = "ISSUE.md"
@@ -81,7 +82,7 @@ class Maker:
         probes: str,
         machine: Machine,
         place: Place,
-        slots: asyncio.Semaphore,
+        slots: Slots,
     ) -> None:
         self._work = work
         self._values = values
@@ -106,7 +107,7 @@ class Maker:
             builder = _Builder(request, work, self._values)
             case, result = await builder.case(Judge(work, self._probes, self._machine.fingerprint))
             folder = builder.write(case, result, self._machine)
-            async with self._place_lock, self._slots:
+            async with self._place_lock, self._slots.taken(case.question.threads):
                 await asyncio.to_thread(self._verify, request, folder)
             return {
                 str(path.relative_to(folder).as_posix()): path.read_bytes()
@@ -398,7 +399,7 @@ class _Builder:
         timeout = self._request.model.timeout
         results = await asyncio.gather(
             *(
-                trials.run_trial(process, path, run, self._work, timeout, nth)
+                trials.run_trial(process, path, run, self._work, timeout, nth, question.threads)
                 for process, path in scripts
                 for nth, run in enumerate(runs)
             )

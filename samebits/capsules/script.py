@@ -77,7 +77,7 @@ def script(subject: Subject, installed: Installed, expectation: Expectation | No
         _docstring(subject, installed),
         *_imports(subject, expectation),
         _constants(subject, expectation),
-        "torch.set_num_threads(1)  # more threads sum in a different order",
+        _threads(subject.question.threads),
     ]
     functions = [_measure(subject, installed)]
     if any(fed.seed is not None for fed in subject.question.feed.values()):
@@ -92,6 +92,20 @@ def script(subject: Subject, installed: Installed, expectation: Expectation | No
         )
     text = "\n\n".join(blocks) + "\n\n\n" + "\n\n\n".join(functions)
     return f"{text}\n"
+
+
+def _threads(number: int) -> str:
+    """Return the lines that set the threads, as probes/samebits_probe/process/threads.py does."""
+    if number == 1:
+        return "torch.set_num_threads(1)  # more threads sum in a different order"
+    return "\n".join(
+        [
+            f"torch.set_num_threads({number})  # another number sums in a different order",
+            "# else several threads add to one element in a random order",
+            "torch.use_deterministic_algorithms(True, warn_only=True)",
+            "torch.utils.deterministic.fill_uninitialized_memory = False",
+        ]
+    )
 
 
 def header(installed: Installed) -> str:

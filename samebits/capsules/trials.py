@@ -61,16 +61,23 @@ class Answers(NamedTuple):
 
 
 async def run_trial(
-    process: StackProcess, script: Path, run: RunName, work: Path, timeout: float, nth: int = 0
+    process: StackProcess,
+    script: Path,
+    run: RunName,
+    work: Path,
+    timeout: float,
+    nth: int = 0,
+    threads: int = 1,
 ) -> Trial:
     """Return the result of one script in one stack; only a message if it left no result.
 
-    ``nth`` distinguishes trials of the same script that run at the same time.
+    ``threads`` are those that the script sets. ``nth`` distinguishes trials of the same script that run at the same time.
     """
     result = script.with_name(f"{script.name}.{run}{nth}.json")
     job = TrialJob(
         script=str(script),
         run=run,
+        threads=threads,
         store=LimitedStore(root=str(work), limit=VALUES_LIMIT),
         result=str(result),
         log=str(result.with_suffix(".log")),

@@ -22,7 +22,7 @@ from samebits.base.errors import CaptureError
 from samebits.base.redaction import without_folders
 from samebits.compare.signals import agrees
 from samebits.jobs.cache import aside
-from samebits.jobs.common import follows_from, model_of
+from samebits.jobs.common import follows_from, model_of, threads_of
 from samebits.jobs.records import CellJob, CellStore, ObservedModel, RelationOptions, RunName
 from samebits.jobs.unwritten import without_false_alarms
 from samebits.records.capture import Capture, Failure, Skip, Unfinished
@@ -86,7 +86,8 @@ class CellRunner:
         folder = self._folder(cell, model, checkpoint, stack)
         ready: tuple[Capture, ...] = ()
         if not wanted and self._cache.may_reuse(checkpoint):
-            ready = self._cached_captures(folder, process.n_slots, in_full=model.second_in_full)
+            n_beside = process.n_beside(threads_of(model, checkpoint, cell.variant))
+            ready = self._cached_captures(folder, n_beside, in_full=model.second_in_full)
         if len(ready) == len(RUNS):
             return without_false_alarms(*ready)
         _remove_leftovers(folder)
@@ -163,7 +164,9 @@ class CellRunner:
             return None
         return RelationOptions(sweep=self._sweep, samples=model.samples, large=model.insists)
 
-    def _cached_captures(self, folder: Path, n_slots: int, *, in_full: bool) -> tuple[Capture, ...]:
+    def _cached_captures(
+        self, folder: Path, n_beside: int, *, in_full: bool
+    ) -> tuple[Capture, ...]:
         """Return the cached captures if both are whole and the machine cannot be the cause of them.
 
         If only a full second run will do (``in_full``) and it was a short one, only the first is
@@ -178,7 +181,7 @@ class CellRunner:
         except CaptureError:
             return ()
         captures = first, second
-        if any(c.slots > n_slots and any(s.why == "cost" for s in c.skips) for c in captures):
+        if any(c.slots > n_beside and any(s.why == "cost" for s in c.skips) for c in captures):
             return ()
         if not all(map(_is_repeatable, captures)):
             return ()
@@ -206,6 +209,7 @@ class CellRunner:
             cell=cell,
             run=run,
             short=short,
+            threads=threads_of(model, checkpoint, cell.variant),
             timeout=model.timeout,
             budget=model.budget,
             log=str(path.with_suffix(".log")),
@@ -236,14 +240,16 @@ class CellRunner:
         except CaptureError as error:
             reason = ended.reason or str(error).replace(str(path), "its capture")
         else:
-            if (capture.cell, capture.run) == (cell, job.run) and _is_enough(capture, job):
+            if _answers(capture, job):
                 unrepeatable = f"{cell} failed for a reason that may be the machine"
                 unrepeatable = "" if _is_repeatable(capture) else unrepeatable
                 if capture.status == "unfinished":
                     capture = _ended_early(capture, job, ended)
                 return FinishedRun(job, capture, unrepeatable)
             extent = "" if _is_enough(capture, job) else "short "
-            reason = f"it wrote the {extent}capture of {capture.cell}, run {capture.run}"
+            threads = "" if capture.threads == job.threads else f", {capture.threads} threads"
+            reason = f"it wrote the {extent}capture of {capture.cell}, run {capture.run}{threads}"
+            path.unlink()  # else it would be kept, and a later run would read it
         unrepeatable = f"{cell} wrote no result"
         if ended.stopped:
             capture = _ended_early(_empty_capture(cell, job), job, ended)
@@ -251,7 +257,12 @@ class CellRunner:
         log = tail(Path(job.log))
         failure = Failure(phase="process", type="no result", message=reason, traceback=log)
         capture = Capture(
-            cell=cell, run=job.run, extent=_extent(job), status="failed", failure=failure
+            cell=cell,
+            run=job.run,
+            extent=_extent(job),
+            threads=job.threads,
+            status="failed",
+            failure=failure,
         )
         return FinishedRun(job, capture, unrepeatable)
 
@@ -268,11 +279,19 @@ def tries_usage(cell: CellId, model: ModelSpec) -> bool:
 
 def _empty_capture(cell: CellId, job: CellJob) -> Capture:
     """Return the empty capture of a run that ended before its first observation."""
-    return Capture(cell=cell, run=job.run, extent=_extent(job), status="unfinished")
+    return Capture(
+        cell=cell, run=job.run, extent=_extent(job), threads=job.threads, status="unfinished"
+    )
 
 
 def _extent(job: CellJob) -> Extent:
     return "short" if job.short else "full"
+
+
+def _answers(capture: Capture, job: CellJob) -> bool:
+    """Return True if a capture is of the cell, the run and the threads of a job."""
+    is_of_job = (capture.cell, capture.run, capture.threads) == (job.cell, job.run, job.threads)
+    return is_of_job and _is_enough(capture, job)
 
 
 def _is_enough(capture: Capture, job: CellJob) -> bool:

@@ -41,6 +41,8 @@ class Checkpoint(Record):
     digest: str | None = None
     """Digest of all its files; None for a hub id, whose files samebits does not read."""
     parameters: int | None = None
+    n_bytes: int | None = None
+    """Bytes of its files; None for a hub id. A part of it that a capsule tries keeps the whole's."""
     builder: str | None = None
     """Id of the stack that made it from the recipe."""
     inputs: Inputs | None = None
@@ -115,6 +117,7 @@ class Checkpoints:
             said=description,
             digest=digest_of(hashes),
             parameters=facts.get("n_parameters"),
+            n_bytes=size_of(folder),
             builder=builder.id,
         )
 
@@ -140,7 +143,13 @@ class Checkpoints:
         description = " + ".join(
             [f"path {shown_source}", *(Path(patch).name for patch in model.patch)]
         )
-        return Checkpoint(model=model.name, source=str(folder), said=description, digest=digest)
+        return Checkpoint(
+            model=model.name,
+            source=str(folder),
+            said=description,
+            digest=digest,
+            n_bytes=size_of(folder),
+        )
 
     def _patched(self, model: ModelSpec, folder: Path) -> Path:
         """Return a patched copy of a folder, named after the folder's content and the patches.

@@ -4,16 +4,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from samebits.jobs.records import THREADS, CellModel
+from samebits.jobs.records import CellModel
 from samebits.records.inputs import Inputs
 
 if TYPE_CHECKING:
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.matrix.spec import ModelSpec
-    from samebits.records.ids import CellId
+    from samebits.records.ids import CellId, Variant
     from samebits.stacks.build import Stack
 
+SEVERAL = 4
+"""Threads of a large model, on any machine: another number sums in another order."""
+LARGE = 4 << 30
+"""Bytes of a checkpoint from which on its jobs have several threads.
+
+Below, several jobs fit in memory side by side, and keep more cores busy than several threads of one
+job do, as only its forwards use them.
+"""
 NOT_CHOSEN = "the arguments of the model's forward were not read on any stack"
+
+
+def threads_of(model: ModelSpec, checkpoint: Checkpoint, variant: Variant) -> int:
+    """Return the threads of every job of a model's cells, in every stack and on every machine."""
+    if model.threads is not None:
+        return model.threads
+    is_large = variant.device == "cpu" and (checkpoint.n_bytes or 0) >= LARGE
+    return SEVERAL if is_large else 1
 
 
 def model_of(model: ModelSpec, checkpoint: Checkpoint) -> CellModel:
@@ -52,5 +68,5 @@ def follows_from(
         "trust_remote_code": model.trust_remote_code,
         "prompts": {name: prompt.model_dump() for name, prompt in model.prompts.items()},
         "inputs": digest_of_inputs(checkpoint),
-        "threads": THREADS,
+        "threads": threads_of(model, checkpoint, cell.variant),
     }

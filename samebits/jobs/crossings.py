@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.jobs.cache import ResultForm, is_repeatable, no_result, run_aside
-from samebits.jobs.common import digest_of_inputs, inputs_of
-from samebits.jobs.records import THREADS, FedModel, LoadJob, SaveJob
+from samebits.jobs.common import digest_of_inputs, inputs_of, threads_of
+from samebits.jobs.records import FedModel, LoadJob, SaveJob
 from samebits.records.crossing import Crossing, CrossingsFile, CrossingsReport, SavedModel
 from samebits.records.record import read_record
 
@@ -261,7 +261,7 @@ class Crosser:
             "limit": _limit(subject),
             "probes": self._cache.probes,
             "machine": self._cache.machine,
-            "threads": THREADS,
+            "threads": _threads(subject),
         }
 
 
@@ -270,12 +270,17 @@ def _limit(subject: CrossedModel) -> int:
     return sys.maxsize if subject.model.large else SIZE_LIMIT
 
 
+def _threads(subject: CrossedModel) -> int:
+    return threads_of(subject.model, subject.checkpoint, subject.variant)
+
+
 def _job_fields(subject: CrossedModel, stack: Stack) -> dict[str, Any]:
     """Return the fields that both kinds of job share."""
     return {
         "name": subject.model.name,
         "variant_name": str(subject.variant),
         "stack": stack.id,
+        "threads": _threads(subject),
         "timeout": subject.model.timeout,
         "variant": subject.variant,
         "model": FedModel(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from samebits.grafts import judge
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import follows_from, model_of
+from samebits.jobs.common import follows_from, model_of, threads_of
 from samebits.jobs.records import (
     DonorQuestion,
     DonorTask,
@@ -161,6 +161,7 @@ class Grafter:
     ) -> GraftJob:
         return GraftJob(
             cell=traced.cell,
+            threads=threads_of(subject.model, subject.checkpoint, traced.cell.variant),
             timeout=subject.model.timeout,
             budget=subject.model.budget,
             log=str(path.with_suffix(".log")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import follows_from, model_of
+from samebits.jobs.common import follows_from, model_of, threads_of
 from samebits.jobs.records import LadderJob, LimitedStore, Rungs
 from samebits.records.ladder import LadderFile
 
@@ -73,6 +73,7 @@ class Climber:
     ) -> LadderJob:
         return LadderJob(
             cell=cell,
+            threads=threads_of(model, checkpoint, cell.variant),
             timeout=model.timeout,
             budget=model.budget,
             log=str(path.with_suffix(".log")),

@@ -18,7 +18,7 @@ from samebits.records.inputs import Inputs
 from samebits.records.record import Record
 
 THREADS = 1
-"""Threads of a job. With one, its bits do not depend on the load of the machine."""
+"""Threads of a job that computes nothing that is compared."""
 
 WrittenPrompt = Annotated[
     Prompt,
@@ -137,6 +137,7 @@ class TrialJob(CapsuleJob):
 
     script: str
     run: RunName
+    threads: int
     store: LimitedStore
 
 
@@ -164,7 +165,8 @@ class JobOfCell(Job):
     """The fields of the jobs that load the model of a cell."""
 
     cell: CellId
-    threads: int = THREADS
+    threads: int
+    """Threads of its forwards, which decide their bits: the same on both sides of a comparison."""
     budget: float
     """Seconds after which only observations that affect the verdict start."""
 
@@ -279,7 +281,7 @@ class CrossingJob(Job):
     """Name of the model."""
     variant_name: str
     stack: str
-    threads: int = THREADS
+    threads: int
     variant: Variant
     model: FedModel
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from samebits.base.redaction import without_folders
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
-from samebits.jobs.common import follows_from, model_of
+from samebits.jobs.common import follows_from, model_of, threads_of
 from samebits.jobs.records import LimitedStore, TraceJob, Tracing
 from samebits.records.trace import Trace
 from samebits.trace import blame
@@ -196,6 +196,7 @@ class Tracer:
     ) -> TraceJob:
         return TraceJob(
             cell=traced.cell,
+            threads=threads_of(subject.model, subject.checkpoint, traced.cell.variant),
             timeout=subject.model.timeout,
             budget=subject.model.budget,
             log=str(log),

@@ -233,6 +233,9 @@ class Settings(Form):
     """Whether to try common uses of the model: attention maps, packed rows, generate() …"""
     samples: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Number of prompts over which each layer's cache error is averaged; 0 for none."""
+    threads: Annotated[int, Field(ge=1, le=64)] | None = None
+    """Threads of each job of a cell, on any machine, as their number decides bits; default: 1, and 4
+    for a model on the CPU whose files have 4 GiB or more (1 for one on the hub)."""
     timeout: Seconds = 120.0
     """Seconds without progress after which a job is stopped."""
     budget: Seconds = 600.0

@@ -418,7 +418,7 @@ def _report(
         stacks=stacks,
         checkpoints=_checkpoints(planned, scheduler),
         rows=tuple(
-            _row(row, matrix, by_cell, kept_row)
+            _row(row, matrix, by_cell, kept_row, scheduler.threads_of(row))
             for row, kept_row in zip(planned.rows, rows, strict=True)
         ),
         crossings=crossings,
@@ -465,11 +465,13 @@ def _row(
     matrix: Matrix,
     results: Mapping[CellId, CellResult],
     kept_row: KeptRow,
+    threads: int,
 ) -> Row:
     return Row(
         model=row.model,
         variant=str(row.variant),
         group=matrix.model(row.model).group,
+        threads=threads,
         reference=kept_row.reference,
         cells=tuple(results[cell] for cell in row.cells),
         bands=kept_row.bands,

@@ -1,7 +1,7 @@
 """The scheduler of a run: it builds stacks, makes checkpoints and runs the jobs of cells.
 
-All of this runs concurrently. One semaphore limits the jobs that run at the same time, and each
-stack has one process that forks a child per job.
+All of this runs concurrently. The slots limit the jobs that run at the same time and their threads,
+and each stack has one process that forks a child per job.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from samebits.jobs import cells
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import CellRunner
 from samebits.jobs.checkpoints import Checkpoint, Checkpoints, builder_of, size_of
+from samebits.jobs.common import threads_of
 from samebits.jobs.crossings import (
     UNUSED,
     CrossedModel,
@@ -53,6 +54,7 @@ from samebits.stacks.build import Stack, StackBuilder, probes_digest
 from samebits.stacks.environment import probe_environment
 from samebits.stacks.probes import PROBES
 from samebits.stacks.process import StackProcess, cell_of, start_process, tail
+from samebits.stacks.slots import Slots
 from samebits.terminal import failures
 from samebits.terminal.progress import Phases
 from samebits.text.numbers import duration, plural
@@ -178,7 +180,7 @@ class Scheduler:
         # a process id is not unique: two containers may share the folder
         self._run = uuid.uuid4().hex[:12]
         self._n_slots = order.jobs or len(os.sched_getaffinity(0))
-        self._slots = asyncio.Semaphore(self._n_slots)
+        self._slots = Slots(self._n_slots, len(os.sched_getaffinity(0)))
         maker = digest_of_file(PROBES / "samebits_probe" / "model" / "build.py")
         self._checkpoint_store = Checkpoints(
             root, Path(matrix.path).parent, maker, dependencies=self.dependencies
@@ -321,6 +323,13 @@ class Scheduler:
         if len(ended) == sum(len(r.cells) for r in self._plan.rows if r.model == row.model):
             for line in failures.lines(ended):
                 self.progress.failure(line)
+
+    def threads_of(self, row: PlannedRow) -> int:
+        """Return the threads of the jobs of a row's cells; 1 without a checkpoint."""
+        checkpoint = self.checkpoints.get(row.model)
+        if checkpoint is None:
+            return 1
+        return threads_of(self._matrix.model(row.model), checkpoint, row.variant)
 
     async def _paths_of(self, row: PlannedRow) -> dict[CellId, tuple[Path, Path]] | None:
         """Return the paths of a row's captures; None without a stack or a pinned checkpoint."""
@@ -663,7 +672,6 @@ class Scheduler:
                 log,
                 self._slots,
                 self._starter,
-                self._n_slots,
             )
             self._processes[stack.id].on_step = self._show_step
 

@@ -45,6 +45,8 @@ class Question(Record):
     """For ``generate``: index of the batch row."""
     steps: int = 0
     """For ``generate``: number of tokens."""
+    threads: int = 1
+    """Threads of the computation, which decide its bits."""
     tensor: str = ""
     """For ``parameter`` and ``buffer``: name of the tensor."""
 

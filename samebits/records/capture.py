@@ -360,6 +360,8 @@ class Capture(Record):
     """Phase -> seconds."""
     counts: dict[str, int] = Field(default_factory=dict)
     """Phase -> number of forwards of the model, including those inside ``generate()``."""
+    threads: int = 1
+    """Threads of its forwards; captures with different numbers are never compared."""
     slots: int = 1
     """Number of jobs that could run in parallel; each had an equal share of the memory."""
 

@@ -87,6 +87,8 @@ class Row(Record):
     model: str
     variant: str
     group: str | None = None
+    threads: int = 1
+    """Threads of every job of its cells; their number decides bits."""
     reference: str | None
     """Stack that the others are compared with: the matrix's, or the oldest that ran."""
     cells: tuple[CellResult, ...]
@@ -147,7 +149,7 @@ class MachineReport(Record):
     """torch.backends.cpu.get_cpu_capability(), which determines the kernels that ATen chooses."""
     cores: int
     threads: int
-    """Threads per cell."""
+    """Threads per cell, where its row does not say otherwise."""
     flags: dict[str, str] = Field(default_factory=dict)
     environment: dict[str, str] = Field(default_factory=dict)
     """Environment variables of the probes, without secrets."""

@@ -15,7 +15,7 @@ from samebits.reports.sections.tokenizers import tokenizers_differ, tokenizers_o
 from samebits.reports.sections.usage import usage_of
 from samebits.reports.stories import QUIET, is_quiet, stories
 from samebits.text.blocks import heading, link, page
-from samebits.text.markdown import Markdown, fill
+from samebits.text.markdown import EMPTY, Markdown, fill
 from samebits.text.names import page_path
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
         [
             heading(1, model),
             _origin(report),
+            _threads(rows),
             environment.checkpoints_of(model, report),
             overview.model_summary(rows, report),
             findings_of(rows, report),
@@ -71,6 +72,15 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
 def _origin(report: Report) -> Markdown:
     report_link = link("report", "../report.md")
     return fill("Part of the {} on {} of {}.", report_link, report.matrix, report.started)
+
+
+def _threads(rows: list[Row]) -> Markdown:
+    """Return how many threads the cells of a model have; '' if it is one."""
+    number = max(row.threads for row in rows)
+    if number == 1:
+        return EMPTY
+    text = "Its cells run with {} threads in every stack: their number decides the order of sums."
+    return fill(text, number)
 
 
 def _section(story: Story, report: Report) -> Markdown:

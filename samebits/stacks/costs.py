@@ -49,7 +49,7 @@ class Cost(Record):
 
     jobs: PositiveInt
     seconds: NonNegativeFloat
-    """Wall clock, summed over the jobs."""
+    """Wall clock times the slots that the job took, summed over the jobs."""
     cpu: NonNegativeFloat
     level: Level = "default"
     """The level of the run."""
@@ -90,6 +90,7 @@ class Spending(NamedTuple):
     """'' for a job without a cell, such as one that makes a checkpoint."""
     kind: str
     seconds: float
+    """Wall clock times the slots that it took."""
     cpu: float
 
 

@@ -66,6 +66,11 @@ FIXED = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    # a job with several threads has them on a busy machine, too
+    "MKL_DYNAMIC": "FALSE",
+    "OMP_DYNAMIC": "FALSE",
+    # where threads wait by spinning, a busy machine takes ten times as long
+    "OMP_WAIT_POLICY": "PASSIVE",
     # glibc hands out blocks of its thread cache without filling them
     # (see probes/samebits_probe/model/heap.py)
     "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",

@@ -1,8 +1,8 @@
 """The process of a stack, which imports transformers once and forks a child for each job.
 
 The process runs probes/stack.py and reads its jobs line by line. Slots keep as many children (and
-imports) busy as there are cores. A cell has one thread, so that its bits do not depend on the load
-of the machine.
+imports) busy as there are cores. A job says how many threads it has, so that its bits do not depend
+on the load of the machine; it takes as many slots.
 
 A job has no time limit. The stack's process ends a job that makes no progress, and reports every
 ten seconds which jobs run. The host ends a stack's process that reports nothing for too long.
@@ -29,6 +29,8 @@ from samebits.stacks.costs import Spending
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from samebits.stacks.slots import Slots
 
 _MAX_SILENCE = 120.0
 """Seconds without a message after which a stack process with jobs is considered hung. It sends one
@@ -177,13 +179,10 @@ class StackProcess:
         python: str,
         environment: Mapping[str, str],
         log: Path,
-        slots: asyncio.Semaphore,
+        slots: Slots,
         starter: Starter,
-        n_slots: int = 1,
     ) -> None:
         self.stack_id = stack_id
-        self.n_slots = n_slots
-        """Number of concurrent jobs of all stacks, which limits the memory of each."""
         self.on_step: OnStep = lambda _job, _running: None
         self.machine: dict[str, Any] | None = None
         self.spent: dict[str, tuple[int, float]] = {}
@@ -214,7 +213,7 @@ class StackProcess:
 
         ``started`` is called when a slot is free for it.
         """
-        async with self._slots:
+        async with self._slots.taken(_threads_of(job)):
             started()
             ended = await self._send(job)
             if ended.lost and not self._failed and not self._closed:
@@ -222,12 +221,17 @@ class StackProcess:
         self._record_cost(job, ended)
         return ended
 
+    def n_beside(self, threads: int) -> int:
+        """Return how many jobs of that many threads share the machine's memory."""
+        return self._slots.beside(threads)
+
     def _record_cost(self, job: Mapping[str, Any], ended: Ended) -> None:
         kind = " ".join(str(job[key]) for key in ("kind", "run") if key in job)
         jobs, cpu = self.spent.get(kind, (0, 0.0))
         self.spent[kind] = (jobs + 1, cpu + ended.cpu)
         self.n_lost += bool(ended.reason)
-        self.costs.append(Spending(cell_of(job), job.get("kind", ""), ended.seconds, ended.cpu))
+        seconds = ended.seconds * self._slots.share(_threads_of(job))
+        self.costs.append(Spending(cell_of(job), job.get("kind", ""), seconds, ended.cpu))
         if ended.own_cpu:
             self.spent["imports"] = (1, ended.own_cpu)
 
@@ -247,7 +251,6 @@ class StackProcess:
             log,
             self._slots,
             self._starter,
-            self.n_slots,
         )
         separate.on_step = self.on_step
         try:
@@ -264,7 +267,8 @@ class StackProcess:
         future: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self._waiting[identity] = _Waiting(job, future)
         try:
-            await process.write(json.dumps({**job, "id": identity, "slots": self.n_slots}))
+            added = {"id": identity, "slots": self.n_beside(_threads_of(job))}
+            await process.write(json.dumps({**job, **added}))
             return await future
         except OSError as error:
             return Ended(
@@ -372,6 +376,11 @@ class _Waiting(NamedTuple):
 
     job: Mapping[str, Any]
     future: asyncio.Future[Ended]
+
+
+def _threads_of(job: Mapping[str, Any]) -> int:
+    """Return the threads of a job; one for a job that computes nothing to compare."""
+    return int(job.get("threads", 1))
 
 
 def cell_of(job: Mapping[str, Any]) -> str:

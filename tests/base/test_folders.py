@@ -11,6 +11,7 @@ from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import failed
 from samebits.ladder.asking import Ask
 from samebits.stacks.process import Ended, StackProcess, tail
+from samebits.stacks.slots import Slots
 from tests.support.builders import built_stack, cell_id, model_spec
 from tests.support.crossings_bench import run as cross
 from tests.support.fakes import Crossed, FakeProcess, ended
@@ -91,7 +92,7 @@ def test_an_interpreter_that_cannot_be_started(tmp_path):
         raise FileNotFoundError(2, "No such file or directory", "/home/x/secret/bin/python")
 
     async def main():
-        process = StackProcess("5.x", "python", {}, tmp_path / "log", asyncio.Semaphore(1), starter)
+        process = StackProcess("5.x", "python", {}, tmp_path / "log", Slots(1), starter)
         return await process.run({"kind": "cell", "timeout": 1})
 
     found = asyncio.run(main())
@@ -104,7 +105,7 @@ def test_an_exception_that_ended_a_job(tmp_path):
         return FakeProcess(lambda job: ended(job, exit=1, said=PLANTED))
 
     async def main():
-        process = StackProcess("5.x", "python", {}, tmp_path / "log", asyncio.Semaphore(1), starter)
+        process = StackProcess("5.x", "python", {}, tmp_path / "log", Slots(1), starter)
         found = await process.run({"kind": "cell", "timeout": 1})
         await process.close()
         return found

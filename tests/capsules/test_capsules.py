@@ -71,6 +71,22 @@ def test_other_logits_are_asked_for_where_no_padding_is():
     )
 
 
+def test_a_script_is_asked_for_with_the_threads_of_the_cells():
+    memory = Memory()
+    logits = values(2, 4, 8, seed=1), values(1, 3, 8, seed=2)
+    changed_logits = nudged(logits[0], 0, 3, 1), nudged(logits[1], 0, 2, 5)
+    for threads in (1, 4):
+        reference, candidate = (
+            sound(memory, stack, forward=padded_and_short(memory, of_stack)).model_copy(
+                update={"threads": threads}
+            )
+            for stack, of_stack in (("4.48", logits), ("5.x", changed_logits))
+        )
+        result = compared(memory, reference, candidate)
+        question = query_for(result, reference, (candidate, candidate), memory).question
+        assert question.threads == threads
+
+
 def test_of_a_padded_prompt_only_real_rows_are_asked_for():
     memory = Memory()
     logits = values(2, 4, 8, seed=1), values(1, 3, 8, seed=2)

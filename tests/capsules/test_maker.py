@@ -14,6 +14,7 @@ from samebits.capsules.running import Place, ScriptResult
 from samebits.jobs.checkpoints import Checkpoint
 from samebits.records.capsule import CapsuleFile
 from samebits.stacks.process import StackProcess
+from samebits.stacks.slots import Slots
 from samebits.storage.store import Store
 from tests.support.builders import Memory, built_stack, cell_id, model_spec, sound, values
 from tests.support.capsules import checkpoint, failed
@@ -83,7 +84,7 @@ class Bench:
         return asyncio.run(asyncio.wait_for(self._make(), 20))
 
     async def _make(self):
-        slots = asyncio.Semaphore(2)
+        slots = Slots(2)
 
         async def start(python, environment, log):
             return FakeProcess(self.does)

@@ -95,6 +95,15 @@ def test_a_trial_only_measures():
     assert "EXPECTED" not in constants(text)
 
 
+def test_a_script_has_the_threads_of_the_cell():
+    for threads in (1, 4):
+        question = FORWARD.model_copy(update={"threads": threads})
+        text = script(subject(question), OLD)
+        compile(text, "script", "exec")
+        assert f"torch.set_num_threads({threads})" in text
+        assert ("torch.use_deterministic_algorithms(True, warn_only=True)" in text) == (threads > 1)
+
+
 def test_the_header_pins_every_package_to_a_release():
     header_values = metadata(script(subject(), OLD, expectation()))
     assert header_values["requires-python"] == "==3.11.*"

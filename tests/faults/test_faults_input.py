@@ -184,7 +184,8 @@ def test_damaged_values_are_removed_so_that_they_are_written_anew(tmp_path):
 
 def test_a_capture_of_another_cell_is_not_taken_for_it(tmp_path):
     class Process:
-        n_slots = 2
+        def n_beside(self, threads):
+            return 2
 
         async def run(self, job, started):
             left = capture("4.48", run="a", model="other")

@@ -144,6 +144,7 @@ def spawned(script, timeout=2.0):
             "kind": "capsule",
             "script": str(folder / "script.py"),
             "run": "a",
+            "threads": 1,
             "result": str(folder / "result.json"),
             "log": str(folder / "log"),
             "timeout": timeout,

@@ -12,8 +12,10 @@ from samebits.compare.pair import reason
 from samebits.jobs.cache import JobCache
 from samebits.jobs.cells import RUNS, VALUES_LIMIT, CellRunner, failed
 from samebits.jobs.checkpoints import Checkpoint
+from samebits.jobs.common import LARGE
 from samebits.matrix.spec import Prompt
 from samebits.records.capture import Failure, Signals, Skip, Unfinished
+from samebits.records.ids import CellId
 from samebits.records.inputs import Inputs
 from samebits.stacks.process import Ended
 from samebits.storage.store import Store
@@ -45,6 +47,9 @@ class Process:
         self.n_slots = n_slots
         self.jobs = []
 
+    def n_beside(self, threads):
+        return self.n_slots
+
     async def run(self, job, started):
         started()
         self.jobs.append(job)
@@ -55,7 +60,8 @@ class Process:
             Path(job["log"]).write_text(self.log, "utf-8")
         if self.status is not None and job["run"] in self.only:
             written = capture("4.48", run=job["run"], status=self.status)
-            written = written.model_copy(update=self.changed)
+            own = {"cell": CellId.model_validate(job["cell"]), "threads": job["threads"]}
+            written = written.model_copy(update=own | self.changed)
             path.write_text(sealed(written.model_dump_json()), "utf-8")
         return self.ends
 
@@ -279,6 +285,8 @@ CHANGES = {
     "samples": {"model": model_spec(samples=7)},
     "relations of a large model": {"model": model_spec(insists=True)},
     "budget": {"model": model_spec(budget=60.0)},
+    "threads": {"model": model_spec(threads=2)},
+    "threads of its size": {"checkpoint": CHECKPOINT.model_copy(update={"n_bytes": LARGE})},
     "no further loads": {"model": model_spec(reloads=False)},
     "of any size": {"model": model_spec(large=True)},
     "remote code": {"model": model_spec(trust_remote_code=True)},
@@ -301,8 +309,17 @@ def test_under_other_circumstances_it_is_run_again(bench, changed):
 def test_what_bits_do_not_follow_from_runs_nothing_again(bench):
     bench.observe(Process())
     model = model_spec(timeout=99.0, group="Decoders", dtypes=("float32", "bfloat16"))
-    same = CHECKPOINT.model_copy(update={"said": "otherwise", "builder": "5.0", "parameters": 7})
+    said = {"said": "otherwise", "builder": "5.0", "parameters": 7, "n_bytes": LARGE - 1}
+    same = CHECKPOINT.model_copy(update=said)
     assert not bench.runs_again(model=model, checkpoint=same)
+
+
+def test_a_capture_of_another_number_of_threads_is_not_taken(bench):
+    first, _ = bench.observe(Process(threads=4), model=model_spec(threads=2))
+    assert (first.status, first.threads) == ("failed", 2)
+    assert first.failure.message == f"it wrote the capture of {CELL}, run a, 4 threads"
+    first, _ = bench.observe(Process(threads=2), model=model_spec(threads=2))
+    assert (first.status, first.threads) == ("complete", 2)
 
 
 def test_a_run_that_left_nothing_failed_and_says_why(bench):

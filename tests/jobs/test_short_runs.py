@@ -174,7 +174,8 @@ STABLE = {
 class Process:
     """A stack process of a model; a short run observes the part that it has of a full one."""
 
-    n_slots = 2
+    def n_beside(self, threads):
+        return 2
 
     def __init__(self, observed, short=shortened, ended=None):
         self.observed, self.short = observed, short

@@ -403,7 +403,10 @@ def test_slots_bound_the_cells_of_all_stacks_together(tmp_path):
 
 def test_without_a_number_there_is_a_slot_for_each_core(tmp_path, monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(7))
-    assert Bench(tmp_path, slots=None).make()._slots._value == 7
+    slots = Bench(tmp_path, slots=None).make()._slots
+    assert (slots.jobs, slots.cores) == (7, 7)
+    slots = Bench(tmp_path, slots=2).make()._slots
+    assert (slots.jobs, slots.cores) == (2, 7)
 
 
 # crossings

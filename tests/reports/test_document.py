@@ -71,6 +71,18 @@ def test_summary():
     )
 
 
+def test_the_report_says_which_models_have_several_threads():
+    report = sample_report()
+    rows = [
+        row.model_copy(update={"threads": 4}) if row.model == "gemma2" else row
+        for row in report.rows
+    ]
+    changed = document.render(report.model_copy(update={"rows": tuple(rows)}))
+    assert re.search(r"threads per cell +\| `1; 4 for gemma2`", changed["report.md"])
+    assert "run with 4 threads" in changed["models/gemma2.md"]
+    assert "run with" not in changed["models/falcon.md"]
+
+
 def test_every_verdict_is_in_the_sample():
     found = {cell.verdict for row in sample_report().rows for cell in row.cells}
     assert found == set(Verdict)

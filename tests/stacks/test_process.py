@@ -8,6 +8,7 @@ import pytest
 
 from samebits.stacks import process as stacks_process
 from samebits.stacks.process import Ended, StackProcess, start_process, tail
+from samebits.stacks.slots import Slots
 from tests.support.fakes import READY, FakeProcess, FakeStarter, ended
 
 JOB = {"kind": "cell", "timeout": 10}
@@ -15,7 +16,7 @@ LOG = Path("stack.log")
 
 
 def stack(starter, slots=None):
-    return StackProcess("4.48", "python", {"A": "1"}, LOG, slots or asyncio.Semaphore(4), starter)
+    return StackProcess("4.48", "python", {"A": "1"}, LOG, slots or Slots(4), starter)
 
 
 def run(scenario, *processes):
@@ -51,7 +52,7 @@ def test_a_job_is_answered():
     assert end.reason == ""
     assert starter.started == [("python", {"A": "1"}, LOG)]
     (job,) = starter.processes[0].jobs
-    assert job == JOB | {"id": "4.48#1", "slots": 1}
+    assert job == JOB | {"id": "4.48#1", "slots": 4}
 
 
 def test_a_process_is_started_when_it_is_first_needed_and_once():
@@ -389,7 +390,7 @@ def test_jobs_that_wait_when_all_is_closed_are_told():
 
 def test_slots_bound_how_many_jobs_run_over_all_stacks():
     async def main():
-        slots, begun = asyncio.Semaphore(2), []
+        slots, begun = Slots(2), []
 
         async def slowly(job):
             await asyncio.sleep(0.005)
@@ -414,7 +415,7 @@ def test_slots_bound_how_many_jobs_run_over_all_stacks():
 
 def test_a_job_that_is_lost_gives_its_slot_back():
     async def main():
-        process = stack(FakeStarter(lambda: FakeProcess(ready=None)), asyncio.Semaphore(1))
+        process = stack(FakeStarter(lambda: FakeProcess(ready=None)), Slots(1))
         return [await asyncio.wait_for(process.run(JOB), 1) for _ in range(3)]
 
     assert all(end.lost for end in asyncio.run(main()))
@@ -453,9 +454,7 @@ def test_a_real_process_is_spoken_to_line_by_line(tmp_path, monkeypatch):
     log = tmp_path / "logs" / "4.48.log"
 
     async def main():
-        process = StackProcess(
-            "4.48", sys.executable, {"A": "1"}, log, asyncio.Semaphore(2), start_process
-        )
+        process = StackProcess("4.48", sys.executable, {"A": "1"}, log, Slots(2), start_process)
         long = {"kind": "cell", "timeout": 10, "x": 1.5, "text": "ü" * 100_000}
         first = await process.run(long)
         machine = process.machine

@@ -7,6 +7,7 @@ from samebits.jobs.checkpoints import Checkpoint
 from samebits.jobs.crossings import CrossedModel, Crosser, CrossingStack
 from samebits.records.ids import Variant
 from samebits.stacks.process import StackProcess
+from samebits.stacks.slots import Slots
 from samebits.storage.store import Store
 from tests.support.builders import built_stack, model_spec
 from tests.support.fakes import FakeProcess
@@ -21,7 +22,7 @@ def run(root, probes, *, stacks=STACKS, fresh=False, digest="c0ffee", locks=None
         return FakeProcess(probes)
 
     async def main():
-        slots = asyncio.Semaphore(4)
+        slots = Slots(4)
         parties = [
             CrossingStack(
                 built_stack(id, "llama", lock=(locks or {}).get(id)),

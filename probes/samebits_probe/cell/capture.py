@@ -24,6 +24,7 @@ def write_capture(
         "cell": job["cell"],
         "run": job["run"],
         "extent": "short" if job.get("short") else "full",
+        "threads": int(job.get("threads", 1)),
         **outcome,
     }
     files.write_sealed(path, capture, lasting=lasting)

@@ -22,7 +22,7 @@ from samebits_probe.cell.capture import write_capture
 from samebits_probe.cell.phases import PHASES
 from samebits_probe.cell.session import Session, seed_generators
 from samebits_probe.model import heap, load
-from samebits_probe.process import fork, progress
+from samebits_probe.process import fork, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run(job: CellJob) -> None:
 
 
 def _run(job: CellJob) -> None:
-    torch.set_num_threads(int(job["threads"]))
+    threads.use(int(job["threads"]))
     heap_fill = heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
     seed_generators(job["run"])
     write_capture(Path(job["capture"]), job, observe(Session(job, heap_fill)))

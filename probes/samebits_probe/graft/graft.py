@@ -29,7 +29,7 @@ from samebits_probe.graft.state import survey
 from samebits_probe.graft.suspects import Suspect, Suspects
 from samebits_probe.model import forks, heap, load
 from samebits_probe.model.tensor import stored, tensor_hash
-from samebits_probe.process import files, progress
+from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
 from samebits_probe.process.fork import Lost, refusal, run_in_fork
 from samebits_probe.process.jobs import DonorTask, GraftJob, PatientTask
@@ -48,7 +48,7 @@ _MAX_TWIN_BYTES = 1 << 30
 
 def run(job: GraftJob) -> None:
     """Run the job of a donor or of a patient and write the results."""
-    torch.set_num_threads(int(job["threads"]))
+    threads.use(int(job["threads"]))
     heap.fill_unwritten("a", job["cell"]["variant"]["device"])
     started = time.perf_counter()
     try:

@@ -20,13 +20,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 import transformers
 
 from samebits_probe.model import forks, heap
 from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
 from samebits_probe.model.tensor import Keeper
-from samebits_probe.process import files, progress
+from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import without_folders
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def _tensor_list(folder: str) -> dict[str, Any]:
 
 def _run_trial(job: TrialJob) -> None:
     """Run the script's ``measure()`` and write its result."""
-    torch.set_num_threads(1)
+    threads.use(int(job["threads"]))
     heap.fill_unwritten(job["run"], "cpu")
     keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
     record: dict[str, Any] = {"format": "samebits-capsule-trial"}

@@ -34,7 +34,7 @@ from samebits_probe.model.feed import Feed
 from samebits_probe.model.load import Source, load_model, plain_config
 from samebits_probe.model.refusal import refusals
 from samebits_probe.model.tensor import NotHashable, tensor_hash
-from samebits_probe.process import files, progress
+from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase, without_folders
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ _ABSENT = object()
 
 def run(job: SaveJob | LoadJob) -> None:
     """Do one job of either kind."""
-    torch.set_num_threads(int(job["threads"]))
+    threads.use(int(job["threads"]))
     heap.fill_unwritten("a", job["variant"]["device"])
     if job["kind"] == "save":
         save(job)

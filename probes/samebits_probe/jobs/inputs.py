@@ -20,7 +20,7 @@ import torch
 from samebits_probe.model import choice, inputs, load
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.tensor import Keeper
-from samebits_probe.process import files, progress
+from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _MAX_CROSSING_LENGTH = 64
 
 def run(job: InputsJob) -> None:
     """Choose a model's inputs and write the record."""
-    torch.set_num_threads(int(job["threads"]))
+    threads.use(int(job["threads"]))
     progress.begin("inputs")
     try:
         with phase("inputs"):

@@ -35,7 +35,7 @@ from samebits_probe.model import (
 )
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper
-from samebits_probe.process import files, memory, progress
+from samebits_probe.process import files, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, without_folders
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ Facts = dict[str, Any]
 
 def run(job: LadderJob) -> None:
     """Run one cell on all rungs and write the results."""
-    torch.set_num_threads(int(job["threads"]))
+    threads.use(int(job["threads"]))
     heap.fill_unwritten(job["run"], job["cell"]["variant"]["device"])
     started = time.perf_counter()
     results: Facts = {"rungs": {}, "aligned": [], "not_decoded": [], "failure": None}

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from samebits_probe.process import progress
+from samebits_probe.process import progress, threads
 from samebits_probe.process.children import die_with_parent
 from samebits_probe.process.failure import without_folders
 
@@ -40,14 +40,14 @@ class Lost(NoAnswer):
 def refusal(device: str) -> str:
     """Return why no child can be forked; '' if one can.
 
-    A forked child has one thread. Neither a thread pool nor a device's context works in it.
+    A device's context does not work in a forked child, and a thread pool only if it is given up first.
     """
     if not hasattr(os, "fork"):
         return "this platform has no fork"
     if device != "cpu":
         return f"a model on {device} cannot be used in a fork; a variant on the CPU is tried"
-    if torch.get_num_threads() > 1:
-        return "a fork cannot use several threads"
+    if not threads.release():
+        return "a fork cannot use several threads with this OpenMP; threads: 1 in matrix.yaml can"
     return ""
 
 
@@ -58,6 +58,7 @@ class ForkedChild:
         self._reader, writer = os.pipe()
         start_reader, self._start = os.pipe()
         parent = os.getpid()
+        threads.release()
         self._pid = os.fork()
         if not self._pid:
             die_with_parent(parent)

@@ -148,6 +148,7 @@ class TrialJob(JobKeys):
     result: str
     script: str
     run: Literal["a", "b"]
+    threads: int
     store: LimitedStore
 
 

@@ -23,7 +23,7 @@ from samebits_probe.model import heap, layers, load, precision
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper, NotHashable
-from samebits_probe.process import files, memory, progress
+from samebits_probe.process import files, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
 from samebits_probe.trace.trace import Trace
 from samebits_probe.trace.values import digest
@@ -49,7 +49,7 @@ _MAX_CALLERS = 6
 
 def run(job: TraceJob) -> None:
     """Trace one prompt and write the result."""
-    torch.set_num_threads(int(job["threads"]))
+    threads.use(int(job["threads"]))
     heap.fill_unwritten("a", job["cell"]["variant"]["device"])
     try:
         with torch.no_grad():

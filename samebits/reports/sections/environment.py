@@ -123,18 +123,30 @@ def machine(report: Report) -> Markdown:
     """Return where the cells ran, and with which flags and variables."""
     if report.machine is None:
         return EMPTY
-    facts = _facts(report.machine)
+    facts = _facts(report.machine, _threads(report))
     rows = [[name, code(value)] for name, value in facts]
     return page([heading(2, "Machine"), table(["fact", "value"], rows), _variables(report.machine)])
 
 
-def _facts(machine_report: MachineReport) -> list[tuple[str, str]]:
+def _threads(report: Report) -> str:
+    """Return the threads per cell, with the models that have another number."""
+    assert report.machine is not None
+    usual = report.machine.threads
+    others: dict[int, dict[str, None]] = {}
+    for row in report.rows:
+        if row.threads != usual:
+            others.setdefault(row.threads, {})[row.model] = None
+    parts = [f"{count(n)} for {', '.join(models)}" for n, models in sorted(others.items())]
+    return "; ".join([count(usual), *parts])
+
+
+def _facts(machine_report: MachineReport, threads: str) -> list[tuple[str, str]]:
     return [
         ("platform", machine_report.platform),
         ("CPU", machine_report.cpu),
         ("CPU capability (ATen)", machine_report.cpu_capability),
         ("cores", count(machine_report.cores)),
-        ("threads per cell", count(machine_report.threads)),
+        ("threads per cell", threads),
         *machine_report.flags.items(),
     ]
 
