@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import errno
 import os
+import re
 import shlex
 import signal
 import sys
@@ -26,9 +27,9 @@ from samebits.base.errors import MachineError, SamebitsError
 from samebits.base.filestate import Dependencies
 from samebits.base.redaction import Redaction
 from samebits.lint import command as lint_command
-from samebits.matrix.plan import Selection, shown_path
-from samebits.pipeline.order import DEFAULT_MATRIX, Order
-from samebits.pipeline.run import WORK, run_matrix
+from samebits.matrix.plan import DEFAULT_MATRIX, Selection, command_line, shown_path
+from samebits.pipeline.order import Order
+from samebits.pipeline.run import run_matrix
 from samebits.reports.write import write
 from samebits.storage.prune import prune
 from samebits.storage.receipt import Answer, save
@@ -88,7 +89,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
             report.started,
             printed,
         )
-    prune(order.matrix.resolve().parent / WORK, dependencies.files.keys(), time.time())
+    prune(order.work_folder, dependencies.files.keys(), time.time())
     return printed.code, printed.lines
 
 
@@ -166,10 +167,11 @@ def _order(options: argparse.Namespace) -> Order:
         "selection": Selection.parse(**filters),
         "capsules": _scope(options),
         "reports": _report_folder(options),
+        "program": _program("matrix"),
         "command": "",
     }
     order = Order(**fields)
-    return order.model_copy(update={"command": _nox_command(options, order)})
+    return order.model_copy(update={"command": _command(options, order)})
 
 
 def _scope(options: argparse.Namespace) -> Scope:
@@ -180,21 +182,44 @@ def _scope(options: argparse.Namespace) -> Scope:
     return "none" if options.releases or options.level == "quick" else "failing"
 
 
-def _nox_command(options: argparse.Namespace, order: Order) -> str:
-    """Return the nox command for a run that shows the same."""
-    words = ["nox", "-s", "matrix"]
-    option_words = [
+def _command(options: argparse.Namespace, order: Order) -> str:
+    """Return the command for a run that shows the same."""
+    words = [
         word
         for name in Selection.model_fields
         if (value := getattr(options, name))
         for word in (f"--{name}", value)
     ]
-    option_words += order.repeated_words()
+    words += order.repeated_words()
     if getattr(options, "repro", None) is not None:
-        option_words.append("--repro" if options.repro else "--no-repro")
-    if options.matrix != DEFAULT_MATRIX:
-        option_words += ["--matrix", shown_path(options.matrix)]
-    return shlex.join([*words, "--", *option_words] if option_words else words)
+        words.append("--repro" if options.repro else "--no-repro")
+    if str(options.matrix) != DEFAULT_MATRIX:
+        words += ["--matrix", shown_path(options.matrix)]
+    return command_line(order.program, words)
+
+
+_SESSION = re.compile(r"^def\s+matrix\s*\(", re.MULTILINE)
+
+
+def _has_session() -> bool:
+    """Return True if the current folder has a noxfile with a session for the matrix."""
+    try:
+        text = Path("noxfile.py").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return _SESSION.search(text) is not None
+
+
+def _program(command: str) -> tuple[str, ...]:
+    """Return the words that start a command: a session of nox, or samebits itself."""
+    if not _has_session():
+        return "samebits", command
+    return "nox", "-s", {"probe": "probe(4.48)"}.get(command, command)
+
+
+def _shown_program(command: str) -> str:
+    program = _program(command)
+    return shlex.join(program) + (" --" if program[0] == "nox" else "")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -217,13 +242,13 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         "matrix",
         help="run the matrix and write the report",
         description=_MATRIX_HELP,
-        prog="nox -s matrix --",
+        prog=_shown_program("matrix"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     probe = commands.add_parser(
         "probe",
         help="build the stacks and run the cells, without a comparison and a report",
-        prog="nox -s 'probe(4.48)' --",
+        prog=_shown_program("probe"),
     )
     # __main__ runs this command itself, without what is imported here
     commands.add_parser("lint", help=lint_command.HELP, add_help=False)
@@ -253,7 +278,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--matrix",
         type=_path,
-        default=DEFAULT_MATRIX,
+        default=Path(DEFAULT_MATRIX),
         metavar="FILE",
         help="the matrix to run (default: matrix.yaml)",
     )

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.real.conftest import NEW, OLD, ROOT
+from tests.real.conftest import NEW, OLD, ROOT, share_stacks
 
 MATRIX = f"""
 stacks: ["{OLD}", "{NEW}"]
@@ -45,10 +45,7 @@ def installed(tmp_path_factory):
 
 def test_an_installed_samebits_runs_a_matrix_in_an_empty_folder(installed, stacks, tmp_path):
     (tmp_path / "matrix.yaml").write_text(MATRIX)
-    work = tmp_path / ".samebits"
-    work.mkdir()
-    for shared in ("stacks", "locks"):  # those of this checkout, as they take minutes to build
-        (work / shared).symlink_to(ROOT / ".samebits" / shared)
+    share_stacks(tmp_path / ".samebits")
     call(str(installed / "samebits"), "matrix", folder=tmp_path)
     report = json.loads((tmp_path / "reports" / "latest" / "report.json").read_text())
     assert [stack["id"] for stack in report["stacks"]] == [OLD, NEW]
