@@ -16,7 +16,8 @@ def compare_two(report: Report, first: str, last: str, *, model: str = "", more:
     words = shlex.split(report.command)
     options = more.split()
     if words[1:2] == ["check"]:
-        return command_line(words[:3], [*options, "--from", first, "--to", last])
+        switches = [word for word in words[3:4] if word.endswith("trust-remote-code")]
+        return command_line([*words[:3], *switches], [*options, "--from", first, "--to", last])
     options += ["--models", model] if model else []
     program = words[:3] if words[0] == "nox" else words[:2]
     return command_line(program, [*options, "--stacks", f"{first},{last}"])

@@ -130,7 +130,7 @@ def test_without_a_network_an_old_lock_serves(tmp_path, uv):
 
 def test_a_missing_uv_is_named_with_its_remedy(tmp_path, uv, monkeypatch):
     def missing():
-        raise FileNotFoundError("uv")
+        raise FileNotFoundError
 
     monkeypatch.setattr(build, "find_uv_bin", missing)
     monkeypatch.setenv("PATH", str(tmp_path))
