@@ -147,7 +147,7 @@ def _checked(
     report, files = _run_async(run_matrix(order, environ, told, dependencies, asked.matrix))
     report, written = _written(report, files, folder, Redaction(environ), progress(0))
     prune(order.work_folder, dependencies.files.keys(), time.time())
-    return report.exit_code, list(map(spoken.text, screen(report, written.markdown)))
+    return report.exit_code, list(map(spoken.text, screen(report, written.markdown, asked.places)))
 
 
 def _report_folder(options: argparse.Namespace) -> Path | None:

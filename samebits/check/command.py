@@ -61,6 +61,8 @@ class Check(NamedTuple):
     words: tuple[str, ...]
     """The options that name the releases and the variants."""
     intro: tuple[str, ...]
+    places: dict[str, str]
+    """Code of a finding -> file, line and column of the model's code that shows it."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -115,8 +117,10 @@ def prepare(options: argparse.Namespace) -> Check:
     words += [
         w for name, values in listed.items() if values for w in (f"--{name}", ",".join(values))
     ]
-    intro = (*_intro(model, releases), *_code_problems(model, trusts_code=trusts_code))
-    return Check(model.name, matrix, program, tuple(words), intro)
+    problems = _code_problems(model) if model.has_code and trusts_code else []
+    intro = (*_intro(model, releases), *_in_words(problems, model))
+    places = {problem.code: _place(problem) for problem in reversed(problems)}
+    return Check(model.name, matrix, program, tuple(words), intro, places)
 
 
 def _matrix(entry: Entry, releases: Span) -> Matrix:
@@ -140,27 +144,24 @@ def _size(n_bytes: int) -> str:
     return f"{n_bytes / unit:,.1f} {name}"
 
 
-def _code_problems(model: NamedModel, *, trusts_code: bool) -> Iterator[str]:
-    """Yield what the model's code alone shows, before anything runs."""
-    if not (model.has_code and trusts_code):
-        return
+def _code_problems(model: NamedModel) -> list[Problem]:
+    """Return what the model's code alone shows, before anything runs."""
     folder = Path(model.path) if model.path else hub.code_folder(str(model.hub), model.revision)
-    files = list(python_files([folder])) if folder else []
-    problems = lint(files).problems
-    if not files:
+    return lint(python_files([folder])).problems if folder else []
+
+
+def _in_words(problems: list[Problem], model: NamedModel) -> Iterator[str]:
+    if not problems:
         return
-    yield f"its code: {plural(len(files), 'file')}, {plural(len(problems), 'problem')} seen by reading"
+    yield f"seen by reading its code: {plural(len(problems), 'problem')}"
     for problem in problems[:_MAX_PROBLEMS]:
-        yield from _problem(problem)
+        yield f"  {_place(problem)}: {problem.code} {problem.message} ({problem.releases})"
     if len(problems) > _MAX_PROBLEMS:
-        yield f"  … and {len(problems) - _MAX_PROBLEMS} more: samebits lint {folder}"
+        yield f"  … and {len(problems) - _MAX_PROBLEMS} more: samebits lint {model.typed}"
 
 
-def _problem(problem: Problem) -> Iterator[str]:
-    place = f"{problem.path.name}:{problem.line}:{problem.column}"
-    yield f"  {place}: {problem.code} {problem.message} ({problem.releases})"
-    if problem.remedy:
-        yield f"      {problem.remedy}"
+def _place(problem: Problem) -> str:
+    return f"{problem.path.name}:{problem.line}:{problem.column}"
 
 
 def _untrusted(model: NamedModel) -> str:

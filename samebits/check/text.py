@@ -70,7 +70,9 @@ def _entry(entry: Entry) -> Iterable[str]:
     yield _comment(f"{model.kind}{saved}")
     yield f"{entry.name}:"
     if model.hub is None:
-        yield f"  path: {_quoted(str(model.path))}"
+        path = str(model.path)
+        # matrix.yaml reads a tilde at the beginning as the home folder
+        yield f"  path: {_quoted(f'./{path}' if path.startswith('~') else path)}"
     else:
         yield f"  hub: {_quoted(model.hub)}"
         if model.revision:

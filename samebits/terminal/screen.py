@@ -15,7 +15,7 @@ from samebits.text.markdown import clip, visible
 from samebits.text.names import CAPSULES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from samebits.records.comparison import CellResult
@@ -29,14 +29,18 @@ _WORST_FIRST = (*SEVERITY, Verdict.ROUNDING, Verdict.EXPECTED)
 _SAME = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT})
 
 
-def screen(report: Report, path: Path) -> list[str]:
-    """Return the lines to print, the verdict first; ``path`` is that of report.md."""
+def screen(report: Report, path: Path, places: Mapping[str, str]) -> list[str]:
+    """Return the lines to print, the verdict first.
+
+    ``path`` is that of report.md; ``places`` maps the code of a finding to the line of the model's
+    code that shows it.
+    """
     cells = [cell for row in report.rows for cell in row.cells]
     worst = _worst(cells)
     lines = [_headline(report, cells), *_releases(report)]
     if worst is not None:
         lines += _difference(worst)
-    lines += _findings(report, cells)
+    lines += _findings(report, cells, places)
     lines += filter(None, [broken_line(report)])
     lines += _reasons(report, worst)
     more = [*_next(report, worst), *_capsules(cells, path), f"Report: {path}"]
@@ -120,7 +124,7 @@ def _difference(cell: CellResult) -> Iterator[str]:
             yield f"  in {side.stack}: {', '.join(filter(None, places))}"
 
 
-def _findings(report: Report, cells: list[CellResult]) -> Iterator[str]:
+def _findings(report: Report, cells: list[CellResult], places: Mapping[str, str]) -> Iterator[str]:
     """Yield the known defects that explain the difference, each with its remedy."""
     found_in = {
         text.code: [
@@ -133,7 +137,7 @@ def _findings(report: Report, cells: list[CellResult]) -> Iterator[str]:
     texts = [text for text in report.rules if found_in.get(text.code)]
     texts.sort(key=lambda text: order.index(text.kind))
     for text in texts[:MAX_FINDINGS]:
-        where = found_in[text.code][0].where
+        where = ", ".join(filter(None, [found_in[text.code][0].where, places.get(text.code)]))
         yield clip(f"{plain_title(text)}{f' ({where})' if where else ''}", WIDTH)
         yield from _wrapped(f"remedy: {text.remedy}", "  ", "    ", _MAX_REMEDY_LINES)
     if len(texts) > MAX_FINDINGS:
