@@ -632,7 +632,7 @@ def _closing_line(tally: Tally) -> str:
 
 
 class CellLines:
-    """Passes on all events, and writes a line for each cell that ends."""
+    """Passes on all events, and writes a line for each cell that ends without a failure."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -650,8 +650,8 @@ class CellLines:
     def done(self, cell: CellId, outcome: str) -> None:
         """Pass it on, with a line."""
         self._progress.done(cell, outcome)
-        words = _OUTCOMES.get(outcome, outcome)
-        self._progress.note(f"{cell.variant} under {self._stacks.get(cell.stack)}: {words}")
+        if words := _OUTCOMES.get(outcome):  # a failure has a line of its own
+            self._progress.note(f"{cell.variant} under {self._stacks.get(cell.stack)}: {words}")
 
 
 _OUTCOMES = {
@@ -659,7 +659,7 @@ _OUTCOMES = {
     "absent": "the release does not know the model",
     "unfinished": "not finished",
 }
-"""Outcome of a cell -> words, where the outcome is none."""
+"""Outcome of a cell -> words."""
 
 
 def choose(
