@@ -25,7 +25,7 @@ from samebits.grafts.questions import grafts_of, with_graft
 from samebits.ladder.verdicts import judge_by_ladder, unmeasured
 from samebits.matrix import load, releases
 from samebits.matrix.levels import at_level
-from samebits.matrix.plan import Selection, plan, reproduce, shown_path
+from samebits.matrix.plan import Selection, command_line, plan, reproduce, shown_path
 from samebits.pipeline import trim
 from samebits.pipeline.scheduler import Scheduler, outcome
 from samebits.records.capsule import Capsule, script_name
@@ -105,7 +105,8 @@ async def run_matrix(
         dependencies=dependencies,
     )
     try:
-        row_cache = RowCache(root, scheduler.dependencies, shown_path(order.matrix), order.level)
+        command = command_line(order.program, [shown_path(order.matrix)])
+        row_cache = RowCache(root, scheduler.dependencies, command, order.level)
         runs = await scheduler.observe(None if order.fresh else row_cache.find)
         crossings = await scheduler.cross()
         rows = await _compare(order, planned, scheduler, runs, store, row_cache)
