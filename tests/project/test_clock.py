@@ -22,6 +22,7 @@ from tests.support.faulty_bench import Bench, Host
 ROOT = Path(__file__).parents[2]
 YEAR = 365 * 86_400
 AGES = {
+    ("cli", "_checked"),
     ("cli", "run"),
     ("cells", "_remove_leftovers"),
     ("crossings", "close"),
