@@ -1,10 +1,12 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = [
+#   "huggingface-hub>=0.30",
 #   "ml-dtypes>=0.5",
 #   "nox>=2026.8",
 #   "numpy>=2.0",
 #   "packaging>=25.0",
+#   "platformdirs>=4.3",
 #   "pydantic>=2.11",
 #   "pyyaml>=6.0.2",
 #   "rich>=14.0",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from bench.took import run
+from samebits.stacks.places import stacks_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,9 +34,9 @@ class Place:
         self.work = folder / ".samebits"
         self.log = folder / "bench.log"
         self.work.mkdir(parents=True)
-        for shared in ("stacks", "locks"):
-            (WORK / shared).mkdir(parents=True, exist_ok=True)
-            (self.work / shared).symlink_to(WORK / shared)
+        for shared in (stacks_folder(WORK, os.environ), WORK / "locks"):
+            shared.mkdir(parents=True, exist_ok=True)
+            (self.work / shared.name).symlink_to(shared)
         self.write(matrix)
 
     def write(self, matrix: dict[str, Any]) -> None:
@@ -82,7 +83,10 @@ class Place:
     def stacks(self) -> dict[str, str]:
         """Return the interpreter of every stack that the last run used, oldest first."""
         wanted = {stack["lock_digest"]: stack["id"] for stack in self.report()["stacks"]}
-        stamps = (json.loads(path.read_text("utf-8")) for path in WORK.glob("stacks/*/*.json"))
+        stamps = (
+            json.loads(path.read_text("utf-8"))
+            for path in stacks_folder(WORK, os.environ).glob("*/*.json")
+        )
         interpreters = {
             wanted[s["lock_digest"]]: s["python"] for s in stamps if s["lock_digest"] in wanted
         }

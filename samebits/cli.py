@@ -1,5 +1,7 @@
 """The command line: ``matrix`` runs cells and writes the report, ``probe`` only runs them.
 
+``check`` runs one model without a file, ``init`` writes the file, ``lint`` reads code.
+
 Exit codes: 0, every comparison is identical, rounding, absent or expected; 1, something fails;
 2, a mistake in matrix.yaml or on the command line; 3, nothing fails, but something was not finished
 or not observed.
@@ -11,6 +13,7 @@ import argparse
 import asyncio
 import errno
 import os
+import re
 import shlex
 import signal
 import sys
@@ -25,14 +28,18 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from samebits.base.errors import MachineError, SamebitsError
 from samebits.base.filestate import Dependencies
 from samebits.base.redaction import Redaction
+from samebits.check import command as check
+from samebits.check import init
 from samebits.lint import command as lint_command
-from samebits.matrix.plan import Selection, shown_path
-from samebits.pipeline.order import DEFAULT_MATRIX, Order
-from samebits.pipeline.run import WORK, run_matrix
+from samebits.matrix.plan import DEFAULT_MATRIX, Selection, command_line, shown_path
+from samebits.pipeline.order import Order
+from samebits.pipeline.run import run_matrix
 from samebits.reports.write import write
+from samebits.stacks.places import checks_folder
 from samebits.storage.prune import prune
 from samebits.storage.receipt import Answer, save
-from samebits.terminal.progress import choose
+from samebits.terminal.progress import CellLines, choose
+from samebits.terminal.screen import screen
 from samebits.terminal.summary import summary
 from samebits.text.terminal import PLAIN, TerminalText
 
@@ -41,6 +48,9 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from samebits.capsules.choosing import Scope
+    from samebits.records.report import Report
+    from samebits.reports.write import Written
+    from samebits.terminal.progress import Progress
 
 T = TypeVar("T")
 
@@ -57,25 +67,21 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
     """
     spoken = TerminalText(environ)
     options = _parsed(arguments, spoken)
+    if options.command == "init":
+        return 0, list(map(spoken.text, init.write_files(options)))
+    if options.command == "check":
+        return _checked(options, environ, spoken)
     order, dependencies = _order(options), Dependencies()
     reports = _report_folder(options)
     if reports is not None:
         _check_writable(reports)
     progress = partial(choose, spoken=spoken)
     report, files = _run_async(run_matrix(order, environ, progress, dependencies))
-    redaction = Redaction(environ)
     if reports is None:
+        redaction = Redaction(environ)
         failed = [redaction.text(stack.failure) for stack in report.stacks if stack.failure]
         return (1, failed) if failed else (0, [])
-    writing = progress(0)
-    writing.begin("writing the report", 0, "")
-    try:
-        report = redaction.record(report)
-        files = {path: redaction.file(path, content) for path, content in files.items()}
-        written = write(report, reports, files)
-    finally:
-        writing.end("writing the report")
-        writing.close()
+    report, written = _written(report, files, reports, Redaction(environ), progress(0))
     printed = Answer(report.exit_code, list(map(spoken.text, summary(report, written.markdown))))
     if order.leaves_receipt:
         matrix = order.matrix, report.matrix_digest
@@ -88,8 +94,60 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
             report.started,
             printed,
         )
-    prune(order.matrix.resolve().parent / WORK, dependencies.files.keys(), time.time())
+    prune(order.work_folder, dependencies.files.keys(), time.time())
     return printed.code, printed.lines
+
+
+def _written(
+    report: Report,
+    files: Mapping[str, str | bytes],
+    folder: Path,
+    redaction: Redaction,
+    progress: Progress,
+) -> tuple[Report, Written]:
+    """Write a report without secrets; return it, and what was written."""
+    progress.begin("writing the report", 0, "")
+    try:
+        report = redaction.record(report)
+        redacted = {path: redaction.file(path, content) for path, content in files.items()}
+        return report, write(report, folder, redacted)
+    finally:
+        progress.end("writing the report")
+        progress.close()
+
+
+def _checked(
+    options: argparse.Namespace, environ: Mapping[str, str], spoken: TerminalText
+) -> tuple[int, list[str]]:
+    """Run one model without a matrix file; return the exit code and one screen of lines."""
+    asked = check.prepare(options)
+    folder = options.reports or check.REPORTS / asked.name
+    _check_writable(folder)
+    for line in asked.intro:
+        spoken.say(line, sys.stderr)
+    fields = {name: value for name, value in vars(options).items() if name in Order.model_fields}
+    fields |= {
+        "matrix": Path(asked.name),
+        "capsules": "all" if options.repro else "none",
+        "reports": folder,
+        "work": checks_folder(environ),
+        "lock_age": check.LOCK_AGE,
+        "program": asked.program,
+        "checks": True,
+        "command": "",
+    }
+    order, dependencies = Order(**fields), Dependencies()
+    command = check.shown_command(asked, _level_words(options, order))
+    order = order.model_copy(update={"command": command})
+    progress = partial(choose, spoken=spoken)
+
+    def told(total: int) -> Progress:
+        return CellLines(progress(total))
+
+    report, files = _run_async(run_matrix(order, environ, told, dependencies, asked.matrix))
+    report, written = _written(report, files, folder, Redaction(environ), progress(0))
+    prune(order.work_folder, dependencies.files.keys(), time.time())
+    return report.exit_code, list(map(spoken.text, screen(report, written.markdown, asked.places)))
 
 
 def _report_folder(options: argparse.Namespace) -> Path | None:
@@ -166,10 +224,11 @@ def _order(options: argparse.Namespace) -> Order:
         "selection": Selection.parse(**filters),
         "capsules": _scope(options),
         "reports": _report_folder(options),
+        "program": _program("matrix"),
         "command": "",
     }
     order = Order(**fields)
-    return order.model_copy(update={"command": _nox_command(options, order)})
+    return order.model_copy(update={"command": _command(options, order)})
 
 
 def _scope(options: argparse.Namespace) -> Scope:
@@ -180,21 +239,50 @@ def _scope(options: argparse.Namespace) -> Scope:
     return "none" if options.releases or options.level == "quick" else "failing"
 
 
-def _nox_command(options: argparse.Namespace, order: Order) -> str:
-    """Return the nox command for a run that shows the same."""
-    words = ["nox", "-s", "matrix"]
-    option_words = [
+def _command(options: argparse.Namespace, order: Order) -> str:
+    """Return the command for a run that shows the same."""
+    words = [
         word
         for name in Selection.model_fields
         if (value := getattr(options, name))
         for word in (f"--{name}", value)
     ]
-    option_words += order.repeated_words()
+    words += _level_words(options, order)
+    if str(options.matrix) != DEFAULT_MATRIX:
+        words += ["--matrix", shown_path(options.matrix)]
+    return command_line(order.program, words)
+
+
+def _level_words(options: argparse.Namespace, order: Order) -> list[str]:
+    """Return the options that say how much is asked."""
+    words = order.repeated_words()
     if getattr(options, "repro", None) is not None:
-        option_words.append("--repro" if options.repro else "--no-repro")
-    if options.matrix != DEFAULT_MATRIX:
-        option_words += ["--matrix", shown_path(options.matrix)]
-    return shlex.join([*words, "--", *option_words] if option_words else words)
+        words.append("--repro" if options.repro else "--no-repro")
+    return words
+
+
+_SESSION = re.compile(r"^def\s+matrix\s*\(", re.MULTILINE)
+
+
+def _has_session() -> bool:
+    """Return True if the current folder has a noxfile with a session for the matrix."""
+    try:
+        text = Path("noxfile.py").read_text("utf-8", "replace")
+    except OSError:
+        return False
+    return _SESSION.search(text) is not None
+
+
+def _program(command: str) -> tuple[str, ...]:
+    """Return the words that start a command: a session of nox, or samebits itself."""
+    if not _has_session():
+        return "samebits", command
+    return "nox", "-s", {"probe": "probe(4.48)"}.get(command, command)
+
+
+def _shown_program(command: str) -> str:
+    program = _program(command)
+    return shlex.join(program) + (" --" if program[0] == "nox" else "")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -217,43 +305,60 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         "matrix",
         help="run the matrix and write the report",
         description=_MATRIX_HELP,
-        prog="nox -s matrix --",
+        prog=_shown_program("matrix"),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     probe = commands.add_parser(
         "probe",
         help="build the stacks and run the cells, without a comparison and a report",
-        prog="nox -s 'probe(4.48)' --",
+        prog=_shown_program("probe"),
     )
+    check_command = commands.add_parser(
+        "check",
+        help="run one model, in a folder or on the hub, from one release to another",
+        description=_CHECK_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    check.add_arguments(check_command)
+    init_command = commands.add_parser(
+        "init",
+        help="write a matrix.yaml for your models, and a noxfile.py",
+        description="Write matrix.yaml and, if there is none, noxfile.py into the current folder.",
+    )
+    init.add_arguments(init_command)
     # __main__ runs this command itself, without what is imported here
     commands.add_parser("lint", help=lint_command.HELP, add_help=False)
     for command in (matrix, probe):
+        _add_filters(command)
+    for command in (matrix, probe, check_command):
         _add_options(command)
-    for command in (parser, matrix, probe):
+    for command in (parser, matrix, probe, check_command, init_command):
         command.spoken = spoken
-    matrix.add_argument(
-        "--reports",
-        type=_path,
-        metavar="DIR",
-        help="folder for the report (default: reports/latest)",
-    )
-    matrix.add_argument(
-        "--repro",
-        action=argparse.BooleanOptionalAction,
-        help="write a capsule for every difference: a folder with scripts that show it without "
-        "samebits. --no-repro: write none. Default: for differences that make the run fail; with "
-        "--releases or --quick none",
-    )
-    return parser, {"matrix": matrix, "probe": probe}
+    for command, default in ((matrix, "reports/latest"), (check_command, "reports/check/NAME")):
+        command.add_argument(
+            "--reports",
+            type=_path,
+            metavar="DIR",
+            help=f"folder for the report (default: {default})",
+        )
+        command.add_argument(
+            "--repro",
+            action=argparse.BooleanOptionalAction,
+            help="write a capsule for every difference: a folder with scripts that show it without "
+            "samebits. --no-repro: write none. Default: for differences that make the run fail; "
+            "with --releases or --quick none",
+        )
+    by_name = {"matrix": matrix, "probe": probe, "check": check_command, "init": init_command}
+    return parser, by_name
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of both commands: filters, and fields of the order by their names."""
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose the matrix and its cells."""
     add = parser.add_argument
     add(
         "--matrix",
         type=_path,
-        default=DEFAULT_MATRIX,
+        default=Path(DEFAULT_MATRIX),
         metavar="FILE",
         help="the matrix to run (default: matrix.yaml)",
     )
@@ -279,6 +384,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--devices", default="", metavar="NAMES", help="run only on these devices, such as cpu,cuda"
     )
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how much is asked: fields of the order, by their names."""
+    add = parser.add_argument
     add(
         "--fresh",
         action="store_true",
@@ -348,6 +458,17 @@ Exit codes:
   1  something fails
   2  there is a mistake in matrix.yaml or on the command line
   3  incomplete: nothing fails, but a cell is not finished or not observed
+"""
+
+
+_CHECK_HELP = """\
+Run one model under two releases of transformers and say what moved: no file is needed.
+
+MODEL is a folder with config.json, or an id on the hub. The releases are those from the one that saved
+the model to the newest, unless --from and --to name others. The report goes to reports/check/NAME in the
+current folder. What is kept between checks lies in the cache folder of the platform (SAMEBITS_CACHE).
+
+Exit codes: as of samebits matrix.
 """
 
 

@@ -207,10 +207,10 @@ def test_help_explains_and_exits_with_0(command, capsys):
         for option in ("--matrix", "--models", "--stacks", "--dtypes", "--fresh", "--jobs"):
             assert option in out
     if command == ["matrix"]:
-        assert out.startswith("usage: nox -s matrix -- ")
+        assert out.startswith("usage: samebits matrix ")
         assert "0  everything is identical" in out
     else:
-        start = "nox -s 'probe(4.48)' -- " if command else "samebits"
+        start = "samebits probe " if command else "samebits"
         assert out.startswith(f"usage: {start}")
 
 
@@ -230,7 +230,7 @@ def test_2_for_a_mistake_on_the_command_line(runner, arguments, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--bogus", "1"), "nox -s matrix --: error: unknown option or argument: --bogus 1\n"),
+        (("--bogus", "1"), "samebits matrix: error: unknown option or argument: --bogus 1\n"),
         (("--jobs", "x"), "argument --jobs: 'x' is not a whole number of at least 1\n"),
         (("--quick", "--deep"), "argument --deep: not allowed with argument --quick\n"),
     ],
@@ -240,7 +240,7 @@ def test_a_mistake_is_told_in_the_words_of_the_command(runner, arguments, messag
         main("matrix", *arguments)
     error = capsys.readouterr().err
     assert error.endswith(message)
-    assert "usage: nox -s matrix -- " in error
+    assert "usage: samebits matrix " in error
 
 
 def test_options_become_an_order(runner, folder):
@@ -257,7 +257,7 @@ def test_options_become_an_order(runner, folder):
     assert (order.selection.attention, order.selection.devices) == (("eager", "sdpa"), ("cpu",))
     assert (order.fresh, order.upgrade, order.jobs) == (True, True, 3)
     assert order.command == (
-        "nox -s matrix -- --models 'llama*, t5' --stacks 5.x --dtypes float32 "
+        "samebits matrix --models 'llama*, t5' --stacks 5.x --dtypes float32 "
         "--attention eager,sdpa --devices cpu --matrix other.yaml"
     )
     assert runner.environ == {"HOME": "/h"}
@@ -268,12 +268,15 @@ def test_every_option_reaches_the_order():
     options = vars(cli._parsed(["matrix"], PLAIN)).keys()
     derived = {"command", "repro"} | Selection.model_fields.keys()
     assert options - derived <= Order.model_fields.keys()
-    assert Order.model_fields.keys() - options == {"selection", "capsules", "kernels"}
+    assert Order.model_fields.keys() - options == {
+        *("selection", "capsules", "kernels"),  # follow from other options, or have none
+        *("work", "lock_age", "program", "checks"),  # of samebits check
+    }
 
 
 def test_a_report_repeats_what_decides_what_it_shows(runner):
     main("matrix", "--causes", "--sweep", "--releases", "--no-repro", "--fresh", "--jobs", "2")
-    assert runner.order.command == "nox -s matrix -- --releases --sweep --causes --no-repro"
+    assert runner.order.command == "samebits matrix --releases --sweep --causes --no-repro"
 
 
 def test_a_home_that_a_shell_left_alone_is_expanded(runner, folder, monkeypatch):
@@ -286,10 +289,32 @@ def test_a_home_that_a_shell_left_alone_is_expanded(runner, folder, monkeypatch)
     assert (folder / "out" / "report.md").is_file()
 
 
+NOXFILE = "import nox\n\n\n@nox.session\ndef matrix(session): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("noxfile", "program", "usage"),
+    [
+        (NOXFILE, "nox -s matrix -- --quick", "usage: nox -s matrix -- "),
+        (NOXFILE.replace("matrix", "tests"), "samebits matrix --quick", "usage: samebits matrix "),
+    ],
+    ids=["with the session", "without"],
+)
+def test_commands_go_through_nox_where_it_has_the_session(
+    runner, folder, capsys, noxfile, program, usage
+):
+    (folder / "noxfile.py").write_text(noxfile, "utf-8")
+    main("matrix", "--quick")
+    assert runner.order.command == program
+    with pytest.raises(SystemExit):
+        main("matrix", "--help")
+    assert usage in capsys.readouterr().out
+
+
 def test_nothing_said_is_everything_as_usual(runner):
     main("matrix")
     order = runner.order
-    assert (str(order.matrix), order.command) == ("matrix.yaml", "nox -s matrix")
+    assert (str(order.matrix), order.command) == ("matrix.yaml", "samebits matrix")
     assert (order.fresh, order.upgrade, order.jobs) == (False, False, None)
     assert not any(patterns for _, patterns in order.selection)
 
@@ -310,7 +335,7 @@ def test_the_report_goes_beside_the_matrix_unless_said(runner, folder):
 def test_which_differences_get_a_capsule(runner, words, scope):
     main("matrix", *words)
     assert runner.order.capsules == scope
-    assert runner.order.command == " ".join(["nox -s matrix", *(["--", *words] if words else [])])
+    assert runner.order.command == " ".join(["samebits matrix", *words])
     main("probe")
     assert runner.order.capsules == "none"
 
@@ -327,7 +352,7 @@ def test_which_differences_get_a_capsule(runner, words, scope):
 def test_a_level_is_one_field_and_the_report_repeats_it(runner, words, level, scope):
     main("matrix", *words)
     assert (runner.order.level, runner.order.capsules) == (level, scope)
-    assert runner.order.command == " ".join(["nox -s matrix", *(["--", *words] if words else [])])
+    assert runner.order.command == " ".join(["samebits matrix", *words])
     main("probe", *words[:1])
     assert runner.order.level == level
 
@@ -337,7 +362,7 @@ def test_every_release_is_asked_for_and_makes_no_capsule_unasked(runner):
     assert not runner.order.releases
     main("matrix", "--releases", "--models", "llama")
     assert (runner.order.releases, runner.order.capsules) == (True, "none")
-    assert runner.order.command == "nox -s matrix -- --models llama --releases"
+    assert runner.order.command == "samebits matrix --models llama --releases"
     main("matrix", "--releases", "--repro")
     assert runner.order.capsules == "all"
 

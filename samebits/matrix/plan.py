@@ -16,7 +16,7 @@ from samebits.records.ids import CellId, Variant
 from samebits.records.record import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from samebits.matrix.spec import Matrix, ModelSpec, Rule
@@ -111,29 +111,43 @@ REPRODUCE_FOLDER = "reports/reproduce"
 """Folder, relative to that of the matrix, for the reports of commands that rerun one cell."""
 
 
+DEFAULT_MATRIX = "matrix.yaml"
+
+
+def command_line(program: Sequence[str], options: Sequence[str]) -> str:
+    """Return a command as a shell takes it; nox needs ``--`` before the options of a session."""
+    separator = ["--"] if program[0] == "nox" and options else []
+    return shlex.join([*program, *separator, *options])
+
+
 def reproduce(
     cell: CellId,
     reference: str | None,
-    matrix_path: str,
-    default_path: str,
+    program: Sequence[str],
+    matrix_path: str | None,
     level: Level = "default",
 ) -> str:
     """Return the command that runs one cell and its reference again.
 
     It writes its report to a separate folder, so that it does not replace the report that it was
-    copied from.
+    copied from. ``matrix_path`` is None if ``program`` names the model itself.
     """
     variant = cell.variant
-    stacks = dict.fromkeys(stack for stack in (reference, cell.stack) if stack)
-    words = ["nox", "-s", "matrix", "--"]
-    if matrix_path != default_path:
-        words += ["--matrix", matrix_path]
-    words += ["--models", cell.model, "--dtypes", variant.dtype, "--attention", variant.attention]
+    stacks = list(dict.fromkeys(stack for stack in (reference, cell.stack) if stack))
+    words = []
+    if matrix_path is not None:
+        words += ["--matrix", matrix_path] if matrix_path != DEFAULT_MATRIX else []
+        words += ["--models", cell.model]
+    words += ["--dtypes", variant.dtype, "--attention", variant.attention]
     if variant.device != "cpu":
         words += ["--devices", variant.device]
     words += [] if level == "default" else [f"--{level}"]
-    reports = PurePath(matrix_path).parent / REPRODUCE_FOLDER / f"{cell.model}@{cell.stack}"
-    return shlex.join([*words, "--stacks", ",".join(stacks), "--reports", str(reports)])
+    if matrix_path is None:
+        words += ["--from", stacks[0], "--to", stacks[-1]]
+    else:
+        words += ["--stacks", ",".join(stacks)]
+    folder = PurePath(matrix_path or DEFAULT_MATRIX).parent / REPRODUCE_FOLDER
+    return command_line(program, [*words, "--reports", str(folder / f"{cell.model}@{cell.stack}")])
 
 
 def shown_path(path: Path) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from samebits.capsules.choosing import Scope
-from samebits.matrix.plan import Selection
+from samebits.matrix.plan import DEFAULT_MATRIX, Selection
 from samebits.records.ids import Level
 from samebits.records.record import Record
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
-DEFAULT_MATRIX = Path("matrix.yaml")
+WORK = ".samebits"
+"""Folder next to matrix.yaml for locks, checkpoints and captures; safe to remove at any time."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Use:
 class Order(Record):
     """Options of the command line."""
 
-    matrix: Annotated[Path, Use(repeated=False)] = DEFAULT_MATRIX
+    matrix: Annotated[Path, Use(repeated=False)] = Path(DEFAULT_MATRIX)
     selection: Annotated[Selection, Use(repeated=False)] = Selection()
     fresh: Annotated[bool, Use(repeated=False, receipt=False)] = False
     """Ignore captures of earlier runs."""
@@ -59,6 +60,14 @@ class Order(Record):
     """Differences for which a capsule is made."""
     reports: Annotated[Path | None, Use(repeated=False)] = None
     """Folder of the report, whose user files are never replaced; None if no report is written."""
+    work: Annotated[Path | None, Use(repeated=False)] = None
+    """Folder of what is kept between runs; None for ``.samebits`` beside the matrix."""
+    lock_age: Annotated[float | None, Use(repeated=False)] = None
+    """Seconds after which the lock of a stack is resolved again; None: it is kept."""
+    program: Annotated[tuple[str, ...], Use(repeated=False)] = ("samebits", "matrix")
+    """The words before the options, for commands in the report."""
+    checks: Annotated[bool, Use(repeated=False)] = False
+    """True for ``samebits check``, which has one model and no matrix file."""
     jobs: Annotated[int | None, Use(repeated=False)] = None
     """Cells that run at the same time; None for one per core."""
     kernels: Annotated[dict[str, str], Use(repeated=False, receipt=False)] = Field(
@@ -69,6 +78,11 @@ class Order(Record):
     releases on one machine."""
     command: Annotated[str, Use(repeated=False)] = ""
     """The command as the user typed it, for the report."""
+
+    @property
+    def work_folder(self) -> Path:
+        """The folder of what is kept between runs."""
+        return self.work or self.matrix.resolve().parent / WORK
 
     @property
     def leaves_receipt(self) -> bool:

@@ -25,9 +25,8 @@ from samebits.grafts.questions import grafts_of, with_graft
 from samebits.ladder.verdicts import judge_by_ladder, unmeasured
 from samebits.matrix import load, releases
 from samebits.matrix.levels import at_level
-from samebits.matrix.plan import Selection, plan, reproduce, shown_path
+from samebits.matrix.plan import Selection, command_line, plan, reproduce, shown_path
 from samebits.pipeline import trim
-from samebits.pipeline.order import DEFAULT_MATRIX
 from samebits.pipeline.scheduler import Scheduler, outcome
 from samebits.records.capsule import Capsule, script_name
 from samebits.records.ids import Verdict
@@ -37,6 +36,7 @@ from samebits.stacks import costs
 from samebits.stacks.build import StackBuilder
 from samebits.stacks.costs import Finished
 from samebits.stacks.environment import shown
+from samebits.stacks.places import stacks_folder
 from samebits.storage.rows import KeptRow, RowCache
 from samebits.storage.store import Store
 from samebits.text.names import capsule_path
@@ -56,19 +56,18 @@ if TYPE_CHECKING:
     from samebits.records.ids import CellId
     from samebits.terminal.progress import Phases, Progress
 
-WORK = ".samebits"
-"""Folder next to matrix.yaml for stacks, checkpoints and captures; safe to remove at any time."""
-
 
 async def run_matrix(
     order: Order,
     environ: Mapping[str, str],
     progress: Callable[[int], Progress],
     dependencies: Dependencies | None = None,
+    matrix: Matrix | None = None,
 ) -> tuple[Report, dict[str, str | bytes]]:
     """Run the matrix and return the report, and the files of its locks and capsules by path.
 
     Paths are relative to the report's folder. ``dependencies`` records every file the run depends on.
+    ``matrix`` takes the place of the file that the order names.
 
     Raises:
         MatrixError: matrix.yaml has problems.
@@ -79,16 +78,14 @@ async def run_matrix(
     start, finished = time.monotonic(), None
     started = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     matrix_digest = _digest_or_empty(order.matrix)
-    matrix = at_level(load.load(order.matrix), order.level)
-    root = order.matrix.resolve().parent / WORK
+    matrix = at_level(matrix or load.load(order.matrix), order.level)
+    root = order.work_folder
     dependencies = dependencies or Dependencies()
     if order.releases:
         release_progress = progress(0)
         release_progress.note("asking which releases lie between the stacks")
         try:
-            matrix = await _with_releases(
-                matrix, root, environ, dependencies, upgrade=order.upgrade
-            )
+            matrix = await _with_releases(matrix, order, environ, dependencies)
         finally:
             release_progress.close()
     planned = plan(matrix, order.selection)
@@ -108,7 +105,8 @@ async def run_matrix(
         dependencies=dependencies,
     )
     try:
-        row_cache = RowCache(root, scheduler.dependencies, shown_path(order.matrix), order.level)
+        command = command_line(order.program, [shown_path(order.matrix)])
+        row_cache = RowCache(root, scheduler.dependencies, command, order.level)
         runs = await scheduler.observe(None if order.fresh else row_cache.find)
         crossings = await scheduler.cross()
         rows = await _compare(order, planned, scheduler, runs, store, row_cache)
@@ -150,20 +148,18 @@ def _last_run(root: Path) -> str:
 
 
 async def _with_releases(
-    matrix: Matrix,
-    root: Path,
-    environ: Mapping[str, str],
-    dependencies: Dependencies,
-    *,
-    upgrade: bool,
+    matrix: Matrix, order: Order, environ: Mapping[str, str], dependencies: Dependencies
 ) -> Matrix:
     """Return the matrix with the releases between its stacks added."""
+    root = order.work_folder
     builder = StackBuilder(
         root,
         environ,
         exclude_newer=matrix.exclude_newer,
-        upgrade=upgrade,
+        upgrade=order.upgrade,
         dependencies=dependencies,
+        stacks=stacks_folder(root, environ),
+        max_age=order.lock_age,
     )
     try:
         return await asyncio.to_thread(releases.widened, matrix, builder)
@@ -372,8 +368,8 @@ def _results_of(
         command = reproduce(
             cell,
             reference.stack if reference else None,
-            shown_path(order.matrix),
-            str(DEFAULT_MATRIX),
+            order.program,
+            None if order.checks else shown_path(order.matrix),
             order.level,
         )
         reference_runs = runs[reference] if reference else None

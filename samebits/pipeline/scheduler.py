@@ -52,6 +52,7 @@ from samebits.records.report import Spent
 from samebits.stacks import costs, price
 from samebits.stacks.build import Stack, StackBuilder, probes_digest
 from samebits.stacks.environment import probe_environment
+from samebits.stacks.places import stacks_folder
 from samebits.stacks.probes import PROBES
 from samebits.stacks.process import StackProcess, cell_of, start_process, tail
 from samebits.stacks.slots import Slots
@@ -206,6 +207,8 @@ class Scheduler:
             exclude_newer=matrix.exclude_newer,
             upgrade=order.upgrade,
             dependencies=self.dependencies,
+            stacks=stacks_folder(root, environ),
+            max_age=order.lock_age,
         )
         self._stack_builder = stack_builder
         self._build_stack = builder or stack_builder.build

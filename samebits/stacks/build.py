@@ -100,7 +100,7 @@ class Commands:
 
 
 class StackBuilder:
-    """Resolves and builds stacks in one work folder."""
+    """Resolves and builds stacks; locks lie in ``root``, environments in ``stacks``."""
 
     def __init__(
         self,
@@ -111,9 +111,13 @@ class StackBuilder:
         upgrade: bool = False,
         run: Run | None = None,
         dependencies: Dependencies | None = None,
+        stacks: Path | None = None,
+        max_age: float | None = None,
     ) -> None:
         self._dependencies = dependencies or Dependencies()
-        self._root = root
+        self._locks = root / "locks"
+        self._stacks = stacks or root / "stacks"
+        self._max_age = max_age
         self._environ = uv_environment(environ)
         self._exclude_newer = exclude_newer
         self._upgrade = upgrade
@@ -132,7 +136,7 @@ class StackBuilder:
 
         """
         lock = self.resolve(spec)
-        folder = self._root / "stacks" / f"{spec.id}-{digest_of([lock, spec.python])[:12]}"
+        folder = self._stacks / f"{spec.id}-{digest_of([lock, spec.python])[:12]}"
         stack = _read_stamp(folder / _STAMP, spec.id) or self._install(spec, lock, folder)
         for path in (folder / _STAMP, Path(stack.python)):
             self._dependencies.file(path)
@@ -142,7 +146,8 @@ class StackBuilder:
         """Return the lock of ``spec``: the newest releases that fit, or those of an earlier run.
 
         A lock is reused until the spec, ``exclude-newer`` or the platform changes, or the user asks
-        for an upgrade. So the releases of a matrix do not change between two runs.
+        for an upgrade. So the releases of a matrix do not change between two runs. With ``max_age``,
+        in seconds, an older lock is reused only if nothing can be resolved.
 
         Raises:
             StackError: nothing fits.
@@ -176,21 +181,30 @@ class StackBuilder:
 
     def _resolve_lock(self, name: str, requirement_lines: list[str], python: str) -> str:
         digest = self._resolution_digest(requirement_lines, python)
-        path = self._root / "locks" / f"{name}-{digest[:12]}.txt"
+        path = self._locks / f"{name}-{digest[:12]}.txt"
+        cached = None
         if not self._upgrade:
             self._dependencies.file(path)
-            if (cached := _kept_lock(path)) is not None:
+            cached = _kept_lock(path)
+            if cached is not None and not self._is_old(path):
                 return cached
-        command = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--no-header"]
+        command = [_uv_program(), "pip", "compile", "-", "--quiet", "--no-header"]
         command += ["--no-annotate", "--python-version", python]
         if self._exclude_newer:
             command += ["--exclude-newer", self._exclude_newer]
-        lock = self._uv(
-            command, "\n".join(requirement_lines), f"stack {name}: no set of packages fits"
-        )
+        error_prefix = f"stack {name}: no set of packages fits"
+        try:
+            lock = self._uv(command, "\n".join(requirement_lines), error_prefix)
+        except StackError:
+            if cached is not None:  # an old lock, without a network
+                return cached
+            raise
         replace(path, seal.sealed_lines(lock))
         self._dependencies.file(path)
         return lock
+
+    def _is_old(self, path: Path) -> bool:
+        return self._max_age is not None and time.time() - path.stat().st_mtime > self._max_age
 
     def _resolution_digest(self, requirement_lines: list[str], python: str) -> str:
         links = self._environ.get("UV_FIND_LINKS", "")
@@ -213,7 +227,7 @@ class StackBuilder:
         error_prefix = f"stack {spec.id}: could not be built"
         self._uv(
             [
-                find_uv_bin(),
+                _uv_program(),
                 "venv",
                 "--quiet",
                 "--relocatable",
@@ -227,7 +241,7 @@ class StackBuilder:
         python = _interpreter(temporary)
         lock_file = temporary / "requirements.txt"
         lock_file.write_text(lock, "utf-8")
-        sync = [find_uv_bin(), "pip", "sync", "--quiet", "--python", str(python), str(lock_file)]
+        sync = [_uv_program(), "pip", "sync", "--quiet", "--python", str(python), str(lock_file)]
         self._uv(sync, "", error_prefix)
         output = self._uv([str(python), str(ARCHITECTURES)], "", error_prefix)
         stack = Stack(
@@ -249,8 +263,8 @@ class StackBuilder:
         msg = (
             f"{error_prefix}:\n{output}\n"
             "Usually the release does not exist, its requirements contradict each other, or the "
-            "package index cannot be reached. Change the stack in matrix.yaml, or check the "
-            "network and run again."
+            "package index cannot be reached. Change the stack in matrix.yaml (of samebits check: "
+            "--from or --to), or check the network and run again."
         )
         raise StackError(msg)
 
@@ -281,6 +295,17 @@ def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
         # uv ignores pip's settings, and a CPU build of torch is often available only there
         env.setdefault("UV_FIND_LINKS", env["PIP_FIND_LINKS"])
     return env
+
+
+def _uv_program() -> str:
+    """Return uv's program: that of the package uv, else the one on the PATH."""
+    try:
+        return find_uv_bin()
+    except FileNotFoundError as error:
+        if (program := shutil.which("uv")) is not None:
+            return program
+        msg = "uv, which makes the environments, is not installed: pip install uv"
+        raise StackError(msg) from error
 
 
 def _interpreter(folder: Path) -> Path:

@@ -90,7 +90,9 @@ class RowCache:
     def __init__(
         self, root: Path, dependencies: Dependencies, shown: str, level: Level = "default"
     ) -> None:
-        """Use the work folder ``root``; ``shown`` is the matrix's name as results contain it.
+        """Use the work folder ``root``.
+
+        ``shown`` has the words that the commands in results have in common, and the matrix's name.
 
         Rows of different levels are kept apart: a deep run judges by full second runs.
         """

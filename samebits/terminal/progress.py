@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -629,6 +629,37 @@ def _times(tally: Tally) -> Text:
 def _closing_line(tally: Tally) -> str:
     counts = f"{tally.n_done:,} of {plural(tally.total, 'cell')} in {duration(tally.elapsed)}"
     return f"{counts}: {tally.summary()}" if tally.outcomes else counts
+
+
+class CellLines:
+    """Passes on all events, and writes a line for each cell that ends without a failure."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._stacks: dict[str, str] = {}
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  the other events
+        """Return a method of the progress that shows the events."""
+        return getattr(self._progress, name)
+
+    def stack(self, id: str, state: str, *, is_busy: bool = True) -> None:
+        """Pass it on, and keep the release."""
+        self._stacks[id] = state
+        self._progress.stack(id, state, is_busy=is_busy)
+
+    def done(self, cell: CellId, outcome: str) -> None:
+        """Pass it on, with a line."""
+        self._progress.done(cell, outcome)
+        if words := _OUTCOMES.get(outcome):  # a failure has a line of its own
+            self._progress.note(f"{cell.variant} under {self._stacks.get(cell.stack)}: {words}")
+
+
+_OUTCOMES = {
+    "complete": "runs to its end",
+    "absent": "the release does not know the model",
+    "unfinished": "not finished",
+}
+"""Outcome of a cell -> words."""
 
 
 def choose(

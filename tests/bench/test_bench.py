@@ -148,6 +148,7 @@ def test_what_a_command_took_is_what_it_did(tmp_path):
 
 def test_a_place_of_its_own_shares_stacks_and_locks_alone(tmp_path, monkeypatch):
     monkeypatch.setattr("bench.place.WORK", tmp_path / "shared")
+    monkeypatch.setenv("SAMEBITS_CACHE", str(tmp_path / "cache"))
     place = Place(tmp_path / "place", {"models": {}})
     links = {path.name for path in place.work.iterdir() if path.is_symlink()}
     assert links == {"stacks", "locks"}

@@ -125,6 +125,9 @@ def cell(stack="5.x", **variant):
     return CellId(model="llama", variant=made, stack=stack)
 
 
+NOX = ("nox", "-s", "matrix")
+
+
 @pytest.mark.parametrize(
     ("cell", "reference", "path", "command"),
     [
@@ -138,13 +141,24 @@ def cell(stack="5.x", **variant):
 def test_reproduce(cell, reference, path, command):
     start = "nox -s matrix -- --models llama --dtypes float32 --attention default "
     end = f" --reports reports/reproduce/llama@{cell.stack}"
-    assert reproduce(cell, reference, path, "matrix.yaml") == start + command + end
+    assert reproduce(cell, reference, NOX, path) == start + command + end
 
 
 def test_reproduce_quotes_what_a_shell_would_act_on():
-    command = reproduce(cell(attention="a b"), None, "my $matrix.yaml", "matrix.yaml")
+    command = reproduce(cell(attention="a b"), None, NOX, "my $matrix.yaml")
     assert "--matrix 'my $matrix.yaml' --models" in command
     assert "--attention 'a b'" in command
+
+
+@pytest.mark.parametrize("level", ["default", "quick"])
+def test_reproduce_of_a_check_names_the_releases_and_no_matrix(level):
+    program = ("samebits", "check", "org/tiny@abc")
+    command = reproduce(cell(), "4.48", program, None, level)
+    words = " --quick" if level == "quick" else ""
+    assert command == (
+        "samebits check org/tiny@abc --dtypes float32 --attention default"
+        f"{words} --from 4.48 --to 5.x --reports reports/reproduce/llama@5.x"
+    )
 
 
 NAMES = ("a", "ab", "b-1")

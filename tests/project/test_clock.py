@@ -22,10 +22,12 @@ from tests.support.faulty_bench import Bench, Host
 ROOT = Path(__file__).parents[2]
 YEAR = 365 * 86_400
 AGES = {
+    ("cli", "_checked"),
     ("cli", "run"),
     ("cells", "_remove_leftovers"),
     ("crossings", "close"),
     ("scheduler", "_remove_old"),
+    ("build", "_is_old"),
     ("build", "_remove_leftovers"),
 }
 """Functions that compare the age of a file with a week, or a day."""

@@ -21,6 +21,7 @@ HOST_FLOORS = [
     {"jobs"},
     {"capsules"},
     {"pipeline"},
+    {"check"},
     {"cli", "schemas", "sessions"},
     {"__main__"},
 ]

@@ -1,4 +1,4 @@
-"""Real stacks for the tests that only they can serve; built once, kept in .samebits."""
+"""Real stacks for the tests that only they can serve; built once, where the checkout has its own."""
 
 import asyncio
 import json
@@ -12,10 +12,25 @@ from samebits.matrix.spec import StackSpec
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
 from samebits.stacks.build import StackBuilder
+from samebits.stacks.places import stacks_folder
 from samebits.terminal.progress import Plain
 
 ROOT = Path(__file__).parents[2]
 OLD, NEW = "4.48", "5.x"
+SHARED = {
+    "stacks": stacks_folder(ROOT / ".samebits", os.environ),
+    "locks": ROOT / ".samebits" / "locks",
+}
+"""Folders that the projects of tests share with the checkout, so that no stack is built twice."""
+
+
+def share_stacks(work):
+    """Link the stacks and locks of the checkout into a work folder."""
+    work.mkdir(parents=True, exist_ok=True)
+    for name, folder in SHARED.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (work / name).exists():
+            (work / name).symlink_to(folder)
 
 
 def pytest_collection_modifyitems(items):
@@ -27,7 +42,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def stacks():
-    builder = StackBuilder(ROOT / ".samebits", os.environ)
+    builder = StackBuilder(ROOT / ".samebits", os.environ, stacks=SHARED["stacks"])
     return {
         name: builder.build(StackSpec(id=name, transformers=name, torch="2.13.0", python="3.11"))
         for name in (OLD, NEW)
@@ -39,11 +54,7 @@ def run_in(stacks):
     """Run a matrix.yaml in its folder, with the stacks that are already built."""
 
     def run(folder, **options):
-        work = folder / ".samebits"
-        work.mkdir(exist_ok=True)
-        for shared in ("stacks", "locks"):
-            if not (work / shared).exists():
-                (work / shared).symlink_to(ROOT / ".samebits" / shared)
+        share_stacks(folder / ".samebits")
         with (folder / "progress.log").open("a") as log:
             report, run.beside = asyncio.run(
                 run_matrix(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.real.conftest import share_stacks
+
 ROOT = Path(__file__).parents[2]
 MATRIX = """\
 stacks: ["4.48", "5.x"]
@@ -26,9 +28,7 @@ def folder(tmp_path_factory, planted, stacks):
     for name, defect in (("healthy", "none"), ("one-ulp", "one ulp")):
         shutil.copytree(planted(defect), made / name)
     (made / "matrix.yaml").write_text(MATRIX)
-    (made / ".samebits").mkdir()
-    for shared in ("stacks", "locks"):
-        (made / ".samebits" / shared).symlink_to(ROOT / ".samebits" / shared)
+    share_stacks(made / ".samebits")
     return made
 
 

@@ -125,5 +125,8 @@ def test_steps_with_raised_parameters_are_of_the_same_kind(ladders, raised):
         pairs = zip(result.ladder.steps, raised[cell].ladder.steps, strict=True)
         for step, shared in pairs:
             assert (step.signal, step.kind, step.own) == (shared.signal, shared.kind, shared.own)
+            if step.float64 is None or shared.float64 is None:
+                assert step.float64 == shared.float64, cell
+                continue
             # float64 rounds products of parts elsewhere: of the order of 1e-15, as all of float64
             assert abs(step.float64 - shared.float64) <= max(1e-3 * step.float64, 1e-9), cell

@@ -2,12 +2,16 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-from tests.real.conftest import NEW, OLD, ROOT
+from samebits.base.patches import write_patched
+from tests.real.conftest import NEW, OLD, ROOT, SHARED, share_stacks
+
+CUSTOM = ROOT / "tests" / "custom"
 
 MATRIX = f"""
 stacks: ["{OLD}", "{NEW}"]
@@ -18,13 +22,13 @@ models:
 """
 
 
-def call(*command, folder, **more):
+def call(*command, folder, code=0, **more):
     # neither the checkout nor what pytest was started with may serve an import
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ended = subprocess.run(
         command, cwd=folder, env=environ | more, capture_output=True, text=True, check=False
     )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.returncode == code, ended.stdout + ended.stderr
     return ended.stdout
 
 
@@ -45,14 +49,52 @@ def installed(tmp_path_factory):
 
 def test_an_installed_samebits_runs_a_matrix_in_an_empty_folder(installed, stacks, tmp_path):
     (tmp_path / "matrix.yaml").write_text(MATRIX)
-    work = tmp_path / ".samebits"
-    work.mkdir()
-    for shared in ("stacks", "locks"):  # those of this checkout, as they take minutes to build
-        (work / shared).symlink_to(ROOT / ".samebits" / shared)
+    share_stacks(tmp_path / ".samebits")
     call(str(installed / "samebits"), "matrix", folder=tmp_path)
     report = json.loads((tmp_path / "reports" / "latest" / "report.json").read_text())
     assert [stack["id"] for stack in report["stacks"]] == [OLD, NEW]
     assert "llama" in (tmp_path / "reports" / "latest" / "report.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory, stacks):
+    """Return a cache folder with the stacks of the checkout, and its locks as if resolved now."""
+    folder = tmp_path_factory.mktemp("cache")
+    (folder / "stacks").symlink_to(SHARED["stacks"])
+    shutil.copytree(SHARED["locks"], folder / "checks" / "locks", copy_function=shutil.copyfile)
+    return folder
+
+
+@pytest.fixture
+def models(tmp_path):
+    """Make an empty folder with a model of custom code, and a copy with a defect."""
+    shutil.copytree(CUSTOM / "healthy", tmp_path / "healthy")
+    write_patched(CUSTOM / "healthy", [CUSTOM / "inv-freq-buffer.diff"], tmp_path / "defect")
+    return tmp_path
+
+
+def test_check_names_a_defect_and_its_line_in_an_empty_folder(installed, cache, models):
+    words = ("check", "defect", "--quick", "--from", OLD)
+    samebits, environ = str(installed / "samebits"), {"SAMEBITS_CACHE": str(cache)}
+    refused = call(samebits, *words, folder=models, code=2, **environ)
+    assert refused == ""  # its code runs only if somebody says so
+    words = (*words, "--trust-remote-code")
+    lines = call(samebits, *words, folder=models, code=1, **environ).splitlines()
+    assert lines[0] == f"defect: does not pass: {NEW} unstable"
+    assert any(line.startswith("SB301 ") and "modeling_tiny.py:" in line for line in lines)
+    assert any("remedy:" in line for line in lines)
+    assert (models / "reports" / "check" / "defect" / "report.md").is_file()
+    assert {path.name for path in models.iterdir()} == {"healthy", "defect", "reports"}
+
+
+def test_init_and_matrix_accuse_no_healthy_model(installed, cache, models):
+    samebits, environ = str(installed / "samebits"), {"SAMEBITS_CACHE": str(cache)}
+    call(samebits, "init", "--trust-remote-code", folder=models)
+    share_stacks(models / ".samebits")
+    words = ("matrix", "--models", "healthy", "--stacks", f"{OLD},{NEW}", "--quick")
+    assert "The run passes." in call(samebits, *words, folder=models, **environ)
+    checked = ("check", "healthy", "--quick", "--from", OLD, "--trust-remote-code")
+    assert "healthy: passes." in call(samebits, *checked, folder=models, **environ)
 
 
 def test_an_installed_samebits_imports_nothing_of_the_checkout(installed, tmp_path):

@@ -23,7 +23,9 @@ def command_of(matrix):
     row = PlannedRow(
         model=cells[0].model, variant=cells[0].variant, cells=cells, reference=cells[0].stack
     )
-    _, other = run._results_of(Order(matrix=matrix), row, runs, memory)
+    _, other = run._results_of(
+        Order(matrix=matrix, program=("nox", "-s", "matrix")), row, runs, memory
+    )
     return other.reproduce
 
 

@@ -96,6 +96,48 @@ def test_the_lock_is_kept_and_the_environment_used_again(tmp_path, uv):
     assert uv.calls == []
 
 
+def test_two_projects_share_a_stack_and_not_their_locks(tmp_path, uv):
+    shared = tmp_path / "cache" / "stacks"
+    first = builder(tmp_path / "one", uv, stacks=shared).build(SPEC)
+    uv.calls.clear()
+    assert builder(tmp_path / "two", uv, stacks=shared).build(SPEC) == first
+    assert uv.names == ["compile"]  # each project has its own lock, both name the same environment
+    assert Path(first.python).is_relative_to(shared)
+    assert [len(list((tmp_path / name / "locks").iterdir())) for name in ("one", "two")] == [1, 1]
+
+
+def test_an_old_lock_is_resolved_again_where_its_age_matters(tmp_path, uv):
+    builder(tmp_path, uv).resolve(SPEC)
+    (lock,) = (tmp_path / "locks").iterdir()
+    os.utime(lock, (0, 0))
+    newer = uv.lock = LOCK.replace("4.48.3", "4.48.9")
+    assert builder(tmp_path, uv).resolve(SPEC) == LOCK
+    assert builder(tmp_path, uv, max_age=60).resolve(SPEC) == newer
+    uv.calls.clear()
+    assert builder(tmp_path, uv, max_age=60).resolve(SPEC) == newer  # it is new now
+    assert uv.calls == []
+
+
+def test_without_a_network_an_old_lock_serves(tmp_path, uv):
+    builder(tmp_path, uv).resolve(SPEC)
+    (lock,) = (tmp_path / "locks").iterdir()
+    os.utime(lock, (0, 0))
+    uv.failing["compile"] = "error: dns error"
+    assert builder(tmp_path, uv, max_age=60).resolve(SPEC) == LOCK
+    with pytest.raises(StackError, match="dns error"):
+        builder(tmp_path, uv, max_age=60, upgrade=True).resolve(SPEC)
+
+
+def test_a_missing_uv_is_named_with_its_remedy(tmp_path, uv, monkeypatch):
+    def missing():
+        raise FileNotFoundError
+
+    monkeypatch.setattr(build, "find_uv_bin", missing)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(StackError, match="pip install uv"):
+        builder(tmp_path, uv).build(SPEC)
+
+
 def test_what_lies_below_a_release_is_asked_of_the_resolver_and_kept(tmp_path, uv):
     first = builder(tmp_path, uv)
     assert first.version(SPEC) == "4.48.3"

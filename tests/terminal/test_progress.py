@@ -11,7 +11,16 @@ from rich.console import Console
 
 from samebits.records.ids import CellId, Variant
 from samebits.stacks.costs import Estimate
-from samebits.terminal.progress import GitHub, Phases, Plain, Tally, Terminal, Ticker, choose
+from samebits.terminal.progress import (
+    CellLines,
+    GitHub,
+    Phases,
+    Plain,
+    Tally,
+    Terminal,
+    Ticker,
+    choose,
+)
 
 GOLD = Path(__file__).parents[1] / "gold" / "progress"
 
@@ -470,4 +479,21 @@ def test_a_phase_that_is_short_as_a_rule_is_told_only_when_it_is_not():
     assert stream.getvalue().splitlines() == [
         "[25 s] writing the report",
         "writing the report: done in 30 s",
+    ]
+
+
+def test_each_cell_of_a_check_has_a_line_as_it_ends():
+    stream = io.StringIO()
+    progress = CellLines(Plain(stream, 3, time.monotonic))
+    for stack, release, outcome in (
+        ("4.57", "transformers 4.57.6", "complete"),
+        ("5.2", "failed", "failed"),
+        ("5.x", "transformers 5.23.0", "absent"),
+    ):
+        progress.stack(stack, release, is_busy=False)
+        progress.done(name(stack), outcome)
+    lines = stream.getvalue().splitlines()
+    assert [line for line in lines if " under " in line] == [
+        "float32-sdpa under transformers 4.57.6: runs to its end",
+        "float32-sdpa under transformers 5.23.0: the release does not know the model",
     ]

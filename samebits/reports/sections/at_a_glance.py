@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import OPEN
 from samebits.records.ids import Verdict
+from samebits.reports.commands import compare_two
 from samebits.reports.sections.findings import named
 from samebits.text.blocks import heading, link, page, table, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join, prose
@@ -90,14 +91,13 @@ def _serious(report: Report) -> Markdown:
         return EMPTY
     title = titled("Changes worse than rounding, from stack to stack")
     step_table = table(["step", "what", "models", "which"], lines, right=["models"])
-    return page([title, step_table, _STEPS])
+    return page([title, step_table, fill(_STEPS, code(compare_two(report, "A", "B")))])
 
 
-_STEPS = Markdown(
+_STEPS = (
     "Each model is listed at the step where the change first appears. For an upgrade over several "
     "stacks, read all steps in between. Brackets name the known defects that first appear at that "
-    "step; the model's page has the remedy. `nox -s matrix -- --stacks A,B` compares two stacks "
-    "directly."
+    "step; the model's page has the remedy. {} compares two stacks directly."
 )
 
 

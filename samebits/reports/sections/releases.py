@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.reports.commands import compare_two
 from samebits.reports.stories import row_name
 from samebits.text.blocks import codes, heading, page, table, titled
 from samebits.text.markdown import EMPTY, Markdown, code, fill, join
@@ -86,7 +87,9 @@ def _moves(report: Report) -> Markdown:
         for earlier, later, letters, moved in [step]
     ]
     step_table = table(["step", "bits", "rows", "signals that change"], lines)
-    hint = _next_command(rows_by_step[steps[0]][0], steps[0]) if len(report.stacks) > 2 else EMPTY
+    hint = EMPTY
+    if len(report.stacks) > 2:
+        hint = _next_command(report, rows_by_step[steps[0]][0], steps[0])
     return page([titled("Where the bits change"), step_table, hint])
 
 
@@ -103,10 +106,11 @@ def _step(report: Report, earlier: str, later: str) -> Markdown:
     return Markdown(f"[{step}]({_COMPARE}/v{versions[earlier]}...v{versions[later]})")
 
 
-def _next_command(row: Row, step: tuple[str, str, str, tuple[str, ...]]) -> Markdown:
-    command = (
-        f"nox -s matrix -- --releases --models {row.model} --stacks {step[0]},{step[1]} --causes"
-    )
+def _next_command(
+    report: Report, row: Row, step: tuple[str, str, str, tuple[str, ...]]
+) -> Markdown:
+    options = "--releases --causes"
+    command = compare_two(report, step[0], step[1], model=row.model, more=options)
     return fill(
         "{} compares the two releases of a step directly. It shows whether the change is rounding, "
         "the first operation that differs, and both source lines.",

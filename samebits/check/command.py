@@ -1,0 +1,192 @@
+"""``samebits check MODEL``: a run of one model from one release to another, without a file.
+
+The models and releases are written as the text of a matrix.yaml and read by its loader, so a check
+is a run of a matrix like any other.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import ValidationError
+
+from samebits.base.errors import SamebitsError
+from samebits.check import hub
+from samebits.check.model import read_model
+from samebits.check.releases import span
+from samebits.check.text import Entry, matrix_text
+from samebits.lint.engine import lint, python_files
+from samebits.matrix import load, yamltext
+from samebits.matrix.plan import command_line, shown_path
+from samebits.matrix.spec import Settings
+from samebits.text.numbers import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.check.model import NamedModel
+    from samebits.check.releases import Span
+    from samebits.lint.problem import Problem
+    from samebits.matrix.spec import Matrix
+
+REPORTS = Path("reports") / "check"
+"""Folder of the reports of checks, one folder per model, in the current folder."""
+
+LOCK_AGE = 7 * 86_400.0
+"""Seconds after which a check asks again which releases are the newest."""
+
+_MAX_PROBLEMS = 5
+
+
+_VARIANTS = ("dtypes", "attention", "devices")
+
+
+class OptionError(SamebitsError):
+    """The value of an option does not exist."""
+
+
+class CodeError(SamebitsError):
+    """The model comes with code of its own, and nobody has said whether it may run."""
+
+
+class Check(NamedTuple):
+    """What is run, and what is said of it before the run."""
+
+    name: str
+    matrix: Matrix
+    program: tuple[str, ...]
+    """The command without options that say how much is asked."""
+    words: tuple[str, ...]
+    """The options that name the releases and the variants."""
+    intro: tuple[str, ...]
+    places: dict[str, str]
+    """Code of a finding -> file, line and column of the model's code that shows it."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that a run of a matrix does not have."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="a folder with config.json, or a hub id: org/name@revision")
+    add(
+        "--from",
+        dest="first",
+        metavar="RELEASE",
+        help="the reference, such as 4.57 or 4.57.1 (default: the release that saved the model)",
+    )
+    add("--to", dest="last", metavar="RELEASE", help="the release to judge (default: the newest)")
+    add(
+        "--trust-remote-code",
+        action=argparse.BooleanOptionalAction,
+        help="run the code that comes with the model, inside the environments; --no-trust-remote-code: "
+        "run transformers' own class instead",
+    )
+    add("--dtypes", default="", metavar="NAMES", help="default: float32")
+    add("--attention", default="", metavar="NAMES", help="such as eager,sdpa (default: default)")
+    add("--devices", default="", metavar="NAMES", help="such as cpu,cuda (default: cpu)")
+
+
+def prepare(options: argparse.Namespace) -> Check:
+    """Return the run that the options ask for.
+
+    Raises:
+        ModelError: there is no such model.
+        ReleaseError: there is no such release.
+        CodeError: the model has code of its own, and no option says whether it may run.
+        OptionError: a dtype, an attention implementation or a device does not exist.
+
+    """
+    model = read_model(options.model)
+    releases = span(model.saved_with, options.first, options.last)
+    if model.has_code and options.trust_remote_code is None:
+        raise CodeError(_untrusted(model))
+    trusts_code = bool(options.trust_remote_code)
+    listed = {name: _values(name, getattr(options, name)) for name in _VARIANTS}
+    if model.path is not None:
+        model = model._replace(path=str(Path(model.path).absolute()))
+    entry = Entry(model.name, model, trusts_code, **listed)
+    matrix = _matrix(entry, releases)
+    shown_model = model.typed if model.hub else shown_path(Path(options.model))
+    program: tuple[str, ...] = ("samebits", "check", shown_model)
+    if options.trust_remote_code is not None:
+        switch = "--trust-remote-code" if trusts_code else "--no-trust-remote-code"
+        program = (*program, switch)
+    named = (("--from", options.first), ("--to", options.last))
+    words = [word for option, value in named if value for word in (option, value)]
+    words += [
+        w for name, values in listed.items() if values for w in (f"--{name}", ",".join(values))
+    ]
+    problems = _code_problems(model) if model.has_code and trusts_code else []
+    intro = (*_intro(model, releases), *_in_words(problems, model))
+    places = {problem.code: _place(problem) for problem in reversed(problems)}
+    return Check(model.name, matrix, program, tuple(words), intro, places)
+
+
+def _matrix(entry: Entry, releases: Span) -> Matrix:
+    text = matrix_text([entry], releases.stacks, "samebits check")
+    return load.parse(yamltext.parse(text.encode()), Path.cwd() / "check")
+
+
+def _intro(model: NamedModel, releases: Span) -> Iterator[str]:
+    size = f", {_size(model.size)}" if model.size else ""
+    commit = f" at {model.revision}" if model.hub and model.revision else ""
+    yield f"{model.name}: {model.kind}{size}{commit}"
+    stacks = releases.stacks
+    compared = f"transformers {stacks[0]}" if len(stacks) == 1 else " → ".join(stacks)
+    yield f"compared: {compared} ({releases.reason})"
+
+
+def _size(n_bytes: int) -> str:
+    unit, name = next(
+        (u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")) if n_bytes >= u or u == 1e3
+    )
+    return f"{n_bytes / unit:,.1f} {name}"
+
+
+def _code_problems(model: NamedModel) -> list[Problem]:
+    """Return what the model's code alone shows, before anything runs."""
+    folder = Path(model.path) if model.path else hub.code_folder(str(model.hub), model.revision)
+    return lint(python_files([folder])).problems if folder else []
+
+
+def _in_words(problems: list[Problem], model: NamedModel) -> Iterator[str]:
+    if not problems:
+        return
+    yield f"seen by reading its code: {plural(len(problems), 'problem')}"
+    for problem in problems[:_MAX_PROBLEMS]:
+        yield f"  {_place(problem)}: {problem.code} {problem.message} ({problem.releases})"
+    if len(problems) > _MAX_PROBLEMS:
+        yield f"  … and {len(problems) - _MAX_PROBLEMS} more: samebits lint {model.typed}"
+
+
+def _place(problem: Problem) -> str:
+    return f"{problem.path.name}:{problem.line}:{problem.column}"
+
+
+def _untrusted(model: NamedModel) -> str:
+    targets = model.config["auto_map"]
+    names = sorted({str(value) for value in targets.values()}) if isinstance(targets, dict) else []
+    where = f" ({', '.join(names[:3])})" if names else ""
+    read = f"read it (samebits lint {model.path} names what breaks), " if model.path else ""
+    return (
+        f"{model.typed}: the model comes with code of its own: auto_map in config.json{where}. "
+        f"That code runs only if you say so: {read}then add --trust-remote-code. "
+        "With --no-trust-remote-code the class of transformers is used, if it has one."
+    )
+
+
+def _values(name: str, text: str) -> tuple[str, ...]:
+    """Return the values of an option that is a list. Raises OptionError."""
+    values = tuple(item.strip() for item in text.split(",") if item.strip())
+    try:
+        Settings.model_validate({name: values} if values else {})
+    except ValidationError as error:
+        msg = f"--{name}: {error.errors()[0]['msg']}"
+        raise OptionError(msg) from error
+    return values
+
+
+def shown_command(check: Check, words: list[str]) -> str:
+    """Return the command for a run that shows the same; ``words`` say how much is asked."""
+    return command_line(check.program, [*check.words, *words])

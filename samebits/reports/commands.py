@@ -1,0 +1,23 @@
+"""Commands in a report that compare two stacks, in the words that started the run."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from samebits.matrix.plan import command_line
+
+if TYPE_CHECKING:
+    from samebits.records.report import Report
+
+
+def compare_two(report: Report, first: str, last: str, *, model: str = "", more: str = "") -> str:
+    """Return the command that compares two stacks; ``model`` and ``more`` narrow it down."""
+    words = shlex.split(report.command)
+    options = more.split()
+    if words[1:2] == ["check"]:
+        switches = [word for word in words[3:4] if word.endswith("trust-remote-code")]
+        return command_line([*words[:3], *switches], [*options, "--from", first, "--to", last])
+    options += ["--models", model] if model else []
+    program = words[:3] if words[0] == "nox" else words[:2]
+    return command_line(program, [*options, "--stacks", f"{first},{last}"])

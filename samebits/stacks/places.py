@@ -1,0 +1,41 @@
+"""Folders for what is kept between runs: stacks for all projects of a user, the rest for one.
+
+Stacks are large and never change, so the projects of a user share them. Locks, captures and
+everything else belong to one matrix.yaml and lie beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from platformdirs import user_cache_path
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VARIABLE = "SAMEBITS_CACHE"
+"""Environment variable that names another folder than the platform's cache folder."""
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder that all projects of a user share, as an absolute path."""
+    if named := environ.get(VARIABLE):
+        return Path(os.path.expanduser(named)).absolute()  # noqa: PTH111  as in samebits/cli.py
+    return user_cache_path("samebits", appauthor=False)
+
+
+def stacks_folder(work: Path, environ: Mapping[str, str]) -> Path:
+    """Return the folder of the stacks of a project with the work folder ``work``.
+
+    A folder ``stacks`` in the work folder, or a link of that name, takes the place of the shared
+    one.
+    """
+    own = work / "stacks"
+    return own if own.exists() else cache_folder(environ) / "stacks"
+
+
+def checks_folder(environ: Mapping[str, str]) -> Path:
+    """Return the work folder of ``samebits check``, which has no matrix.yaml to lie beside."""
+    return cache_folder(environ) / "checks"

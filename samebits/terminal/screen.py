@@ -1,0 +1,183 @@
+"""The answer of ``samebits check``: one screen about one model."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from samebits.diagnose.exit_code import INCOMPLETE, PASS
+from samebits.records.ids import Verdict
+from samebits.reports.commands import compare_two
+from samebits.reports.rulebook import plain_title
+from samebits.reports.sections.relations import broken_line
+from samebits.reports.stories import SEVERITY, cell_in_short, is_reference, verdict_word
+from samebits.text.markdown import clip, visible
+from samebits.text.names import CAPSULES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from samebits.records.comparison import CellResult
+    from samebits.records.report import Report, StackReport
+
+WIDTH = 110
+MAX_FINDINGS = 3
+MAX_REASONS = 3
+_MAX_REMEDY_LINES = 3
+_WORST_FIRST = (*SEVERITY, Verdict.ROUNDING, Verdict.EXPECTED)
+_SAME = frozenset({Verdict.REFERENCE, Verdict.IDENTICAL, Verdict.ABSENT})
+
+
+def screen(report: Report, path: Path, places: Mapping[str, str]) -> list[str]:
+    """Return the lines to print, the verdict first.
+
+    ``path`` is that of report.md; ``places`` maps the code of a finding to the line of the model's
+    code that shows it.
+    """
+    cells = [cell for row in report.rows for cell in row.cells]
+    worst = _worst(cells)
+    lines = [_headline(report, cells), *_releases(report)]
+    if worst is not None:
+        lines += _difference(worst)
+    lines += _findings(report, cells, places)
+    lines += filter(None, [broken_line(report)])
+    lines += _reasons(report, worst)
+    more = [*_next(report, worst), *_capsules(cells, path), f"Report: {path}"]
+    return [*(clip(visible(line), WIDTH * 2) for line in lines), *map(visible, more)]
+
+
+def _headline(report: Report, cells: list[CellResult]) -> str:
+    model = report.matrix
+    if report.exit_code == INCOMPLETE:
+        return f"{model}: incomplete. Nothing that was compared fails, but not everything was."
+    if report.exit_code != PASS:
+        failing = [cell for cell in cells if not cell.verdict.passes]
+        words = [f"{_label(cell, report)} {verdict_word(cell)}" for cell in failing]
+        stacks = ", ".join(dict.fromkeys(words)) or "nothing could be compared"
+        return f"{model}: does not pass: {stacks}"
+    compared = [cell for cell in cells if not is_reference(cell)]
+    if all(cell.verdict in _SAME for cell in compared):
+        return f"{model}: passes. Every release that knows it computes the same bits."
+    return f"{model}: passes. The bits differ by rounding only."
+
+
+def _label(cell: CellResult, report: Report) -> str:
+    """Return the release of a cell, with its variant where there are several."""
+    return f"{cell.cell.variant}@{cell.cell.stack}" if len(report.rows) > 1 else cell.cell.stack
+
+
+def _releases(report: Report) -> Iterator[str]:
+    """Yield a line per release and variant."""
+    stacks = {stack.id: stack for stack in report.stacks}
+    lines: list[tuple[str, str, str]] = [
+        (stack.id, "not built", " ".join((stack.failure or "").split()))
+        for stack in report.stacks
+        if stack.failure is not None
+    ]
+    for row in report.rows:
+        for cell in row.cells:
+            stack = stacks.get(cell.cell.stack)
+            if stack is not None and stack.failure is None:
+                figure = cell.figure or _remark(cell)
+                lines.append((_release(stack, cell, report), verdict_word(cell), figure))
+    width = max((len(name) for name, _, _ in lines), default=0)
+    verdict_width = max((len(word) for _, word, _ in lines), default=0)
+    for name, word, remark in lines:
+        line = f"  {name:<{width}}  {word:<{verdict_width}}  {remark}".rstrip()
+        yield clip(line, WIDTH)
+
+
+def _release(stack: StackReport, cell: CellResult, report: Report) -> str:
+    label = _label(cell, report)
+    release = f"transformers {stack.transformers}"
+    return f"{label:<6} {release}"
+
+
+def _remark(cell: CellResult) -> str:
+    if cell.verdict == Verdict.ABSENT:
+        return cell.absent or cell.headline
+    return ""
+
+
+def _worst(cells: list[CellResult]) -> CellResult | None:
+    """Return the cell with the most severe verdict, the oldest of several; None if none differs."""
+    differing = [cell for cell in cells if cell.verdict in _WORST_FIRST]
+    return min(differing, key=lambda cell: _WORST_FIRST.index(cell.verdict), default=None)
+
+
+def _difference(cell: CellResult) -> Iterator[str]:
+    """Yield where a cell begins to differ, with the module and the source lines."""
+    text = " ".join(cell_in_short(cell).split())
+    yield from _wrapped(f"{cell.cell.stack}: {text}", "", "  ", 3)
+    cause = cell.cause
+    if cause is None:
+        if cell.failure is not None and cell.failure.frames:
+            frames = cell.failure.frames
+            frame = next((frame for frame in reversed(frames) if frame.own), frames[-1])
+            yield f"  at {frame.file}:{frame.line} in {frame.function}"
+        return
+    yield from _wrapped(f"begins: {cause.headline}", "  ", "    ", 2)
+    for side in filter(None, (cause.candidate, cause.reference)):
+        places = [side.module, side.source]
+        if any(places):
+            yield f"  in {side.stack}: {', '.join(filter(None, places))}"
+
+
+def _findings(report: Report, cells: list[CellResult], places: Mapping[str, str]) -> Iterator[str]:
+    """Yield the known defects that explain the difference, each with its remedy."""
+    found_in = {
+        text.code: [
+            finding for cell in cells for finding in cell.findings if finding.code == text.code
+        ]
+        for text in report.rules
+        if text.scope == "model"
+    }
+    order = ("crash", "silent", "api", "rounding")
+    texts = [text for text in report.rules if found_in.get(text.code)]
+    texts.sort(key=lambda text: order.index(text.kind))
+    for text in texts[:MAX_FINDINGS]:
+        where = ", ".join(filter(None, [found_in[text.code][0].where, places.get(text.code)]))
+        yield clip(f"{plain_title(text)}{f' ({where})' if where else ''}", WIDTH)
+        yield from _wrapped(f"remedy: {text.remedy}", "  ", "    ", _MAX_REMEDY_LINES)
+    if len(texts) > MAX_FINDINGS:
+        codes = ", ".join(text.code for text in texts[MAX_FINDINGS:])
+        yield f"Also: {codes}"
+
+
+def _reasons(report: Report, worst: CellResult | None) -> Iterator[str]:
+    """Yield why the run does not pass, where the lines above do not say it."""
+    if report.exit_code == PASS or (worst is not None and not worst.verdict.passes):
+        return
+    for reason in report.reasons[:MAX_REASONS]:
+        yield from _wrapped(f"- {reason}", "  ", "    ", 4)
+
+
+def _next(report: Report, worst: CellResult | None) -> Iterator[str]:
+    """Yield the command that says in which release the bits moved."""
+    if worst is None or worst.reference in (None, worst.cell):
+        return
+    if any(stack.between for stack in report.stacks) or len(report.stacks) < 2:
+        return
+    assert worst.reference is not None
+    command = compare_two(report, worst.reference.stack, worst.cell.stack, more="--releases")
+    yield f"In which release: {command}"
+
+
+def _capsules(cells: list[CellResult], path: Path) -> Iterator[str]:
+    if any(cell.capsule and cell.capsule.path for cell in cells):
+        yield f"Scripts that show it without samebits: {path.parent / CAPSULES}"
+
+
+def _wrapped(text: str, first: str, rest: str, most: int) -> list[str]:
+    """Return a text in at most ``most`` lines."""
+    lines = textwrap.wrap(
+        " ".join(text.split()),
+        WIDTH,
+        initial_indent=first,
+        subsequent_indent=rest,
+        max_lines=most,
+        placeholder=" …",
+        break_on_hyphens=False,
+    )
+    return lines

@@ -1,0 +1,160 @@
+"""samebits check: the run that it asks for, what it says before, and its exit codes."""
+
+import pytest
+
+from samebits import cli
+from samebits.check.model import ModelError
+from samebits.matrix.spec import Matrix
+from samebits.terminal.progress import CellLines
+from tests.check.test_model import CONFIG, checkpoint
+from tests.support.sample_report import sample_report
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    checkpoint(tmp_path / "llama")
+    return tmp_path
+
+
+class Runner:
+    """A fake of run_matrix that keeps what it was asked."""
+
+    def __init__(self):
+        self.report = sample_report()
+        self.order = self.matrix = None
+        self.raises = None
+
+    async def __call__(self, order, environ, progress, dependencies, matrix):
+        assert isinstance(matrix, Matrix)
+        self.order, self.matrix = order, matrix
+        assert isinstance(progress(0), CellLines)
+        if self.raises:
+            raise self.raises
+        return self.report, {}
+
+
+@pytest.fixture
+def runner(monkeypatch):
+    made = Runner()
+    monkeypatch.setattr(cli, "run_matrix", made)
+    return made
+
+
+def main(folder, *arguments):
+    return cli.main(("check", *arguments), {"HOME": "/h", "SAMEBITS_CACHE": str(folder / "cache")})
+
+
+def test_a_folder_is_run_without_a_file(runner, folder, capsys):
+    assert main(folder, "llama") == runner.report.exit_code == 1
+    (model,) = runner.matrix.models
+    assert (model.name, model.path) == ("llama", str(folder / "llama"))
+    assert [stack.id for stack in runner.matrix.stacks] == ["4.57", "5.x"]
+    assert (model.relations, model.crossings, model.usage) == (True, True, True)
+    order = runner.order
+    assert order.work_folder == folder / "cache" / "checks"
+    assert (order.level, order.capsules, order.lock_age > 0) == ("default", "none", True)
+    assert order.command == "samebits check llama"
+    out, err = capsys.readouterr()
+    assert (folder / "reports" / "check" / "llama" / "report.md").is_file()
+    assert out.splitlines()[-1] == "Report: reports/check/llama/report.md"
+    assert err.startswith("llama: LlamaForCausalLM (llama), 1.0 kB\ncompared: 4.57 → 5.x (saved ")
+    # nothing else is left in the user's folder
+    assert {path.name for path in folder.iterdir()} <= {"llama", "reports", "cache"}
+
+
+def test_the_options_reach_the_run(runner, folder):
+    main(
+        folder,
+        *("llama", "--from", "4.50", "--to", "5.2", "--quick", "--dtypes", "bfloat16,float32"),
+        *("--attention", "eager", "--releases", "--repro", "--reports", "out", "--jobs", "1"),
+    )
+    (model,) = runner.matrix.models
+    assert (model.dtypes, model.attention) == (("bfloat16", "float32"), ("eager",))
+    assert [stack.id for stack in runner.matrix.stacks] == ["4.50", "5.2"]
+    order = runner.order
+    assert (order.level, order.releases, order.capsules, order.jobs) == ("quick", True, "all", 1)
+    assert order.command == (
+        "samebits check llama --from 4.50 --to 5.2 --dtypes bfloat16,float32 --attention eager "
+        "--releases --quick --repro"
+    )
+    assert (folder / "out" / "report.md").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("lama/",), 'did you mean "llama"?'),
+        (("llama", "--to", "5.2.1.0"), "--to"),
+        (("llama", "--from", "4.60"), "there is no such release"),
+        (("llama", "--dtypes", "fp33"), '--dtypes: "fp33" is not a dtype'),
+        (("llama", "--devices", "gpu"), "--devices"),
+    ],
+)
+def test_a_mistake_ends_with_2_and_no_traceback(runner, folder, capsys, arguments, words):
+    assert main(folder, *arguments) == 2
+    out, err = capsys.readouterr()
+    assert words in err
+    assert ("Traceback" in err, out, runner.order) == (False, "", None)
+
+
+CODE = """\
+from transformers.models.llama.modeling_llama import LlamaForCausalLM
+from transformers.utils import LossKwargs
+
+
+class X(LlamaForCausalLM):
+    pass
+"""
+
+
+def with_code(folder):
+    made = checkpoint(
+        folder / "own", CONFIG | {"auto_map": {"AutoModelForCausalLM": "modeling_x.X"}}
+    )
+    (made / "modeling_x.py").write_text(CODE)
+
+
+def test_code_of_its_own_must_be_allowed(runner, folder, capsys):
+    with_code(folder)
+    assert main(folder, "own") == 2
+    err = capsys.readouterr().err
+    assert "comes with code of its own: auto_map in config.json (modeling_x.X)" in err
+    assert "--trust-remote-code" in err
+    assert runner.order is None
+
+
+def test_allowed_code_is_read_before_it_runs(runner, folder, capsys):
+    with_code(folder)
+    main(folder, "own", "--trust-remote-code")
+    err = capsys.readouterr().err
+    assert "seen by reading its code: 1 problem" in err
+    assert "modeling_x.py:2:" in err
+    assert "SB101" in err
+    assert runner.matrix.models[0].trust_remote_code
+    assert runner.order.command == "samebits check own --trust-remote-code"
+
+
+def test_the_class_of_transformers_may_be_asked_for(runner, folder, capsys):
+    with_code(folder)
+    main(folder, "own", "--no-trust-remote-code")
+    assert "seen by reading" not in capsys.readouterr().err
+    assert not runner.matrix.models[0].trust_remote_code
+
+
+def test_a_folder_of_this_machine_is_in_no_report(runner, folder):
+    main(folder, str(folder / "llama"))
+    assert runner.order.command == "samebits check '…/llama'"
+
+
+def test_a_report_of_somebody_else_is_not_replaced(folder, capsys):
+    (folder / "reports" / "check" / "llama").mkdir(parents=True)
+    (folder / "reports" / "check" / "llama" / "report.md").write_text("mine")
+    assert main(folder, "llama") == 2  # the real run ends before anything is built
+    assert "which samebits did not write" in capsys.readouterr().err
+
+
+def test_an_error_of_the_run_keeps_its_code(runner, folder, capsys):
+    runner.raises = ModelError("gone")
+    assert main(folder, "llama") == 2
+    assert capsys.readouterr().err.endswith("gone\n")

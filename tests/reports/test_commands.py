@@ -1,0 +1,20 @@
+"""The commands that a report proposes are in the words that started its run."""
+
+import pytest
+
+from samebits.reports.commands import compare_two
+from tests.support.sample_report import sample_report
+
+
+@pytest.mark.parametrize(
+    ("command", "proposed"),
+    [
+        ("nox -s matrix -- --quick", "nox -s matrix -- --causes --models m --stacks 4.48,5.x"),
+        ("samebits matrix --quick", "samebits matrix --causes --models m --stacks 4.48,5.x"),
+        ("samebits check 'my m' --deep", "samebits check 'my m' --causes --from 4.48 --to 5.x"),
+    ],
+    ids=["nox", "installed", "check"],
+)
+def test_the_words_of_the_run_are_repeated(command, proposed):
+    report = sample_report().model_copy(update={"command": command})
+    assert compare_two(report, "4.48", "5.x", model="m", more="--causes") == proposed

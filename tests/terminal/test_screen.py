@@ -1,0 +1,123 @@
+"""The answer of samebits check fits on a screen, begins with the verdict and names what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from samebits.records.finding import Finding, RuleText
+from samebits.records.ids import Variant, Verdict
+from samebits.records.trace import Cause, Side
+from samebits.terminal.screen import WIDTH, screen
+from tests.support.sample_report import cell, raised, row, sample_report
+
+VARIANT = Variant(dtype="float32", attention="default")
+PATH = Path("reports/check/tiny/report.md")
+
+
+def report(*cells, code=1, **fields):
+    """Return the report of a check from 4.48 to 5.23."""
+    verdicts = {c.cell.stack: c for c in cells}
+    sample = sample_report()
+    stacks = tuple(stack for stack in sample.stacks if stack.id in verdicts)
+    update = {
+        "matrix": "tiny",
+        "command": "samebits check tiny --trust-remote-code",
+        "rows": (row("tiny", VARIANT, verdicts),),
+        "stacks": stacks,
+        "rules": (),
+        "exit_code": code,
+        "reasons": (),
+    }
+    return sample.model_copy(update=update | fields)
+
+
+def of(stack, verdict, **fields):
+    return cell("tiny", VARIANT, stack, verdict, **fields)
+
+
+def reference():
+    return of("4.48", Verdict.REFERENCE)
+
+
+def lines(shown, places=None):
+    printed = screen(shown, PATH, places or {})
+    assert len(printed) <= 24
+    assert all(len(line) <= 2 * WIDTH for line in printed)
+    assert printed[-1] == f"Report: {PATH}"
+    return printed
+
+
+def test_the_same_bits_pass_in_a_few_lines():
+    printed = lines(report(reference(), of("5.23", Verdict.IDENTICAL), code=0))
+    assert printed[0] == "tiny: passes. Every release that knows it computes the same bits."
+    assert [line.split()[-1] for line in printed[1:3]] == ["reference", "identical"]
+    assert len(printed) == 4
+
+
+def test_rounding_is_no_failure():
+    rounding = of("5.23", Verdict.ROUNDING, figure="logits 1e-06")
+    printed = lines(report(reference(), rounding, code=0))
+    assert printed[0] == "tiny: passes. The bits differ by rounding only."
+    assert "rounding   logits 1e-06" in printed[2]
+
+
+RULE = RuleText(
+    code="SB301",
+    name="a buffer is never written",
+    kind="silent",
+    looks_for="x",
+    cause="x",
+    remedy="compute it in forward",
+    releases="x",
+)
+
+
+def test_a_failure_names_place_cause_finding_and_remedy():
+    cause = Cause(
+        kind="buffer",
+        headline="inv_freq differs",
+        prompt="short",
+        what="forward",
+        sink="layer 1",
+        candidate=Side(stack="5.23", module="model.rotary_emb", source="modeling_x.py:81"),
+        reference=Side(stack="4.48", module="model.rotary_emb", source="modeling_x.py:81"),
+    )
+    finding = Finding(code="SB301", where="model.rotary_emb.inv_freq", evidence=())
+    diverged = of("5.23", Verdict.DIVERGED, cause=cause, findings=(finding,))
+    diverged = diverged.model_copy(update={"reference": reference().cell})
+    shown = report(reference(), diverged, rules=(RULE,))
+    printed = lines(shown, {"SB301": "modeling_x.py:80:9"})
+    assert printed[0] == "tiny: does not pass: 5.23 diverged"
+    text = "\n".join(printed)
+    assert "begins: inv_freq differs" in text
+    assert "  in 5.23: model.rotary_emb, modeling_x.py:81" in printed
+    assert "SB301 a buffer is never written (model.rotary_emb.inv_freq, modeling_x.py:80:9)" in text
+    assert "  remedy: compute it in forward" in printed
+    command = "samebits check tiny --trust-remote-code --releases --from 4.48 --to 5.23"
+    assert f"In which release: {command}" in printed
+
+
+def test_an_exception_is_shown_with_its_line():
+    failure = raised("load", "ImportError", "cannot import name 'LossKwargs'")
+    printed = lines(report(reference(), of("5.23", Verdict.FAILED, failure=failure)))
+    assert printed[0] == "tiny: does not pass: 5.23 failed"
+    assert any("ImportError: cannot import name 'LossKwargs'" in line for line in printed)
+
+
+def test_a_release_that_could_not_be_built_says_why():
+    only = report(reference())
+    broken = only.stacks[0].model_copy(
+        update={"id": "5.23", "failure": "stack 5.23: no set of packages fits:\ndns error"}
+    )
+    reasons = ("stack 5.23: no set of packages fits",)
+    printed = lines(only.model_copy(update={"stacks": (*only.stacks, broken), "reasons": reasons}))
+    assert any("not built" in line and "dns error" in line for line in printed)
+    assert any(line.strip().startswith("- stack 5.23") for line in printed)
+
+
+@pytest.mark.parametrize("code", [0, 1, 3])
+def test_what_a_model_says_stays_on_its_line(code):
+    odd = of("5.23", Verdict.FAILED, failure=raised("load", "E", "a\n\x1b[31mred\nb"))
+    assert not any(
+        "\x1b" in line or "\n" in line for line in lines(report(reference(), odd, code=code))
+    )
