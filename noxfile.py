@@ -1,6 +1,7 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = [
+#   "blake3>=1.0,<2",
 #   "ml-dtypes>=0.5",
 #   "nox>=2026.8",
 #   "numpy>=2.0",

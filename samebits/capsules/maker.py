@@ -497,7 +497,7 @@ def _sees(results: tuple[trials.Trial, ...]) -> Seen:
         return Seen(error=first.error, message=trials.portable_message(trials.first_line(first)))
     hashes = {trial.ref.hash for trial in results if trial.ref is not None}
     ref = first.ref.model_copy(update={"stored": False}) if first.ref is not None else None
-    return Seen(unstable=True) if len(hashes) > 1 else Seen(ref=ref)
+    return Seen(unstable=True) if len(hashes) > 1 else Seen(ref=ref, sha256=first.sha256)
 
 
 def _exception_words(failure: Failure | None) -> str:

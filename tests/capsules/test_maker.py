@@ -59,9 +59,10 @@ class Bench:
             return ended(job)
         stand_in = (Path(job["script"]).parent / "checkpoint/stand-in.json").exists()
         compile(Path(job["script"]).read_text(), "trial", "exec")
-        result = {"ref": self.memory.put(values(1, 6, 8, seed=16)).model_dump()}
+        result = {"sha256": "e" * 64, "ref": self.memory.put(values(1, 6, 8, seed=16)).model_dump()}
         if stand_in:
             result = {
+                "sha256": "e" * 64,
                 "ref": self.memory.put(values(1, 6, 8) * 0).model_dump(),
                 "loading": self.loading,
             }

@@ -36,6 +36,7 @@ from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import files, memory, progress
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, without_folders
+from samebits_probe.process.hashing import ALGORITHM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
     from samebits_probe.process.jobs import LadderJob
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 _COPY_LIMIT = 4 << 30
 """Bytes of a promoted copy above which none is made; the ladder reports that."""
 _REASON_LENGTH = 300
@@ -82,6 +83,7 @@ def _write(path: Path, job: LadderJob, results: Facts) -> None:
     record = {
         "format": "samebits-ladder",
         "format_version": FORMAT_VERSION,
+        "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
         "forks": forks.TAKEN,
         **results,
