@@ -453,7 +453,11 @@ class _Builder:
             platform=machine.platform,
             cpu_capability=machine.cpu_capability,
         )
-        text = json.dumps(file.model_dump(mode="json", exclude_defaults=True), indent=1)
+        # a reader needs these before the schema, which has the defaults of all other fields
+        head = {
+            name: getattr(file, name) for name in ("format", "format_version", "hash_algorithm")
+        }
+        text = json.dumps(head | file.model_dump(mode="json", exclude_defaults=True), indent=1)
         (folder / EXPECTED).write_text(f"{text}\n", "utf-8")
         (folder / ISSUE).write_text(issue(self._issue(file, result, metrics)), "utf-8")
         return folder

@@ -95,6 +95,7 @@ class CapsuleFile(Record):
     format: Literal["samebits-capsule"] = "samebits-capsule"
     format_version: Literal[2] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
+    """Hash of tensors, except in ``sha256``."""
     cell: CellId
     """The candidate cell; :attr:`reference` has the stack of its reference cell."""
     contrast: Contrast

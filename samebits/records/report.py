@@ -171,6 +171,7 @@ class Report(Record):
 
     schema_version: Literal[6] = SCHEMA_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
+    """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str
     """Version of samebits."""
     matrix: str

@@ -267,16 +267,18 @@ class StackBuilder:
         """
         folder = Path(stack.python).parents[1]
         target = folder / PROBE_PACKAGES
-        if target.is_dir():
+        if _has_probe_packages(target):
             return
         temporary = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
         command = [find_uv_bin(), "pip", "install", "--quiet", "--no-deps", "--python"]
         command += [stack.python, "--target", str(temporary), *_PROBE_REQUIREMENTS]
         try:
             self._uv(command, "", f"stack {stack.id}: {_NO_BLAKE3}", _HOW_TO_GET_BLAKE3)
+            if not _has_probe_packages(target):
+                shutil.rmtree(target, ignore_errors=True)  # files are missing in it
             temporary.rename(target)
         except OSError:
-            if not target.is_dir():  # another run has just installed them
+            if not _has_probe_packages(target):  # another run has just installed them
                 raise
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -288,6 +290,13 @@ class StackBuilder:
         output = _without_colors(process.stderr or process.stdout)
         msg = f"{error_prefix}:\n{output}\n{remedy}"
         raise StackError(msg)
+
+
+def _has_probe_packages(folder: Path) -> bool:
+    """Return True if BLAKE3 is there: its Python module and the extension that it loads."""
+    package = folder / "blake3"
+    extensions = (*package.glob("blake3*.so"), *package.glob("blake3*.pyd"))
+    return (package / "__init__.py").is_file() and bool(extensions)
 
 
 def requirements(spec: StackSpec) -> list[str]:

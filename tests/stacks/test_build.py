@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,12 @@ from tests.support.builders import built_stack, stack_spec
 
 LOCK = "numpy==2.3.1\ntorch==2.13.0\ntransformers==4.48.3\n"
 SPEC = stack_spec("4.48")
+
+
+def put_blake3(folder):
+    (folder / "blake3").mkdir(parents=True)
+    for name in ("__init__.py", "blake3.cpython-311-x86_64-linux-gnu.so"):
+        (folder / "blake3" / name).write_text("")
 
 
 class Uv:
@@ -55,7 +62,7 @@ class Uv:
             self.during_sync(Path(command[-1]).parent)
         elif what == "install":
             folder = Path(command[command.index("--target") + 1])
-            (folder / "blake3").mkdir(parents=True)
+            put_blake3(folder)
             self.during_install(folder)
         else:
             return json.dumps({"architectures": ["gpt2", "llama"]})
@@ -361,12 +368,27 @@ def test_the_probes_packages_are_no_part_of_what_a_stack_resolves(tmp_path, uv):
 
 def test_a_stack_of_an_earlier_version_gets_the_packages_and_stays_as_it_is(tmp_path, uv):
     stack = builder(tmp_path, uv).build(SPEC)
-    (packages_of(stack) / "blake3").rmdir()
-    packages_of(stack).rmdir()
+    shutil.rmtree(packages_of(stack))
     uv.calls.clear()
     assert builder(tmp_path, uv).build(SPEC) == stack
     assert uv.names == ["install"]
     assert (packages_of(stack) / "blake3").is_dir()
+    uv.calls.clear()
+    assert builder(tmp_path, uv).build(SPEC) == stack
+    assert uv.names == []
+
+
+@pytest.mark.parametrize(
+    "lost", ["blake3", "blake3/__init__.py", "blake3/blake3.cpython-311-x86_64-linux-gnu.so"]
+)
+def test_packages_that_are_not_whole_are_installed_again(tmp_path, uv, lost):
+    path = packages_of(builder(tmp_path, uv).build(SPEC)) / lost
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    uv.calls.clear()
+    builder(tmp_path, uv).build(SPEC)
+    assert uv.names == ["install"]
+    assert path.exists()
+    assert not list((tmp_path / "stacks").glob("*.tmp"))
 
 
 def test_packages_that_cannot_be_installed_fail_the_stack_in_plain_words(tmp_path, uv):
@@ -386,7 +408,7 @@ def test_packages_that_cannot_be_installed_fail_the_stack_in_plain_words(tmp_pat
 def test_two_runs_that_install_the_packages_at_once_agree(tmp_path, uv):
     def other_run(aside):
         target = aside.with_name(aside.name.rpartition(".")[0].rpartition(".")[0])
-        (target / build.PROBE_PACKAGES / "blake3").mkdir(parents=True)
+        put_blake3(target / build.PROBE_PACKAGES)
 
     uv.during_install = other_run
     stack = builder(tmp_path, uv).build(SPEC)
