@@ -44,8 +44,9 @@ _STAMP = "samebits-stack.json"
 PROBE_PACKAGES = "samebits-packages"
 """Folder in an environment with the packages of the probes, which no path of Python contains; see
 probes/samebits_probe/process/hashing.py."""
-_PROBE_REQUIREMENTS = ("blake3>=1.0,<2",)
-"""Any release does, as all compute the same hash: an older Python gets an older one."""
+_PROBE_REQUIREMENTS = ("blake3>=0.3.3,<2",)
+"""Any release does, as all compute the same hash. The bound is low for old Pythons, and for users
+whose settings of uv exclude new packages."""
 _NO_STACK = (
     "Usually the release does not exist, its requirements contradict each other, or the package "
     "index cannot be reached. Change the stack in matrix.yaml, or check the network and run again."
