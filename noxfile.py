@@ -1,6 +1,7 @@
 # /// script
 # requires-python = ">=3.11"
 # dependencies = [
+#   "blake3>=1.0,<2",
 #   "huggingface-hub>=0.30",
 #   "ml-dtypes>=0.5",
 #   "nox>=2026.8",

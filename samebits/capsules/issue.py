@@ -161,7 +161,7 @@ def _seen_words(side: Side) -> Markdown:
     if sees.unstable or sees.ref is None:
         return Markdown("different bits for different content of unwritten memory")
     shape = ", ".join(map(str, sees.ref.shape))
-    return fill("{} {}", f"{sees.ref.dtype}[{shape}]", code(sees.ref.hash[:16]))
+    return fill("{} {}", f"{sees.ref.dtype}[{shape}]", code(sees.sha256[:16]))
 
 
 def _difference_lines(facts: Issue) -> Iterator[Markdown]:

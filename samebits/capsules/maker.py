@@ -454,7 +454,11 @@ class _Builder:
             platform=machine.platform,
             cpu_capability=machine.cpu_capability,
         )
-        text = json.dumps(file.model_dump(mode="json", exclude_defaults=True), indent=1)
+        # a reader needs these before the schema, which has the defaults of all other fields
+        head = {
+            name: getattr(file, name) for name in ("format", "format_version", "hash_algorithm")
+        }
+        text = json.dumps(head | file.model_dump(mode="json", exclude_defaults=True), indent=1)
         (folder / EXPECTED).write_text(f"{text}\n", "utf-8")
         (folder / ISSUE).write_text(issue(self._issue(file, result, metrics)), "utf-8")
         return folder
@@ -498,7 +502,7 @@ def _sees(results: tuple[trials.Trial, ...]) -> Seen:
         return Seen(error=first.error, message=trials.portable_message(trials.first_line(first)))
     hashes = {trial.ref.hash for trial in results if trial.ref is not None}
     ref = first.ref.model_copy(update={"stored": False}) if first.ref is not None else None
-    return Seen(unstable=True) if len(hashes) > 1 else Seen(ref=ref)
+    return Seen(unstable=True) if len(hashes) > 1 else Seen(ref=ref, sha256=first.sha256)
 
 
 def _exception_words(failure: Failure | None) -> str:

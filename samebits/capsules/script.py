@@ -205,13 +205,9 @@ def _expected_constants(expectation: Expectation) -> list[str]:
         return [f"EXPECTED = {_literal(expectation.sees.error)}", *message]
     if expectation.sees.unstable:
         return ['EXPECTED = "different bits for different content of unwritten memory"']
-    assert expectation.sees.ref is not None
-    other_hash = (
-        expectation.other.ref.hash
-        if expectation.other.ref and not expectation.other.unstable
-        else ""
-    )
-    lines = [f'EXPECTED = "{expectation.sees.ref.hash}"']
+    assert expectation.sees.sha256
+    other_hash = "" if expectation.other.unstable else expectation.other.sha256
+    lines = [f'EXPECTED = "{expectation.sees.sha256}"']
     name = script_name(expectation.other_stack)
     return [*lines, f'OTHER = "{other_hash}"  # the result of {name}'] if other_hash else lines
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from pydantic import Field
 
+from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.base.redaction import without_folders
 from samebits.compare.metrics import measure
 from samebits.jobs.cells import VALUES_LIMIT
@@ -32,7 +33,10 @@ class Trial(Record):
     """Result of a script in one stack, as probes/samebits_probe/jobs/capsule.py writes it."""
 
     format: Literal["samebits-capsule-trial"] = "samebits-capsule-trial"
+    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     ref: TensorRef | None = None
+    sha256: str = ""
+    """The hash that the script itself computes."""
     error: str = ""
     message: str = ""
     loading: dict[str, tuple[str, ...]] = Field(default_factory=dict)

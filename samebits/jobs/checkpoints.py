@@ -5,7 +5,6 @@ All stacks load the same files of a model.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -14,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits.base import seal
-from samebits.base.digests import digest_of, digest_of_file, digest_of_folder, hashes_of_folder
+from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.filestate import Dependencies
+from samebits.base.hashes import digest_of_folder, hash_of_text, hashes_of_folder
 from samebits.base.patches import patched_files, write_patched
 from samebits.records.inputs import Inputs
 from samebits.records.record import Record
@@ -172,8 +172,8 @@ class Checkpoints:
 
 
 def _hash(text: str | None) -> str:
-    """Return the SHA-256 of a file with the content ``text``; '' for None, a removed file."""
-    return "" if text is None else hashlib.sha256(text.encode()).hexdigest()
+    """Return the hash of a file with the content ``text``; '' for None, a removed file."""
+    return "" if text is None else hash_of_text(text)
 
 
 def read_facts(folder: Path) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.base.digests import digest_of, digest_of_file
+from samebits.base.hashes import hash_of_file
 from samebits.jobs.cache import ResultForm, is_repeatable, no_result, run_aside
 from samebits.jobs.common import digest_of_inputs, inputs_of, threads_of
 from samebits.jobs.records import FedModel, LoadJob, SaveJob
@@ -325,7 +326,7 @@ def _loadable(saved: Mapping[str, SavedCopy]) -> dict[str, SavedCopy]:
 def _remove_unless_whole(saved: SavedCopy) -> bool:
     """Return True if every file has the hash it was saved with; otherwise remove the folder."""
     try:
-        whole = all(digest_of_file(saved.folder / n) == h for n, h in saved.record.files.items())
+        whole = all(hash_of_file(saved.folder / n) == h for n, h in saved.record.files.items())
     except OSError:
         whole = False
     if not whole:

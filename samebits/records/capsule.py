@@ -6,13 +6,15 @@ from typing import Literal
 
 from pydantic import Field
 
+from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.ids import CellId
 from samebits.records.record import Record
 from samebits.records.tensor import TensorRef
 
-FORMAT_VERSION: Literal[1] = 1
+FORMAT_VERSION: Literal[2] = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: its hashes are BLAKE3, which it names.
 
 
 class Fed(Record):
@@ -64,6 +66,9 @@ class Seen(Record):
     """The result of a script: a tensor, an exception, or an unstable tensor."""
 
     ref: TensorRef | None = None
+    sha256: str = ""
+    """SHA-256 of the tensor, which scripts compute as they have only the standard library; '' if
+    there is no tensor."""
     error: str = ""
     """Name of the exception's class."""
     message: str = ""
@@ -90,7 +95,9 @@ class CapsuleFile(Record):
     """The file expected.json of a capsule."""
 
     format: Literal["samebits-capsule"] = "samebits-capsule"
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
+    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
+    """Hash of tensors, except in ``sha256``."""
     cell: CellId
     """The candidate cell; :attr:`reference` has the stack of its reference cell."""
     contrast: Contrast

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.code import CodeSignal, Symbol
 from samebits.records.evidence import EvidenceSignal
 from samebits.records.ids import CellId, Signal
@@ -20,12 +21,13 @@ from samebits.records.tensor import TensorRef
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
-FORMAT_VERSION: Literal[4] = 4
+FORMAT_VERSION: Literal[5] = 5
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: failures of phases after the load, progress of an unfinished run, and kinds of skips.
 # 4: a skip of a tensor names it in fields; three more kinds of skips; short runs.
+# 5: its hashes are BLAKE3, which it names.
 
 Extent = Literal["full", "short"]
 """How much a run observes.
@@ -332,7 +334,8 @@ class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[4] = FORMAT_VERSION
+    format_version: Literal[5] = FORMAT_VERSION
+    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     run: Literal["a", "b"]
     """The two runs differ only in the pattern that fills unwritten memory."""

@@ -10,14 +10,16 @@ from typing import Literal
 
 from pydantic import Field
 
+from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.capture import Failure
 from samebits.records.record import Record
 
-FORMAT_VERSION: Literal[3] = 3
+FORMAT_VERSION: Literal[4] = 4
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: tensors without plain bytes are named.
+# 4: its hashes are BLAKE3, which it names.
 
 CrossingOutcome = Literal[
     "same bits",
@@ -89,7 +91,8 @@ class SavedModel(Record):
     """The outcome of ``save_pretrained`` in one stack: ``saved.json`` in the model's folder."""
 
     format: Literal["samebits-saved"] = "samebits-saved"
-    format_version: Literal[3] = FORMAT_VERSION
+    format_version: Literal[4] = FORMAT_VERSION
+    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     model: str
     variant: str
     stack: str
@@ -100,7 +103,7 @@ class SavedModel(Record):
     reason: str = ""
     failure: Failure | None = None
     files: dict[str, str] = Field(default_factory=dict)
-    """File name -> SHA-256, for every file in the folder."""
+    """File name -> BLAKE3, for every file in the folder."""
     restored: tuple[str, ...] = ()
     """As in :attr:`Crossing.restored`."""
 
@@ -109,7 +112,8 @@ class CrossingsFile(Record):
     """One stack's results for every checkpoint that the stacks saved of a model."""
 
     format: Literal["samebits-crossings"] = "samebits-crossings"
-    format_version: Literal[3] = FORMAT_VERSION
+    format_version: Literal[4] = FORMAT_VERSION
+    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     model: str
     variant: str
     stack: str

@@ -9,16 +9,18 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.capture import Failure
 from samebits.records.ids import CellId
 from samebits.records.record import Record
 from samebits.records.tensor import TensorRef
 
-FORMAT_VERSION: Literal[3] = 3
+FORMAT_VERSION: Literal[4] = 4
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: a set whose run was lost.
+# 4: its hashes are BLAKE3, which it names.
 
 SuspectKind = Literal[
     "config",
@@ -59,7 +61,8 @@ class DonorFile(Record):
     """What the reference cell provides for grafts."""
 
     format: Literal["samebits-donor"] = "samebits-donor"
-    format_version: Literal[3] = FORMAT_VERSION
+    format_version: Literal[4] = FORMAT_VERSION
+    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     prompt: str
     what: Literal["forward", "decode"]
@@ -120,7 +123,8 @@ class GraftFile(Record):
     """The results of one patient: the sets of suspects that were tried."""
 
     format: Literal["samebits-graft"] = "samebits-graft"
-    format_version: Literal[3] = FORMAT_VERSION
+    format_version: Literal[4] = FORMAT_VERSION
+    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     prompt: str
     what: Literal["forward", "decode"]

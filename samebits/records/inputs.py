@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from samebits.base.digests import digest_of
+from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.capture import Failure
 from samebits.records.record import Record
 from samebits.records.tensor import TensorRef
@@ -18,9 +19,10 @@ from samebits.records.tensor import TensorRef
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FORMAT_VERSION: Literal[1] = 1
+FORMAT_VERSION: Literal[2] = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: its hashes are BLAKE3, which it names.
 
 
 class TokenRow(Record):
@@ -57,7 +59,8 @@ class InputsFile(Record):
     """The inputs that one stack chose for a model."""
 
     format: Literal["samebits-inputs"] = "samebits-inputs"
-    format_version: Literal[1] = FORMAT_VERSION
+    format_version: Literal[2] = FORMAT_VERSION
+    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     model: str
     stack: str
     """The stack that read signature and config; every stack uses the inputs that it chose."""

@@ -6,18 +6,20 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.capture import Failure
 from samebits.records.ids import CellId, Signal
 from samebits.records.record import Record
 from samebits.records.subject import Reason, Subject, with_name
 from samebits.records.tensor import TensorRef
 
-FORMAT_VERSION: Literal[4] = 4
+FORMAT_VERSION: Literal[5] = 5
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: what aligned tensors give.
 # 4: several computations with aligned tensors; decodes that are those of the cell's own run.
+# 5: its hashes are BLAKE3, which it names.
 
 RungName = Literal["own", "float32", "noise", "float64"]
 """own: the variant's dtype. float32 and float64: every smaller float is promoted to that dtype.
@@ -105,7 +107,8 @@ class LadderFile(Record):
     """The results of one cell on all rungs."""
 
     format: Literal["samebits-ladder"] = "samebits-ladder"
-    format_version: Literal[4] = FORMAT_VERSION
+    format_version: Literal[5] = FORMAT_VERSION
+    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     failure: Failure | None = None
     rungs: dict[RungName, Rung] = Field(default_factory=dict)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.band import Band
 from samebits.records.capture import AttentionCall, AttentionSignal
 from samebits.records.comparison import CellResult
@@ -18,7 +19,7 @@ from samebits.records.relations import RelationsSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
-SCHEMA_VERSION: Literal[5] = 5
+SCHEMA_VERSION: Literal[6] = 6
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
@@ -27,6 +28,7 @@ SCHEMA_VERSION: Literal[5] = 5
 # 4: plain JSON, no references.
 # 5: items, ladder steps and stored tensors name their prompt, layer and tensor in fields; reasons
 #    beside notes; the level.
+# 6: hashes of tensors and checkpoint files are BLAKE3, which ``hash_algorithm`` says.
 
 
 class StackReport(Record):
@@ -169,7 +171,9 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[5] = SCHEMA_VERSION
+    schema_version: Literal[6] = SCHEMA_VERSION
+    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
+    """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str
     """Version of samebits."""
     matrix: str

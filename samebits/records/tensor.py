@@ -6,12 +6,12 @@ both.
 
 from __future__ import annotations
 
-import hashlib
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
+from blake3 import blake3
 from pydantic import Field
 
 from samebits.records.record import Record
@@ -64,17 +64,17 @@ class TensorRef(Record):
         return self.numel * NUMPY_DTYPES[self.dtype].itemsize
 
 
-def hasher(dtype: str, shape: tuple[int, ...]) -> hashlib._Hash:
-    """Return the SHA-256 of a tensor's header; the caller adds its contiguous little-endian bytes.
+def hasher(dtype: str, shape: tuple[int, ...]) -> blake3:
+    """Return the BLAKE3 of a tensor's header; the caller adds its contiguous little-endian bytes.
 
     The header distinguishes tensors of equal bytes but different dtype or shape.
     """
     dims = ",".join(str(n) for n in shape)
-    return hashlib.sha256(b"\0".join((HASH_HEADER, dtype.encode(), dims.encode(), b"")))
+    return blake3(b"\0".join((HASH_HEADER, dtype.encode(), dims.encode(), b"")))
 
 
 def tensor_hash(dtype: str, shape: tuple[int, ...], data: bytes | memoryview) -> str:
-    """Return the hex SHA-256 that identifies a contiguous little-endian tensor."""
+    """Return the hex BLAKE3 that identifies a contiguous little-endian tensor."""
     digest = hasher(dtype, shape)
     digest.update(data)
     return digest.hexdigest()

@@ -6,22 +6,24 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 
+from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.capture import Failure
 from samebits.records.ids import CellId
 from samebits.records.record import Record
 from samebits.records.tensor import TensorRef
 
-FORMAT_VERSION: Literal[2] = 2
+FORMAT_VERSION: Literal[3] = 3
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
+# 3: its hashes are BLAKE3, which it names.
 
 
 class Value(Record):
     """The content of a tensor: its dtype and its bytes in contiguous order, without its shape."""
 
     hash: str
-    """80 bits of SHA-256 in hex; padding rows count as zeros."""
+    """80 bits of BLAKE3 in hex; padding rows count as zeros."""
     dtype: str
     shape: tuple[int, ...]
     """Shape of the first tensor with this content."""
@@ -96,7 +98,8 @@ class Trace(Record):
     """One prompt of one cell, operation by operation."""
 
     format: Literal["samebits-trace"] = "samebits-trace"
-    format_version: Literal[2] = FORMAT_VERSION
+    format_version: Literal[3] = FORMAT_VERSION
+    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     prompt: str
     what: Literal["forward", "decode"]

@@ -18,11 +18,12 @@ line."""
 def render(report: Report) -> str:
     """Return report.json, with fields in the order of the records.
 
-    A field that holds its default is left out: the schema gives the default. The format version is
-    always written, because a reader needs it before the schema.
+    A field that holds its default is left out: the schema gives the default. The format version
+    and the hash are always written, because a reader needs them before the schema.
     """
     fields = report.model_dump(mode="json", exclude_defaults=True)
-    document = {"schema_version": report.schema_version} | fields
+    head = {"schema_version": report.schema_version, "hash_algorithm": report.hash_algorithm}
+    document = head | fields
     try:
         text = _text(document, EXPANDED_LEVELS)
         text.encode()

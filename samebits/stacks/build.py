@@ -2,6 +2,9 @@
 
 An environment is named after its lock and never changed afterwards, so concurrent runs, or a run
 during an upgrade, cannot disturb each other. Packages are hard links into uv's cache.
+
+The packages of the probes, which is BLAKE3, are in a folder of their own in the environment. They are
+no part of the lock, and nothing that the stack resolves or imports can depend on them.
 """
 
 from __future__ import annotations
@@ -38,6 +41,22 @@ Run = Callable[[list[str], str, Mapping[str, str]], "subprocess.CompletedProcess
 
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 _STAMP = "samebits-stack.json"
+PROBE_PACKAGES = "samebits-packages"
+"""Folder in an environment with the packages of the probes, which no path of Python contains; see
+probes/samebits_probe/process/hashing.py."""
+_PROBE_REQUIREMENTS = ("blake3>=0.3.3,<2",)
+"""Any release does, as all compute the same hash. The bound is low for old Pythons, and for users
+whose settings of uv exclude new packages."""
+_NO_STACK = (
+    "Usually the release does not exist, its requirements contradict each other, or the package "
+    "index cannot be reached. Change the stack in matrix.yaml (of samebits check: --from or --to), "
+    "or check the network and run again."
+)
+_NO_BLAKE3 = "the package blake3, with which samebits hashes tensors, could not be installed"
+_HOW_TO_GET_BLAKE3 = (
+    "Usually the package index cannot be reached, or has no wheel of it for this Python and "
+    "platform. Check the network and run again, or name a folder with a wheel in UV_FIND_LINKS."
+)
 _STALE_AFTER = 86_400
 """Seconds after which an unfinished environment is a leftover of a killed run."""
 
@@ -138,6 +157,7 @@ class StackBuilder:
         lock = self.resolve(spec)
         folder = self._stacks / f"{spec.id}-{digest_of([lock, spec.python])[:12]}"
         stack = _read_stamp(folder / _STAMP, spec.id) or self._install(spec, lock, folder)
+        self._add_probe_packages(stack)
         for path in (folder / _STAMP, Path(stack.python)):
             self._dependencies.file(path)
         return stack
@@ -255,18 +275,44 @@ class StackBuilder:
         (temporary / _STAMP).write_text(seal.sealed(stack.model_dump_json(indent=1)), "utf-8")
         return stack
 
-    def _uv(self, command: list[str], text: str, error_prefix: str) -> str:
+    def _add_probe_packages(self, stack: Stack) -> None:
+        """Install the packages of the probes in a stack's environment, unless it has them.
+
+        ``exclude_newer`` does not apply: it dates what is observed, and every release of these
+        packages gives the same results.
+        """
+        folder = Path(stack.python).parents[1]
+        target = folder / PROBE_PACKAGES
+        if _has_probe_packages(target):
+            return
+        temporary = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:12]}.tmp")
+        command = [_uv_program(), "pip", "install", "--quiet", "--no-deps", "--python"]
+        command += [stack.python, "--target", str(temporary), *_PROBE_REQUIREMENTS]
+        try:
+            self._uv(command, "", f"stack {stack.id}: {_NO_BLAKE3}", _HOW_TO_GET_BLAKE3)
+            if not _has_probe_packages(target):
+                shutil.rmtree(target, ignore_errors=True)  # files are missing in it
+            temporary.rename(target)
+        except OSError:
+            if not _has_probe_packages(target):  # another run has just installed them
+                raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def _uv(self, command: list[str], text: str, error_prefix: str, remedy: str = _NO_STACK) -> str:
         process = self._run(command, text, self._environ)
         if process.returncode == 0:
             return process.stdout
         output = _without_colors(process.stderr or process.stdout)
-        msg = (
-            f"{error_prefix}:\n{output}\n"
-            "Usually the release does not exist, its requirements contradict each other, or the "
-            "package index cannot be reached. Change the stack in matrix.yaml (of samebits check: "
-            "--from or --to), or check the network and run again."
-        )
+        msg = f"{error_prefix}:\n{output}\n{remedy}"
         raise StackError(msg)
+
+
+def _has_probe_packages(folder: Path) -> bool:
+    """Return True if BLAKE3 is there: its Python module and the extension that it loads."""
+    package = folder / "blake3"
+    extensions = (*package.glob("blake3*.so"), *package.glob("blake3*.pyd"))
+    return (package / "__init__.py").is_file() and bool(extensions)
 
 
 def requirements(spec: StackSpec) -> list[str]:

@@ -18,6 +18,7 @@ from samebits.base import seal
 from samebits.base.atomic import replace
 from samebits.base.digests import digest_of
 from samebits.base.filestate import Identity, changed
+from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.band import Band
 from samebits.records.capture import AttentionCall
 from samebits.records.comparison import CellResult
@@ -39,12 +40,13 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import PlannedRow
     from samebits.records.ids import CellId, Level
 
-FORMAT_VERSION: Literal[4] = 4
+FORMAT_VERSION: Literal[5] = 5
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: bands.
 # 4: items name their prompt, layer and tensor in fields.
+# 5: its hashes are BLAKE3, which it names.
 
 CaptureFiles = dict["CellId", tuple["Path", "Path"]]
 """Cell -> paths of the captures of its first and second run."""
@@ -57,7 +59,8 @@ class KeptRow(Record):
     """The results of one row that follow from its own files, independent of other rows."""
 
     format: Literal["samebits-row"] = "samebits-row"
-    format_version: Literal[4] = FORMAT_VERSION
+    format_version: Literal[5] = FORMAT_VERSION
+    hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     files: dict[str, Identity | None] = Field(default_factory=dict)
     """The files that it was computed from, with their states at that time."""
     reference: str | None

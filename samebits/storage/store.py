@@ -1,6 +1,6 @@
 """Tensors and captures that the probes wrote, verified when they are read.
 
-Layout below one root folder: tensors are in ``tensors/<first 2 hex>/<sha256 hex>.bin`` as raw
+Layout below one root folder: tensors are in ``tensors/<first 2 hex>/<hash>.bin`` as raw
 contiguous little-endian bytes; captures are in ``captures/<...>/a.json`` and ``b.json``.
 """
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from samebits.base import digests, seal
+from samebits.base import hashes, seal
 from samebits.base.digests import digest_of_file
 from samebits.base.errors import CaptureError
 from samebits.base.filestate import Dependencies
@@ -174,12 +174,14 @@ ROW = rows.KeptRow.model_validate(
     | {"reference": "4.48", "results": (), "outcomes": {}, "calls": ()}
 )
 LOCK = seal.sealed_lines("torch==2.8.0\ntransformers==4.48.3\n").encode()
-CACHE = seal.sealed(json.dumps({"/a|1|2|3|4": "b" * 64}, indent=0)).encode()
+CACHE = seal.sealed(
+    json.dumps({"hash_algorithm": "blake3", "files": {"/a|1|2|3|4": "b" * 64}}, indent=0)
+).encode()
 READERS = {
     "checkpoint.json": (FACTS, lambda path: checkpoints.read_facts(path.parent)),
     "row.json": (seal.sealed(ROW.model_dump_json()).encode(), rows._read_row),
     "lock.txt": (LOCK, build._kept_lock),
-    "hashes.json": (CACHE, lambda path: digests._read_cache(path) or None),
+    "hashes.json": (CACHE, lambda path: hashes._read_cache(path) or None),
 }
 
 

@@ -644,9 +644,10 @@ def test_only_an_environment_of_a_script_is_removed(scripts, tmp_path):
 
 def test_the_text_says_both_sides_and_how_to_run_them():
     ref = TensorRef(hash="b" * 64, dtype="float32", shape=(1, 3, 8))
-    output = text(Seen(ref=ref))
+    output = text(Seen(ref=ref, sha256="c" * 64))
     assert output.startswith("# llama: different logits in 5.x.0 than in 4.48.0\n")
-    for part in ("a" * 16, "b" * 16, "uv run 4.48.py\nuv run 5.x.py", "Shrunk to 1 of 4 layers"):
+    assert "b" * 16 not in output  # a script does not print it
+    for part in ("d" * 16, "c" * 16, "uv run 4.48.py\nuv run 5.x.py", "Shrunk to 1 of 4 layers"):
         assert part in output
     assert "unsafe-best-match" in output
 

@@ -60,9 +60,10 @@ class Bench:
             return ended(job)
         stand_in = (Path(job["script"]).parent / "checkpoint/stand-in.json").exists()
         compile(Path(job["script"]).read_text(), "trial", "exec")
-        result = {"ref": self.memory.put(values(1, 6, 8, seed=16)).model_dump()}
+        result = {"sha256": "e" * 64, "ref": self.memory.put(values(1, 6, 8, seed=16)).model_dump()}
         if stand_in:
             result = {
+                "sha256": "e" * 64,
                 "ref": self.memory.put(values(1, 6, 8) * 0).model_dump(),
                 "loading": self.loading,
             }
@@ -129,6 +130,8 @@ def test_it_has_the_fewest_layers_that_were_seen_to_show_it(tmp_path, fails_from
     capsule = Bench(tmp_path, fails_from=fails_from).make()
     assert json.loads(capsule["checkpoint/config.json"])["num_hidden_layers"] == left
     record = CapsuleFile.model_validate_json(capsule["expected.json"])
+    head = dict(list(json.loads(capsule["expected.json"]).items())[:3])
+    assert head == {"format": "samebits-capsule", "format_version": 2, "hash_algorithm": "blake3"}
     assert [word for word in record.shrunk if "layers" in word] == (
         [] if left == 4 else [f"{left} of 4 layers"]
     )

@@ -3,7 +3,7 @@
 import pytest
 
 from samebits.base import seal
-from samebits.base.digests import digest_of_folder
+from samebits.base.hashes import digest_of_folder
 from samebits.diagnose import verdict
 from samebits.records.ids import Verdict
 from tests.support.builders import Memory, forward, layers, sound, values, weight, weights_signal
@@ -39,9 +39,9 @@ def test_only_what_differs_is_read():
 
 def test_a_checkpoint_is_hashed_once_however_many_folders_are_looked_at(tmp_path, monkeypatch):
     hashed = []
-    real = digest_of_folder.__globals__["digest_of_file"]
+    real = digest_of_folder.__globals__["hash_of_file"]
     monkeypatch.setitem(
-        digest_of_folder.__globals__, "digest_of_file", lambda p: hashed.append(p.name) or real(p)
+        digest_of_folder.__globals__, "hash_of_file", lambda p: hashed.append(p.name) or real(p)
     )
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -64,4 +64,4 @@ def test_folders_hashed_side_by_side_keep_what_each_found(tmp_path, n):
     cache = tmp_path / "cache.json"
     with ThreadPoolExecutor(n) as pool:
         list(pool.map(lambda folder: digest_of_folder(folder, cache), folders))
-    assert len(json.loads(seal.read(cache))) == n
+    assert len(json.loads(seal.read(cache))["files"]) == n

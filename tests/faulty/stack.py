@@ -6,7 +6,6 @@ the folder FAULTY_TEMPLATES holds for it.
 
 import ctypes
 import gc
-import hashlib
 import json
 import os
 import random
@@ -19,6 +18,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from blake3 import blake3
 
 PROBES = Path(__file__).parents[2] / "probes"
 sys.path[:0] = [str(PROBES), str(Path(__file__).parent)]
@@ -300,7 +301,7 @@ def choose(job):
 
 def build(job):
     files = {"model.safetensors": json.dumps(job["recipe"], sort_keys=True)}
-    hashes = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in files.items()}
+    hashes = {name: blake3(text.encode()).hexdigest() for name, text in files.items()}
     said = process_files.sealed({"n_parameters": 12, "files": hashes}).decode()
     fill(job["out"], files | {"checkpoint.json": said})
 

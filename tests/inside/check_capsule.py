@@ -77,6 +77,14 @@ def test_zeros_behind_the_header_are_a_checkpoint():
             assert (zeros.dtype, zeros.shape) == (tensor.dtype, tensor.shape)
 
 
+def test_a_trial_observes_the_hash_that_the_script_prints():
+    """tests/capsules/test_script.py has the same hash of the same tensor."""
+    known = "2f0c645069e7581a1382ebb64296772a2f992bf44cc6f1a711df88e514b6b0e7"
+    tensor = torch.tensor(list(range(24)), dtype=torch.uint8).view(torch.float32).reshape(2, 3)
+    assert capsule._sha256(tensor) == capsule._sha256(tensor.T.contiguous().T) == known
+    assert capsule._sha256(tensor.T) != known
+
+
 def test_what_cannot_be_listed_says_why():
     folder = Path(tempfile.mkdtemp())
     assert listed(folder)["refused"].startswith("none of model.safetensors, ")

@@ -112,7 +112,7 @@ def test_a_script_sees_it_wherever_it_lies(capsule, tmp_path):
     finally:
         place.close()
     assert ran.code == 0, ran.output
-    assert side.sees.ref.hash in ran.output
+    assert side.sees.sha256 in ran.output
 
 
 def test_an_exception_is_what_its_script_expects(capsule):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,12 @@ LOCK = "numpy==2.3.1\ntorch==2.13.0\ntransformers==4.48.3\n"
 SPEC = stack_spec("4.48")
 
 
+def put_blake3(folder):
+    (folder / "blake3").mkdir(parents=True)
+    for name in ("__init__.py", "blake3.cpython-311-x86_64-linux-gnu.so"):
+        (folder / "blake3" / name).write_text("")
+
+
 class Uv:
     """Replaces the commands that a builder runs, and writes the files that they would write."""
 
@@ -29,6 +36,7 @@ class Uv:
         self.calls = []
         self.failing = {}
         self.during_sync = lambda aside: None
+        self.during_install = lambda aside: None
 
     def __call__(self, command, text, env):
         what = self.name(command)
@@ -40,7 +48,7 @@ class Uv:
     def name(self, command):
         if command[1].endswith("architectures.py"):
             return "architectures"
-        return next(word for word in command if word in ("compile", "venv", "sync"))
+        return next(word for word in command if word in ("compile", "venv", "sync", "install"))
 
     def does(self, what, command):
         if what == "compile":
@@ -52,6 +60,10 @@ class Uv:
         elif what == "sync":
             assert Path(command[-1]).read_text("utf-8") == self.lock
             self.during_sync(Path(command[-1]).parent)
+        elif what == "install":
+            folder = Path(command[command.index("--target") + 1])
+            put_blake3(folder)
+            self.during_install(folder)
         else:
             return json.dumps({"architectures": ["gpt2", "llama"]})
         return ""
@@ -79,7 +91,7 @@ def folder_of(stack):
 
 def test_a_stack_is_resolved_then_built(tmp_path, uv):
     stack = builder(tmp_path, uv).build(SPEC)
-    assert uv.names == ["compile", "venv", "sync", "architectures"]
+    assert uv.names == ["compile", "venv", "sync", "architectures", "install"]
     assert (stack.id, stack.transformers, stack.lock) == ("4.48", "4.48.3", LOCK)
     assert stack.packages == {"numpy": "2.3.1", "torch": "2.13.0", "transformers": "4.48.3"}
     assert stack.architectures == ("gpt2", "llama")
@@ -274,7 +286,7 @@ def test_a_torn_folder_is_built_again(tmp_path, uv, damage):
         stamp.write_text(sealed(other.model_dump_json()), "utf-8")
     uv.calls.clear()
     assert builder(tmp_path, uv).build(SPEC) == stack
-    assert uv.names == ["venv", "sync", "architectures"]
+    assert uv.names == ["venv", "sync", "architectures", "install"]
     assert Path(stack.python).is_file()
     assert read_record(stamp, Stack) == stack
 
@@ -378,3 +390,69 @@ def test_a_command_that_runs_is_ended_with_the_run_and_none_follows():
         commands.end()
         assert running.result(timeout=10).returncode != 0
     assert commands([sys.executable, "-c", ""], "", os.environ).returncode == 1
+
+
+def packages_of(stack):
+    return folder_of(stack) / build.PROBE_PACKAGES
+
+
+def test_the_probes_packages_are_no_part_of_what_a_stack_resolves(tmp_path, uv):
+    stack = builder(tmp_path, uv, exclude_newer="2024-01-01").build(SPEC)
+    assert (packages_of(stack) / "blake3").is_dir()
+    command = uv.command("install")
+    assert command[command.index("--python") + 1] == stack.python
+    assert "--no-deps" in command
+    assert "--exclude-newer" not in command  # any release hashes alike
+    assert "blake3" not in stack.lock
+    assert "blake3" not in stack.packages
+    assert not any("blake3" in text for what, _, text, _ in uv.calls if what == "compile")
+
+
+def test_a_stack_of_an_earlier_version_gets_the_packages_and_stays_as_it_is(tmp_path, uv):
+    stack = builder(tmp_path, uv).build(SPEC)
+    shutil.rmtree(packages_of(stack))
+    uv.calls.clear()
+    assert builder(tmp_path, uv).build(SPEC) == stack
+    assert uv.names == ["install"]
+    assert (packages_of(stack) / "blake3").is_dir()
+    uv.calls.clear()
+    assert builder(tmp_path, uv).build(SPEC) == stack
+    assert uv.names == []
+
+
+@pytest.mark.parametrize(
+    "lost", ["blake3", "blake3/__init__.py", "blake3/blake3.cpython-311-x86_64-linux-gnu.so"]
+)
+def test_packages_that_are_not_whole_are_installed_again(tmp_path, uv, lost):
+    path = packages_of(builder(tmp_path, uv).build(SPEC)) / lost
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    uv.calls.clear()
+    builder(tmp_path, uv).build(SPEC)
+    assert uv.names == ["install"]
+    assert path.exists()
+    assert not list((tmp_path / "stacks").glob("*.tmp"))
+
+
+def test_packages_that_cannot_be_installed_fail_the_stack_in_plain_words(tmp_path, uv):
+    uv.failing["install"] = "no wheel"
+    with pytest.raises(StackError) as caught:
+        builder(tmp_path, uv).build(SPEC)
+    text = str(caught.value)
+    assert text.startswith("stack 4.48: the package blake3, with which samebits hashes tensors, ")
+    assert "no wheel\n" in text
+    assert "UV_FIND_LINKS" in text
+    uv.failing.clear()
+    uv.calls.clear()
+    assert (packages_of(builder(tmp_path, uv).build(SPEC)) / "blake3").is_dir()
+    assert uv.names == ["install"]  # the environment itself was whole
+
+
+def test_two_runs_that_install_the_packages_at_once_agree(tmp_path, uv):
+    def other_run(aside):
+        target = aside.with_name(aside.name.rpartition(".")[0].rpartition(".")[0])
+        put_blake3(target / build.PROBE_PACKAGES)
+
+    uv.during_install = other_run
+    stack = builder(tmp_path, uv).build(SPEC)
+    assert (packages_of(stack) / "blake3").is_dir()
+    assert not list((tmp_path / "stacks").glob("*.tmp"))

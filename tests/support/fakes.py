@@ -3,9 +3,9 @@
 import asyncio
 import inspect
 import json
-from hashlib import sha256
 from pathlib import Path
 
+from samebits.base.hashes import hash_of_text
 from samebits.base.seal import sealed
 
 READY = {"ready": {"platform": "Linux", "cpu": "fake"}}
@@ -126,7 +126,7 @@ class Crossed:
         if "files" in said:  # by their content
             for name, text in said["files"].items():
                 (folder / name).write_text(text)
-            hashes = {n: sha256(t.encode()).hexdigest() for n, t in said["files"].items()}
+            hashes = {n: hash_of_text(t) for n, t in said["files"].items()}
             said = said | {"files": hashes}
         (folder / "saved.json").write_text(sealed(json.dumps(head | said)))
         return ended(job)

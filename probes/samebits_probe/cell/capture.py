@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from samebits_probe.process import files
+from samebits_probe.process.hashing import ALGORITHM
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from samebits_probe.process.jobs import CellJob
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 
 def write_capture(
@@ -21,6 +22,7 @@ def write_capture(
     capture = {
         "format": "samebits-capture",
         "format_version": FORMAT_VERSION,
+        "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
         "run": job["run"],
         "extent": "short" if job.get("short") else "full",

@@ -7,7 +7,6 @@ transposed, cut, concatenated or stacked. These are the layouts of transformers'
 
 from __future__ import annotations
 
-import hashlib
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,7 +22,7 @@ from samebits_probe.model.tensor import (
     raw_bytes,
     same_bytes,
 )
-from samebits_probe.process import progress
+from samebits_probe.process import hashing, progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -42,9 +41,9 @@ class Origin(NamedTuple):
 def _bytes_key(tensor: torch.Tensor) -> bytes:
     """Return a digest of a tensor's dtype and bytes that does not depend on its shape."""
     progress.beat()  # some tensors are searched in every part of a checkpoint
-    digest = hashlib.sha256(dtype_name(tensor.dtype).encode())
+    digest = hashing.hasher(dtype_name(tensor.dtype).encode())
     digest.update(raw_bytes(tensor))
-    return digest.digest()
+    return bytes(digest.digest())
 
 
 class Tracer:

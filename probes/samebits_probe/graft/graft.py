@@ -32,13 +32,15 @@ from samebits_probe.model.tensor import stored, tensor_hash
 from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
 from samebits_probe.process.fork import Lost, refusal, run_in_fork
+from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.process.jobs import DonorTask, GraftJob, PatientTask
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: a set whose run was lost.
+# 4: its hashes are BLAKE3, which it names.
 
 Fact = dict[str, Any]
 
@@ -78,6 +80,7 @@ def write(job: GraftJob, results: Fact) -> None:
     head = {
         "format": "samebits-donor" if question["role"] == "donor" else "samebits-graft",
         "format_version": FORMAT_VERSION,
+        "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
         "prompt": question["prompt"],
         "what": question["what"],

@@ -2,8 +2,9 @@
 
 Expects a job: script, run (which byte fills unwritten memory), result, store (root, limit). The
 script file itself is executed. Writes ``result``:
-    {"format": "samebits-capsule-trial", "ref": …} or {…, "error": class, "message": text},
-and with it ``loading``: the keys that loading reports as missing, unexpected or mismatched. Without
+    {"format": "samebits-capsule-trial", "hash_algorithm": …, "ref": …, "sha256": …}
+    or {…, "error": class, "message": text},
+``sha256`` is what the script itself computes with the standard library. With it comes ``loading``: the keys that loading reports as missing, unexpected or mismatched. Without
 them, a checkpoint that lost one tensor too many would differ only by its random numbers.
 
 A job with ``checkpoint``, a folder, instead of ``script`` lists the names, dtypes and shapes of its
@@ -14,6 +15,7 @@ or, where they cannot be listed, {…, "refused": why}.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import runpy
 from contextlib import contextmanager
@@ -24,9 +26,10 @@ import transformers
 
 from samebits_probe.model import forks, heap
 from samebits_probe.model.checkpoint import Checkpoint, NoCheckpoint
-from samebits_probe.model.tensor import Keeper
+from samebits_probe.model.tensor import Keeper, header, raw_bytes
 from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import without_folders
+from samebits_probe.process.hashing import ALGORITHM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,16 +69,24 @@ def _run_trial(job: TrialJob) -> None:
     threads.use(int(job["threads"]))
     heap.fill_unwritten(job["run"], "cpu")
     keeper = Keeper(job["store"]["root"], job["store"]["limit"], [])
-    record: dict[str, Any] = {"format": "samebits-capsule-trial"}
+    record: dict[str, Any] = {"format": "samebits-capsule-trial", "hash_algorithm": ALGORITHM}
     progress.begin("script")
     size = sum(progress.size_of_files(str(p)) for p in Path(job["script"]).parent.rglob(""))
     progress.tick("load and run", allowance=progress.moving(3 * size), moves=True)
     with _noted_loading() as loading:
         try:
-            record["ref"] = keeper.ref(runpy.run_path(job["script"], run_name="trial")["measure"]())
+            result = runpy.run_path(job["script"], run_name="trial")["measure"]()
+            record |= {"ref": keeper.ref(result), "sha256": _sha256(result)}
         except Exception as error:  # noqa: BLE001  the exception may be what the capsule shows
             record |= {"error": type(error).__name__, "message": str(error)}
     files.write_sealed(Path(job["result"]), record | {"loading": loading})
+
+
+def _sha256(tensor: torch.Tensor) -> str:
+    """Return the hash that the script prints; samebits/capsules/script.py has its code."""
+    digest = hashlib.sha256(header(tensor))
+    digest.update(raw_bytes(tensor))
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -19,7 +19,6 @@ a difference.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
@@ -36,6 +35,7 @@ from samebits_probe.model.refusal import refusals
 from samebits_probe.model.tensor import NotHashable, tensor_hash
 from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase, without_folders
+from samebits_probe.process.hashing import ALGORITHM, file_hash
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     from samebits_probe.process.jobs import LoadJob, SaveJob
 
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: tensors without plain bytes are named.
+# 4: its hashes are BLAKE3, which it names.
 
 _MAX_VALUE_LENGTH = 160
 """Characters of a config value that a crossing shows."""
@@ -111,7 +112,7 @@ def _save_into(job: SaveJob, folder: Path) -> dict[str, Any]:
     except PhaseFailed as failed:
         return {"outcome": "failed", "failure": failed.failure}
     restored = _restore_code(source.where, folder) if source.trust_remote_code else []
-    return {"outcome": "saved", "restored": restored, "files": _file_digests(folder)}
+    return {"outcome": "saved", "restored": restored, "files": _file_hashes(folder)}
 
 
 def _skipped_as_too_large(size: int, limit: int) -> dict[str, Any]:
@@ -146,18 +147,9 @@ def _restore_code(where: str, folder: Path) -> list[str]:
     return restored
 
 
-def _file_digests(folder: Path) -> dict[str, str]:
+def _file_hashes(folder: Path) -> dict[str, str]:
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): _sha256(path) for path in paths}
-
-
-def _sha256(path: Path) -> str:
-    progress.tick(path.name, allowance=progress.moving(path.stat().st_size), moves=True)
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+    return {path.relative_to(folder).as_posix(): file_hash(path) for path in paths}
 
 
 def _empty(folder: Path) -> None:
@@ -497,6 +489,7 @@ def _head(form: str, job: SaveJob | LoadJob) -> dict[str, Any]:
     return {
         "format": form,
         "format_version": FORMAT_VERSION,
+        "hash_algorithm": ALGORITHM,
         "model": job["name"],
         "variant": job["variant_name"],
         "stack": job["stack"],

@@ -22,13 +22,15 @@ from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase
+from samebits_probe.process.hashing import ALGORITHM
 
 if TYPE_CHECKING:
     from samebits_probe.process.jobs import InputsJob, Prompt, Variant
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 # History of FORMAT_VERSION:
 # 1: first.
+# 2: its hashes are BLAKE3, which it names.
 
 Fact = dict[str, Any]
 
@@ -52,6 +54,7 @@ def run(job: InputsJob) -> None:
     head = {
         "format": "samebits-inputs",
         "format_version": FORMAT_VERSION,
+        "hash_algorithm": ALGORITHM,
         "model": job["name"],
         "stack": job["stack"],
     }

@@ -37,6 +37,7 @@ from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import files, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, without_folders
+from samebits_probe.process.hashing import ALGORITHM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
     from samebits_probe.process.jobs import LadderJob
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 _COPY_LIMIT = 4 << 30
 """Bytes of a promoted copy above which it shares the large parameters of its model."""
 _REASON_LENGTH = 300
@@ -83,6 +84,7 @@ def _write(path: Path, job: LadderJob, results: Facts) -> None:
     record = {
         "format": "samebits-ladder",
         "format_version": FORMAT_VERSION,
+        "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
         "forks": forks.TAKEN,
         **results,

@@ -36,15 +36,17 @@ from safetensors.numpy import load_file
 
 from samebits_probe.process import files as sealed_files
 from samebits_probe.process import progress
+from samebits_probe.process.hashing import ALGORITHM, file_hash
 
 if TYPE_CHECKING:
     from samebits_probe.process.jobs import BuildJob, Recipe
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it has a seal.
 # 3: model.safetensors is aligned.
+# 4: its hashes are BLAKE3, which it names.
 
 HEADS = {
     "causal-lm": "AutoModelForCausalLM",
@@ -170,7 +172,7 @@ def _unknown_message(what: str) -> str:
 
 def _write(model: torch.nn.Module, recipe: Recipe, folder: Path) -> dict[str, Any]:
     tensors, constants = save_seeded(model, folder, recipe["seed"], recipe["gain"])
-    files = {path.name: _hash(path) for path in sorted(folder.iterdir())}
+    files = {path.name: file_hash(path) for path in sorted(folder.iterdir())}
     summary = _summary(recipe, tensors, constants) | {"files": files} | _check(recipe, folder)
     sealed_files.write_sealed(folder / "checkpoint.json", dict(sorted(summary.items())))
     return summary
@@ -240,11 +242,6 @@ def _dtype_name(dtype: np.dtype[Any]) -> str:
     if dtype.kind == "b":
         return "BOOL"
     return f"{dtype.kind.upper()}{8 * dtype.itemsize}"
-
-
-def _hash(path: Path) -> str:
-    """Return the SHA-256 with which a file is verified later."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _save_skeleton(model: torch.nn.Module, folder: Path) -> None:
@@ -369,6 +366,7 @@ def _summary(
     return {
         "format": "samebits-checkpoint",
         "format_version": FORMAT_VERSION,
+        "hash_algorithm": ALGORITHM,
         "recipe": recipe,
         "transformers": transformers.__version__,
         "n_parameters": sum(tensor.size for tensor in tensors.values()),

@@ -1,21 +1,20 @@
 """Hashes of tensors, and storage of their bytes.
 
-Files are ``<root>/tensors/<first two hex digits>/<sha256>.bin``: raw contiguous little-endian
-bytes. The hash covers dtype, shape and bytes as in samebits/records/tensor.py. A test keeps the two
-equal, because a probe may not import the host.
+Files are ``<root>/tensors/<first two hex digits>/<hash>.bin``: raw contiguous little-endian
+bytes. The hash is BLAKE3 over dtype, shape and bytes as in samebits/records/tensor.py. A test keeps
+the two equal, because a probe may not import the host.
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from samebits_probe.process import files
+from samebits_probe.process import files, hashing
 
 HASH_HEADER = b"samebits-tensor-1"
 
@@ -96,21 +95,25 @@ def _flat_bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def tensor_hash(tensor: torch.Tensor) -> str:
-    """Return the hex SHA-256 over dtype, shape and bytes; for sparse or packed ones over the parts.
+    """Return the hex BLAKE3 over dtype, shape and bytes; for sparse or packed ones over the parts.
 
     Raises:
         NotHashable: its values are not available.
 
     """
-    dims = ",".join(str(n) for n in tensor.shape)
-    header = b"\0".join((HASH_HEADER, kind_name(tensor).encode(), dims.encode(), b""))
-    digest = hashlib.sha256(header)
+    digest = hashing.hasher(header(tensor))
     if parts := _parts(tensor):
         for part in parts:
             digest.update(bytes.fromhex(tensor_hash(part)))
     else:
         digest.update(raw_bytes(tensor))
-    return digest.hexdigest()
+    return str(digest.hexdigest())
+
+
+def header(tensor: torch.Tensor) -> bytes:
+    """Return what is hashed before the bytes: it tells dtypes and shapes of equal bytes apart."""
+    dims = ",".join(str(n) for n in tensor.shape)
+    return b"\0".join((HASH_HEADER, kind_name(tensor).encode(), dims.encode(), b""))
 
 
 def is_plain(tensor: torch.Tensor) -> bool:

@@ -25,6 +25,7 @@ from samebits_probe.model.feed import Feed
 from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
+from samebits_probe.process.hashing import ALGORITHM
 from samebits_probe.trace.trace import Trace
 from samebits_probe.trace.values import digest
 
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
     from samebits_probe.process.jobs import TraceJob
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
+# 3: its hashes are BLAKE3, which it names.
 
 Fact = dict[str, Any]
 
@@ -70,6 +72,7 @@ def write(job: TraceJob, facts: Fact) -> None:
     head = {
         "format": "samebits-trace",
         "format_version": FORMAT_VERSION,
+        "hash_algorithm": ALGORITHM,
         "cell": job["cell"],
         "prompt": job["trace"]["prompt"],
         "what": job["trace"]["what"],

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from samebits_probe.model.tensor import NotHashable, dtype_name, raw_bytes
+from samebits_probe.process.hashing import hasher
 
 Fact = dict[str, Any]
 
@@ -122,7 +123,7 @@ class Values:
         for value, _, layout in self._deferred:
             if layout is not None:
                 text = f"{bases[by_key[value][1]]} {layout}"
-                self.facts[value]["hash"] = hashlib.sha256(text.encode()).hexdigest()[:20]
+                self.facts[value]["hash"] = hasher(text.encode()).hexdigest()[:20]
         for tensor in self._marked:
             if hasattr(tensor, _MARK):
                 delattr(tensor, _MARK)
@@ -198,10 +199,10 @@ class Content:
         self._raw = raw
 
     def digest(self) -> str:
-        """Return 80 bits of SHA-256 over dtype and bytes."""
-        sha256 = hashlib.sha256(self._name.encode())
-        sha256.update(self._raw)
-        return sha256.hexdigest()[:20]
+        """Return 80 bits of BLAKE3 over dtype and bytes."""
+        digest = hasher(self._name.encode())
+        digest.update(self._raw)
+        return str(digest.hexdigest()[:20])
 
     def loose(self) -> Fact:
         """Return facts that identify a tensor in any order of its elements, and of its rows.
@@ -225,7 +226,7 @@ class Content:
 
 
 def digest(tensor: torch.Tensor, pads: torch.Tensor | None) -> str:
-    """Return 80 bits of SHA-256 over dtype and bytes, with rows of padding as zeros."""
+    """Return 80 bits of BLAKE3 over dtype and bytes, with rows of padding as zeros."""
     return Content(tensor, pads).digest()
 
 

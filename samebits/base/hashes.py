@@ -1,0 +1,92 @@
+"""BLAKE3 of checkpoint files, in hex: many times faster than SHA-256 on most processors.
+
+The receipt of an unchanged command does not import this module: it needs the standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+from fnmatch import fnmatch
+from pathlib import Path
+from threading import Lock
+from typing import Literal
+
+from blake3 import blake3
+
+from samebits.base import seal
+from samebits.base.atomic import replace
+from samebits.base.digests import digest_of
+from samebits.base.filestate import below
+
+HashAlgorithm = Literal["blake3"]
+HASH_ALGORITHM: HashAlgorithm = "blake3"
+"""The hash of tensors and checkpoint files, named in every file that contains such hashes. Digests
+of small things, such as texts, keys and seals, are SHA-256."""
+_CHUNK = 1 << 18
+"""Bytes read at a time: they are still in the processor's cache when they are hashed."""
+_CACHE_LOCK = Lock()
+
+
+def hash_of_text(text: str) -> str:
+    """Return the hash of a file with the content ``text``."""
+    return blake3(text.encode()).hexdigest()
+
+
+def hash_of_file(path: Path) -> str:
+    """Return the hash of a file's bytes."""
+    digest, chunk = blake3(), bytearray(_CHUNK)
+    with path.open("rb", buffering=0) as file:
+        while n := file.readinto(chunk):
+            digest.update(memoryview(chunk)[:n])
+    return digest.hexdigest()
+
+
+def digest_of_folder(folder: Path, cache: Path, pattern: str = "*") -> str:
+    """Return one digest of the names and contents of a folder's files.
+
+    The hashes of the files are cached as in :func:`hashes_of_folder`.
+    """
+    return digest_of(hashes_of_folder(folder, cache, pattern))
+
+
+def hashes_of_folder(folder: Path, cache: Path, pattern: str = "*") -> dict[str, str]:
+    """Return the BLAKE3 of each file of a folder, keyed by its relative path.
+
+    A file is read once per machine: the file ``cache`` stores its hash under its path, size,
+    mtime, ctime and inode.
+    """
+    hashes = _read_cache(cache)
+    keys_before = set(hashes)
+    paths = (Path(path) for path in below(str(folder)))
+    files = sorted(path for path in paths if fnmatch(path.name, pattern) and path.is_file())
+    by_path = {str(path.relative_to(folder)): _hash_of(path, hashes) for path in files}
+    new = {key: hashes[key] for key in hashes.keys() - keys_before}
+    if new:
+        with _CACHE_LOCK:  # threads hash several folders at once; none may drop another's entries
+            _write_cache(cache, _read_cache(cache) | new)
+    return by_path
+
+
+def _hash_of(path: Path, hashes: dict[str, str]) -> str:
+    """Return the hash of a file from ``hashes``, which gets it where it is missing."""
+    stat = path.stat()
+    key = f"{path.resolve()}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}|{stat.st_ino}"
+    if key not in hashes:
+        hashes[key] = hash_of_file(path)
+    return hashes[key]
+
+
+def _read_cache(cache: Path) -> dict[str, str]:
+    try:
+        content = json.loads(seal.read(cache))
+        hashes = content["files"] if content["hash_algorithm"] == HASH_ALGORITHM else {}
+    except (OSError, ValueError, RecursionError, LookupError, TypeError):
+        return {}
+    if not isinstance(hashes, dict):
+        return {}
+    return {key: hash for key, hash in hashes.items() if isinstance(hash, str)}
+
+
+def _write_cache(cache: Path, hashes: dict[str, str]) -> None:
+    content = {"hash_algorithm": HASH_ALGORITHM, "files": hashes}
+    replace(cache, seal.sealed(json.dumps(content, indent=0)), lasting=False)
