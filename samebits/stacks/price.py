@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from samebits.matrix.spec import ModelSpec
     from samebits.records.ids import Level
 
-_WATCHED = 3
-"""Forwards of a prompt in run a: with its layers watched, without, with its attention watched."""
 _FIRST_TOKEN = 2
 _SHORT_STEPS = 2
 _RELATIONS = 1050
@@ -45,6 +43,11 @@ class Range(NamedTuple):
         return Range(self.least * number, self.most * number)
 
 
+_CHECKED = Range(2, 5)
+"""Forwards of a prompt in run a: watched, and plainly as a check. Where the check fails, three more: with
+its layers watched, without, with its attention watched."""
+
+
 class PricedCell(NamedTuple):
     """A cell that is to run."""
 
@@ -58,7 +61,8 @@ class PricedCell(NamedTuple):
 def forwards(model: ModelSpec, *, usage: bool, sweep: bool = False) -> Range:
     """Return the number of forwards of both runs of a cell, those in generate() included."""
     prompts, steps = len(model.prompts), model.greedy
-    total = Range(_WATCHED, _WATCHED * prompts + (steps + _FIRST_TOKEN if steps else 0) * prompts)
+    total = Range(_CHECKED.least, _CHECKED.most * prompts)
+    total += Range(0, (steps + _FIRST_TOKEN if steps else 0) * prompts)
     if model.second_in_full:
         total += Range(2, (2 + steps) * prompts)
     else:

@@ -14,6 +14,7 @@ from samebits_probe.cell.phases import forward as forward_phase
 from samebits_probe.cell.session import Session, seed_generators
 from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.tensor import Keeper, tensor_hash
+from torch._C import _len_torch_function_stack
 
 
 class Model(torch.nn.Module):
@@ -33,13 +34,11 @@ class Model(torch.nn.Module):
 
 
 def forward(model):
-    session = Session.__new__(Session)
-    session.loaded, session.skips = SimpleNamespace(model=model), []
-    session.keeper = Keeper(tempfile.mkdtemp(), 0, [])
-    dtypes = {}
-    fed = Inputs({"hidden_states": torch.ones(1, 3, 4)}, None, None)
-    facts = forward_phase.forward(session, "short", fed, dtypes)
-    return facts, session.skips, dtypes
+    """Run a prompt in a run b that is whole: with hooks on the layers and plainly."""
+    inputs = Inputs({"hidden_states": torch.ones(1, 3, 4)}, None, None)
+    session = observed(model, {"short": inputs}, run="b")
+    dtypes = session.signals["load"]["activation_dtypes"]
+    return session.signals["forward"]["short"], session.skips, dtypes
 
 
 def test_layers_are_watched_where_watching_changes_nothing():
@@ -117,3 +116,243 @@ def test_a_new_phase_is_one_file():
     ref = session.signals["named"]["toy"]["short"][""]
     assert (ref["shape"], ref["dtype"]) == ([1, 3], "float32")
     assert ref["hash"] == tensor_hash(session.loaded.model(ones).logits.amax(-1))
+
+
+class Tally:
+    """A count that is no state of a model."""
+
+    __slots__ = ("n",)
+
+    def __init__(self):
+        self.n = 0
+
+
+class Attending(torch.nn.Module):
+    """An attention in two layers; ``defect`` names how it computes otherwise when watched."""
+
+    def __init__(self, defect=""):
+        super().__init__()
+        torch.manual_seed(1)
+        self.defect, self.forwards = defect, Tally()
+        self.config = SimpleNamespace(sliding_window=6, max_length=4)
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(2)])
+
+    def forward(self, hidden_states, attention_mask=None):
+        self.forwards.n += 1
+        x, is_watched = hidden_states, _len_torch_function_stack() > 0
+        is_masked = attention_mask is not None and bool((attention_mask == 0).any())
+        is_long = hidden_states.shape[1] > 6
+        if is_watched and self.defect == "refuses to be watched":
+            raise LookupError
+        for layer in self.layers:
+            x = layer(x)
+        x = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+        changed = {
+            "watched": is_watched,
+            "watched and masked": is_watched and is_masked,
+            "watched and long": is_watched and is_long,
+            "hooked": any(layer._forward_hooks for layer in self.layers),
+            "random": False,
+        }
+        if self.defect == "random":
+            x = x + torch.rand(()) + random.random() + np.random.rand()
+        return SimpleNamespace(logits=x * 2 if changed.get(self.defect) else x)
+
+
+def fed(n, masked=False):
+    generator = torch.Generator().manual_seed(n)
+    mask = torch.ones(1, n, dtype=torch.long)
+    mask[0, :masked] = 0
+    kwargs = {"hidden_states": torch.randn(1, n, 4, generator=generator), "attention_mask": mask}
+    return Inputs(kwargs, None, None)
+
+
+FED = {"short": fed(3), "next": fed(5), "long": fed(9), "longer": fed(10), "padded": fed(4, True)}
+
+
+def observed(model, prompts=FED, *, run="a", is_apart=False):
+    session = Session.__new__(Session)
+    session.job = {"run": run, "model": {"prompts": prompts}}
+    session.loaded = SimpleNamespace(model=model)
+    session.source = SimpleNamespace(attention="default")
+    session.skips, session.failures = [], []
+    session.signals = {"load": {"activation_dtypes": {}}, "code": {}}
+    session.keeper = Keeper(tempfile.mkdtemp(), 0, [])
+    session.effect, session.is_apart = "not checked", is_apart
+    session.begin, session.inputs = lambda phase: None, lambda name: prompts[name]
+    with torch.no_grad():
+        forward_phase.observe(session)
+    return session
+
+
+def told(session):
+    return session.signals, session.skips, session.failures, session.effect
+
+
+def test_one_forward_gives_every_signal_that_three_give():
+    model, apart = Attending(), Attending()
+    session = observed(model)
+    assert told(session) == told(observed(apart, is_apart=True))
+    assert session.effect == "none"
+    assert session.signals["attention"]["calls"].keys() == FED.keys()
+    assert session.signals["evidence"]["prompts"].keys() == FED.keys()
+    # plain beside watched: the first, the first past the window, the first with padding
+    assert (model.forwards.n, apart.forwards.n) == (5 + 3, 3 * 5)
+
+
+def test_run_b_runs_each_prompt_plainly_and_with_hooks():
+    model = Attending()
+    session = observed(model, run="b")
+    assert (model.forwards.n, session.effect) == (2 * 5, "not checked")
+
+
+def check_falls_back(defect, n_before, prompts=FED):
+    """Check that a model is told of as it is where nothing is run together."""
+    model, apart = Attending(defect), Attending(defect)
+    session = observed(model, prompts)
+    assert told(session) == told(observed(apart, prompts, is_apart=True))
+    assert model.forwards.n == n_before + apart.forwards.n
+    plain = {
+        name: tensor_hash(Attending(defect)(**inputs.kwargs).logits)
+        for name, inputs in prompts.items()
+    }
+    return session, plain
+
+
+def logits(session):
+    return {name: facts["logits"]["hash"] for name, facts in session.signals["forward"].items()}
+
+
+def test_where_watching_changes_the_bits_every_prompt_is_run_plainly():
+    session, plain = check_falls_back("watched", 2)
+    assert (session.effect, logits(session)) == ("changed the bits", plain)
+    assert all(facts["hidden_states"] for facts in session.signals["forward"].values())
+
+
+def test_that_it_changes_only_padded_ones_is_seen_at_the_first_of_them():
+    session, plain = check_falls_back("watched and masked", 8)
+    assert (session.effect, logits(session)) == ("changed the bits", plain)
+
+
+def test_that_it_changes_only_those_past_a_window_is_seen_at_the_first_of_them():
+    session, plain = check_falls_back("watched and long", 5)
+    assert (session.effect, logits(session)) == ("changed the bits", plain)
+
+
+def test_where_hooks_change_the_bits_no_layer_counts():
+    session, plain = check_falls_back("hooked", 2)
+    assert logits(session) == plain
+    assert [s["what"] for s in session.skips] == [f"hidden_states {name}" for name in FED]
+
+
+def test_random_numbers_are_those_that_are_drawn_without_the_short_cut():
+    session, _ = check_falls_back("random", 2)
+    assert session.effect == "changed the bits"
+    assert [s["what"] for s in session.skips] == [f"hidden_states {name}" for name in FED]
+
+
+def test_a_model_that_cannot_be_watched_has_its_plain_logits():
+    session, plain = check_falls_back("refuses to be watched", 2)
+    assert logits(session) == plain
+    assert [s["what"] for s in session.skips] == [f"attention.kernel {name}" for name in FED]
+    assert session.effect == "not checked"
+
+
+def test_a_failure_is_told_as_ever_and_the_next_prompt_is_watched():
+    prompts = {"short": fed(3), "bad": Inputs({"hidden_states": 1}, None, None), "next": fed(5)}
+    prompts["bad"] = Inputs({"hidden_states": torch.zeros(1, 2, 3)}, None, None)
+    model, apart = Attending(), Attending()
+    session, before = observed(model, prompts), observed(apart, prompts, is_apart=True)
+    assert told(session) == told(before)
+    assert [f["phase"] for f in session.failures] == ["forward bad"]
+    assert model.forwards.n == 2 + 2 + 1
+
+
+class Remembering(Attending):
+    """Attends, and multiplies by what it remembers of its forwards, as ``kind`` says."""
+
+    def __init__(self, kind):
+        super().__init__()
+        self.kind, self.is_first, self.lengths, self.unused = kind, True, [], 0
+        self.register_buffer("scale", torch.ones(1))
+
+    def forward(self, hidden_states, attention_mask=None):
+        n, scale = hidden_states.shape[1], self.scale
+        if self.kind == "first":  # ready only after the first forward
+            scale, self.is_first = scale * (2 if self.is_first else 1), False
+        if self.kind == "grows" and n > 3:  # as a dynamic rope: at once, and for good
+            self.scale = scale = torch.full((1,), float(max(n, int(scale))))
+        if self.kind == "grows late" and n > 3:
+            self.lengths.append(n)
+            scale = scale * max(self.lengths[:-1], default=1)
+        if self.kind == "counts":
+            self.unused += 1
+        if self.kind == "draws":
+            torch.rand(())
+        output = super().forward(hidden_states, attention_mask)
+        return SimpleNamespace(logits=output.logits * scale)
+
+
+def check_remembers(kind):
+    """Check that the capture is that of three forwards; return the numbers of forwards."""
+    model, apart = Remembering(kind), Remembering(kind)
+    session = observed(model)
+    assert told(session) == told(observed(apart, is_apart=True))
+    return session, model.forwards.n, apart.forwards.n
+
+
+def test_a_model_that_is_ready_after_its_first_forward_is_as_new_where_all_prompts_run_anew():
+    session, n, n_apart = check_remembers("first")
+    assert [s["what"] for s in session.skips] == ["hidden_states short"]
+    assert n == 2 + n_apart
+
+
+def test_each_forward_that_scales_for_a_longer_prompt_is_checked_by_a_plain_one():
+    session, n, n_apart = check_remembers("grows")
+    assert (session.skips, session.effect) == ([], "none")
+    # plain beside watched: the first, "next" as it grows, the first past the window, "longer", and the padded
+    assert (n, n_apart) == (5 + 5, 3 * 5)
+
+
+def test_what_the_next_forward_finds_of_the_last_is_seen():
+    session, n, n_apart = check_remembers("grows late")
+    assert [s["what"] for s in session.skips] == [
+        f"hidden_states {name}" for name in ("next", "long", "longer")
+    ]
+    assert n == 2 + 2 + n_apart
+
+
+def test_a_count_of_forwards_and_a_number_drawn_are_left_as_three_forwards_leave_them():
+    for kind in ("counts", "draws"):
+        session, n, n_apart = check_remembers(kind)
+        assert (session.effect, n) == ("none", 2 + n_apart)
+
+
+def test_modules_that_look_at_hooks_are_never_run_together():
+    class WithFastPath(Attending):
+        def __init__(self):
+            super().__init__()
+            self.unused = torch.nn.MultiheadAttention(4, 2)
+
+    model = WithFastPath()
+    observed(model)
+    assert model.forwards.n == 3 * 5
+
+
+def test_what_a_layer_gave_is_hashed_before_it_changes():
+    class Overwriting(Attending):
+        def forward(self, hidden_states, attention_mask=None):
+            x = self.layers[0](hidden_states)
+            return SimpleNamespace(logits=self.layers[1](x.mul_(2)))
+
+    model, limits = Overwriting(), []
+    for limit in (0, 1 << 20):
+        session = observed(model, {"short": FED["short"]})
+        session.keeper.limit = limit
+        with torch.no_grad():
+            forward_phase.observe(session)
+        _, first, _ = session.signals["forward"]["short"]["hidden_states"]
+        limits.append(first["ref"])
+    with torch.no_grad():
+        ref = tensor_hash(model.layers[0](FED["short"].kwargs["hidden_states"]))
+    assert [(r["hash"], r["stored"]) for r in limits] == [(ref, False), (ref, True)]

@@ -91,6 +91,11 @@ class Session:
         self.counts: dict[str, int] = {}
         self.effect = "not checked"
         self.slots = int(job.get("slots", 1))
+        self.is_apart = False
+        """True to run a plain forward beside each one that is watched, not only beside the first of
+        each kind of inputs."""
+        self.first_tokens: dict[str, dict[str, Any]] = {}
+        """Prompt -> what the greedy decode saw of the first token after the prefill."""
         self.model_forks: dict[str, ModelInFork] = {}
         self.started = time.perf_counter()
         self._heap_fill = heap_fill

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +12,7 @@ from samebits_probe.model.executed import Executed
 from samebits_probe.process import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from samebits_probe.model.inputs import Inputs
 
@@ -24,7 +24,7 @@ GREEDY_LOGITS = GREEDY | {
     "return_dict_in_generate": True,
 }
 """Arguments of a cell's greedy decode, and of everything that repeats it."""
-_TOKENS = 2
+TOKENS = 2
 """The first token comes from the prompt's forward, the second from the first through the cache."""
 
 
@@ -35,40 +35,89 @@ def first_token(model: torch.nn.Module, prompts: dict[str, Inputs]) -> dict[str,
     """
     facts = {}
     for name, inputs in prompts.items():
-        with progress.forwards(_TOKENS, inputs.kwargs, name, times=10):
-            facts[name] = _watched(model, inputs)
+        with progress.forwards(TOKENS, inputs.kwargs, name, times=10):
+            token, _ = two_tokens(model, inputs)
+        facts[name] = token.facts()
     return facts
 
 
-def _watched(model: Any, inputs: Inputs) -> dict[str, Any]:
-    watch = attention.Watch(model)
-    forwards: list[Executed] = []
+def two_tokens(model: Any, inputs: Inputs, *, any_cache: bool = True) -> tuple[WatchedToken, Any]:
+    """Return the watched first token after the prefill, and generate()'s output."""
     kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
-    with ExitStack() as stack:
+    with watched_token(model, any_cache=any_cache) as token:
+        output = model.generate(**kwargs, max_new_tokens=TOKENS, **GREEDY_LOGITS)
+    return token, output
 
-        def before_forward(*_: Any) -> None:
-            if len(forwards) == _TOKENS - 1:  # the prompt's own forward need not be watched
-                stack.enter_context(watch)
-                watch.enter_running(model)
-            forwards.append(Executed().__enter__())
 
-        def after_forward(*_: Any) -> None:
-            forwards[-1].__exit__()
+class WatchedToken:
+    """Instruments of the first token after the prefill, in one generate()."""
 
-        # hooks, as generate() reads forward's signature
-        for hook in (
-            model.register_forward_pre_hook(before_forward),
-            model.register_forward_hook(after_forward, always_call=True),
-        ):
-            stack.callback(hook.remove)
-        model.generate(**kwargs, max_new_tokens=_TOKENS, **GREEDY)
-    if len(forwards) < _TOKENS:
-        return {"attention": [], "functions": []}
-    prompt, token = (executed.names() for executed in forwards[:_TOKENS])
-    return {
-        "attention": watch.calls,
-        "functions": [name for name in token if name not in prompt],
-    }
+    def __init__(self, model: torch.nn.Module, *, any_cache: bool) -> None:
+        self.is_refused = False
+        """True if the cache has a fixed size and is not to be watched: it follows from the number
+        of tokens or an earlier prompt's, and with it the shapes of keys and masks."""
+        self._model = model
+        self._any_cache = any_cache
+        self._watch = attention.Watch(model)
+        self._forwards: list[Executed] = []
+        self._running = ExitStack()
+
+    def before_forward(self, _module: Any, _args: Any, kwargs: dict[str, Any]) -> None:
+        """Begin to record the functions of a forward, and to watch attention in the second."""
+        if self.is_refused or len(self._forwards) >= TOKENS:
+            return
+        if not self._any_cache and any(map(_has_fixed_size, kwargs.values())):
+            self.is_refused = True
+            return
+        if len(self._forwards) == TOKENS - 1:  # the prompt's own forward need not be watched
+            self._running.enter_context(self._watch)
+            self._watch.enter_running(self._model)
+        self._forwards.append(self._running.enter_context(Executed()))
+
+    def after_forward(self, *_: Any) -> None:
+        """End what :meth:`before_forward` began."""
+        self._running.close()
+
+    def facts(self) -> dict[str, Any]:
+        """Return the attention calls of the token, and the functions that ran for it alone."""
+        if len(self._forwards) < TOKENS:
+            return {"attention": [], "functions": []}
+        prompt, token = (executed.names() for executed in self._forwards)
+        return {
+            "attention": self._watch.calls,
+            "functions": [name for name in token if name not in prompt],
+        }
+
+
+@contextmanager
+def watched_token(model: torch.nn.Module, *, any_cache: bool = True) -> Iterator[WatchedToken]:
+    """Watch the first token after the prefill of one generate(), and no later one.
+
+    Unless ``any_cache``, nothing is watched where the cache has a fixed size.
+    """
+    token = WatchedToken(model, any_cache=any_cache)
+    # hooks, as generate() reads forward's signature
+    hooks = (
+        model.register_forward_pre_hook(token.before_forward, with_kwargs=True),
+        model.register_forward_hook(token.after_forward, always_call=True),
+    )
+    try:
+        yield token
+    finally:
+        token.after_forward()
+        for hook in hooks:
+            hook.remove()
+
+
+def _has_fixed_size(value: Any) -> bool:
+    """Return True for a cache that is made for a number of tokens."""
+    parts = [value, *(getattr(value, f"{p}_attention_cache", None) for p in ("self", "cross"))]
+    layers = [layer for part in parts for layer in _listed(getattr(part, "layers", None))]
+    return any(getattr(part, "max_cache_len", None) is not None for part in (*parts, *layers))
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def stopping(steps: int) -> Any:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    Take = Callable[[str, torch.Tensor], None]
 
 LayerOutput = tuple[str, torch.Tensor]
 
@@ -31,14 +33,15 @@ def layers(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
 
 
 class Recorder:
-    """Copies the outputs of a model's layers during :meth:`recording`.
+    """Takes the outputs of a model's layers during :meth:`recording` or :meth:`passing_to`.
 
     Its hooks stay on the model until :meth:`remove`. Finding and hooking the layers for each of a
     thousand forwards would cost a tenth of a small forward.
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
-        self._outputs: list[LayerOutput] | None = None
+        self._take: Take | None = None
+        self._has_begun = False
         self._hooks: list[Any] = []
         for name, layer in layers(model):
             self._hooks += [
@@ -50,11 +53,17 @@ class Recorder:
     def recording(self) -> Iterator[list[LayerOutput]]:
         """Record copies of the first layer's input and of every layer's output."""
         outputs: list[LayerOutput] = []
-        self._outputs = outputs
-        try:
+        with self.passing_to(lambda name, tensor: outputs.append((name, tensor.detach().clone()))):
             yield outputs
+
+    @contextmanager
+    def passing_to(self, take: Take) -> Iterator[None]:
+        """Pass each of these tensors to ``take`` with its name; the model may change it later."""
+        self._take, self._has_begun = take, False
+        try:
+            yield
         finally:
-            self._outputs = None
+            self._take = None
 
     def remove(self) -> None:
         """Leave the model without hooks."""
@@ -62,19 +71,21 @@ class Recorder:
             hook.remove()
 
     def _take_input(self, _module: torch.nn.Module, args: Any, kwargs: Any) -> None:
-        if self._outputs is None or self._outputs:
+        if self._take is None or self._has_begun:
             return
         first = args[0] if args else kwargs.get("hidden_states")
         if isinstance(first, torch.Tensor):
-            self._outputs.append(("embeddings", first.detach().clone()))
+            self._has_begun = True
+            self._take("embeddings", first)
 
     def _output_hook(self, name: str) -> Any:
         def hook(_module: torch.nn.Module, _args: Any, output: Any) -> None:
-            if self._outputs is None:
+            if self._take is None:
                 return
             tensor = first_tensor(output)
             if tensor is not None:
-                self._outputs.append((name, tensor.detach().clone()))
+                self._has_begun = True
+                self._take(name, tensor)
 
         return hook
 
@@ -86,6 +97,17 @@ def recorded(model: torch.nn.Module) -> Iterator[list[LayerOutput]]:
     try:
         with recorder.recording() as outputs:
             yield outputs
+    finally:
+        recorder.remove()
+
+
+@contextmanager
+def passed_to(model: torch.nn.Module, take: Take) -> Iterator[None]:
+    """Pass the layers of one forward to ``take`` as they are computed, and remove the hooks."""
+    recorder = Recorder(model)
+    try:
+        with recorder.passing_to(take):
+            yield
     finally:
         recorder.remove()
 

@@ -309,6 +309,11 @@ def forward(
     _board.beat(1)
 
 
+def estimated(kwargs: Any, seconds: float) -> None:
+    """Record how long a plain forward of these inputs would take, as if it had been measured."""
+    _board.record_forward(seconds, positions(kwargs))
+
+
 @contextlib.contextmanager
 def forwards(
     n: int, kwargs: Any = None, what: str | None = None, *, times: float = 1.0

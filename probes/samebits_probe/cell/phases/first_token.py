@@ -15,17 +15,23 @@ _FORWARDS = 10
 
 
 def observe(session: Session) -> None:
-    """Watch how one token of each prompt is decoded; late, as generate() may leave a state."""
+    """Watch one token of each prompt that the greedy decode did not watch.
+
+    Late, as generate() may leave a state.
+    """
     if not session.is_run_a or not session.signals.get("greedy"):
         return
     decoded = session.signals["greedy"].keys()
-    if reason := session.no_time(_FORWARDS * len(decoded)):
+    prompts = {n: i for n, i in session.prompts().items() if {n, f"{n}[0]"} & decoded}
+    facts = session.first_tokens
+    left = {name: inputs for name, inputs in prompts.items() if name not in facts}
+    if left and (reason := session.no_time(_FORWARDS * len(left))):
         session.skip("first token", reason, "cost")
         return
     session.begin("first token")
-    prompts = {n: i for n, i in session.prompts().items() if {n, f"{n}[0]"} & decoded}
     with session.instrument("first token"):
-        session.signals["first_token"] = decode.first_token(session.loaded.model, prompts)
+        facts = facts | decode.first_token(session.loaded.model, left)
+        session.signals["first_token"] = {name: facts[name] for name in prompts}
 
 
 PHASE = Phase("first token", 70, observe)

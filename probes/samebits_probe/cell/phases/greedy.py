@@ -9,7 +9,9 @@ import torch
 from samebits_probe.cell.phase import Phase
 from samebits_probe.model import decode
 from samebits_probe.model.choice import DoesNotApply, NotFed
+from samebits_probe.model.leftover import Leftover
 from samebits_probe.model.refusal import refusals
+from samebits_probe.model.tensor import tensor_hash
 from samebits_probe.process import progress
 from samebits_probe.process.failure import phase
 
@@ -17,12 +19,18 @@ START = 2
 """Steps that a short run decodes: the second is the first that reads the cache."""
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from samebits_probe.cell.session import Session
     from samebits_probe.model.inputs import Inputs
 
 
 def observe(session: Session) -> None:
-    """Decode every prompt that applies, greedily."""
+    """Decode every prompt that applies, greedily; in run a with the first token watched.
+
+    The first prompt is decoded plainly, and two tokens of it once more and watched. If these have
+    the same logits, the other prompts are decoded once. Else the phase ``first token`` watches.
+    """
     steps, model = int(session.job["model"]["greedy"]), session.loaded.model
     if steps <= 0:
         session.skip("greedy", "no tokens were requested")
@@ -32,12 +40,13 @@ def observe(session: Session) -> None:
         session.skip("greedy", reason, "no generation")
         return
     facts = session.signals["greedy"] = {}
+    tokens = _FirstTokens(session, steps)
     for name in session.job["model"]["prompts"]:
         phase_name = f"greedy {name}"
         session.begin(phase_name)
         with session.recorded_failures(phase_name), phase(phase_name):
             try:
-                facts.update(_generate(session, name, session.inputs(name), steps))
+                facts.update(_generate(session, name, session.inputs(name), steps, tokens))
             except NotFed as reason:
                 session.skip(f"greedy {name}", str(reason), why="inputs")
             except DoesNotApply:
@@ -53,19 +62,84 @@ def _generates(session: Session) -> bool:
     return session.loaded.head in {"causal-lm", "seq2seq-lm"} and bool(can_generate())
 
 
-def _generate(session: Session, name: str, inputs: Inputs, steps: int) -> dict[str, Any]:
+class _FirstTokens:
+    """What runs for the first token after the prefill, watched in the decode itself."""
+
+    def __init__(self, session: Session, steps: int) -> None:
+        self._session = session
+        self._may_watch = (
+            session.is_run_a
+            and not session.is_apart
+            and session.effect == "none"
+            and steps >= decode.TOKENS
+        )
+        self._functions: list[str] | None = None
+        """Functions of the token of the prompt that was checked; None before the check."""
+
+    def watched(self, name: str, generate: Callable[[], Any]) -> Any:
+        """Decode a prompt watched, and return generate()'s output; None if it is not to be."""
+        if not self._may_watch or self._functions is None:
+            return None
+        model = self._session.loaded.model
+        before = Leftover(model)
+        try:
+            with decode.watched_token(model, any_cache=False) as token:
+                output = generate()
+        except Exception:  # noqa: BLE001  the plain decode raises it again if it is the model's
+            self._may_watch = False
+            before.restore()
+            return None
+        facts = token.facts()
+        # other functions may have run once only, or for what another prompt left
+        if not token.is_refused and facts["functions"] in ([], self._functions):
+            self._session.first_tokens[name] = facts
+        return output
+
+    def check(self, name: str, inputs: Inputs, plain: Any) -> None:
+        """Decode two tokens of a prompt watched, and compare their logits with plain ones."""
+        if not self._may_watch or self._functions is not None:
+            return
+        model = self._session.loaded.model
+        before = Leftover(model)
+        try:
+            with progress.forwards(decode.TOKENS, inputs.kwargs, times=10):
+                token, watched = decode.two_tokens(model, inputs, any_cache=False)
+        except Exception:  # noqa: BLE001  the phase "first token" says why
+            self._may_watch = False
+            return
+        finally:
+            before.restore()  # the next prompt is decoded as if this one had been decoded once
+        pairs = list(zip(plain.logits, watched.logits, strict=False))
+        self._may_watch = not token.is_refused and all(
+            tensor_hash(first) == tensor_hash(second) for first, second in pairs
+        )
+        if self._may_watch and len(pairs) >= decode.TOKENS:
+            self._session.first_tokens[name] = facts = token.facts()
+            self._functions = facts["functions"]
+
+
+def _generate(
+    session: Session, name: str, inputs: Inputs, steps: int, tokens: _FirstTokens
+) -> dict[str, Any]:
     """Return the facts of every row of a prompt's batch, by the name of the row."""
     model = session.loaded.model
     kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
-    n_expected, stopping = steps, {}
+    n_expected, stopping = steps, dict[str, Any]()
     if session.is_short:
         # max_new_tokens stays, as a cache's size and the last step's scores may depend on it
         n_expected, stopping = min(START, steps), {"stopping_criteria": decode.stopping(START)}
-    with (
-        refusals(model.forward, inputs.kwargs, whole=False),
-        progress.forwards(n_expected, kwargs),
-    ):
-        output = model.generate(**kwargs, max_new_tokens=steps, **decode.GREEDY_LOGITS, **stopping)
+
+    def generate() -> Any:
+        with progress.forwards(n_expected, kwargs):
+            return model.generate(
+                **kwargs, max_new_tokens=steps, **decode.GREEDY_LOGITS, **stopping
+            )
+
+    output = tokens.watched(name, generate)
+    if output is None:
+        with refusals(model.forward, inputs.kwargs, whole=False):
+            output = generate()
+        tokens.check(name, inputs, output)
     count = len(output.scores)
     rows = output.sequences.shape[0]
     rows_by_name = {}

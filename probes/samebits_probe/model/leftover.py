@@ -1,0 +1,177 @@
+"""What a forward leaves behind: attributes and buffers of modules, and the random generators.
+
+Most forwards leave nothing. A rotary embedding may keep frequencies that it scaled for a long
+prompt, a custom layer may count its calls. Where that happens, a forward more or less can change
+what the next one computes.
+"""
+
+from __future__ import annotations
+
+import random
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from samebits_probe.model.tensor import is_plain, same_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_MAX_COPIED = 1 << 20
+"""Bytes of a tensor above which it is not copied; a change of it is seen, but cannot be undone."""
+_SIMPLE = (bool, int, float, complex, str, bytes, type(None), torch.Size, torch.dtype, torch.device)
+_NO_STATE = (
+    torch.nn.Module,
+    torch.Tensor,
+    type,
+    FunctionType,
+    BuiltinFunctionType,
+    MethodType,
+    ModuleType,
+)
+_OF_TORCH = frozenset(vars(torch.nn.Module())) - {"_buffers", "_parameters"}
+"""Attributes that every module has: hooks and switches, which a forward does not set."""
+
+
+class _Value(NamedTuple):
+    """A value as it was: the object itself, and for a tensor a copy, or its version without one."""
+
+    value: Any
+    version: int | None = None
+    copy: torch.Tensor | None = None
+
+
+class Leftover:
+    """A model's modules and the random generators as they are now, to be compared and restored.
+
+    Attributes are held one level deep, and those of the objects and containers in them.
+    Parameters and tensors above 1 MiB are not copied.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._holders = [
+            (holder, {key: _as_now(value) for key, value in _items(holder)})
+            for holder in _holders(model)
+        ]
+        self._generators = _generators()
+
+    def has_changed(self) -> bool:
+        """Return True if a forward since then has changed a value or drawn a random number."""
+        return any(_changes(*pair) for pair in self._holders) or not _are_equal(
+            self._generators, _generators()
+        )
+
+    def restore(self) -> None:
+        """Give the modules and the generators their former values back."""
+        for holder, values in self._holders:
+            for key in _changes(holder, values):
+                _put_back(holder, key, values.get(key))
+        random.setstate(self._generators.python)
+        np.random.set_state(self._generators.numpy)
+        torch.set_rng_state(self._generators.torch)
+
+
+def _holders(model: torch.nn.Module) -> Iterator[dict[Any, Any] | list[Any]]:
+    """Yield the attributes of every module, and every container and object among them, once."""
+    yielded: set[int] = set()
+    for module in model.modules():
+        yield vars(module)
+        for name, value in vars(module).items():
+            inner = None if name in _OF_TORCH else _inner(value)
+            if inner is not None and id(inner) not in yielded:
+                yielded.add(id(inner))
+                yield inner
+
+
+def _inner(value: Any) -> dict[Any, Any] | list[Any] | None:
+    if isinstance(value, (dict, list)):
+        return value
+    if isinstance(value, (*_SIMPLE, *_NO_STATE)):
+        return None
+    attributes = getattr(value, "__dict__", None)
+    return attributes if isinstance(attributes, dict) else None
+
+
+def _items(holder: dict[Any, Any] | list[Any]) -> list[tuple[Any, Any]]:
+    if isinstance(holder, list):
+        return list(enumerate(holder))
+    return [(key, value) for key, value in holder.items() if key not in _OF_TORCH]
+
+
+def _as_now(value: Any) -> _Value:
+    if not isinstance(value, torch.Tensor):
+        return _Value(value)
+    is_copied = (
+        not isinstance(value, torch.nn.Parameter)
+        and value.numel() * value.element_size() <= _MAX_COPIED
+    )
+    return _Value(value, _version(value), value.detach().clone() if is_copied else None)
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    """Return how often a tensor was written; None for one of inference mode, which has no count."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def _changes(holder: dict[Any, Any] | list[Any], values: dict[Any, _Value]) -> list[Any]:
+    """Return the keys of a holder whose values are new, gone or others."""
+    items = dict(_items(holder))
+    return [
+        *(key for key, value in items.items() if key not in values or _differs(values[key], value)),
+        *(key for key in values if key not in items),
+    ]
+
+
+def _differs(before: _Value, now: Any) -> bool:
+    value = before.value
+    if isinstance(value, torch.Tensor) and isinstance(now, torch.Tensor):
+        if before.copy is not None:
+            return not _have_same_values(before.copy, now)
+        return value is not now or before.version is None or before.version != _version(now)
+    if value is now:
+        return False
+    is_simple = type(value) is type(now) and isinstance(value, _SIMPLE)
+    return not is_simple or bool(value != now)
+
+
+def _have_same_values(first: torch.Tensor, second: torch.Tensor) -> bool:
+    is_same_kind = first.dtype == second.dtype and first.shape == second.shape
+    return is_same_kind and is_plain(first) and is_plain(second) and same_bytes(first, second)
+
+
+def _put_back(holder: dict[Any, Any] | list[Any], key: Any, before: _Value | None) -> None:
+    copy = None if before is None else before.copy
+    if before is not None and copy is not None and not _have_same_values(copy, before.value):
+        before.value.detach().copy_(copy)
+    if isinstance(holder, dict):
+        if before is None:
+            del holder[key]
+        else:
+            holder[key] = before.value
+    elif before is None:
+        holder.pop()  # keys of a list are its positions, and the new ones are the last
+    elif key < len(holder):
+        holder[key] = before.value
+    else:
+        holder.append(before.value)
+
+
+class _Generators(NamedTuple):
+    python: Any
+    numpy: Any
+    torch: torch.Tensor
+
+
+def _generators() -> _Generators:
+    return _Generators(random.getstate(), np.random.get_state(legacy=False), torch.get_rng_state())
+
+
+def _are_equal(first: _Generators, second: _Generators) -> bool:
+    return (
+        first.python == second.python
+        and first.numpy["state"]["pos"] == second.numpy["state"]["pos"]
+        and bytes(first.numpy["state"]["key"]) == bytes(second.numpy["state"]["key"])
+        and same_bytes(first.torch, second.torch)
+    )

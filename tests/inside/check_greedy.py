@@ -1,0 +1,140 @@
+"""cell.phases.greedy: the first token is watched in the decode only where that changes no bit."""
+
+import tempfile
+from collections import Counter
+from types import SimpleNamespace
+
+import torch
+import transformers
+from samebits_probe.cell.phases import first_token, greedy
+from samebits_probe.cell.session import Session
+from samebits_probe.model import decode
+from samebits_probe.model.inputs import Inputs
+from samebits_probe.model.tensor import Keeper
+from torch._C import _len_torch_function_stack
+
+torch.set_num_threads(1)
+FORWARDS = Counter()
+"""Forwards by id of the model, which holds no count of its own, as that would be a state."""
+
+
+def fed(n):
+    ids = torch.arange(5, 5 + n)[None]
+    return Inputs({"input_ids": ids, "attention_mask": torch.ones_like(ids)}, None, None)
+
+
+PROMPTS = {"short": fed(4), "long": fed(12)}
+
+
+class Counted(transformers.LlamaForCausalLM):
+    """Counts its forwards; ``changes`` doubles the logits where a forward is watched."""
+
+    changes = False
+
+    def forward(self, *args, **kwargs):
+        FORWARDS[id(self)] += 1
+        output = super().forward(*args, **kwargs)
+        if self.changes and _len_torch_function_stack():
+            output.logits = output.logits * 2
+        return output
+
+
+class Growing(Counted):
+    """Scales by the longest text since a short prompt, as a dynamic rope does."""
+
+    longest = 4
+
+    def forward(self, *args, **kwargs):
+        n = kwargs["attention_mask"].shape[1]
+        self.longest = 4 if n <= 4 else max(n, self.longest)
+        output = super().forward(*args, **kwargs)
+        output.logits = output.logits * self.longest
+        return output
+
+
+def model(kind=Counted):
+    config = transformers.LlamaConfig(
+        vocab_size=40,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        bos_token_id=1,
+        eos_token_id=None,
+        pad_token_id=0,
+    )
+    torch.manual_seed(0)
+    return kind(config).eval()
+
+
+def observed(made, effect="none", prompts=PROMPTS):
+    session = Session.__new__(Session)
+    session.job = {"run": "a", "model": {"prompts": prompts, "greedy": 5}}
+    session.loaded = SimpleNamespace(model=made, head="causal-lm", tokenizer=None)
+    session.skips, session.failures, session.signals, session.first_tokens = [], [], {}, {}
+    session.keeper = Keeper(tempfile.mkdtemp(), 0, [])
+    session.effect, session.is_apart = effect, False
+    session.started, session.begin = 0.0, lambda phase: None
+    session.inputs, session.prompts = prompts.__getitem__, lambda: prompts
+    with torch.no_grad():
+        greedy.observe(session)
+        early = dict(session.first_tokens)
+        first_token.observe(session)
+    assert (session.skips, session.failures) == ([], [])
+    return session, early
+
+
+def expected(made):
+    with torch.no_grad():
+        return decode.first_token(made, PROMPTS)
+
+
+def test_the_decode_tells_what_two_tokens_of_their_own_tell():
+    made = model()
+    session, early = observed(made)
+    assert FORWARDS[id(made)] == 2 * 5 + 2
+    assert session.signals["first_token"] == early == expected(made)
+    plain, late = observed(model(), effect="changed the bits")
+    assert late == {}
+    assert plain.signals == session.signals
+
+
+def test_where_watching_changes_the_bits_the_decode_is_plain():
+    made = model()
+    made.changes = True
+    session, early = observed(made)
+    assert early == {}
+    assert FORWARDS[id(made)] == 2 * 5 + 2 + 2 * 2
+    assert session.signals["greedy"] == observed(model())[0].signals["greedy"]
+    assert session.signals["first_token"] == expected(made)
+
+
+def test_a_cache_made_for_a_number_of_tokens_is_watched_on_its_own():
+    made = model()
+    made.generation_config.cache_implementation = "static"
+    session, early = observed(made)
+    assert early == {}
+    assert session.signals["first_token"] == expected(made)
+
+
+def test_the_check_leaves_nothing_to_the_next_prompt():
+    prompts = {"short": fed(4), "long": fed(6)}
+    together, early = observed(model(Growing), prompts=prompts)
+    apart, late = observed(model(Growing), "changed the bits", prompts)
+    assert (early.keys(), late) == (prompts.keys(), {})
+    assert together.signals == apart.signals
+
+
+def test_other_functions_than_those_of_the_checked_prompt_are_asked_again():
+    once = []
+
+    class Once(Counted):
+        def forward(self, *args, **kwargs):
+            if kwargs["input_ids"].shape[1] == 1 and kwargs["attention_mask"].shape[1] > 12:
+                once or once.append(transformers.utils.logging.get_verbosity())
+            return super().forward(*args, **kwargs)
+
+    session, early = observed(model(Once))
+    assert (len(once), early.keys()) == (1, {"short"})
+    assert session.signals["first_token"] == expected(model())
