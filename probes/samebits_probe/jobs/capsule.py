@@ -34,6 +34,8 @@ from samebits_probe.process.hashing import ALGORITHM
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import torch
+
     from samebits_probe.process.jobs import TensorsJob, TrialJob
 
 
