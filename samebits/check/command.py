@@ -17,7 +17,8 @@ from samebits.check import hub
 from samebits.check.model import read_model
 from samebits.check.releases import span
 from samebits.check.text import Entry, matrix_text
-from samebits.lint.engine import lint, python_files
+from samebits.lint.engine import UNREADABLE, lint, python_files
+from samebits.lint.releases import scope
 from samebits.matrix import load, yamltext
 from samebits.matrix.plan import command_line, shown_path
 from samebits.matrix.spec import Settings
@@ -117,7 +118,7 @@ def prepare(options: argparse.Namespace) -> Check:
     words += [
         w for name, values in listed.items() if values for w in (f"--{name}", ",".join(values))
     ]
-    problems = _code_problems(model) if model.has_code and trusts_code else []
+    problems = _code_problems(model, releases) if model.has_code and trusts_code else []
     intro = (*_intro(model, releases), *_in_words(problems, model))
     places = {problem.code: _place(problem) for problem in reversed(problems)}
     return Check(model.name, matrix, program, tuple(words), intro, places)
@@ -144,10 +145,14 @@ def _size(n_bytes: int) -> str:
     return f"{n_bytes / unit:,.1f} {name}"
 
 
-def _code_problems(model: NamedModel) -> list[Problem]:
-    """Return what the model's code alone shows, before anything runs."""
+def _code_problems(model: NamedModel, releases: Span) -> list[Problem]:
+    """Return what the model's code alone shows in these releases, before anything runs."""
     folder = Path(model.path) if model.path else hub.code_folder(str(model.hub), model.revision)
-    return lint(python_files([folder])).problems if folder else []
+    if folder is None:
+        return []
+    compared = scope(releases.stacks[0], releases.stacks[-1])
+    problems = lint(python_files([folder])).problems
+    return [p for p in problems if p.code == UNREADABLE or p.releases.meet(compared)]
 
 
 def _in_words(problems: list[Problem], model: NamedModel) -> Iterator[str]:

@@ -135,6 +135,12 @@ def test_allowed_code_is_read_before_it_runs(runner, folder, capsys):
     assert runner.order.command == "samebits check own --trust-remote-code"
 
 
+def test_a_problem_of_releases_that_are_not_compared_is_not_shown(runner, folder, capsys):
+    with_code(folder)
+    main(folder, "own", "--trust-remote-code", "--from", "4.48", "--to", "4.48")
+    assert "SB101" not in capsys.readouterr().err
+
+
 def test_the_class_of_transformers_may_be_asked_for(runner, folder, capsys):
     with_code(folder)
     main(folder, "own", "--no-trust-remote-code")
