@@ -189,7 +189,7 @@ class Crosser:
         copy = _read_saved(folder, even_if_transient=True)
         return copy or _failed_save(subject, party.stack, folder, no_result(ended, log))
 
-    def _saved_folder(self, subject: CrossedModel, stack: Stack, *, makes: bool) -> Path:
+    def _saved_folder(self, subject: CrossedModel, stack: Stack, *, makes: bool = False) -> Path:
         key = self._facts(subject, stack) | ({"makes": True} if makes else {})
         if self._cache.may_reuse(subject.checkpoint):
             return self._cache.root / "saved" / f"s{digest_of(key)[:23]}"
