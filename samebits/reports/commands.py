@@ -16,7 +16,7 @@ def compare_two(report: Report, first: str, last: str, *, model: str = "", more:
 
     A run that another program started has no command: it is then the one of an installed samebits.
     """
-    words = shlex.split(report.command) or ["samebits", "matrix"]
+    words = _words(report.command) or ["samebits", "matrix"]
     options = more.split()
     if words[1:2] == ["check"]:
         switches = [word for word in words[3:4] if word.endswith("trust-remote-code")]
@@ -24,3 +24,11 @@ def compare_two(report: Report, first: str, last: str, *, model: str = "", more:
     options += ["--models", model] if model else []
     program = words[:3] if words[0] == "nox" else words[:2]
     return command_line(program, [*options, "--stacks", f"{first},{last}"])
+
+
+def _words(command: str) -> list[str]:
+    """Return the words of a command; one that a shell would refuse is split at blanks."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()
