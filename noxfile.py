@@ -53,6 +53,11 @@ def samebits(session: nox.Session, *arguments: str) -> None:
         session.error(f"samebits {arguments[0]} ended with {code}")
 
 
+def run_module(session: nox.Session, name: str) -> None:
+    """Run a module of this checkout with the options of the session."""
+    subprocess.run([sys.executable, "-m", name, *session.posargs], cwd=ROOT, check=True)
+
+
 def install(session: nox.Session, group: str) -> None:
     """Install this checkout and a dependency group; pip's find-links reach uv as well."""
     env = {"UV_FIND_LINKS": os.environ.get("UV_FIND_LINKS", os.environ.get("PIP_FIND_LINKS", ""))}
@@ -105,37 +110,31 @@ def lint(session: nox.Session) -> None:
 @nox.session(venv_backend="none", default=False)
 def bench(session: nox.Session) -> None:
     """Measure what samebits costs and write docs/performance.md; --quick takes two minutes."""
-    subprocess.run([sys.executable, "-m", "bench", *session.posargs], cwd=ROOT, check=True)
+    run_module(session, "bench")
 
 
 @nox.session(name="bench-real", venv_backend="none", default=False)
 def bench_real(session: nox.Session) -> None:
     """Measure models of 0.3 B parameters, with --large of 1 B, at every level."""
-    subprocess.run(
-        [sys.executable, "-m", "bench.real_size", *session.posargs], cwd=ROOT, check=True
-    )
+    run_module(session, "bench.real_size")
 
 
 @nox.session(venv_backend="none", default=False)
 def levels(session: nox.Session) -> None:
     """Run zoo.yaml at every level and list what only a deeper level sees; takes hours on two cores."""
-    subprocess.run([sys.executable, "-m", "bench.levels", *session.posargs], cwd=ROOT, check=True)
+    run_module(session, "bench.levels")
 
 
 @nox.session(name="same-code", venv_backend="none", default=False)
 def same_code(session: nox.Session) -> None:
     """Count how often neighbouring releases execute the same code; downloads four releases."""
-    subprocess.run(
-        [sys.executable, "-m", "bench.same_code", *session.posargs], cwd=ROOT, check=True
-    )
+    run_module(session, "bench.same_code")
 
 
 @nox.session(venv_backend="none", default=False)
 def unchanged(session: nox.Session) -> None:
     """Prove that the working tree's reports are those of a commit: nox -s unchanged -- REV."""
-    subprocess.run(
-        [sys.executable, "-m", "bench.unchanged", *session.posargs], cwd=ROOT, check=True
-    )
+    run_module(session, "bench.unchanged")
 
 
 @nox.session(default=False)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from bench.place import ROOT
+from bench.real_size import LEVELS
 from samebits.compare.standing import Standing, judge_relation
 from samebits.records.ids import Verdict
 from samebits.records.report import Report
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from samebits.records.comparison import CellResult
     from samebits.records.report import Row
-
-LEVELS = ("quick", "default", "deep")
 
 
 class Conclusion(NamedTuple):
@@ -72,9 +71,7 @@ def run(level: str, options: Sequence[str], folder: Path) -> Report:
 
     """
     command = [sys.executable, "-m", "samebits", "matrix", "--matrix", "zoo.yaml", "--no-repro"]
-    command += ["--reports", str(folder), *options]
-    if level != "default":
-        command.append(f"--{level}")
+    command += ["--reports", str(folder), *options, *LEVELS[level]]
     subprocess.run(command, cwd=ROOT, check=False)
     path = folder / "report.json"
     if not path.exists():

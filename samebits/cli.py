@@ -120,34 +120,38 @@ def _checked(
     options: argparse.Namespace, environ: Mapping[str, str], spoken: TerminalText
 ) -> tuple[int, list[str]]:
     """Run one model without a matrix file; return the exit code and one screen of lines."""
-    asked = check.prepare(options)
-    folder = options.reports or check.REPORTS / asked.name
+    prepared = check.prepare(options)
+    folder = options.reports or check.REPORTS / prepared.name
     _check_writable(folder)
-    for line in asked.intro:
+    for line in prepared.intro:
         spoken.say(line, sys.stderr)
     fields = {name: value for name, value in vars(options).items() if name in Order.model_fields}
     fields |= {
-        "matrix": Path(asked.name),
+        "matrix": Path(prepared.name),
         "capsules": "all" if options.repro else "none",
         "reports": folder,
         "work": checks_folder(environ),
         "lock_age": check.LOCK_AGE,
-        "program": asked.program,
+        "program": prepared.program,
         "checks": True,
         "command": "",
     }
     order, dependencies = Order(**fields), Dependencies()
-    command = check.shown_command(asked, _level_words(options, order))
+    command = check.shown_command(prepared, _level_words(options, order))
     order = order.model_copy(update={"command": command})
     progress = partial(choose, spoken=spoken)
 
-    def told(total: int) -> Progress:
+    def cell_lines(total: int) -> Progress:
         return CellLines(progress(total))
 
-    report, files = _run_async(run_matrix(order, environ, told, dependencies, asked.matrix))
+    report, files = _run_async(
+        run_matrix(order, environ, cell_lines, dependencies, prepared.matrix)
+    )
     report, written = _written(report, files, folder, Redaction(environ), progress(0))
     prune(order.work_folder, dependencies.files.keys(), time.time())
-    return report.exit_code, list(map(spoken.text, screen(report, written.markdown, asked.places)))
+    return report.exit_code, list(
+        map(spoken.text, screen(report, written.markdown, prepared.places))
+    )
 
 
 def _report_folder(options: argparse.Namespace) -> Path | None:

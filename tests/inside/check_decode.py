@@ -13,8 +13,8 @@ torch.set_num_threads(1)
 PACKS = tuple(map(int, transformers.__version__.split(".")[:2])) >= (5, 23)
 
 
-def model():
-    config = transformers.LlamaConfig(
+def config():
+    return transformers.LlamaConfig(
         vocab_size=40,
         hidden_size=16,
         intermediate_size=16,
@@ -25,8 +25,11 @@ def model():
         eos_token_id=None,
         pad_token_id=0,
     )
+
+
+def model():
     torch.manual_seed(0)
-    return transformers.LlamaForCausalLM(config).eval()
+    return transformers.LlamaForCausalLM(config()).eval()
 
 
 def padded():

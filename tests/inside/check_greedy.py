@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import torch
 import transformers
+from check_decode import config
 from samebits_probe.cell.phases import first_token, greedy
 from samebits_probe.cell.session import Session
 from samebits_probe.model import decode
@@ -53,19 +54,8 @@ class Growing(Counted):
 
 
 def model(kind=Counted):
-    config = transformers.LlamaConfig(
-        vocab_size=40,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        bos_token_id=1,
-        eos_token_id=None,
-        pad_token_id=0,
-    )
     torch.manual_seed(0)
-    return kind(config).eval()
+    return kind(config()).eval()
 
 
 def observed(made, effect="none", prompts=PROMPTS):

@@ -41,6 +41,7 @@ from samebits_probe.process.hashing import ALGORITHM, file_hash
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from samebits_probe.model.load import Loaded
     from samebits_probe.process.jobs import LoadJob, SaveJob
 
 
@@ -93,48 +94,46 @@ def save(job: SaveJob) -> None:
 
 
 def _save_into(job: SaveJob, folder: Path) -> dict[str, Any]:
-    """Fill ``folder`` and return the outcome."""
-    source = _source(job)
-    if job["makes"]:
-        return _make_into(source, folder)
-    if (size := progress.size_of_files(source.where)) > job["limit"]:
-        return _skipped_as_too_large(size, job["limit"])
+    """Fill ``folder`` with the model, or with a made one, and return the outcome."""
+    source, limit = _source(job), job["limit"]
+    if not job["makes"] and (size := progress.size_of_files(source.where)) > limit:
+        return _skipped_as_too_large(size, limit)
     try:
         loaded = load_model(source)
     except Unknown as reason:
         return {"outcome": "absent", "reason": str(reason)}
     except PhaseFailed as failed:
         return {"outcome": "not loaded", "failure": failed.failure}
+    if job["makes"]:
+        outcome = _fill_with_made(loaded, source, folder)
+    else:
+        outcome = _fill_with_saved(loaded, limit, folder)
+    if outcome["outcome"] != "saved":
+        return outcome
+    restored = _restore_code(source.where, folder) if source.trust_remote_code else []
+    return outcome | {"restored": restored, "files": _file_hashes(folder)}
+
+
+def _fill_with_saved(loaded: Loaded, limit: int, folder: Path) -> dict[str, Any]:
     parameters = loaded.model.parameters()
-    if (size := sum(p.numel() * p.element_size() for p in parameters)) > job["limit"]:
-        return _skipped_as_too_large(size, job["limit"])
+    if (size := sum(p.numel() * p.element_size() for p in parameters)) > limit:
+        return _skipped_as_too_large(size, limit)
     progress.tick("save", allowance=progress.moving(size), moves=True)
     try:
         with phase("save"):
             loaded.model.save_pretrained(folder)
     except PhaseFailed as failed:
         return {"outcome": "failed", "failure": failed.failure}
-    restored = _restore_code(source.where, folder) if source.trust_remote_code else []
-    return {"outcome": "saved", "restored": restored, "files": _file_hashes(folder)}
+    return {"outcome": "saved"}
 
 
-def _make_into(source: Source, folder: Path) -> dict[str, Any]:
-    """Fill ``folder`` with the checkpoint of a made model, and return the outcome."""
-    try:
-        loaded = load_model(source)
-    except Unknown as reason:
-        return {"outcome": "absent", "reason": str(reason)}
-    except PhaseFailed as failed:
-        return {"outcome": "not loaded", "failure": failed.failure}
+def _fill_with_made(loaded: Loaded, source: Source, folder: Path) -> dict[str, Any]:
     try:
         with small.made(loaded, source) as made:
             shutil.copytree(made.folder, folder, dirs_exist_ok=True)
-            facts = made.facts
+            return {"outcome": "saved", "made": made.facts}
     except small.NoneMade as reason:
         return {"outcome": "skipped", "reason": str(reason)}
-    restored = _restore_code(source.where, folder) if source.trust_remote_code else []
-    hashes = _file_hashes(folder)
-    return {"outcome": "saved", "restored": restored, "files": hashes, "made": facts}
 
 
 def _skipped_as_too_large(size: int, limit: int) -> dict[str, Any]:

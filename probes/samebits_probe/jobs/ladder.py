@@ -103,7 +103,7 @@ class Ladder:
         progress.begin("load")
         self.loaded = load.load(self.source)
         slots = int(job.get("slots", 1))
-        self._shares = self._is_scarce(self._bytes_in(torch.float64), slots)
+        self._shares = self._has_no_room(slots)
         if self._shares:
             # a copy that does not fit would end the job and lose its results
             memory.require(raised.working_bytes(self.loaded.model, torch.float64), slots)
@@ -213,12 +213,9 @@ class Ladder:
             chaotic = dtype == torch.float64 and self._chaotic(twin)
         return _empty_rung(determinism.CHAOTIC) if chaotic else rung
 
-    def _bytes_in(self, dtype: torch.dtype) -> int:
-        """Return the bytes of a copy of all parameters in ``dtype``."""
-        return int(sum(p.numel() for p in self.loaded.model.parameters()) * dtype.itemsize)
-
-    @staticmethod
-    def _is_scarce(size: int, slots: int) -> bool:
+    def _has_no_room(self, slots: int) -> bool:
+        """Return True if a copy in float64 is above the limit, or takes more memory than is free."""
+        size = sum(p.numel() for p in self.loaded.model.parameters()) * torch.float64.itemsize
         return size > _COPY_LIMIT or bool(memory.shortage(size, slots))
 
     def _chaotic(self, twin: Any) -> bool:
