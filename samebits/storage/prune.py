@@ -8,15 +8,16 @@ are kept, because later comparisons use them.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.base import seal
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-    from pathlib import Path
 
 STALE_AFTER = 7 * 86_400
 """Seconds after which an unused file is removed."""
@@ -37,7 +38,7 @@ def prune(root: Path, used: Collection[str], now: float) -> list[Path]:
     unused = [p for p in _old_files(root, oldest) if str(p.absolute()) not in in_use]
     # the log of a ladder or trace is removed only together with its JSON file
     unused = [p for p in unused if str(p.with_suffix(".json").absolute()) not in in_use]
-    unused += [p for p in _patched_copies(root) if p.stat().st_mtime < oldest]
+    unused += [p for p in _patched_copies(root) if _is_older(p, oldest)]
     for path in unused:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -47,13 +48,23 @@ def prune(root: Path, used: Collection[str], now: float) -> list[Path]:
 
 
 def _old_files(root: Path, oldest: float) -> Iterator[Path]:
-    for folder in _FOLDERS:
-        for path in (root / folder).rglob("*"):
-            try:
-                if path.is_file() and path.stat().st_mtime < oldest:
-                    yield path
-            except FileNotFoundError:
-                continue  # another run has pruned it
+    """Yield the files that were not written for long.
+
+    ``Path.rglob`` raises where another run removes or renames a folder meanwhile; ``os.walk``
+    passes it over.
+    """
+    for kind in _FOLDERS:
+        for folder, _, names in os.walk(root / kind):
+            paths = (Path(folder, name) for name in names)
+            yield from (path for path in paths if path.is_file() and _is_older(path, oldest))
+
+
+def _is_older(path: Path, oldest: float) -> bool:
+    """Return True if the file exists and was not written since; another run may have removed it."""
+    try:
+        return path.stat().st_mtime < oldest
+    except FileNotFoundError:
+        return False
 
 
 def _patched_copies(root: Path) -> Iterator[Path]:

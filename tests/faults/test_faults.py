@@ -238,8 +238,8 @@ def test_a_stack_s_process_that_is_stopped_is_replaced(host, tmp_path):
 def test_nothing_outlives_the_host_and_the_next_run_goes_on(host, tmp_path, name):
     bench = Bench(tmp_path, "healthy", "hang", stacks=("5.0",), timeouts={"hang": 60})
     pid = host.begin(bench)
-    until(lambda: list((tmp_path / ".samebits").rglob("captures/healthy/*/*/*/b.json")))
-    until(lambda: any("now it hangs" in p.read_text() for p in tmp_path.rglob("[ab].*.log")))
+    until(lambda: bench.files("captures/healthy/*/*/*/b.json"))
+    until(lambda: bench.logged("now it hangs"))
     assert len(bench.processes()) > 4
     os.kill(pid, getattr(signal, name))
     code = host.end()

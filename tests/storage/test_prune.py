@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pytest
 
@@ -83,3 +84,16 @@ def test_a_copy_with_patches_goes_as_a_whole(root, when, goes):
 
 def test_a_folder_without_work_has_nothing_to_prune(tmp_path):
     assert prune(tmp_path / "none", (), NOW) == []
+
+
+def test_a_folder_that_another_run_removes_meanwhile_has_nothing_to_prune(root, monkeypatch):
+    scandir, vanishing = os.scandir, root / "ladders" / "m"
+
+    def removed_just_before(path):
+        if str(path) == str(vanishing):
+            shutil.rmtree(vanishing)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", removed_just_before)
+    removed = {path.relative_to(root).as_posix() for path in prune(root, (), NOW)}
+    assert removed == {name for name in STALE if not name.startswith("ladders")}

@@ -1,11 +1,14 @@
 """A folder with a matrix whose stacks are tests/faulty/stack.py, and hosts that run it."""
 
+import glob
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from tests.support.builders import Memory, forward, layers, sound, values
@@ -19,6 +22,7 @@ class Host:
     """A program that runs matrices on demand, each in a process that a test may kill."""
 
     def __init__(self):
+        self._running = None
         self._program = subprocess.Popen(
             [sys.executable, str(PROGRAM)],
             stdin=subprocess.PIPE,
@@ -28,10 +32,13 @@ class Host:
         )
 
     def begin(self, bench, *arguments):
+        """Start a run and return its process id; a run that a failed test left is ended first."""
+        self.abandon()
         order = {"folder": str(bench.folder), "environ": bench.environ, "arguments": arguments}
         self._program.stdin.write(json.dumps(order) + "\n")
         self._program.stdin.flush()
-        return int(self._program.stdout.readline())
+        self._running = int(self._program.stdout.readline())
+        return self._running
 
     def ends_within(self, seconds):
         """Return True as soon as the run has ended, False if it goes on for longer."""
@@ -40,7 +47,16 @@ class Host:
 
     def end(self):
         """Return how the run ended: its exit code, or the negative number of a signal."""
-        return int(self._program.stdout.readline())
+        code = int(self._program.stdout.readline())
+        self._running = None
+        return code
+
+    def abandon(self):
+        """Kill the run whose end no test has read: its answer is not the next test's."""
+        if self._running is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._running, signal.SIGKILL)
+            self.end()
 
     def run(self, bench, *arguments):
         self.begin(bench, *arguments)
@@ -93,7 +109,23 @@ class Bench:
 
     def at_work(self, stack):
         """Return True if a stack has begun with a cell."""
-        return any((self.folder / ".samebits").glob(f"captures/*/*/{stack}/*/*"))
+        return bool(self.files(f"captures/*/*/{stack}/*/*"))
+
+    def files(self, pattern):
+        """Return what matches in the work folder; a folder that vanishes meanwhile holds nothing.
+
+        ``Path.glob`` raises there, and a run renames its folders at any moment.
+        """
+        root = self.folder / ".samebits"
+        return [root / name for name in glob.glob(pattern, root_dir=root, recursive=True)]  # noqa: PTH207
+
+    def logged(self, line):
+        """Return True if a log of a cell has this text."""
+        for path in self.files("captures/**/[ab].*.log"):
+            with suppress(FileNotFoundError):
+                if line in path.read_text():
+                    return True
+        return False
 
     def processes(self):
         """Return the process ids of all that lives of this bench's stacks."""
