@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from samebits.base.errors import MachineError, SamebitsError
+from samebits.base.errors import MachineError, SamebitsError, shown
 from samebits.base.filestate import Dependencies
 from samebits.base.redaction import Redaction
 from samebits.check import command as check
@@ -34,10 +34,12 @@ from samebits.lint import command as lint_command
 from samebits.matrix.plan import DEFAULT_MATRIX, Selection, command_line, shown_path
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
+from samebits.reports.formats.registry import DEFAULT, FORMATS, GITHUB, NAMES
 from samebits.reports.write import write
 from samebits.stacks.places import checks_folder
 from samebits.storage.prune import prune
 from samebits.storage.receipt import Answer, save
+from samebits.terminal.github import annotation_lines, append_summary
 from samebits.terminal.progress import CellLines, choose
 from samebits.terminal.screen import screen
 from samebits.terminal.summary import summary
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 
     from samebits.capsules.choosing import Scope
     from samebits.records.report import Report
+    from samebits.reports.plain import Place
     from samebits.reports.write import Written
     from samebits.terminal.progress import Progress
 
@@ -81,9 +84,14 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         redaction = Redaction(environ)
         failed = [redaction.text(stack.failure) for stack in report.stacks if stack.failure]
         return (1, failed) if failed else (0, [])
-    report, written = _written(report, files, reports, Redaction(environ), progress(0))
-    printed = Answer(report.exit_code, list(map(spoken.text, summary(report, written.markdown))))
-    if order.leaves_receipt:
+    report, written = _written(
+        report, files, reports, Redaction(environ), progress(0), order.formats
+    )
+    lines = [spoken.log_line(line) for line in summary(report, written.main)]
+    printed = Answer(report.exit_code, lines)
+    if GITHUB in order.formats:
+        _publish_on_github(report, environ, spoken, {})
+    elif order.leaves_receipt:
         matrix = order.matrix, report.matrix_digest
         save(
             arguments,
@@ -104,13 +112,14 @@ def _written(
     folder: Path,
     redaction: Redaction,
     progress: Progress,
+    formats: Sequence[str],
 ) -> tuple[Report, Written]:
     """Write a report without secrets; return it, and what was written."""
     progress.begin("writing the report", 0, "")
     try:
         report = redaction.record(report)
         redacted = {path: redaction.file(path, content) for path, content in files.items()}
-        return report, write(report, folder, redacted)
+        return report, write(report, folder, redacted, formats)
     finally:
         progress.end("writing the report")
         progress.close()
@@ -147,11 +156,25 @@ def _checked(
     report, files = _run_async(
         run_matrix(order, environ, cell_lines, dependencies, prepared.matrix)
     )
-    report, written = _written(report, files, folder, Redaction(environ), progress(0))
-    prune(order.work_folder, dependencies.files.keys(), time.time())
-    return report.exit_code, list(
-        map(spoken.text, screen(report, written.markdown, prepared.places))
+    report, written = _written(
+        report, files, folder, Redaction(environ), progress(0), order.formats
     )
+    prune(order.work_folder, dependencies.files.keys(), time.time())
+    if GITHUB in order.formats:
+        _publish_on_github(report, environ, spoken, prepared.places)
+    lines = screen(report, written.main, prepared.places)
+    return report.exit_code, [spoken.log_line(line) for line in lines]
+
+
+def _publish_on_github(
+    report: Report, environ: Mapping[str, str], spoken: TerminalText, code: Mapping[str, Place]
+) -> None:
+    """Append the job summary and print the annotations; nothing here decides the exit code."""
+    for line in annotation_lines(report, environ, code):
+        spoken.command(line, sys.stdout)
+    problem = append_summary(report, environ)
+    if problem:
+        spoken.say(problem, sys.stderr)
 
 
 def _report_folder(options: argparse.Namespace) -> Path | None:
@@ -346,6 +369,16 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
             help=f"folder for the report (default: {default})",
         )
         command.add_argument(
+            "--format",
+            dest="formats",
+            type=_formats,
+            action=_Formats,
+            default=DEFAULT,
+            metavar="NAMES",
+            help=f"formats of the report, such as md,junit; repeatable: {_FORMATS_HELP}. "
+            "report.json is always written. Default: md",
+        )
+        command.add_argument(
             "--repro",
             action=argparse.BooleanOptionalAction,
             help="write a capsule for every difference: a folder with scripts that show it without "
@@ -354,6 +387,34 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         )
     by_name = {"matrix": matrix, "probe": probe, "check": check_command, "init": init_command}
     return parser, by_name
+
+
+_FORMATS_HELP = "; ".join(f"{format.name}: {format.what}" for format in FORMATS)
+
+
+class _Formats(argparse.Action):
+    """Adds the formats of one option to those of the options before it."""
+
+    def __call__(
+        self,
+        _parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,  # noqa: ANN401  as argparse declares it
+        _option: str | None = None,
+    ) -> None:
+        earlier = getattr(namespace, self.dest)
+        names = values if earlier is self.default else (*earlier, *values)
+        setattr(namespace, self.dest, tuple(dict.fromkeys(names)))
+
+
+def _formats(text: str) -> tuple[str, ...]:
+    """Return the names of formats, which commas separate."""
+    names = tuple(name for part in text.split(",") if (name := part.strip()))
+    unknown = [name for name in names if name not in NAMES]
+    if unknown or not names:
+        msg = f"{shown(unknown[0] if unknown else text)} is no format: write some of {', '.join(NAMES)}"
+        raise argparse.ArgumentTypeError(msg)
+    return names
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:

@@ -22,6 +22,7 @@ from samebits.lint.releases import scope
 from samebits.matrix import load, yamltext
 from samebits.matrix.plan import command_line, shown_path
 from samebits.matrix.spec import Settings
+from samebits.reports.plain import Place
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Check(NamedTuple):
     words: tuple[str, ...]
     """The options that name the releases and the variants."""
     intro: tuple[str, ...]
-    places: dict[str, str]
+    places: dict[str, Place]
     """Code of a finding -> file, line and column of the model's code that shows it."""
 
 
@@ -165,8 +166,8 @@ def _in_words(problems: list[Problem], model: NamedModel) -> Iterator[str]:
         yield f"  … and {len(problems) - _MAX_PROBLEMS} more: samebits lint {model.typed}"
 
 
-def _place(problem: Problem) -> str:
-    return f"{problem.path.name}:{problem.line}:{problem.column}"
+def _place(problem: Problem) -> Place:
+    return Place(problem.path.name, problem.line, problem.column)
 
 
 def _untrusted(model: NamedModel) -> str:

@@ -86,7 +86,8 @@ class _MatrixBuilder:
         self._stacks = [_stack(entry, file) for entry in file.stacks]
         self._ids = [stack.id for stack in self._stacks]
         self._models = {
-            name: _model(name, entry, file.defaults) for name, entry in file.models.items()
+            name: _model(name, entry, file.defaults, yaml.place(("models", name)).line)
+            for name, entry in file.models.items()
         }
         models = yaml.data.get("models", {}) if isinstance(yaml.data, dict) else {}
         self._names = list(models) if isinstance(models, dict) else []
@@ -219,7 +220,7 @@ def _stack(entry: StackEntry, file: MatrixFile) -> StackSpec:
     return StackSpec(**(shared | _given(entry)))
 
 
-def _model(name: str, entry: ModelEntry, defaults: Settings) -> ModelSpec:
+def _model(name: str, entry: ModelEntry, defaults: Settings, line: int) -> ModelSpec:
     own = _given(entry)
     insists = bool(own.get("relations") or own.get("samples"))
-    return ModelSpec(name=name, insists=insists, **(_given(defaults) | own))
+    return ModelSpec(name=name, line=line, insists=insists, **(_given(defaults) | own))

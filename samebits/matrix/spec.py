@@ -319,6 +319,8 @@ class ModelSpec(ModelEntry):
     """One model of matrix.yaml with the defaults applied."""
 
     name: Name
+    line: int = 0
+    """Line of its entry in matrix.yaml."""
     insists: bool = False
     """True if the model's own entry asks for the relations: then the model itself answers, for them
     and for usage, at any size."""

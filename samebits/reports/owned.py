@@ -10,10 +10,11 @@ import json
 from typing import TYPE_CHECKING
 
 from samebits.base.errors import SamebitsError, shown
+from samebits.reports.formats.registry import DEFAULT, FORMATS, chosen
 from samebits.text.names import PAGES, capsule_path, page_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
     from pathlib import Path
 
     from samebits.matrix.plan import Plan
@@ -39,7 +40,7 @@ class ReportsError(SamebitsError):
         )
 
 
-def check(folder: Path, plan: Plan) -> None:
+def check(folder: Path, plan: Plan, formats: Iterable[str] = DEFAULT) -> None:
     """Check that no file of the user has a name that the report of a plan may need.
 
     Raises:
@@ -47,7 +48,7 @@ def check(folder: Path, plan: Plan) -> None:
 
     """
     cells = {(cell.model, cell.stack) for cell in plan.cells}
-    names = [REPORT, DATA, AROUND]
+    names = [REPORT, DATA, AROUND, *(format.main for format in chosen(formats))]
     names += [f"locks/{stack}.txt" for stack in plan.stacks]
     names += [page_path(model) for model in plan.models]
     for model, stack in sorted(cells):
@@ -81,12 +82,23 @@ def earlier_files(folder: Path) -> dict[str, str]:
         return {}
 
 
+def remove_old_report(folder: Path, files: Collection[Path]) -> None:
+    """Remove the report.md of an earlier run, unless it was written now.
+
+    Its digest is in no report.json, so it is recognised by its title.
+    """
+    path = folder / REPORT
+    if path not in files and _has_first_line(path, _TITLE):
+        path.unlink()
+
+
 def _is_replaceable(path: Path, name: str, is_ours: bool) -> bool:
     """Return True if a file does not exist or is ours; ``is_ours`` is True in a folder of ours."""
     if not path.exists():
         return True
-    if name == REPORT:
-        return _has_first_line(path, _TITLE)
+    mark = next((format.mark for format in FORMATS if format.main == name), "")
+    if mark:
+        return _has_first_line(path, mark)
     if name == AROUND or name.startswith(f"{PAGES}/"):
         return _has_first_line(path, _PART_OF)
     return is_ours

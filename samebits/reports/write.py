@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.atomic import write_temporary
 from samebits.reports import document, owned
+from samebits.reports.formats.registry import DEFAULT, chosen, render
 from samebits.reports.json import render as render_json
 
 if TYPE_CHECKING:
@@ -22,14 +23,20 @@ if TYPE_CHECKING:
 class Written(NamedTuple):
     """The paths of a written report."""
 
-    markdown: Path
+    main: Path
+    """The file to open."""
     json: Path
     digests: dict[Path, str]
     """SHA-256 of every file that was written."""
 
 
-def write(report: Report, folder: Path, attachments: Mapping[str, str | bytes]) -> Written:
-    """Write report.md, the models' pages, report.json, locks and capsules; return the paths.
+def write(
+    report: Report,
+    folder: Path,
+    attachments: Mapping[str, str | bytes],
+    formats: Collection[str] = DEFAULT,
+) -> Written:
+    """Write report.json, the files of the formats, locks and capsules; return the paths.
 
     ``attachments`` maps the path of every lock file, and of every file of a capsule, to its
     content. The paths are relative to ``folder``, as in
@@ -42,8 +49,9 @@ def write(report: Report, folder: Path, attachments: Mapping[str, str | bytes]) 
         ReportsError: the report would replace a file that samebits did not write.
 
     """
-    paths = folder / document.REPORT, folder / owned.DATA
-    contents: dict[str, str | bytes] = {**attachments, **document.render(report)}
+    main = next((format.main for format in chosen(formats)), owned.DATA)
+    paths = folder / main, folder / owned.DATA
+    contents: dict[str, str | bytes] = {**attachments, **render(report, formats)}
     files = {_inside(folder, name): content for name, content in contents.items()}
     owned.refuse_foreign(folder, [*contents, owned.DATA])
     # report.md is left out: every report has it, and its digest depends on the time of the run
@@ -54,6 +62,7 @@ def write(report: Report, folder: Path, attachments: Mapping[str, str | bytes]) 
         for path in files.keys() - {paths[1]}:
             temporary[path].replace(path)
         _remove_leftovers(folder, files)
+        owned.remove_old_report(folder, files)
         temporary[paths[1]].replace(paths[1])
     for parent in {path.parent for path in files}:
         _sync_folder(parent)

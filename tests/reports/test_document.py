@@ -484,9 +484,9 @@ def test_report_json_survives_a_name_that_is_no_utf8():
 def test_write_puts_everything_in_its_place(tmp_path):
     folder = tmp_path / "reports" / "latest"
     written = write.write(sample_report(), folder, {f"locks/{s}.txt": f"# {s}\n" for s in STACKS})
-    assert written.markdown.read_text("utf-8") == rendered(sample_report())
+    assert written.main.read_text("utf-8") == rendered(sample_report())
     assert json.loads(written.json.read_text("utf-8"))["matrix"] == "matrix.yaml"
-    links = re.findall(r"\[lock\]\(([^)]+)\)", written.markdown.read_text("utf-8"))
+    links = re.findall(r"\[lock\]\(([^)]+)\)", written.main.read_text("utf-8"))
     assert len(links) == len(STACKS)
     assert all((folder / link).is_file() for link in links)
     assert sorted(p.name for p in folder.iterdir()) == [
@@ -576,7 +576,7 @@ def test_write_does_not_follow_a_link_that_stands_where_capsules_go(tmp_path):
 
 def test_write_leaves_the_last_report_if_anything_goes_wrong(tmp_path, monkeypatch):
     first = write.write(sample_report(), tmp_path, {})
-    before = first.markdown.read_bytes()
+    before = first.main.read_bytes()
 
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -584,13 +584,13 @@ def test_write_leaves_the_last_report_if_anything_goes_wrong(tmp_path, monkeypat
     monkeypatch.setattr(write.os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         write.write(sample_report(message="other"), tmp_path, {"locks/a.txt": "x"})
-    assert first.markdown.read_bytes() == before
+    assert first.main.read_bytes() == before
     assert not [p for p in tmp_path.rglob("*") if p.name.startswith(".")]
 
 
 def test_write_works_where_folders_cannot_be_opened(tmp_path, monkeypatch):
     monkeypatch.delattr(write.os, "O_DIRECTORY")
-    assert write.write(sample_report(), tmp_path, {}).markdown.is_file()
+    assert write.write(sample_report(), tmp_path, {}).main.is_file()
 
 
 @pytest.mark.parametrize("name", ["../a.txt", "/etc/a.txt", "locks/../../a"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import OPEN
@@ -81,17 +81,36 @@ def _serious(report: Report) -> Markdown:
 
     A step leads from one stack to the next.
     """
-    built = [stack.id for stack in report.stacks if stack.failure is None]
     lines = []
-    for before, stack in zip([None, *built], built, strict=False):
-        for what, models in _step(report, before, stack).items():
-            step = fill("{}\u00a0→\u00a0{}", before, stack) if before else stack
-            lines.append([step, what, count(len(models)), join(models)])
+    for before, stack, changes in steps(report):
+        step = fill("{}\u00a0→\u00a0{}", before, stack) if before else stack
+        lines += [
+            [step, what, count(len(models)), join(models)] for what, models in changes.items()
+        ]
     if not lines:
         return EMPTY
     title = titled("Changes worse than rounding, from stack to stack")
     step_table = table(["step", "what", "models", "which"], lines, right=["models"])
     return page([title, step_table, fill(_STEPS, code(compare_two(report, "A", "B")))])
+
+
+class StackStep(NamedTuple):
+    """What a stack changes beside the one before it; '' for the first one."""
+
+    before: str
+    stack: str
+    changes: dict[str, list[Markdown]]
+    """What begins, changes or ends -> links to the models for which it does."""
+
+
+def steps(report: Report) -> list[StackStep]:
+    """Return the steps from stack to stack at which something worse than rounding changes."""
+    built = [stack.id for stack in report.stacks if stack.failure is None]
+    pairs = zip([None, *built], built, strict=False)
+    all_steps = [
+        StackStep(before or "", stack, _step(report, before, stack)) for before, stack in pairs
+    ]
+    return [step for step in all_steps if step.changes]
 
 
 _STEPS = (

@@ -82,7 +82,7 @@ def _full(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
         [
             heading(3, story.name),
             timeline(story.rows[0]),
-            *_in_short(passing, story, expected),
+            *in_short(passing, story, expected),
             in_full(failing, story, expected, level=4),
             capsules_of(cells),
             fill("More of this model: {}", link(path, f"{path}{story.anchor}")),
@@ -96,16 +96,17 @@ def _short(story: Story, expected: tuple[ExpectedReport, ...]) -> Markdown:
         [
             heading(3, story.name),
             timeline(story.rows[0]),
-            *_in_short(cells, story, expected),
+            *in_short(cells, story, expected),
             capsules_of(cells),
             _details_link(story, cells),
         ]
     )
 
 
-def _in_short(
+def in_short(
     cells: list[CellResult], story: Story, expected: tuple[ExpectedReport, ...]
 ) -> list[Markdown]:
+    """Return why cells are expected, and a line for each of their first differences."""
     groups = group_cells(cells, _place_key)
     reasons = expectation(cells, expected, MAX_REASON)
     return [reasons, bullets(_place_line(group, story) for group in groups)]
