@@ -34,6 +34,7 @@ from samebits.lint import command as lint_command
 from samebits.matrix.plan import DEFAULT_MATRIX, Selection, command_line, shown_path
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
+from samebits.reports import again
 from samebits.reports.formats.registry import DEFAULT, FORMATS, GITHUB, NAMES
 from samebits.reports.write import write
 from samebits.stacks.places import checks_folder
@@ -74,6 +75,8 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         return 0, list(map(spoken.text, init.write_files(options)))
     if options.command == "check":
         return _checked(options, environ, spoken)
+    if options.command == "report":
+        return 0, _reported(options, environ, spoken)
     order, dependencies = _order(options), Dependencies()
     reports = _report_folder(options)
     if reports is not None:
@@ -164,6 +167,20 @@ def _checked(
         _publish_on_github(report, environ, spoken, prepared.places)
     lines = screen(report, written.main, prepared.places)
     return report.exit_code, [spoken.log_line(line) for line in lines]
+
+
+def _reported(
+    options: argparse.Namespace, environ: Mapping[str, str], spoken: TerminalText
+) -> list[str]:
+    """Write the formats of a report that a run left; return the lines to print."""
+    folder = options.reports or options.report.parent
+    _check_writable(folder)
+    source = again.read(options.report)
+    report = Redaction(environ).record(source.report)
+    written = again.rewrite(source._replace(report=report), options.report, folder, options.formats)
+    if GITHUB in options.formats:
+        _publish_on_github(report, environ, spoken, {})
+    return [spoken.log_line(line) for line in summary(report, written.main)]
 
 
 def _publish_on_github(
@@ -353,15 +370,27 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         description="Write matrix.yaml and, if there is none, noxfile.py into the current folder.",
     )
     init.add_arguments(init_command)
+    report = commands.add_parser(
+        "report",
+        help="write a report in other formats, from its report.json and without a run",
+        description=_REPORT_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    report.add_argument("report", type=_path, metavar="REPORT.json", help="the report to read")
     # __main__ runs this command itself, without what is imported here
     commands.add_parser("lint", help=lint_command.HELP, add_help=False)
     for command in (matrix, probe):
         _add_filters(command)
     for command in (matrix, probe, check_command):
         _add_options(command)
-    for command in (parser, matrix, probe, check_command, init_command):
+    for command in (parser, matrix, probe, check_command, init_command, report):
         command.spoken = spoken
-    for command, default in ((matrix, "reports/latest"), (check_command, "reports/check/NAME")):
+    folders = {
+        matrix: "reports/latest",
+        check_command: "reports/check/NAME",
+        report: "that of REPORT.json",
+    }
+    for command, default in folders.items():
         command.add_argument(
             "--reports",
             type=_path,
@@ -378,6 +407,7 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
             help=f"formats of the report, such as md,junit; repeatable: {_FORMATS_HELP}. "
             "report.json is always written. Default: md",
         )
+    for command in (matrix, check_command):
         command.add_argument(
             "--repro",
             action=argparse.BooleanOptionalAction,
@@ -385,7 +415,13 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
             "samebits. --no-repro: write none. Default: for differences that make the run fail; "
             "with --releases or --quick none",
         )
-    by_name = {"matrix": matrix, "probe": probe, "check": check_command, "init": init_command}
+    by_name = {
+        "matrix": matrix,
+        "probe": probe,
+        "check": check_command,
+        "init": init_command,
+        "report": report,
+    }
     return parser, by_name
 
 
@@ -534,6 +570,14 @@ the model to the newest, unless --from and --to name others. The report goes to 
 current folder. What is kept between checks lies in the cache folder of the platform (SAMEBITS_CACHE).
 
 Exit codes: as of samebits matrix.
+"""
+
+
+_REPORT_HELP = """\
+Write the formats of a report from its report.json. Nothing is run, and no fact changes.
+
+The files go beside REPORT.json, or to --reports DIR with a copy of it. Formats that the folder has are
+written again. The exit code is 0 if the report was written, whatever the report says.
 """
 
 

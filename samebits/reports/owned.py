@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from samebits.matrix.plan import Plan
+    from samebits.reports.formats.registry import Format
 
 REPORT, DATA, AROUND = "report.md", "report.json", "around-the-model.md"
 _TITLE = "# samebits: "
@@ -80,6 +81,11 @@ def earlier_files(folder: Path) -> dict[str, str]:
         return {name: str(digest) for name, digest in files.items()}
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {}
+
+
+def has(folder: Path, format: Format) -> bool:
+    """Return True if a folder has a format of a report."""
+    return _has_first_line(folder / format.main, format.mark)
 
 
 def remove_old_report(folder: Path, files: Collection[Path]) -> None:

@@ -6,12 +6,14 @@ import os
 from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits.base.atomic import write_temporary
-from samebits.reports import document, owned
+from samebits.reports import owned
+from samebits.reports.document import REPORT
 from samebits.reports.formats.registry import DEFAULT, chosen, render
 from samebits.reports.json import render as render_json
+from samebits.reports.json import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -35,6 +37,7 @@ def write(
     folder: Path,
     attachments: Mapping[str, str | bytes],
     formats: Collection[str] = DEFAULT,
+    document: Mapping[str, Any] | None = None,
 ) -> Written:
     """Write report.json, the files of the formats, locks and capsules; return the paths.
 
@@ -43,7 +46,8 @@ def write(
     :attr:`samebits.records.report.StackReport.lock`. All files are written under temporary names
     before any of them is renamed, so an error leaves the report of the previous run. Files of the
     previous report that this one lacks are removed, and no others: its report.json, which is
-    replaced last, lists them.
+    replaced last, lists them. ``document`` is the content of a report.json that was read; all of it
+    but the list of files is written as it is.
 
     Raises:
         ReportsError: the report would replace a file that samebits did not write.
@@ -55,9 +59,13 @@ def write(
     files = {_inside(folder, name): content for name, content in contents.items()}
     owned.refuse_foreign(folder, [*contents, owned.DATA])
     # report.md is left out: every report has it, and its digest depends on the time of the run
-    names = sorted(contents.keys() - {document.REPORT})
+    names = sorted(contents.keys() - {REPORT})
     digests = {name: _digest(contents[name]) for name in names}
-    files[paths[1]] = render_json(report.model_copy(update={"files": digests}))
+    files[paths[1]] = (
+        render_json(report.model_copy(update={"files": digests}))
+        if document is None
+        else text_of({**document, "files": digests})
+    )
     with _temporary_files(files) as temporary:
         for path in files.keys() - {paths[1]}:
             temporary[path].replace(path)
