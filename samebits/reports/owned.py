@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from samebits.base.errors import SamebitsError, shown
+from samebits.reports.details import PATHS
 from samebits.reports.formats.registry import DEFAULT, FORMATS, chosen
 from samebits.text.names import PAGES, capsule_path, page_path
 
@@ -49,7 +50,7 @@ def check(folder: Path, plan: Plan, formats: Iterable[str] = DEFAULT) -> None:
 
     """
     cells = {(cell.model, cell.stack) for cell in plan.cells}
-    names = [REPORT, DATA, AROUND, *(format.main for format in chosen(formats))]
+    names = [REPORT, DATA, AROUND, *PATHS, *(format.main for format in chosen(formats))]
     names += [f"locks/{stack}.txt" for stack in plan.stacks]
     names += [page_path(model) for model in plan.models]
     for model, stack in sorted(cells):
@@ -105,7 +106,7 @@ def _is_replaceable(path: Path, name: str, is_ours: bool) -> bool:
     mark = next((format.mark for format in FORMATS if format.main == name), "")
     if mark:
         return _has_first_line(path, mark)
-    if name == AROUND or name.startswith(f"{PAGES}/"):
+    if name == AROUND or name in PATHS or name.startswith(f"{PAGES}/"):
         return _has_first_line(path, _PART_OF)
     return is_ours
 

@@ -1,17 +1,11 @@
-"""The last lines of a run: counts, differences, the path of the report, why the run fails."""
+"""The last lines of a run: where the report is, and then the ten lines on top of it."""
 
 from __future__ import annotations
 
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from samebits.diagnose.everywhere import is_everywhere
-from samebits.diagnose.exit_code import INCOMPLETE
-from samebits.reports.sections.findings import named
-from samebits.reports.sections.overview import headline
-from samebits.reports.sections.relations import broken_line
-from samebits.reports.stories import places, troubles, verdict_word
-from samebits.text.markdown import clip, visible
+from samebits.reports.head import head
+from samebits.text.markdown import visible
 from samebits.text.names import CAPSULES
 from samebits.text.numbers import plural
 
@@ -19,23 +13,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from samebits.records.report import Report
-    from samebits.reports.stories import Trouble
-
-MAX_LINES = 12
-"""Maximum number of lines on differences; the report has all of them."""
-
-MAX_WIDTH = 160
-"""Maximum characters of a line; the report has the whole text."""
-
-WRAP_WIDTH = 100
-"""Characters after which the headline is wrapped."""
 
 
 def summary(report: Report, path: Path) -> list[str]:
     """Return the lines to print, with control characters made visible."""
-    lines = [*_headline(report), *_attention(report), *_relations(report), *_reasons(report)]
-    written = [*_capsules(report, path), f"Report: {path}"]
-    return [*(clip(visible(line), MAX_WIDTH) for line in lines), *map(visible, written)]
+    return [*map(visible, _capsules(report, path)), visible(f"Report: {path}"), *head(report)]
 
 
 def _capsules(report: Report, path: Path) -> list[str]:
@@ -44,37 +26,3 @@ def _capsules(report: Report, path: Path) -> list[str]:
     if not capsules:
         return []
     return [f"{plural(len(capsules), 'capsule')} to reproduce it: {path.parent / CAPSULES}"]
-
-
-def _headline(report: Report) -> list[str]:
-    return wrap(headline(report), WRAP_WIDTH, subsequent_indent="  ")
-
-
-def _attention(report: Report) -> list[str]:
-    all_troubles = troubles(report)
-    lines = [_line(trouble, report) for trouble in all_troubles[:MAX_LINES]]
-    n_more = len(all_troubles) - MAX_LINES
-    return [*lines, f"  … and {n_more:,} more"] if n_more > 0 else lines
-
-
-def _relations(report: Report) -> list[str]:
-    line = broken_line(report)
-    return [line] if line else []
-
-
-def _line(trouble: Trouble, report: Report) -> str:
-    story, shared = trouble
-    cell = shared.first
-    codes = ", ".join(sorted(named(shared.cells, report)))
-    verdict = cell.verdict if is_everywhere(cell) else verdict_word(cell)
-    words = " ".join(filter(None, [verdict, cell.figure, codes and f"({codes})"]))
-    return f"  {story.name} on {places(shared)}: {words}"
-
-
-def _reasons(report: Report) -> list[str]:
-    if report.exit_code == 0:
-        return ["The run passes."]
-    reasons = plural(len(report.reasons), "reason")
-    answer = "is incomplete" if report.exit_code == INCOMPLETE else "does not pass"
-    start = f"The run {answer} (exit code {report.exit_code}, {reasons}):"
-    return [start, *(f"  - {reason}" for reason in report.reasons)]

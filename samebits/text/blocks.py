@@ -135,6 +135,36 @@ def _middle_left_out(lines: list[str]) -> list[str]:
     return [*lines[:half], f"… {count(len(lines) - 2 * half)} lines …", *lines[-half:]]
 
 
+def cut(block: Markdown, limit: int, more: Markdown) -> Markdown:
+    """Return a block in at most ``limit`` characters, ended by ``more`` if something is left out.
+
+    It is cut between two paragraphs that are neither fenced nor folded, and no earlier than after
+    the first one, which is a heading in most blocks.
+    """
+    if len(block) <= limit:
+        return block
+    end = position = 0
+    fence_marks, depth = "", 0
+    for line in block.split("\n"):
+        if not line and not fence_marks and not depth:
+            if end and position > limit - len(more) - 2:
+                break
+            end = position
+        fence_marks = _fence_after(line, fence_marks)
+        if not fence_marks:
+            depth += line.startswith("<details>") - line.startswith("</details>")
+        position += len(line) + 1
+    return page([Markdown(block[:end].rstrip("\n")), more])
+
+
+def _fence_after(line: str, marks: str) -> str:
+    """Return the marks of the fence that is open after a line; '' if none is."""
+    if marks:
+        return "" if line == marks else marks
+    opening = re.match("`{3,}", line)
+    return opening[0] if opening else ""
+
+
 def details(summary: str, *blocks: Markdown) -> Markdown:
     """Return blocks that are folded until the reader opens them."""
     return Markdown(
