@@ -23,14 +23,23 @@ from samebits.records.finding import Finding
 from samebits.records.ids import Variant, Verdict
 from samebits.records.report import ExpectedReport, StackReport
 from samebits.records.subject import Subject
-from samebits.reports import document, write
+from samebits.reports import details, document, write
 from samebits.reports import json as reports_json
 from samebits.reports.cell.tensors import growth_line
 from samebits.reports.sections.overview import headline
 from samebits.reports.stories import since, troubles
 from samebits.schemas import FOLDER as SCHEMAS
 from samebits.terminal.summary import summary
-from tests.support.pages import GFM, anchors_of, assert_gold, links_of, structure, texts
+from tests.support.pages import (
+    GFM,
+    anchors_of,
+    assert_gold,
+    beside_models,
+    links_of,
+    pages_of,
+    structure,
+    texts,
+)
 from tests.support.sample_report import STACKS, attention, metrics, sample_report
 from tests.support.sample_report import cell as sample_cell
 from tests.support.sample_report import stacks as sample_stacks
@@ -40,8 +49,8 @@ VARIANT = Variant(dtype="float32", attention="sdpa")
 
 
 def rendered(report):
-    """report.md alone."""
-    return document.render(report)["report.md"]
+    """report.md, and the pages beside it that are not of a model."""
+    return beside_models(document.render(report))
 
 
 def everything(report):
@@ -50,7 +59,12 @@ def everything(report):
 
 
 def test_report_md():
-    assert_gold("report.md", rendered(sample_report()))
+    assert_gold("report.md", document.render(sample_report())["report.md"])
+
+
+@pytest.mark.parametrize("path", details.PATHS)
+def test_page_of_a_subject(path):
+    assert_gold(path, document.render(sample_report())[path])
 
 
 @pytest.mark.parametrize("model", ["gemma2", "falcon", "whisper"])
@@ -78,7 +92,7 @@ def test_the_report_says_which_models_have_several_threads():
         for row in report.rows
     ]
     changed = document.render(report.model_copy(update={"rows": tuple(rows)}))
-    assert re.search(r"threads per cell +\| `1; 4 for gemma2`", changed["report.md"])
+    assert re.search(r"threads per cell +\| `1; 4 for gemma2`", beside_models(changed))
     assert "run with 4 threads" in changed["models/gemma2.md"]
     assert "run with" not in changed["models/falcon.md"]
 
@@ -816,7 +830,7 @@ def test_only_models_with_something_to_tell_have_a_page():
     bare = tuple(cell.model_copy(update={"changes": {}}) for cell in row.cells)
     row = row.model_copy(update={"cells": bare})
     report = sample_report().model_copy(update={"rows": (row,)})
-    assert list(document.render(report)) == ["report.md"]
+    assert pages_of(document.render(report)) == []
     assert "[llama]" not in rendered(report)
 
 

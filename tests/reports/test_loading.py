@@ -9,6 +9,7 @@ from samebits.pipeline import trim
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.reports import document, json
 from samebits.reports.sections.loading import EVERY_NAME, MAX_LINES
+from tests.support.pages import beside_models, pages_of
 from tests.support.sample_report import same_everywhere, sample_report
 
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
@@ -53,7 +54,7 @@ def section(text):
 
 
 def report(*rows):
-    return section(documents(*rows)["report.md"])
+    return section(beside_models(documents(*rows)))
 
 
 def page(*rows):
@@ -66,7 +67,7 @@ def lines(text):
 
 def test_nothing_looked_into_says_nothing():
     plain = row()
-    assert "Loading" not in documents(plain)["report.md"]
+    assert "Loading" not in beside_models(documents(plain))
 
 
 def test_all_clean_is_one_sentence_with_counts_and_no_page():
@@ -77,7 +78,7 @@ def test_all_clean_is_one_sentence_with_counts_and_no_page():
         in text
     )
     assert lines(text) == []
-    assert list(documents(*rows)) == ["report.md"]
+    assert pages_of(documents(*rows)) == []
     alone = report(row("m", x5_0=signal()))
     assert (
         "Of 1 load of 1 model with 1 tensor, all of it is clean. In a clean load every tensor"

@@ -30,7 +30,15 @@ from samebits.reports.sections.relations_lines import RELATIONS, group_equal, la
 from samebits.reports.sections.relations_of_model import WAYS
 from samebits.schemas import FOLDER as SCHEMAS
 from samebits.terminal.summary import summary
-from tests.support.pages import anchors_of, assert_gold, links_of, structure, texts
+from tests.support.pages import (
+    anchors_of,
+    assert_gold,
+    beside_models,
+    links_of,
+    pages_of,
+    structure,
+    texts,
+)
 from tests.support.sample_report import (
     STACKS,
     decoding,
@@ -65,7 +73,7 @@ def documents(*rows):
 
 def section(*rows):
     """The section of report.md."""
-    text = documents(*rows)["report.md"]
+    text = beside_models(documents(*rows))
     found = re.search(
         r"^## Relations inside one release\n.*?(?=^## )", text, re.MULTILINE | re.DOTALL
     )
@@ -117,7 +125,7 @@ def test_the_headline_of_a_model_where_all_holds():
     text = section(row(x5_0=signal(holding(NAME))))
     assert text.splitlines()[2].endswith(": of 1 relation tried, 1 holds; none is broken.")
     assert "Broken, with" not in text
-    assert list(documents(row(x5_0=signal(holding(NAME))))) == ["report.md"]
+    assert pages_of(documents(row(x5_0=signal(holding(NAME))))) == []
 
 
 def test_many_broken_models_are_counted():
@@ -450,7 +458,7 @@ def precise(what, dtype, bits, used):
 def test_a_dtype_that_is_not_what_it_claims_is_called_out(dtype, bits, used, note):
     found = signal(holding(NAME), precision=(precise("logits", dtype, bits, used),))
     documents_ = documents(row(x5_0=found, x5_9=found))
-    assert f"- m/float32-sdpa on 5.0, 5.9: logits are {note}\n" in documents_["report.md"]
+    assert f"- m/float32-sdpa on 5.0, 5.9: logits are {note}\n" in beside_models(documents_)
     assert f"| **{note}** |" in documents_["models/m.md"]
 
 
@@ -460,7 +468,7 @@ def test_a_dtype_that_is_not_what_it_claims_is_called_out(dtype, bits, used, not
 )
 def test_a_dtype_that_is_used_is_not_called_out(dtype, bits, used):
     found = signal(holding(NAME), precision=(precise("logits", dtype, bits, used),))
-    assert list(documents(row(x5_0=found))) == ["report.md"]
+    assert pages_of(documents(row(x5_0=found))) == []
     assert "coarser dtype" not in section(row(x5_0=found))
 
 
@@ -577,7 +585,7 @@ def test_texts_of_relations_change_no_structure(text, message):
         rows = (delta_net("m", "float32", text, message),)
         report = sample_report().model_copy(update={"rows": rows})
         found = document.render(report)
-        return structure(found["report.md"]), structure(found["models/m.md"])
+        return structure(beside_models(found)), structure(found["models/m.md"])
 
     assert shown(f"x{text}", f"x{message}") == shown("x", "x")
 
@@ -600,13 +608,13 @@ def test_every_link_of_the_section_leads_to_a_heading():
 
 
 def test_the_guide_s_words_are_set_as_they_are_meant():
-    guide = documents()["report.md"].partition("## How to read this report")[2]
+    guide = beside_models(documents()).partition("## How to read this report")[2]
     assert "their verdict is the *rest*" in guide
     assert "\\*" not in guide
 
 
 def test_the_guide_explains_the_brackets():
-    guide = documents()["report.md"]
+    guide = beside_models(documents())
     assert (
         "The figure in brackets is the same difference in float64, as in `7.9e-07 (1.6e-15)`"
         in guide

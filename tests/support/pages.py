@@ -15,6 +15,19 @@ GOLD = Path(__file__).parents[1] / "gold" / "report"
 GFM = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
+def beside_models(documents):
+    """Return report.md and the pages of its subjects, one after the other: all but the models'."""
+    own = {
+        path: text for path, text in documents.items() if not path.startswith(("models/", "around"))
+    }
+    return "\n".join(own.values())
+
+
+def pages_of(documents):
+    """Return the paths of the models' pages, and of the page around the models."""
+    return [path for path in documents if path.startswith(("models/", "around"))]
+
+
 NASTY = [
     "|",
     "\\|",
