@@ -89,11 +89,11 @@ def test_3_if_nothing_fails_and_something_was_not_finished(runner, folder, capsy
     runner.report = runner.report.model_copy(update=open_)
     assert main("matrix") == 3
     out = capsys.readouterr().out
-    assert "The run is incomplete (exit code 3, 1 reason):" in out
+    assert "The run is incomplete (exit code 3): nothing that was compared fails" in out
     assert "does not pass" not in out
     text = (folder / "reports" / "latest" / "report.md").read_text()
     assert text.startswith("# samebits: matrix.yaml is incomplete\n")
-    assert "**The run is incomplete** (exit code 3): nothing that was compared fails" in text
+    assert "- The run is incomplete (exit code 3): nothing that was compared fails" in text
 
 
 def test_2_for_a_mistake_in_the_matrix_without_a_traceback(folder, capsys):

@@ -39,13 +39,13 @@ def head(report: Report) -> list[str]:
 
 def _result(report: Report) -> str:
     if report.exit_code == PASS:
-        return f"{report.matrix} passes."
+        return "The run passes."
     if report.exit_code == INCOMPLETE:
         return (
-            f"{report.matrix} is incomplete (exit code {INCOMPLETE}): nothing that was compared "
-            "fails, but not everything was compared."
+            f"The run is incomplete (exit code {INCOMPLETE}): nothing that was compared fails, but "
+            "not everything was compared."
         )
-    return f"{report.matrix} does not pass (exit code {report.exit_code})."
+    return f"The run does not pass (exit code {report.exit_code})."
 
 
 def _reasons(report: Report) -> Iterator[str]:

@@ -26,10 +26,12 @@ from samebits.records.subject import Subject
 from samebits.reports import details, document, write
 from samebits.reports import json as reports_json
 from samebits.reports.cell.tensors import growth_line
+from samebits.reports.head import MAX_WIDTH, head
 from samebits.reports.sections.overview import headline
 from samebits.reports.stories import since, troubles
 from samebits.schemas import FOLDER as SCHEMAS
 from samebits.terminal.summary import summary
+from samebits.text.markdown import prose
 from tests.support.pages import (
     GFM,
     anchors_of,
@@ -171,9 +173,9 @@ def test_a_run_that_passes_says_so():
     report = sample_report().model_copy(update={"exit_code": 0, "reasons": (), "rows": ()})
     text = rendered(report)
     assert text.startswith("# samebits: matrix.yaml passes\n")
-    assert "**The run passes.**" in text
+    assert "\n- The run passes.\n" in text
     assert "## Needs attention" not in text
-    assert summary(report, Path("r.md"))[-2] == "The run passes."
+    assert summary(report, Path("r.md"))[:2] == ["Report: r.md", "The run passes."]
 
 
 def test_a_glance_counts_what_cells_do_and_not_what_is_expected_of_them():
@@ -458,11 +460,19 @@ def test_entries_about_another_comparison_are_said_to_cover_nothing():
     assert "the entries compare them with: `llama/float32@5.9`." in text
 
 
-def test_summary_names_a_dozen_rows_and_counts_the_others():
+def test_summary_names_the_worst_rows_and_counts_the_others():
     report = many(only_rows("falcon"), 15)
     lines = summary(report, Path("r.md"))
-    assert sum(line.startswith("  falcon") for line in lines) == 12
-    assert "  … and 3 more" in lines
+    assert sum(line.startswith("falcon") for line in lines) == 2
+    assert "… and 13 more rows" in lines
+
+
+def test_the_terminal_ends_with_the_lines_on_top_of_the_report():
+    for report in (sample_report(), sample_report(message=" *x* `y` <z>"), only_rows("llama")):
+        lines = head(report)
+        assert summary(report, Path("r.md"))[-len(lines) :] == lines
+        top = document.render(report)["report.md"].split("\n\n")[1]
+        assert top.splitlines() == [f"- {prose(line, 500)}" for line in lines]
 
 
 def only_rows(model):
@@ -473,7 +483,7 @@ def only_rows(model):
 
 def test_summary_has_short_lines():
     report = sample_report(message="x" * 1000)
-    assert max(map(len, summary(report, Path("r.md")))) <= 160
+    assert max(map(len, summary(report, Path("r.md")))) <= 2 * MAX_WIDTH
 
 
 def test_summary_shows_no_control_character():
@@ -614,12 +624,12 @@ def test_write_stays_in_its_folder(tmp_path, name):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_worst_rows_come_first_and_a_dozen_of_them_in_full():
-    text = rendered(many(only_rows("falcon"), 20))
-    assert "The first 12 of 20 are shown in full" in text
-    assert text.count("Deepest frames") == 2 * 12
-    assert text.count("All details: [models/falcon") == 8
-    assert text.count("- **5.9, 5.23** failed (forward short): forward short: Attr") == 8
+def test_the_worst_rows_come_first_and_the_others_are_counted():
+    text = document.render(many(only_rows("falcon"), 40))["report.md"]
+    shown = text.count("All details: [models/falcon")
+    assert 4 < shown < 20
+    assert text.count("- **5.9, 5.23** failed (forward short): forward short: Attr") == shown
+    assert f"{40 - shown} more differences: the models' pages have them." in text
     order = [trouble.shared.first.verdict for trouble in troubles(sample_report())]
     assert order == [
         *["failed"] * 4,
@@ -879,9 +889,11 @@ def test_report_json_has_a_line_for_each_cell():
     assert sum(line.lstrip().startswith('{"cell":') for line in lines) == len(cells)
 
 
-def test_largest_differences_of_many_prompts_are_folded():
+def test_the_largest_differences_are_those_of_the_worst_prompt():
     top = (Extreme(index=(0, 1), reference=0.0, candidate=1.0),)
-    items = [item(name=name, metrics=metrics(1.0, top=top)) for name in "ab"]
+    items = [
+        item(name=name, metrics=metrics(size, top=top)) for name, size in (("a", 1.0), ("b", 2.0))
+    ]
     text = only(differing("logits", *items))
-    assert "<summary>The largest differences between the logits, by prompt</summary>" in text
-    assert text.count("The largest difference between the logits of") == 2
+    assert text.count("The largest difference between the logits of") == 1
+    assert "The largest difference between the logits of `b`" in text

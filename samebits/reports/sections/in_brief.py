@@ -47,7 +47,7 @@ def to_do(report: Report) -> Markdown:
         return EMPTY
     lines = [_defect(defect) for defect in defects[:MAX_DEFECTS]]
     n_more = len(defects) - len(lines)
-    more = fill("{} more in the {}.", plural(n_more, "defect"), link("findings", FINDINGS))
+    more = fill("{} in the {}.", plural(n_more, "more defect"), link("findings", FINDINGS))
     return page([heading(2, "What to do"), bullets(lines), more if n_more > 0 else EMPTY])
 
 
