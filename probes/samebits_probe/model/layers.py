@@ -129,11 +129,7 @@ def first_tensor(output: Any) -> torch.Tensor | None:
 
 def logits_of(output: Any) -> torch.Tensor | None:
     """Return a model's logits, or the first tensor of a model without a head."""
-    logits = getattr(output, "logits", None)
-    if isinstance(logits, torch.Tensor):
-        return logits
-    first = first_tensor(output)
-    return first if first is not None else next(iter(outputs.tensors(output).values()), None)
+    return outputs.logits_of(output)
 
 
 _ROTARY = re.compile(r"Rotary|RoPE|Rope(?![a-z])")

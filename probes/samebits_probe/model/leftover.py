@@ -124,9 +124,7 @@ def _holders(model: torch.nn.Module) -> Iterator[_Holder]:
                 yield _inner_holder(inner, value, path, name)
 
 
-def _inner_holder(
-    inner: dict[Any, Any] | list[Any], value: Any, path: str, name: str
-) -> _Holder:
+def _inner_holder(inner: dict[Any, Any] | list[Any], value: Any, path: str, name: str) -> _Holder:
     if name in _OF_MODULE:
         return _Holder(inner, path, _OF_MODULE[name])
     kind = "cache" if "Cache" in type(value).__name__ else "attribute"

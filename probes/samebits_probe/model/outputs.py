@@ -33,6 +33,22 @@ def tensors(result: Any) -> dict[str, torch.Tensor]:
     return {_name(path): tensor for path, tensor in _walk(result, (), set())}
 
 
+def logits_of(result: Any) -> torch.Tensor | None:
+    """Return a model's logits, or the first tensor of a model without a head, outermost first."""
+    logits = getattr(result, "logits", None)
+    if isinstance(logits, torch.Tensor):
+        return logits
+    walked = list(_walk(result, (), set()))
+    return min(walked, key=lambda entry: len(entry[0]) > 1)[1] if walked else None
+
+
+def without_logits(result: Any) -> dict[str, torch.Tensor]:
+    """Return every tensor of what a forward returned, but the one that is the logits."""
+    named = tensors(result)
+    logits = name_of(result, logits_of(result))
+    return {name: tensor for name, tensor in named.items() if name != logits}
+
+
 def name_of(result: Any, tensor: torch.Tensor | None) -> str:
     """Return the first name of a tensor that a forward returned; '' if it has none."""
     return next((name for name, value in tensors(result).items() if value is tensor), "")
@@ -68,8 +84,8 @@ def _walk(value: Any, path: Path, holders: set[int]) -> Iterator[tuple[Path, tor
 def _items(value: Any) -> list[tuple[str | int, Any]]:
     if isinstance(value, Mapping):
         return [(str(key), item) for key, item in value.items()]
-    if hasattr(value, "_fields") and isinstance(value, tuple):  # a named tuple
-        return list(zip(value._fields, value, strict=True))
+    if isinstance(value, tuple) and (fields := getattr(value, "_fields", None)):
+        return list(zip(fields, value, strict=True))
     if isinstance(value, (tuple, list)):
         return list(enumerate(value))
     if isinstance(value, _NO_OUTPUT):

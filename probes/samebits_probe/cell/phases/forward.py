@@ -6,8 +6,6 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.selfcheck import SelfCheck
 from samebits_probe.cell.session import seed_generators
@@ -22,6 +20,8 @@ from samebits_probe.process.failure import phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import torch
 
     from samebits_probe.cell.session import Session
     from samebits_probe.model.inputs import Inputs

@@ -62,8 +62,8 @@ class _Repeat:
         second, _ = self._forward()
         if second != hashes:
             return facts | {"repeats": False}
-        with self._session.instrument(f"state {self._name}: what was left behind"):
-            return facts | self._what_was_left(logits)
+        with self._session.instrument("state: what was left behind"):
+            facts |= self._what_was_left(logits)
         return facts
 
     def _what_was_left(self, logits: torch.Tensor | None) -> dict[str, Any]:
@@ -88,9 +88,7 @@ class _Repeat:
             "distance": _distance(first_logits, logits),
         }
 
-    def _causes(
-        self, untouched: Leftover, changes: list[Change], now: Leftover
-    ) -> list[Change]:
+    def _causes(self, untouched: Leftover, changes: list[Change], now: Leftover) -> list[Change]:
         """Return the first change that by itself makes the difference, else all of them."""
         for change in changes[:MAX_TRIED]:
             now.restore()
@@ -129,9 +127,7 @@ def _named(change: Change) -> dict[str, str]:
     return {"name": change.name, "kind": change.kind}
 
 
-def _distance(
-    first: torch.Tensor | None, second: torch.Tensor | None
-) -> dict[str, Any] | None:
+def _distance(first: torch.Tensor | None, second: torch.Tensor | None) -> dict[str, Any] | None:
     if first is None or second is None or not first.is_floating_point():
         return None
     return distance.distance(first, second.detach().to("cpu"))
