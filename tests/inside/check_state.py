@@ -193,8 +193,13 @@ def test_a_real_rope_that_is_reset_leaves_nothing():
     with quiet():
         torch.manual_seed(0)
         config = LlamaConfig(
-            vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=2,
-            num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64,
+            vocab_size=64,
+            hidden_size=32,
+            intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=64,
             pad_token_id=0,
         )
         model = LlamaForCausalLM(config).eval()
