@@ -59,7 +59,7 @@ def _may_be_traced(result: CellResult) -> bool:
 
 def _prompts(result: CellResult, prompts: Container[str]) -> Iterator[str]:
     for signal in result.signals:
-        if signal.signal in {"hidden_states", "logits", "outputs"}:
+        if signal.signal in {"hidden_states", "logits"}:
             for item in signal.items:
                 prompt = item.subject.prompt
                 if item.outcome == "differs" and not item.excused and prompt in prompts:
