@@ -120,14 +120,12 @@ def _left_behind(case: Case) -> Iterator[Sighting]:
     off = state.distance.max_abs if state.distance is not None else 0.0
     amount = f": the logits are off by {off:.2g}" if off else ""
     names = ", ".join(cause.name for cause in state.causes)
-    yield Sighting(
-        state.causes[0].name,
-        (
-            f"prompt {state.prompt}, run again after all prompts and generate(), gives other bytes "
-            f"than the first time in {', '.join(state.outputs) or 'its output'}{amount}",
-            f"it gives the first bytes again once this is as it was: {names}",
-        ),
+    again = (
+        f"prompt {state.prompt}, run again after all prompts and generate(), gives other bytes "
+        f"than the first time in {', '.join(state.outputs) or 'its output'}{amount}"
     )
+    undone = f"it gives the first bytes again once this is as it was: {names}"
+    yield Sighting(state.causes[0].name, (again, undone))
 
 
 def _decoding_change(case: Case) -> str | None:
