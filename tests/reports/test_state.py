@@ -39,7 +39,7 @@ def test_what_was_left_is_named_with_its_stacks_and_distance():
     left = with_state(**{"5.0": LEFT, "5.2": LEFT})
     model = left.rows[0].model
     pages = render(left)
-    (line,) = [line for line in pages["report.md"].splitlines() if "0.006" in line]
+    (line,) = [line for line in pages["report.md"].splitlines() if "the buffer" in line]
     for text in ("5.0, 5.2", "`short`", "the buffer model.rotary\\_emb.inv\\_freq", "`logits`"):
         assert text.replace("\\", "") in line.replace("\\", ""), line
     page = next(text for path, text in pages.items() if path.endswith(f"/{model}.md"))
