@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture, Failure
     from samebits.records.ids import Signal
 
-FORWARD: frozenset[Signal] = frozenset({"inputs", "hidden_states", "logits"})
+FORWARD: frozenset[Signal] = frozenset({"inputs", "hidden_states", "logits", "outputs"})
 """The signals that a forward pass produces."""
 
 _EXPLAINING = frozenset(

@@ -38,7 +38,8 @@ def compare(
 ) -> tuple[SignalComparison, ...]:
     """Compare two complete runs, signal by signal, in the order of data flow."""
     pair = Pair(reference, candidate, values)
-    return tuple(unit.compare(pair) for unit in units())
+    compared = (unit.compare(pair) for unit in units())
+    return tuple(signal for signal in compared if signal is not None)
 
 
 def wanted(

@@ -47,7 +47,8 @@ def failing_signals(result: CellResult) -> tuple[SignalComparison, ...]:
 def _is_rounding(signal: SignalComparison, ladder: Ladder) -> bool:
     """Return True if the ladder covers every differing item of a signal, and each is rounding."""
     is_rounding = _rounding_by_item(signal.signal, ladder)
-    items = [_prompt_or_tensor(item.subject) for item in signal.items if differs(item)]
+    named = str if signal.signal == "outputs" else _prompt_or_tensor
+    items = [named(item.subject) for item in signal.items if differs(item)]
     return bool(items) and set(items) <= is_rounding.keys() and all(is_rounding.values())
 
 
@@ -58,6 +59,8 @@ def _rounding_by_item(signal: Signal, ladder: Ladder) -> dict[str, bool]:
     if signal not in ON_LADDER:
         constants = [constant for constant in ladder.constants if constant.signal == signal]
         return {_prompt_or_tensor(c.subject): c.kind == "cast" for c in constants}
+    if signal == "outputs":
+        return {str(s.subject): not _fails(s) for s in ladder.steps if s.signal == signal}
     steps = [step for step in ladder.steps if step.signal == signal]
     failing = {step.prompt for step in steps if _fails(step)}
     return {step.prompt: step.prompt not in failing for step in steps}

@@ -364,7 +364,9 @@ def _chosen_prompt(pair: Pair, signals: dict[str, SignalComparison]) -> str:
 
 
 def _forward_differs(prompt: str, signals: dict[str, SignalComparison]) -> bool:
-    items = [i for s in ("hidden_states", "logits") if s in signals for i in signals[s].items]
+    items = [
+        i for s in ("hidden_states", "logits", "outputs") if s in signals for i in signals[s].items
+    ]
     return any(differs(item) and item.subject.prompt == prompt for item in items)
 
 

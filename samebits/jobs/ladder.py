@@ -93,6 +93,7 @@ def _tensors(file: LadderFile) -> Iterator[TensorRef]:
             yield from (layer.ref for layer in forward.hidden_states)
             for choice in forward.choices:
                 yield from (choice.scores, choice.chosen, choice.margin)
+            yield from forward.outputs.values()
             if forward.logits is not None:
                 yield forward.logits
 

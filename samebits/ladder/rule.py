@@ -69,6 +69,8 @@ def judgement(evidence: Evidence) -> Judgement:
     return (
         _other_inputs(evidence)
         or _changed_constant(evidence)
+        or _missing_output(evidence)
+        or _left_behind(evidence)
         or _unrepeated(evidence)
         or _not_finite(evidence)
         or _diverged(evidence)
@@ -138,6 +140,39 @@ def _other_choice(evidence: Evidence) -> Judgement | None:
     return Judgement("diverged", "choice", reason)
 
 
+def _missing_output(evidence: Evidence) -> Judgement | None:
+    """Return an output that the reference returns and the candidate does not."""
+    names = [
+        item.name
+        for signal in evidence.signals
+        if signal.signal == "outputs"
+        for item in signal.items
+        if differs(item) and item.candidate is None
+    ]
+    if not names:
+        return None
+    reason = f"forward no longer returns what it returns in the reference: {some(names)}"
+    return Judgement("diverged", "missing output", reason)
+
+
+def _left_behind(evidence: Evidence) -> Judgement | None:
+    """Return state that one side leaves behind, which changes what its next forward computes."""
+    items = [
+        item
+        for signal in evidence.signals
+        if signal.signal == "state"
+        for item in signal.items
+        if differs(item)
+    ]
+    if not items:
+        return None
+    item = items[0]
+    text = f"prompt {item.subject.prompt} run again after all else: {item.note}"
+    if item.reason == Reason.STATE:
+        return Judgement("diverged", "state", text)
+    return Judgement("undecided", "nothing", text)
+
+
 def _unknown(evidence: Evidence) -> Judgement | None:
     unknown = [constant for constant in evidence.constants if constant.kind == "not known"]
     if unknown:
@@ -151,10 +186,10 @@ def _unknown(evidence: Evidence) -> Judgement | None:
 
 def _uncovered(evidence: Evidence) -> Judgement | None:
     """Return what differs but is not on the ladder, which must cover each prompt's signals."""
-    covered = {(step.signal, step.subject.prompt_row) for step in evidence.steps}
+    covered = {_coverage(step.signal, step.subject) for step in evidence.steps}
     for signal in ON_LADDER:
         for subject in _differing_items(evidence.signals, signal):
-            if (signal, subject.prompt_row) not in covered:
+            if _coverage(signal, subject) not in covered:
                 reason = f"{signal} of {subject} was not computed on the ladder"
                 return Judgement("undecided", "nothing", reason)
     bearing = [signal for signal in evidence.signals if signal.signal not in EXPLANATORY]
@@ -170,6 +205,11 @@ def _uncovered(evidence: Evidence) -> Judgement | None:
     if blocked:
         return Judgement("undecided", "nothing", f"{some(blocked)} could not be compared")
     return None
+
+
+def _coverage(signal: str, subject: Subject) -> tuple[str, str]:
+    """Return what one step of the ladder covers: an output, or a signal of a whole prompt."""
+    return signal, str(subject) if signal == "outputs" else subject.prompt_row
 
 
 def _undecided(evidence: Evidence) -> Judgement | None:

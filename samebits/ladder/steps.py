@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.forwards import (
+    has_padded_axis,
     layer_pairs,
     layer_subject,
     may_hide_padding,
     real_rows,
     same_inputs,
 )
+from samebits.compare.outputs import output_pairs
 from samebits.compare.phases import row_subject
 from samebits.compare.standing import Standing, judged
 from samebits.ladder.distance import Distance, own_errors, tensor_distance
@@ -19,7 +21,7 @@ from samebits.records.ladder import LadderStep
 from samebits.records.subject import Reason, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
@@ -75,7 +77,7 @@ def steps(climb: Climb) -> tuple[LadderStep, ...]:
     """Return the steps to report of every prompt.
 
     These are the layer where the difference starts, the layer that shrinks least if that one does
-    not shrink, the logits, and the decoded steps.
+    not shrink, the logits, the other outputs that differ, and the decoded steps.
     """
     all_steps: list[LadderStep] = []
     for prompt in climb.pair.prompts:
@@ -84,6 +86,7 @@ def steps(climb: Climb) -> tuple[LadderStep, ...]:
                 [step(climb, tensor) for tensor in _layers(climb, prompt)]
             )
             all_steps += [step(climb, tensor) for tensor in _logits(climb, prompt)]
+            all_steps += _reported_outputs(step(climb, t) for t in _outputs(climb, prompt))
     all_steps += [step(climb, tensor) for tensor in _decodes(climb)]
     return tuple(all_steps)
 
@@ -102,6 +105,11 @@ def _reported_layers(layers: list[LadderStep]) -> list[LadderStep]:
     if first is None and "rounding" in kinds:
         reported.append(kinds["rounding"])
     return reported
+
+
+def _reported_outputs(outputs: Iterable[LadderStep]) -> list[LadderStep]:
+    """Return the outputs that differ on some rung."""
+    return [output for output in outputs if output.kind != "same" or output.own]
 
 
 def step(climb: Climb, tensor: Tensor) -> LadderStep:
@@ -269,6 +277,32 @@ def _logits_refs(climb: Climb, prompt: str, name: RungName) -> Refs:
     forwards = [rung.forward.get(prompt) if rung else None for rung in climb.rungs(name)]
     reference, candidate = (forward.logits if forward else None for forward in forwards)
     return reference, candidate
+
+
+def _outputs(climb: Climb, prompt: str) -> Iterator[Tensor]:
+    forwards = climb.pair.forwards(prompt)
+    if forwards[0] is None or forwards[1] is None:
+        return
+    both = forwards[0], forwards[1]
+    for subject, *sides in output_pairs(climb.pair.reference, climb.pair.candidate, prompt):
+        if sides[0] is None or sides[1] is None:
+            continue
+        own = sides[0], sides[1]
+        is_padded = all(has_padded_axis(f, ref) for f, ref in zip(both, own, strict=True))
+        rows = _rows(both, *own, is_padded=is_padded)
+        if isinstance(rows, str):
+            continue
+        names = subject.tensor, subject.counterpart or subject.tensor
+        rungs = {name: _output_refs(climb, prompt, name, names) for name in _RUNGS}
+        yield Tensor("outputs", subject, own, rungs, rows)
+
+
+def _output_refs(climb: Climb, prompt: str, name: RungName, names: tuple[str, str]) -> Refs:
+    refs: list[TensorRef | None] = []
+    for rung, output in zip(climb.rungs(name), names, strict=True):
+        forward = rung.forward.get(prompt) if rung is not None else None
+        refs.append(forward.outputs.get(output) if forward is not None else None)
+    return refs[0], refs[1]
 
 
 def _rows(

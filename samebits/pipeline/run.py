@@ -474,6 +474,7 @@ def _row(
         attention=kept_row.attention,
         calls=kept_row.calls,
         relations=kept_row.relations,
+        state=kept_row.state,
         integrity=kept_row.integrity,
         tokenizers=kept_row.tokenizers,
         usage=kept_row.usage,
@@ -504,6 +505,11 @@ def _new_row(
             stack: trim.relations(of_stack.relations)
             for stack, of_stack in signals.items()
             if of_stack.relations
+        },
+        state={
+            stack: trim.state(of_stack.state)
+            for stack, of_stack in signals.items()
+            if of_stack.state and of_stack.state.is_left
         },
         integrity={
             stack: trim.load(of_stack.integrity)

@@ -17,17 +17,19 @@ from samebits.records.ids import CellId, Signal
 from samebits.records.provenance import IntegritySignal
 from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
+from samebits.records.state import StateSignal
 from samebits.records.tensor import TensorRef
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
-FORMAT_VERSION: Literal[5] = 5
+FORMAT_VERSION: Literal[6] = 6
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: failures of phases after the load, progress of an unfinished run, and kinds of skips.
 # 4: a skip of a tensor names it in fields; three more kinds of skips; short runs.
 # 5: its hashes are BLAKE3, which it names.
+# 6: every output of a forward, and the state that is left behind.
 
 Extent = Literal["full", "short"]
 """How much a run observes.
@@ -275,6 +277,9 @@ class ForwardFacts(Record):
     real_rows: tuple[tuple[int, int], ...] | None = None
     """Per batch row, the half-open range of positions that are not padding; None: no padding."""
     logits: TensorRef | None = None
+    logits_name: str = ""
+    """The output that plays their part, such as ``logits`` or ``last_hidden_state``; '' if forward
+    returns a bare tensor. The others are in :attr:`Signals.named`, as ``outputs``."""
     logits_padded: bool = True
     """False if dimension 1 of the logits is not the axis of the prompt's padding."""
     hidden_states: tuple[Layer, ...] = ()
@@ -312,6 +317,8 @@ class Signals(Record):
     forward: dict[str, ForwardFacts] | None = None
     """prompt -> facts for the signals inputs, hidden_states and logits."""
     greedy: dict[str, GreedyFacts] | None = None
+    state: StateSignal | None = None
+    """Whether the first prompt gives its bytes again after all else; observed in run a only."""
     relations: RelationsSignal | None = None
     """Relations inside this cell; observed in run a only."""
     integrity: IntegritySignal | None = None
@@ -334,7 +341,7 @@ class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[5] = FORMAT_VERSION
+    format_version: Literal[6] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     run: Literal["a", "b"]

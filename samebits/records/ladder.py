@@ -13,13 +13,14 @@ from samebits.records.record import Record
 from samebits.records.subject import Reason, Subject, with_name
 from samebits.records.tensor import TensorRef
 
-FORMAT_VERSION: Literal[5] = 5
+FORMAT_VERSION: Literal[6] = 6
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: what aligned tensors give.
 # 4: several computations with aligned tensors; decodes that are those of the cell's own run.
 # 5: its hashes are BLAKE3, which it names.
+# 6: every output of a forward.
 
 RungName = Literal["own", "float32", "noise", "float64"]
 """own: the variant's dtype. float32 and float64: every smaller float is promoted to that dtype.
@@ -28,9 +29,9 @@ another order, which is mathematically the same."""
 
 Side = Literal["reference", "candidate"]
 
-LadderSignal = Literal["hidden_states", "logits", "decode"]
+LadderSignal = Literal["hidden_states", "logits", "outputs", "decode"]
 
-ON_LADDER: tuple[LadderSignal, ...] = ("hidden_states", "logits", "decode")
+ON_LADDER: tuple[LadderSignal, ...] = ("hidden_states", "logits", "outputs", "decode")
 """The signals that are computed again on every rung."""
 
 Rule = Literal[
@@ -42,6 +43,8 @@ Rule = Literal[
     "dtype policy",
     "self-noise",
     "choice",
+    "missing output",
+    "state",
     "tokens",
     "nothing",
 ]
@@ -71,6 +74,8 @@ class RungForward(Record):
     """One forward over one prompt, on one rung."""
 
     logits: TensorRef | None = None
+    outputs: dict[str, TensorRef] = Field(default_factory=dict)
+    """Name -> output, of those besides the logits."""
     hidden_states: tuple[RungLayer, ...] = ()
     choices: tuple[Choice, ...] = ()
 
@@ -107,7 +112,7 @@ class LadderFile(Record):
     """The results of one cell on all rungs."""
 
     format: Literal["samebits-ladder"] = "samebits-ladder"
-    format_version: Literal[5] = FORMAT_VERSION
+    format_version: Literal[6] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     failure: Failure | None = None

@@ -20,6 +20,7 @@ from samebits.reports.sections.loading import loading
 from samebits.reports.sections.passing import passing
 from samebits.reports.sections.relations import relations
 from samebits.reports.sections.releases import releases
+from samebits.reports.sections.state import state_left
 from samebits.reports.sections.tokenizers import tokenizers
 from samebits.reports.sections.usage import around_page, around_the_model
 from samebits.reports.stories import stories
@@ -46,6 +47,7 @@ def render(report: Report) -> dict[str, str]:
         loading(report),
         around_the_model(report),
         relations(report),
+        state_left(report),
         crossings(report),
         what_changed.what_changed(report),
         passing(

@@ -10,6 +10,7 @@ from samebits.diagnose.exit_code import INCOMPLETE
 from samebits.reports.sections.findings import named
 from samebits.reports.sections.overview import headline
 from samebits.reports.sections.relations import broken_line
+from samebits.reports.sections.state import left_line
 from samebits.reports.stories import places, troubles, verdict_word
 from samebits.text.markdown import clip, visible
 from samebits.text.names import CAPSULES
@@ -58,8 +59,7 @@ def _attention(report: Report) -> list[str]:
 
 
 def _relations(report: Report) -> list[str]:
-    line = broken_line(report)
-    return [line] if line else []
+    return [line for line in (broken_line(report), left_line(report)) if line]
 
 
 def _line(trouble: Trouble, report: Report) -> str:

@@ -58,14 +58,14 @@ def test_signals_have_one_place_each_in_the_flow_of_data():
     assert set(names) == {unit.name for unit in registry.units()} | EXPLANATORY
     assert names == (
         *("load", "config", "inputs", "weights", "buffers", "inv_freq"),
-        *("attention.kernel", "hidden_states", "logits", "decode", "greedy"),
+        *("attention.kernel", "hidden_states", "logits", "outputs", "decode", "greedy", "state"),
     )
 
 
 def test_a_phase_that_no_signal_needs_is_of_none():
     assert phases.signals_of("usage") == frozenset()
     assert phases.signals_of("forward short") == {
-        *("inputs", "hidden_states", "logits", "decode", "greedy")
+        *("inputs", "hidden_states", "logits", "outputs", "decode", "greedy")
     }
 
 

@@ -18,6 +18,7 @@ from samebits.records.ladder import Ladder
 from samebits.records.made import MadeModel
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.records.relations import Distance, Relation, RelationsSignal
+from samebits.records.state import LeftBehind, StateSignal
 from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
 from samebits.records.usage import UsageSignal
 from samebits.reports import rulebook
@@ -1006,6 +1007,39 @@ def test_rounding_of_a_coarser_dtype_is_not_seeing_the_first_sequence():
     way = signal.packed.ways[0]
     sees = [signal.packed.sees(way, dtype) for dtype in ("bfloat16", "float16", "float32")]
     assert sees == [False, False, True]
+
+
+LEFT = StateSignal(
+    prompt="short",
+    holds=False,
+    outputs=("logits",),
+    is_undone=True,
+    causes=(LeftBehind(name="model.rotary_emb.inv_freq", kind="buffer"),),
+    distance=Distance(n=8, n_differ=8, max_abs=6e-3, mean_abs=1e-3),
+)
+
+
+def with_state(state):
+    run = sound(Memory(), "5.2")
+    return run.model_copy(update={"signals": run.signals.model_copy(update={"state": state})})
+
+
+def test_state_that_changes_the_next_forward_is_named():
+    (finding,) = findings(Case(capture=with_state(LEFT)))
+    assert (finding.code, finding.where) == ("SB711", "model.rotary_emb.inv_freq")
+    assert "off by 0.006" in finding.evidence[0]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"holds": True, "outputs": ()},
+        {"repeats": False},
+        {"is_undone": False, "causes": ()},
+    ],
+)
+def test_state_is_not_named_without_proof_that_it_matters(changed):
+    assert not codes_of(with_state(LEFT.model_copy(update=changed)))
 
 
 def test_codes_are_in_order_and_one_rule_each():

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from samebits_probe.cell.phase import InFork
     from samebits_probe.model.inputs import Inputs
+    from samebits_probe.model.leftover import Leftover
     from samebits_probe.process.jobs import CellJob
 
 MAX_FRESH_MODEL_BYTES = 4 << 30
@@ -78,6 +79,8 @@ class Session:
     """One model on one stack in one run, and what has been observed of it."""
 
     loaded: load.Loaded
+    untouched: Leftover
+    """The model before its first prompt; in run a."""
 
     def __init__(self, job: CellJob, heap_fill: str = "") -> None:
         self.job = job
@@ -137,21 +140,31 @@ class Session:
         self.skips[-1] |= {"tensor": name, "tensor_of": signal}
 
     def observe_tensors(
-        self, signal: str, tensors: dict[str, torch.Tensor], prompt: str = ""
+        self,
+        signal: str,
+        tensors: dict[str, torch.Tensor],
+        prompt: str = "",
+        hashes: dict[str, str] | None = None,
     ) -> None:
         """Record tensors of a signal by name: of a prompt, or with '' of the model as loaded.
 
         The name '' is that of the only tensor of a prompt. A tensor that has no plain bytes is
-        left out, with a skip.
+        left out, with a skip. ``hashes`` are those that are known, by name.
         """
-        refs = {name: self.tensor_ref(signal, name, tensor) for name, tensor in tensors.items()}
+        hashes = hashes or {}
+        refs = {
+            name: self.tensor_ref(signal, name, tensor, hashes.get(name, ""))
+            for name, tensor in tensors.items()
+        }
         recorded = self.signals.setdefault("named", {}).setdefault(signal, {})
         recorded.setdefault(prompt, {}).update({name: ref for name, ref in refs.items() if ref})
 
-    def tensor_ref(self, signal: str, name: str, tensor: torch.Tensor) -> dict[str, Any] | None:
+    def tensor_ref(
+        self, signal: str, name: str, tensor: torch.Tensor, digest: str = ""
+    ) -> dict[str, Any] | None:
         """Return the record of one tensor of a signal; None, with a skip, if it has no bytes."""
         try:
-            return self.keeper.ref(tensor)
+            return self.keeper.ref(tensor, digest=digest)
         except NotHashable as reason:
             self.skip_tensor(signal, name, reason)
             return None

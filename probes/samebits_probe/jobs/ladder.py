@@ -15,7 +15,7 @@ still makes the cache, the mask and the positions.
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,11 +30,12 @@ from samebits_probe.model import (
     heap,
     layers,
     load,
+    outputs,
     precision,
     raised,
 )
 from samebits_probe.model.feed import Feed
-from samebits_probe.model.tensor import Keeper
+from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, without_folders
 from samebits_probe.process.hashing import ALGORITHM
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from samebits_probe.model.inputs import Inputs
     from samebits_probe.process.jobs import LadderJob
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 _COPY_LIMIT = 4 << 30
 """Bytes of a promoted copy above which it shares the large parameters of its model."""
 _REASON_LENGTH = 300
@@ -287,24 +288,32 @@ class Ladder:
         watch.choices = []
         kwargs = _each_row_twice(inputs.kwargs) if twice else inputs.kwargs
         with (
-            layers.recorded(model) as outputs,
+            layers.recorded(model) as layer_outputs,
             progress.forward(kwargs, f"forward {name}", times=_WATCHED_COST, plain=True),
         ):
             result = model(**kwargs)
         choices, watch.choices = watch.choices, None
-        logits = layers.logits_of(result)
+        logits, others = layers.logits_of(result), outputs.without_logits(result)
         rows = next(iter(inputs.kwargs.values())).shape[0]
         if twice:
             logits = _second_half(logits, rows)
-            outputs = [(name, _second_half(tensor, rows)) for name, tensor in outputs]
+            layer_outputs = [(name, _second_half(tensor, rows)) for name, tensor in layer_outputs]
+            others = {name: _second_half(tensor, rows) for name, tensor in others.items()}
         with precision.real_dtypes():
-            return self._refs(logits, outputs, choices or [])
+            return self._refs(logits, layer_outputs, others, choices or [])
 
-    def _refs(self, logits: Any, outputs: list[layers.LayerOutput], choices: Any) -> Facts:
+    def _refs(
+        self,
+        logits: Any,
+        layer_outputs: list[layers.LayerOutput],
+        others: dict[str, torch.Tensor],
+        choices: Any,
+    ) -> Facts:
         return {
             "logits": None if logits is None else self.keeper.ref(logits),
+            "outputs": self._output_refs(others),
             "hidden_states": [
-                {"name": name, "ref": self.keeper.ref(tensor)} for name, tensor in outputs
+                {"name": name, "ref": self.keeper.ref(tensor)} for name, tensor in layer_outputs
             ],
             "choices": [
                 {
@@ -316,6 +325,13 @@ class Ladder:
                 for op, scores, chosen, gap in choices
             ],
         }
+
+    def _output_refs(self, others: dict[str, torch.Tensor]) -> Facts:
+        refs = {}
+        for name, tensor in others.items():
+            with suppress(NotHashable):
+                refs[name] = self.keeper.ref(tensor)
+        return refs
 
     def _decode(
         self,

@@ -39,6 +39,8 @@ RULE_WORDS: dict[Rule, str] = {
     "dtype policy": "a cast of stored tensors between dtypes, then the change with precision",
     "self-noise": "the noise of each side, because there is no float64",
     "choice": "the scores of a discrete choice",
+    "missing output": "the names of the outputs",
+    "state": "a forward that depends on those before it",
     "tokens": "the margin of the tokens",
     "nothing": "nothing: the ladder is inconclusive",
 }
