@@ -76,7 +76,8 @@ class Feed:
                 tensors[choice.DECODER] = tensors[choice.DECODER][:, :length].contiguous()
             tensors, real_rows = padded.kwargs | tensors, padded.real_rows
         kwargs = {name: self._on_device(tensor) for name, tensor in tensors.items()}
-        return Inputs(kwargs, real_rows, text)
+        constants = record.get("constants")
+        return Inputs(kwargs | (constants or {}), real_rows, text, constants is not None)
 
     def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_floating_point():

@@ -26,12 +26,16 @@ class CellId(TypedDict):
 
 
 class Prompt(TypedDict, total=False):
-    """One input, or a batch of inputs, with the keys that were given."""
+    """One input, a batch of inputs, or an input set, with the keys that were given."""
 
     text: str
     ids: list[int]
     length: int | Literal["past-window"]
     batch: list[Prompt]
+    file: str
+    function: str
+    trust: bool
+    arguments: dict[str, Any]
 
 
 class Inputs(TypedDict):
@@ -171,6 +175,7 @@ class InputsJob(JobKeys):
     result: str
     store: JobStore
     model: PromptedModel
+    places: dict[str, dict[str, str]]
 
 
 class JobOfCell(JobKeys):
