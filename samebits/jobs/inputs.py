@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from samebits.jobs.cache import JobCache
     from samebits.jobs.checkpoints import Checkpoint
+    from samebits.matrix.arguments import InputSetEntry
     from samebits.matrix.spec import ModelSpec, Prompt
     from samebits.stacks.build import Stack
     from samebits.stacks.process import StackProcess
@@ -117,7 +118,7 @@ def _file_of(given: InputSet) -> Path | None:
 
 def _with_whole_paths(model: ModelSpec) -> ModelSpec:
     """Return a model whose input sets have absolute paths."""
-    prompts: dict[str, Prompt | InputSet] = dict(model.prompts)
+    prompts: dict[str, Prompt | InputSetEntry] = dict(model.prompts)
     for name, given in _sets(model).items():
         if given.function is not None:
             path = f"{_file_of(given)}:{given.function.rpartition(':')[2]}"

@@ -12,7 +12,7 @@ from pydantic import PlainSerializer
 
 from samebits.grafts.questions import PatientQuestion
 from samebits.ladder.asking import Ask
-from samebits.matrix.arguments import InputSet
+from samebits.matrix.arguments import InputSetEntry
 from samebits.matrix.spec import Prompt, Recipe
 from samebits.records.ids import CellId, Variant
 from samebits.records.inputs import Inputs
@@ -22,7 +22,7 @@ THREADS = 1
 """Threads of a job that computes nothing that is compared."""
 
 WrittenPrompt = Annotated[
-    Prompt | InputSet,
+    Prompt | InputSetEntry,
     PlainSerializer(lambda prompt: prompt.model_dump(mode="json", exclude_none=True)),
 ]
 """A prompt or an input set with the keys that were given, as matrix.yaml has it."""

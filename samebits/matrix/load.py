@@ -124,7 +124,7 @@ class _MatrixBuilder:
             return model
         own = "inputs" in self._file.models[model.name].model_fields_set
         above: Keys = ("models", model.name) if own else ("defaults",)
-        placed: dict[str, Prompt | InputSet] = {}
+        placed: dict[str, Prompt | InputSetEntry] = {}
         for name, prompt in model.prompts.items():
             placed[name] = prompt
             if isinstance(prompt, InputSet):

@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from samebits.matrix.arguments import InputSet, InputSetEntry
+from samebits.matrix.arguments import InputSetEntry
 from samebits.matrix.form import Form
 from samebits.matrix.sources import bad_folder, bad_patch
 from samebits.matrix.values import (
@@ -315,7 +315,7 @@ class ModelSpec(ModelEntry):
     """One model of matrix.yaml with the defaults applied."""
 
     name: Name
-    prompts: dict[Name, Prompt | InputSet] = Field(default_factory=dict)  # type: ignore[assignment]
+    prompts: dict[Name, Prompt | InputSetEntry] = Field(default_factory=dict)  # type: ignore[assignment]
     """Everything that forward is run with, by name: the prompts, then the sets of inputs:."""
     insists: bool = False
     """True if the model's own entry asks for the relations: then the model itself answers, for them

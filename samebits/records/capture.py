@@ -113,6 +113,8 @@ class Skip(Record):
     """The tensor, if it is of a single one."""
     tensor_of: Signal | None = None
     """The signal of that tensor."""
+    paste: str = ""
+    """Lines to write below the model in matrix.yaml, so that it is observed."""
 
 
 class Unfinished(Record):

@@ -53,6 +53,8 @@ class PromptInputs(Record):
     text: str | None = None
     reason: str = ""
     """Why there are no inputs."""
+    paste: str = ""
+    """Lines to write below the model in matrix.yaml, so that there are."""
     why: Literal["plain", "inputs"] = "plain"
     """plain: the prompt has no meaning for the model. inputs: no inputs can be made."""
 

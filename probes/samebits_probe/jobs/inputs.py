@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
@@ -26,7 +26,7 @@ from samebits_probe.process.failure import PhaseFailed, Unknown, phase
 from samebits_probe.process.hashing import ALGORITHM
 
 if TYPE_CHECKING:
-    from samebits_probe.process.jobs import InputsJob, Prompt, Variant
+    from samebits_probe.process.jobs import InputSet, InputsJob, Prompt, Variant
 
 FORMAT_VERSION = 2
 # History of FORMAT_VERSION:
@@ -108,13 +108,16 @@ class Chooser:
             "crossing": sets[0] if sets and "reason" in crossing else crossing,
         }
 
-    def _fact_of(self, name: str, prompt: Prompt) -> Fact:
+    def _fact_of(self, name: str, prompt: Prompt | InputSet) -> Fact:
         try:
-            return self._given(name, prompt) if is_set(prompt) else self._chosen(name, prompt)
+            if is_set(prompt):
+                return self._given(name, cast("InputSet", prompt))
+            return self._chosen(name, cast("Prompt", prompt))
         except DoesNotApply as reason:
-            return {"reason": str(reason), "why": reason.why}
+            paste = {"paste": reason.paste} if reason.paste else {}
+            return {"reason": str(reason), "why": reason.why, **paste}
 
-    def _given(self, name: str, prompt: Prompt) -> Fact:
+    def _given(self, name: str, prompt: InputSet) -> Fact:
         """Return the inputs of a set of the user's; see :func:`given.make`."""
         places = self.job["places"].get(name, {})
         made = given.make(name, dict(prompt), self.config, self.signature, places)

@@ -23,7 +23,8 @@ VALUES = (PIXELS, "input_features", "input_values")
 """Arguments for seeded numbers: an image, the features of a sound, or a sound."""
 MAIN_INPUTS = (TOKENS, *VALUES)
 """Main inputs that samebits can make, in order of preference."""
-SUPPORTED_INPUTS = "samebits makes token ids, pixel values and audio"
+WRITE = "write them under inputs: in matrix.yaml"
+SUPPORTED_INPUTS = f"samebits makes token ids, pixel values and audio: for others, {WRITE}"
 
 NO_DATA = frozenset(
     {
@@ -65,12 +66,18 @@ class DoesNotApply(Exception):  # noqa: N818  "this model takes no such prompt" 
 
     why: SkipKind = "plain"
     """As samebits/records/capture.py's Skip has it."""
+    paste: str = ""
+    """What to write below the model in matrix.yaml, if that helps."""
 
 
 class NotFed(DoesNotApply):
     """samebits cannot make inputs for the model, or its forward refuses them; with the reason."""
 
     why: SkipKind = "inputs"
+
+    def __init__(self, reason: str, paste: str = "") -> None:
+        super().__init__(reason)
+        self.paste = paste
 
 
 class Parameter(NamedTuple):
@@ -104,8 +111,8 @@ def written(parameter: Parameter, width: str = "hidden_size") -> str:
 
 def lines_for(parameters: Iterable[Parameter], width: str = "hidden_size") -> str:
     """Return what to write below a model in matrix.yaml to give it ``parameters``."""
-    declared = ", ".join(f"{p.name}: {written(p, width)}" for p in parameters)
-    return f"inputs: {{mine: {{arguments: {{{declared}}}}}}}"
+    declared = [f"      {p.name}: {written(p, width)}" for p in parameters]
+    return "\n".join(["inputs:", "  mine:", "    arguments:", *declared])
 
 
 class Signature(NamedTuple):
@@ -218,7 +225,7 @@ def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
         else:
             missing.append(parameter)
     if missing:
-        raise NotFed(_required_reason(missing, traits))
+        raise _required(missing, traits)
     if traits.placeholders and TOKENS in chosen and set(chosen) & set(VALUES):
         value = next(name for name in chosen if name in VALUES)
         msg = (
@@ -241,34 +248,28 @@ def _main_argument(signature: Signature, traits: Traits) -> str:
         return listed[0]
     if signature.takes_any and main in MAIN_INPUTS and (main != TOKENS or traits.vocabulary):
         return main
-    raise NotFed(_unsupported_reason(signature, traits))
+    raise _unsupported(signature, traits)
 
 
-def _unsupported_reason(signature: Signature, traits: Traits) -> str:
+def _unsupported(signature: Signature, traits: Traits) -> NotFed:
     """Return the reason why samebits can make no input of a signature."""
     data = [p for p in signature.parameters if p.required or p.name not in NO_DATA]
     required = [p for p in data if p.required]
     if required:
-        return _required_reason(required, traits)
+        return _required(required, traits)
     names = [parameter.described() for parameter in data]
     remainder = (
         f" and {len(names) - _MAX_LISTED_NAMES} more" if len(names) > _MAX_LISTED_NAMES else ""
     )
     listed = ", ".join(names[:_MAX_LISTED_NAMES]) or "any keyword, without a list"
-    advice = f"; {write_below(data[:1], traits)}" if data else ""
-    return f"forward takes {listed}{remainder}; {SUPPORTED_INPUTS}{advice}"
+    reason = f"forward takes {listed}{remainder}; {SUPPORTED_INPUTS}"
+    return NotFed(reason, lines_for(data[:_MAX_LISTED_NAMES], traits.width) if data else "")
 
 
-def _required_reason(parameters: list[Parameter], traits: Traits) -> str:
+def _required(parameters: list[Parameter], traits: Traits) -> NotFed:
     listed = ", ".join(parameter.described() for parameter in parameters)
-    advice = write_below(parameters, traits)
-    return f"forward takes {listed} (required), which samebits cannot make: {advice}"
-
-
-def write_below(parameters: Iterable[Parameter], traits: Traits) -> str:
-    """Return the advice to give a model ``parameters``, with what to paste."""
-    lines = lines_for(parameters, traits.width)
-    return f"write below the model, with its own shapes: {lines}"
+    reason = f"forward takes {listed} (required), which samebits cannot make: {WRITE}"
+    return NotFed(reason, lines_for(parameters, traits.width))
 
 
 def _two_part_arguments(signature: Signature, traits: Traits, main: str) -> Iterable[str]:

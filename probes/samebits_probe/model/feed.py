@@ -65,7 +65,9 @@ class Feed:
 
     def _inputs(self, record: Fact, tokenizer: Any) -> Inputs:
         if record.get("reason"):
-            raise (NotFed if record["why"] == NotFed.why else DoesNotApply)(record["reason"])
+            if record["why"] == NotFed.why:
+                raise NotFed(record["reason"], record.get("paste", ""))
+            raise DoesNotApply(record["reason"])
         tensors = {name: stored(self._tensors, ref) for name, ref in record["tensors"].items()}
         real_rows, text = record.get("real_rows"), record.get("text")
         if record.get("rows"):

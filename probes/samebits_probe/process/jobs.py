@@ -26,16 +26,32 @@ class CellId(TypedDict):
 
 
 class Prompt(TypedDict, total=False):
-    """One input, a batch of inputs, or an input set, with the keys that were given."""
+    """One input, or a batch of inputs, with the keys that were given."""
 
     text: str
     ids: list[int]
     length: int | Literal["past-window"]
     batch: list[Prompt]
+
+
+class Argument(TypedDict, total=False):
+    """One declared argument of forward, with the keys that were given."""
+
+    shape: list[int | str]
+    dtype: str
+    low: float | str
+    high: float | str
+    mask: list[str]
+    value: Any
+
+
+class InputSet(TypedDict, total=False):
+    """An input set, with the keys that were given."""
+
     file: str
     function: str
     trust: bool
-    arguments: dict[str, Any]
+    arguments: dict[str, Argument]
 
 
 class Inputs(TypedDict):
@@ -82,13 +98,13 @@ class FedModel(ModelSource):
 class PromptedModel(ModelSource):
     """A model whose inputs are to be chosen."""
 
-    prompts: dict[str, Prompt]
+    prompts: dict[str, Prompt | InputSet]
 
 
 class CellModel(FedModel):
     """The model of a cell."""
 
-    prompts: dict[str, Prompt]
+    prompts: dict[str, Prompt | InputSet]
 
 
 class RelationOptions(TypedDict):

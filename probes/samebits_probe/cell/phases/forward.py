@@ -101,7 +101,7 @@ def _observe_prompts(session: Session, check: SelfCheck | None) -> None:
             try:
                 _observe_prompt(session, name, session.inputs(name), check)
             except NotFed as reason:
-                session.skip(f"forward {name}", str(reason), why="inputs")
+                session.skip(f"forward {name}", str(reason), why="inputs", paste=reason.paste)
             except DoesNotApply as reason:
                 session.skip(f"prompt {name}", str(reason))
         if check is not None and check.has_failed:
