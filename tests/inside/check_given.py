@@ -46,7 +46,7 @@ def refusal(function):
     raise AssertionError(msg)
 
 
-def check_seeded_numbers_depend_on_names_and_fit_their_bounds():
+def test_seeded_numbers_depend_on_names_and_fit_their_bounds():
     floats = {"shape": [2, 5, "hidden_size"], "dtype": "float32"}
     numbers = {"shape": [3, 50], "dtype": "int64", "low": 4, "high": "vocab_size"}
     flags = {"shape": [64], "dtype": "bool"}
@@ -68,7 +68,7 @@ def check_seeded_numbers_depend_on_names_and_fit_their_bounds():
     assert bounded["embeddings"].max() <= 4
 
 
-def check_masks_and_constants():
+def test_masks_and_constants():
     made = make(
         {
             "attention_mask": {"shape": [2, 6], "mask": ["left 2", "right 1"]},
@@ -83,7 +83,7 @@ def check_masks_and_constants():
     assert made.real_rows() == [[2, 6], [0, 5]]
 
 
-def check_arrays_of_a_file_are_read_without_pickle():
+def test_arrays_of_a_file_are_read_without_pickle():
     folder = Path(tempfile.mkdtemp())
     array = np.arange(6, dtype=np.float32).reshape(1, 6)
     np.savez(folder / "a.npz", embeddings=array, scaled=np.array(True))
@@ -104,7 +104,7 @@ def returned(text):
     return given.make("mine", {"function": f"{path}:make"}, CONFIG, SIGNATURE, {"": "m.yaml:1:2"})
 
 
-def check_a_function_is_seeded_and_its_mistakes_are_named():
+def test_a_function_is_seeded_and_its_mistakes_are_named():
     draw = (
         "def make(config, seed, torch):\n"
         "    return {'embeddings': torch.randn(1, config.hidden_size), 'scaled': seed > 0}\n"
@@ -133,7 +133,7 @@ def check_a_function_is_seeded_and_its_mistakes_are_named():
     assert "did you mean embeddings?" in reason
 
 
-def check_a_mistake_has_its_place():
+def test_a_mistake_has_its_place():
     places = {"": "matrix.yaml:3:5", "embeddings": "matrix.yaml:4:7"}
     wrong = {"embeddings": {"shape": ["hiden_size"], "dtype": "float32"}}
     assert refusal(lambda: make(wrong, places=places)) == (
@@ -155,7 +155,7 @@ def model(arguments):
 FLOATS = {"shape": [2, 3, "hidden_size"], "dtype": "float32"}
 
 
-def check_what_is_chosen_once_is_fed_in_the_dtype_of_the_cell():
+def test_what_is_chosen_once_is_fed_in_the_dtype_of_the_cell():
     chosen = feeding.chosen(
         model({"embeddings": FLOATS, "coverage": FLOATS, "scaled": {"value": True}})
     )
@@ -168,7 +168,7 @@ def check_what_is_chosen_once_is_fed_in_the_dtype_of_the_cell():
     assert list(crossing.kwargs) == ["embeddings", "coverage", "scaled"]
 
 
-def check_a_model_that_nobody_feeds_says_what_to_write():
+def test_a_model_that_nobody_feeds_says_what_to_write():
     record = feeding.record_of(feeding.chosen(model({})))["prompts"]["short"]
     assert record["reason"].startswith(
         "forward takes embeddings: torch.FloatTensor, coverage: torch"
@@ -180,7 +180,7 @@ def check_a_model_that_nobody_feeds_says_what_to_write():
     ]
 
 
-def check_one_missing_argument_is_named_for_the_set_alone():
+def test_one_missing_argument_is_named_for_the_set_alone():
     record = feeding.record_of(feeding.chosen(model({"embeddings": FLOATS})))["prompts"]["mine"]
     assert (
         "forward needs coverage: torch.FloatTensor, which the set does not have" in record["reason"]
