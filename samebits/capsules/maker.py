@@ -235,8 +235,8 @@ class _Builder:
 
     def _earlier_feeds(self, query: Query) -> tuple[Feed, ...]:
         feeds = earlier_feeds(query.question, self._request.reference, self._values)
-        seeded = any(fed.seed is not None for feed in feeds for fed in feed.values())
-        return () if seeded else feeds
+        are_rows = all(fed.is_rows for feed in feeds for fed in feed.values())
+        return feeds if are_rows else ()
 
     def _mismatch(
         self, query: Query, question: Question, answers: Answers, folder: Path | None
@@ -355,7 +355,7 @@ class _Builder:
         largest = metrics.top[0].index if metrics is not None and metrics.top else None
         places = (metrics.first_index if metrics is not None else None, largest)
         tokens = case.question.feed.get("input_ids")
-        total = len(tokens.rows[0]) if tokens else 0
+        total = len(tokens.rows[0]) if tokens and tokens.rows else 0
         for question in shrinking.fewer_tokens(case.question, places):
             n = len(question.feed["input_ids"].rows[0])
             yield question, case.folder, f"{n} of {total} tokens of the prompt"

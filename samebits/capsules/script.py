@@ -80,8 +80,9 @@ def script(subject: Subject, installed: Installed, expectation: Expectation | No
         _threads(subject.question.threads),
     ]
     functions = [_measure(subject, installed)]
-    if any(fed.seed is not None for fed in subject.question.feed.values()):
-        functions.insert(0, _SEEDED)
+    feed = subject.question.feed.values()
+    functions[:0] = [_SEEDED] if any(fed.seed is not None for fed in feed) else []
+    functions[:0] = [_TENSOR] if any(fed.data for fed in feed) else []
     if subject.zeros is not None:
         functions.insert(0, _WRITE_WEIGHTS[subject.zeros])
     if expectation is not None:
@@ -166,6 +167,8 @@ def _imports(subject: Subject, expectation: Expectation | None) -> list[str]:
         standard += ["import os", "import subprocess"]
     if any(fed.seed is not None for fed in subject.question.feed.values()):
         standard += ["import hashlib", "import math"]
+    if any(fed.data for fed in subject.question.feed.values()):
+        standard += ["import base64"]
     if subject.zeros is not None:
         standard += ["import json", "import os", "import tempfile"]
     local = ["from pathlib import Path"] if subject.hub is None else []
@@ -178,8 +181,10 @@ def _constants(subject: Subject, expectation: Expectation | None) -> str:
     where = f'Path(__file__).parent / "{FOLDER}"' if subject.hub is None else _literal(subject.hub)
     lines = [f"CHECKPOINT = {where}"]
     for key, fed in subject.question.feed.items():
-        if fed.seed is None:
-            lines.append(_assignment(key.upper(), [list(row) for row in fed.rows]))
+        if fed.is_rows:
+            lines.append(_assignment(_name(key), [list(row) for row in fed.rows]))
+        elif fed.data:
+            lines.append(_text_assignment(_name(key), fed.data))
     if subject.question.real is not None:
         lines.append(
             _assignment("REAL", list(subject.question.real))
@@ -277,8 +282,7 @@ def _forward(subject: Subject) -> list[str]:
 
 
 def _earlier_forwards(subject: Subject) -> list[str]:
-    seeded = any(fed.seed is not None for feed in subject.question.before for fed in feed.values())
-    assert not seeded
+    assert all(fed.is_rows for feed in subject.question.before for fed in feed.values())
     return [
         "        for fed in EARLIER:",
         "            model(**{key: torch.tensor(rows) for key, rows in fed.items()})",
@@ -325,11 +329,33 @@ def _arguments(subject: Subject) -> list[str]:
 
 
 def _value(key: str, fed: Fed, subject: Subject) -> str:
+    if fed.constant:
+        return fed.constant
+    if fed.data:
+        return f"tensor({_name(key)}, torch.{fed.dtype}, {list(fed.shape)})"
     if fed.seed is None:
-        return f"torch.tensor({key.upper()})"
+        return f"torch.tensor({_name(key)})"
     cast = "" if subject.variant.dtype == "float32" else f".to(torch.{subject.variant.dtype})"
     return f"seeded({_literal(fed.seed)}, {list(fed.shape)}){cast}"
 
+
+def _name(key: str) -> str:
+    """Return the constant of an argument, which is none of the script's own."""
+    return f"{key.upper()}_" if key.upper() in _OWN_NAMES else key.upper()
+
+
+def _text_assignment(name: str, text: str) -> str:
+    width = WIDTH - 6
+    chunks = [text[start : start + width] for start in range(0, len(text), width)]
+    return "\n".join([f"{name} = (", *(f'    "{chunk}"' for chunk in chunks), ")"])
+
+
+_OWN_NAMES = frozenset({"CHECKPOINT", "EARLIER", "EXPECTED", "FIRST", "MESSAGE", "OTHER", "REAL"})
+
+_TENSOR = '''\
+def tensor(data, dtype, shape):
+    """Return the tensor whose bytes are in base64."""
+    return torch.frombuffer(bytearray(base64.b64decode(data)), dtype=dtype).reshape(shape)'''
 
 _SEEDED = '''\
 def seeded(name, shape):

@@ -12,6 +12,7 @@ from pydantic import PlainSerializer
 
 from samebits.grafts.questions import PatientQuestion
 from samebits.ladder.asking import Ask
+from samebits.matrix.arguments import InputSetEntry
 from samebits.matrix.spec import Prompt, Recipe
 from samebits.records.ids import CellId, Variant
 from samebits.records.inputs import Inputs
@@ -21,10 +22,10 @@ THREADS = 1
 """Threads of a job that computes nothing that is compared."""
 
 WrittenPrompt = Annotated[
-    Prompt,
+    Prompt | InputSetEntry,
     PlainSerializer(lambda prompt: prompt.model_dump(mode="json", exclude_none=True)),
 ]
-"""A prompt with the keys that were given, as matrix.yaml has it."""
+"""A prompt or an input set with the keys that were given, as matrix.yaml has it."""
 RunName = Literal["a", "b"]
 """The run of a cell, which decides the byte that fills unwritten memory."""
 
@@ -159,6 +160,9 @@ class InputsJob(Job):
     result: str
     store: JobStore
     model: PromptedModel
+    """Its prompts; files of input sets have absolute paths."""
+    places: dict[str, dict[str, str]]
+    """Input set -> argument -> its position in matrix.yaml; '' for that of the set."""
 
 
 class JobOfCell(Job):

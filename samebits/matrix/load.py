@@ -8,22 +8,32 @@ from __future__ import annotations
 
 import math
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits.base.errors import MatrixError, nearest, shown
 from samebits.compare.registry import signal_names
 from samebits.matrix import yamltext
+from samebits.matrix.arguments import InputSet
 from samebits.matrix.problems import check
 from samebits.matrix.spec import Expected, ExpectedEntry, Matrix, ModelSpec, StackSpec
 from samebits.matrix.yamltext import FILE, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
+    from samebits.matrix.arguments import InputSetEntry
+    from samebits.matrix.form import Form
     from samebits.matrix.problems import Checked
-    from samebits.matrix.spec import Form, MatrixFile, ModelEntry, Rule, Settings, StackEntry
-    from samebits.matrix.yamltext import Keys, Yaml
+    from samebits.matrix.spec import (
+        MatrixFile,
+        ModelEntry,
+        Prompt,
+        Rule,
+        Settings,
+        StackEntry,
+    )
+    from samebits.matrix.yamltext import Keys, Place, Yaml
 
 
 _WITHOUT_SIGNALS = frozenset({"failed", "not observed"})
@@ -99,7 +109,7 @@ class _MatrixBuilder:
             stacks=stacks,
             reference=self._file.reference or stacks[0].id,
             exclude_newer=self._file.exclude_newer,
-            models=tuple(self._models.values()),
+            models=tuple(self._placed(model, Path(path)) for model in self._models.values()),
             include=self._file.include,
             exclude=self._file.exclude,
             expected=tuple(
@@ -108,12 +118,33 @@ class _MatrixBuilder:
             ),
         )
 
+    def _placed(self, model: ModelSpec, path: Path) -> ModelSpec:
+        """Return a model whose input sets know their positions in the file."""
+        if not model.inputs:
+            return model
+        own = "inputs" in self._file.models[model.name].model_fields_set
+        above: Keys = ("models", model.name) if own else ("defaults",)
+        placed: dict[str, Prompt | InputSetEntry] = {}
+        for name, prompt in model.prompts.items():
+            placed[name] = prompt
+            if isinstance(prompt, InputSet):
+                keys = (*above, "inputs", name)
+                places = {"": _position(path.name, self._yaml.place_of_key(keys))}
+                for argument in prompt.arguments or ():
+                    place = self._yaml.place_of_key((*keys, "arguments", argument))
+                    places[argument] = _position(path.name, place)
+                placed[name] = prompt.model_copy(
+                    update={"places": places, "folder": str(path.parent)}
+                )
+        return model.model_copy(update={"prompts": placed})
+
     def problems(self) -> Iterator[Problem]:
         """Yield contradictions between the parts of the file."""
         yield from self._missing_models()
         yield from self._duplicates()
         yield from self._unknown_stacks()
         yield from self._duplicate_variants()
+        yield from self._duplicate_inputs()
         yield from self._unmatched_rules("include", self._file.include)
         yield from self._unmatched_rules("exclude", self._file.exclude)
         yield from self._unmatched_rules("expected", self._file.expected)
@@ -173,6 +204,15 @@ class _MatrixBuilder:
                 text = f"{name}: two variants have the name {shown(duplicate)}: remove one of them"
                 yield Problem(self._yaml.place(("models", name)), text)
 
+    def _duplicate_inputs(self) -> Iterator[Problem]:
+        """Yield sets of inputs with the name of a prompt: both are named in one report."""
+        for name, entry in self._file.models.items():
+            prompts, inputs = _fed(entry, self._file.defaults)
+            for twice in prompts.keys() & inputs.keys():
+                keys: Keys = ("models", name, "inputs", twice)
+                text = f"{name}: a prompt has the name {shown(twice)}, too: rename one of the two"
+                yield Problem(self._yaml.place_of_key(keys), text)
+
     def _unmatched_rules(
         self, section: str, rules: Iterable[Rule | ExpectedEntry]
     ) -> Iterator[Problem]:
@@ -222,4 +262,29 @@ def _stack(entry: StackEntry, file: MatrixFile) -> StackSpec:
 def _model(name: str, entry: ModelEntry, defaults: Settings) -> ModelSpec:
     own = _given(entry)
     insists = bool(own.get("relations") or own.get("samples"))
-    return ModelSpec(name=name, insists=insists, **(_given(defaults) | own))
+    prompts, inputs = _fed(entry, defaults)
+    sets = {key: InputSet(**_given(inputs[key])) for key in inputs}
+    settings = _given(defaults) | own | {"prompts": prompts | sets}
+    return ModelSpec(name=name, insists=insists, **settings)
+
+
+def _fed(
+    entry: ModelEntry, defaults: Settings
+) -> tuple[dict[str, Prompt], dict[str, InputSetEntry]]:
+    """Return a model's prompts and input sets.
+
+    Beside inputs: only prompts that are written there or in the model's own entry are run, as the
+    default ones have no meaning for most such models.
+    """
+    source = next((s for s in (entry, defaults) if "inputs" in s.model_fields_set), None)
+    asks = next((s for s in (entry, defaults) if "prompts" in s.model_fields_set), None)
+    prompts = (asks or defaults).prompts
+    if source is None:
+        return prompts, {}
+    if asks is None or (source is entry and asks is defaults):
+        prompts = {}
+    return prompts, source.inputs
+
+
+def _position(file: str, place: Place) -> str:
+    return f"{file}:{place.line}:{place.column}"

@@ -18,6 +18,8 @@ from pydantic import (
     model_validator,
 )
 
+from samebits.matrix.arguments import InputSetEntry
+from samebits.matrix.form import Form
 from samebits.matrix.sources import bad_folder, bad_patch
 from samebits.matrix.values import (
     NAME,
@@ -84,18 +86,6 @@ def _sources_and_no_defaults(schema: dict[str, Any]) -> None:
     _without_defaults(schema)
     schema["oneOf"] = [{"required": [source]} for source in ("hub", "path", "build")]
     schema["dependentRequired"] = {"revision": ["hub"], "patch": ["path"]}
-
-
-class Form(Record):
-    """A mapping of matrix.yaml. A key may be left out, but it may not be without a value."""
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _has_a_value(cls, value: object) -> object:
-        if value is None:
-            msg = "the value is missing: write one, or remove the key"
-            raise mistake(msg)
-        return value
 
 
 class StackEntry(Form):
@@ -221,9 +211,15 @@ class Settings(Form):
             "padded": Prompt(batch=(Prompt(text=_SHORT, length=5), Prompt(text=_LONG, length=13))),
         }
     )
-    """Inputs by name; default: short, long and padded."""
+    """Inputs by name; default: short, long and padded, and none beside inputs:."""
     greedy: Annotated[int, Field(ge=0, le=10_000)] = 12
     """Number of tokens to generate; 0 for none."""
+    inputs: Annotated[
+        dict[Name, Annotated[InputSetEntry, TextAs("file", minLength=1)]],
+        Field(min_length=1, json_schema_extra=_NAMES),
+    ] = Field(default_factory=dict)
+    """Arguments of forward by name of the set, for a model that takes something else than token ids,
+    pixel values and audio; or to give them yourself."""
     relations: bool = True
     """Whether to test relations that must hold inside one cell, such as full forward = prefill +
     decode. For a model above 64 MiB a made model answers, unless its own entry asks for them."""
@@ -319,6 +315,8 @@ class ModelSpec(ModelEntry):
     """One model of matrix.yaml with the defaults applied."""
 
     name: Name
+    prompts: dict[Name, Prompt | InputSetEntry] = Field(default_factory=dict)  # type: ignore[assignment]
+    """Everything that forward is run with, by name: the prompts, then the sets of inputs:."""
     insists: bool = False
     """True if the model's own entry asks for the relations: then the model itself answers, for them
     and for usage, at any size."""

@@ -66,10 +66,11 @@ def mistake(text: str, *keys: str | int) -> PydanticCustomError:
 
 def is_name(text: str) -> bool:
     """Return True if text is safe in a path, in a table and in a command."""
-    return len(text) <= NAME_LENGTH and _fits(NAME, text)
+    return len(text) <= NAME_LENGTH and fits(NAME, text)
 
 
-def _fits(pattern: str, text: str) -> bool:
+def fits(pattern: str, text: str) -> bool:
+    """Return True if all of text matches a pattern of a schema, in ASCII."""
     # "$" also matches before a final line feed, and \d matches digits that are not ASCII
     return re.fullmatch(pattern.strip("^$"), text, re.ASCII) is not None
 
@@ -85,7 +86,7 @@ def _name(text: str) -> str:
 
 
 def _version(text: str) -> str:
-    if _fits(VERSION, text) and len(text) <= 40:
+    if fits(VERSION, text) and len(text) <= 40:
         return text
     match = re.search(r"\d+(\.\d+)*", text, re.ASCII)
     example = match.group() if match and len(match.group()) < 20 else "4.48.0"
@@ -97,7 +98,7 @@ def _version(text: str) -> str:
 
 
 def _python(text: str) -> str:
-    if _fits(_PYTHON, text):
+    if fits(_PYTHON, text):
         return text
     msg = f"{shown(text)} is not a version of Python 3: write one such as 3.11"
     raise mistake(msg)
@@ -113,7 +114,7 @@ def _dtype(value: object) -> object:
 
 
 def _attention(text: str) -> str:
-    if not _fits(_ATTENTION, text) or _is_typo(text):
+    if not fits(_ATTENTION, text) or _is_typo(text):
         msg = f"{shown(text)} is not an attention implementation: {nearest(text, ATTENTION)}"
         raise mistake(msg)
     return text
@@ -133,7 +134,7 @@ def _without_digits(text: str) -> str:
 
 
 def _device(text: str) -> str:
-    if _fits(_DEVICE, text):
+    if fits(_DEVICE, text):
         return text
     meant = "cuda" if text.casefold().startswith("gpu") else text
     msg = f"{shown(text)} is not a device: {nearest(meant, DEVICES)} (the second GPU is cuda:1)"
@@ -148,7 +149,7 @@ def _hub(text: str) -> str:
         name, _, revision = text.partition("@")
         msg = f"{shown(text)}: write hub: {shown(name)} and revision: {shown(revision)}"
         raise mistake(msg)
-    if not _fits(_HUB, text):
+    if not fits(_HUB, text):
         msg = f"{shown(text)} is not a hub id: write one such as org/name"
         raise mistake(msg)
     return text
@@ -157,7 +158,7 @@ def _hub(text: str) -> str:
 def _moment(text: str) -> str:
     try:
         datetime.fromisoformat(text)
-        if _fits(_MOMENT, text):
+        if fits(_MOMENT, text):
             return text
     except ValueError:
         pass
@@ -236,7 +237,7 @@ def _length(value: object) -> object:
     if value == "past-window":
         return value
     text = str(value)
-    if _fits(r"\d{1,7}", text) and 1 <= int(text) <= _MAX_LENGTH:
+    if fits(r"\d{1,7}", text) and 1 <= int(text) <= _MAX_LENGTH:
         return int(text)
     msg = f"write a number of tokens from 1 to {_MAX_LENGTH}, or past-window"
     raise mistake(msg)

@@ -115,6 +115,8 @@ class Skip(Record):
     """The tensor, if it is of a single one."""
     tensor_of: Signal | None = None
     """The signal of that tensor."""
+    paste: str = ""
+    """Lines to write below the model in matrix.yaml, so that it is observed."""
 
 
 class Unfinished(Record):
@@ -273,6 +275,8 @@ class ForwardFacts(Record):
 
     inputs: dict[str, TensorRef]
     """The arguments of forward: input_ids, attention_mask, pixel_values …"""
+    constants: dict[str, Any] | None = None
+    """For an input set of matrix.yaml: its arguments that are no tensors; None for a prompt."""
     text: str | None = None
     real_rows: tuple[tuple[int, int], ...] | None = None
     """Per batch row, the half-open range of positions that are not padding; None: no padding."""

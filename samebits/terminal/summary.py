@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import INCOMPLETE
+from samebits.records.ids import Verdict
 from samebits.reports.sections.findings import named
 from samebits.reports.sections.overview import headline
 from samebits.reports.sections.relations import broken_line
@@ -28,6 +29,9 @@ MAX_LINES = 12
 MAX_WIDTH = 160
 """Maximum characters of a line; the report has the whole text."""
 
+MAX_PASTES = 3
+"""Models for which lines to write are printed; the report has those of all."""
+
 WRAP_WIDTH = 100
 """Characters after which the headline is wrapped."""
 
@@ -35,8 +39,26 @@ WRAP_WIDTH = 100
 def summary(report: Report, path: Path) -> list[str]:
     """Return the lines to print, with control characters made visible."""
     lines = [*_headline(report), *_attention(report), *_relations(report), *_reasons(report)]
+    lines += to_paste(report)
     written = [*_capsules(report, path), f"Report: {path}"]
     return [*(clip(visible(line), MAX_WIDTH) for line in lines), *map(visible, written)]
+
+
+def to_paste(report: Report) -> list[str]:
+    """Return the lines of matrix.yaml that let models be observed whose inputs samebits cannot make."""
+    cells = [cell for row in report.rows for cell in row.cells]
+    pastes = {
+        skip.paste: cell.cell.model
+        for cell in reversed(cells)
+        if cell.judged is Verdict.NOT_OBSERVED
+        for skip in cell.skips
+        if skip.paste
+    }
+    lines = []
+    for text, model in reversed([*pastes.items()][-MAX_PASTES:]):
+        lines.append(f"Write below {model} in matrix.yaml, with its own shapes:")
+        lines += [f"  {line}" for line in text.splitlines()]
+    return lines
 
 
 def _capsules(report: Report, path: Path) -> list[str]:

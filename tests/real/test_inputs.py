@@ -194,7 +194,10 @@ def test_what_a_clip_compares_are_the_logits_of_texts_and_images(captures):
 
 
 def test_a_model_that_cannot_be_fed_is_compared_in_its_weights(cells, captures):
-    reason = "forward takes protein_embeddings (required), which samebits cannot make"
+    reason = (
+        "forward takes protein_embeddings (required), which samebits cannot make: write them under "
+        "inputs: in matrix.yaml"
+    )
     for stack in (OLD, NEW):
         capture = captures["proteins", stack]
         assert (capture["status"], capture.get("failure")) == ("complete", None)

@@ -124,9 +124,9 @@ class Session:
         with suppress(OSError):  # writing the complete capture will raise the same error
             write_capture(Path(self.job["capture"]), self.job, outcome, lasting=False)
 
-    def skip(self, what: str, reason: str, why: str = "plain") -> None:
+    def skip(self, what: str, reason: str, why: str = "plain", paste: str = "") -> None:
         """Record why something is not observed; ``why`` is a kind of samebits' Skip record."""
-        entry = {"what": what, "reason": reason}
+        entry = {"what": what, "reason": reason, **({"paste": paste} if paste else {})}
         self.skips.append(entry if why == "plain" else entry | {"why": why})
 
     def skip_broken_instrument(self, what: str, error: Exception) -> None:

@@ -35,6 +35,7 @@ from samebits_probe.model import (
     raised,
 )
 from samebits_probe.model.feed import Feed
+from samebits_probe.model.inputs import in_dtype, may_repeat_rows, n_rows, tensors_of
 from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, without_folders
@@ -277,15 +278,13 @@ class Ladder:
         native = getattr(torch, self.source.dtype)
         feed = Feed(self.job["model"], native, self.source.device)
         for name, inputs in feed.all(self.loaded.tokenizer):
-            kwargs = inputs.kwargs
-            if dtype is not None:
-                kwargs = {k: v.to(dtype) if v.is_floating_point() else v for k, v in kwargs.items()}
-            yield name, inputs._replace(kwargs=kwargs)
+            yield name, inputs._replace(kwargs=in_dtype(inputs.kwargs, dtype))
 
     def _forward(
         self, model: Any, name: str, inputs: Inputs, watch: Watch, *, twice: bool
     ) -> Facts:
         watch.choices = []
+        twice = twice and may_repeat_rows(inputs.kwargs)
         kwargs = _each_row_twice(inputs.kwargs) if twice else inputs.kwargs
         with (
             layers.recorded(model) as layer_outputs,
@@ -294,7 +293,7 @@ class Ladder:
             result = model(**kwargs)
         choices, watch.choices = watch.choices, None
         logits, others = layers.logits_of(result), outputs.without_logits(result)
-        rows = next(iter(inputs.kwargs.values())).shape[0]
+        rows = n_rows(inputs.kwargs)
         if twice:
             logits = _second_half(logits, rows)
             layer_outputs = [(name, _second_half(tensor, rows)) for name, tensor in layer_outputs]
@@ -344,7 +343,7 @@ class Ladder:
     ) -> Facts:
         """Return the logits of every step by row, [steps, vocabulary], with forced tokens."""
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
-        rows = next(iter(kwargs.values())).shape[0]
+        rows, twice = n_rows(kwargs), twice and may_repeat_rows(kwargs)
         names = [name if rows == 1 else f"{name}[{row}]" for row in range(rows)]
         ids = [self.job["ladder"]["forced"].get(row, []) for row in names]
         if not all(ids):
@@ -410,9 +409,9 @@ def _refusal_noted(refused: dict[str, str], what: str) -> Iterator[None]:
         refused[what] = f"{type(error).__name__}: {text}"[:_REASON_LENGTH]
 
 
-def _each_row_twice(kwargs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _each_row_twice(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return the inputs with their rows repeated once."""
-    return {name: torch.cat([tensor, tensor]) for name, tensor in kwargs.items()}
+    return kwargs | {n: torch.cat([tensor, tensor]) for n, tensor in tensors_of(kwargs).items()}
 
 
 def _second_half(tensor: torch.Tensor, rows: int) -> torch.Tensor:

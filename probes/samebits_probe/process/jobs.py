@@ -34,6 +34,26 @@ class Prompt(TypedDict, total=False):
     batch: list[Prompt]
 
 
+class Argument(TypedDict, total=False):
+    """One declared argument of forward, with the keys that were given."""
+
+    shape: list[int | str]
+    dtype: str
+    low: float | str
+    high: float | str
+    mask: list[str]
+    value: Any
+
+
+class InputSet(TypedDict, total=False):
+    """An input set, with the keys that were given."""
+
+    file: str
+    function: str
+    trust: bool
+    arguments: dict[str, Argument]
+
+
 class Inputs(TypedDict):
     """Where the inputs are, or why there are none."""
 
@@ -78,13 +98,13 @@ class FedModel(ModelSource):
 class PromptedModel(ModelSource):
     """A model whose inputs are to be chosen."""
 
-    prompts: dict[str, Prompt]
+    prompts: dict[str, Prompt | InputSet]
 
 
 class CellModel(FedModel):
     """The model of a cell."""
 
-    prompts: dict[str, Prompt]
+    prompts: dict[str, Prompt | InputSet]
 
 
 class RelationOptions(TypedDict):
@@ -171,6 +191,7 @@ class InputsJob(JobKeys):
     result: str
     store: JobStore
     model: PromptedModel
+    places: dict[str, dict[str, str]]
 
 
 class JobOfCell(JobKeys):

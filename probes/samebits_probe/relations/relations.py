@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 
-from samebits_probe.model import determinism, forks
+from samebits_probe.model import choice, determinism, forks
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.distance import broken, distance, gaps, pooled, precision, same_bytes
 from samebits_probe.model.precision import Leaks
@@ -72,7 +72,9 @@ def observe(model: Any, head: str, config: Any, job_options: RelationOptions) ->
     """Try every relation on ``model``; ``job_options`` may request sweep and samples."""
     started = time.perf_counter()
     main_input = getattr(model, "main_input_name", "input_ids")
-    if main_input in {"input_ids", "inputs_embeds"}:
+    if reason := _refuses_tokens(model):
+        signal = _untried(reason)
+    elif main_input in {"input_ids", "inputs_embeds"}:
         try:
             signal = _try_all(Subject(model, head, config), job_options)
         except DoesNotApply as reason:  # no token ids can be made
@@ -80,6 +82,17 @@ def observe(model: Any, head: str, config: Any, job_options: RelationOptions) ->
     else:
         signal = _untried(f"the model takes {main_input}, not tokens")
     return signal | {"seconds": round(time.perf_counter() - started, 4)}
+
+
+def _refuses_tokens(model: Any) -> str:
+    """Return why forward cannot be called with token ids alone; '' if it may be."""
+    signature = choice.signature_of(model.forward)
+    if not signature.takes(choice.TOKENS):
+        return f"forward takes no {choice.TOKENS}, and relations are tried on token ids"
+    fed = {choice.TOKENS, choice.DECODER, choice.MASK}
+    needs = [p.name for p in signature.parameters if p.required and p.name not in fed]
+    listed = ", ".join(needs)
+    return f"forward needs {listed}, and relations are tried on token ids" if needs else ""
 
 
 def of_made_model(made: small.Made, job_options: RelationOptions) -> Facts:

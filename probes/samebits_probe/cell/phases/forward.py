@@ -12,6 +12,7 @@ from samebits_probe.cell.session import seed_generators
 from samebits_probe.model import attention, layers, outputs
 from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.executed import Executed
+from samebits_probe.model.inputs import tensors_of, token_width
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.model.refusal import refusals
 from samebits_probe.model.tensor import NotHashable, Ref, dtype_name
@@ -122,7 +123,7 @@ def _observe_prompts(session: Session, check: SelfCheck | None) -> None:
             try:
                 _observe_prompt(session, name, session.inputs(name), check)
             except NotFed as reason:
-                session.skip(f"forward {name}", str(reason), why="inputs")
+                session.skip(f"forward {name}", str(reason), why="inputs", paste=reason.paste)
             except DoesNotApply as reason:
                 session.skip(f"prompt {name}", str(reason))
         if check is not None and check.has_failed:
@@ -189,10 +190,13 @@ def _facts(
     dtypes: dict[str, int] = session.signals["load"]["activation_dtypes"]
     for layer in layer_outputs:
         dtypes[layer.dtype] = dtypes.get(layer.dtype, 0) + 1
-    width = inputs.kwargs["input_ids"].shape[1] if inputs.real_rows else None
+    width = token_width(inputs.kwargs) if inputs.real_rows else None
     logits, digest = result.logits, result.hashes.get(result.logits_name, "")
+    tensors = tensors_of(inputs.kwargs)
+    constants = {key: value for key, value in inputs.kwargs.items() if key not in tensors}
     return {
-        "inputs": {key: keeper.ref(value) for key, value in inputs.kwargs.items()},
+        "inputs": {key: keeper.ref(value) for key, value in tensors.items()},
+        **({"constants": constants} if inputs.is_set else {}),
         "text": inputs.text,
         "real_rows": inputs.real_rows,
         "logits": None if logits is None else keeper.ref(logits, digest=digest),
@@ -237,10 +241,12 @@ class _Run(NamedTuple):
 def _observe_together(session: Session, name: str, inputs: Inputs, check: SelfCheck) -> bool:
     """Run a prompt once with all instruments; plainly as well if that may give other logits.
 
-    It may if no prompt of its kind was run plainly, or if the forward leaves something in the
+    It may if no prompt of its kind was run plainly, if the inputs are the user's, or if the forward leaves something in the
     model. Returns False, with nothing recorded, if each is to be run by itself.
     """
-    before, share = Leftover(session.loaded.model), check.passed(inputs.kwargs)
+    before = Leftover(session.loaded.model)
+    # the values of what a user gives can choose another path, not only its kind
+    share = None if inputs.is_set else check.passed(inputs.kwargs)
     signal = session.signals.get("evidence", {"skips": {}})
     reasons = dict(signal["skips"])
     try:
