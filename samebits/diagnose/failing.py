@@ -55,12 +55,13 @@ def _rounding_by_item(signal: Signal, ladder: Ladder) -> dict[str, bool]:
     """Return for each prompt or tensor on the ladder whether its difference is rounding."""
     if signal == "greedy":
         return {split.prompt: split.near_tie is True for split in ladder.splits}
-    if signal not in ON_LADDER:
+    steps = [step for step in ladder.steps if step.signal == signal]
+    if signal not in ON_LADDER and not steps:
         constants = [constant for constant in ladder.constants if constant.signal == signal]
         return {_prompt_or_tensor(c.subject): c.kind == "cast" for c in constants}
-    steps = [step for step in ladder.steps if step.signal == signal]
-    failing = {step.prompt for step in steps if _fails(step)}
-    return {step.prompt: step.prompt not in failing for step in steps}
+    failing = {_prompt_or_tensor(step.subject) for step in steps if _fails(step)}
+    places = [_prompt_or_tensor(step.subject) for step in steps]
+    return {place: place not in failing for place in places}
 
 
 def _prompt_or_tensor(subject: Subject) -> str:

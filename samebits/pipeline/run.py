@@ -338,7 +338,8 @@ def _missing_values(
         if result.reference is None or not result.signals:
             continue
         reference, candidate = runs[result.reference][0], runs[result.cell][0]
-        for cell, hashes in wanted(reference, candidate, result.signals, store):
+        compared = (*result.signals, *result.informing)
+        for cell, hashes in wanted(reference, candidate, compared, store):
             missing.setdefault(cell, set()).update(hashes)
     return missing
 

@@ -62,6 +62,8 @@ class Reason(StrEnum):
     """A tensor on the meta device has no values."""
     ON_NEITHER_SIDE = "on neither side"
     """Both sides looked for it, and neither has it."""
+    NOT_REPEATABLE = "not repeatable"
+    """Two runs of one cell gave different values."""
     NOT_FINITE = "not finite"
     """One side is not finite where the other is."""
 

@@ -40,6 +40,7 @@ RULE_WORDS: dict[Rule, str] = {
     "self-noise": "the noise of each side, because there is no float64",
     "choice": "the scores of a discrete choice",
     "tokens": "the margin of the tokens",
+    "probe": "what a probe of one's own returned",
     "nothing": "nothing: the ladder is inconclusive",
 }
 """Rule -> what it decides by."""
