@@ -138,7 +138,8 @@ def _blocked(
         if failures[0] and failures[1] and same_exception(failures[0], failures[1]):
             raised = [f"raised the same on both sides: {in_short(name, failures[1])}"]
         is_certain = not any(f is not None and may_be_the_machine(f) for f in failures)
-        return item.model_copy(update={"note": "; ".join(raised), "excused": is_certain})
+        update = {"note": "; ".join(raised), "reason": Reason.RAISED, "excused": is_certain}
+        return item.model_copy(update=update)
     return None
 
 

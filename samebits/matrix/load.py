@@ -193,7 +193,7 @@ class _MatrixBuilder:
 
     def _unmatched_signals(self, keys: Keys, rule: ExpectedEntry) -> Iterator[Problem]:
         """Yield patterns of signals that match nothing that counts in the models of an entry."""
-        if not self._checked.is_whole("models", "defaults"):
+        if self._names_of_probes_unknown():
             return
         files = [file for model in self._matching(rule.model) for file in model.probe_files]
         counting = {file.name for file in files if file.verdict}
@@ -208,6 +208,14 @@ class _MatrixBuilder:
                 yield Problem(self._yaml.place((*keys, number)), text)
                 names.append(pattern)
         yield from self._unmatched_patterns(keys, rule.signal, names)
+
+    def _names_of_probes_unknown(self) -> bool:
+        """Return True if an entry that is left out for a mistake may have probes."""
+        data = self._yaml.data if isinstance(self._yaml.data, dict) else {}
+        models = data.get("models")
+        entries = [data.get("defaults"), *(models.values() if isinstance(models, dict) else ())]
+        has_probes = any(isinstance(entry, dict) and "probes" in entry for entry in entries)
+        return has_probes and not self._checked.is_whole("models", "defaults")
 
     def _unmatched_patterns(
         self, keys: Keys, patterns: tuple[str, ...], names: Iterable[str]
