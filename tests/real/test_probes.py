@@ -28,7 +28,7 @@ FILES = {
     "breaks": "def spoil(model, torch):\n"
     "    model.embed.weight.data.zero_()\n    model.config.defect = 'first layer'\n"
     "    torch.set_default_dtype(torch.float64)\n    return 1\n",
-    "dies": "import os\ndef die():\n    os._exit(3)\n",
+    "dies": "import os\ndef die():\n    os._exit(3)\n    return 1\n",
 }
 MODELS = {
     "clean": ("none", "pool! noise! breaks! release dies"),

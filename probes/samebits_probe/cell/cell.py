@@ -91,7 +91,7 @@ def fork_untouched(session: Session) -> None:
         and phase.untouched is not None
         and (function := phase.untouched(session)) is not None
     }
-    if not functions:
+    if not functions and not session.is_run_a:
         return
     reason = fork.refusal(session.source.device)
     for phase, function in functions.items():
