@@ -20,8 +20,8 @@ FILES = {
     "release": NEW + "def version():\n    return transformers.__version__\n",
     "order": NEW
     + "def total(model):\n"
-    + "    w = model.embed.weight.flatten()\n"
-    + "    return (w.flip(0) if NEW else w).cumsum(0)[-1]\n",
+    + "    w = model.embed.weight\n"
+    + "    return (w.flip(1) if NEW else w).cumsum(1)[:, -1]\n",
     "other": NEW + "def scaled(model):\n    return model.embed.weight * (1.0001 if NEW else 1)\n",
     "falls": NEW
     + "def fall(model):\n    if NEW:\n        raise ValueError('planted')\n    return 1\n",

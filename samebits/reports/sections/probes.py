@@ -98,8 +98,9 @@ def _answer(cell: CellResult, name: Signal) -> Markdown:
     if signal.outcome == "differs":
         kind = _kind(cell, name)
         figure = f"{count(signal.n_differ)} of {count(signal.n_items)}"
-        word = f" ({KIND_WORDS[kind]})" if kind is not None else ""
-        return fill("**differs** {}{}", figure, word)
+        if kind is None:
+            return fill("**differs** {}", figure)
+        return fill("**differs** {} ({})", figure, KIND_WORDS[kind])
     words = [signal.outcome] if signal.outcome == "identical" else []
     return prose("; ".join([*words, *_reasons(signal)]) or signal.outcome)
 
