@@ -20,8 +20,8 @@ FILES = {
     "release": NEW + "def version():\n    return transformers.__version__\n",
     "order": NEW
     + "def total(model):\n"
-    + "    w = model.embed.weight\n"
-    + "    return (w.flip(1) if NEW else w).cumsum(1)[:, -1]\n",
+    + "    columns = list(model.embed.weight.T)\n"
+    + "    return sum(reversed(columns) if NEW else columns)\n",
     "other": NEW + "def scaled(model):\n    return model.embed.weight * (1.0001 if NEW else 1)\n",
     "falls": NEW
     + "def fall(model):\n    if NEW:\n        raise ValueError('planted')\n    return 1\n",
@@ -30,6 +30,7 @@ FILES = {
     "    torch.set_default_dtype(torch.float64)\n    return 1\n",
     "dies": "import os\ndef die():\n    os._exit(3)\n    return 1\n",
 }
+"""``order`` adds tensors: torch's own sums of a row are kept in a wider float."""
 MODELS = {
     "clean": ("none", "pool! noise! breaks! release dies"),
     "first-layer": ("first layer", "pool!"),
