@@ -84,10 +84,18 @@ class _Hunt:
         """Return True if a full forward differs; False if only decoding does."""
         return any(self._signals[s].outcome == "differs" for s in self._signals if s in _FORWARD)
 
+    @property
+    def _elsewhere(self) -> str:
+        """What differs if no full forward does: decoding, or a probe of the user's."""
+        decodes = (self._signals.get(name) for name in ("decode", "greedy"))
+        if any(signal is not None and signal.outcome == "differs" for signal in decodes):
+            return "decoding"
+        return "a probe"
+
     def _step(self, suspect: str, status: Status, what: str) -> Step:
-        """Return a step on a full forward; it rules nothing out if only decoding differs."""
+        """Return a step on a full forward; it rules nothing out if none differs."""
         if self._decoding_only and status in ("ruled out", "open"):
-            text = f"{what}; observed in a full forward, but only decoding differs"
+            text = f"{what}; observed in a full forward, but only {self._elsewhere} differs"
             return Step(suspect=suspect, status="not observed", what=text)
         return Step(suspect=suspect, status=status, what=what)
 

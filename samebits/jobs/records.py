@@ -13,6 +13,7 @@ from pydantic import PlainSerializer
 from samebits.grafts.questions import PatientQuestion
 from samebits.ladder.asking import Ask
 from samebits.matrix.arguments import InputSetEntry
+from samebits.matrix.probefile import ProbeFile
 from samebits.matrix.spec import Prompt, Recipe
 from samebits.records.ids import CellId, Variant
 from samebits.records.inputs import Inputs
@@ -115,6 +116,8 @@ class ObservedModel(CellModel):
     """Whether to load it again for what only explains: eager attention, the check of the load."""
     large: bool
     """Whether its size keeps nothing from being tried."""
+    probes: tuple[ProbeFile, ...]
+    """Files of the user's with probes to run."""
 
 
 class BuildJob(Job):
@@ -191,6 +194,8 @@ class CellJob(JobOfCell):
 class Rungs(Ask):
     """A question to the ladder, and where its answer goes."""
 
+    probe_files: tuple[ProbeFile, ...]
+    """The files with the probes of the question."""
     result: str
 
 

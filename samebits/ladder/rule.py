@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.describe import short, some
 from samebits.compare.outcome import differs
+from samebits.compare.registry import signal_names
 from samebits.records.ids import EXPLANATORY
 from samebits.records.ladder import ON_LADDER
 from samebits.records.subject import Reason
@@ -76,6 +77,7 @@ def judgement(evidence: Evidence) -> Judgement:
         or _diverged(evidence)
         or _other_choice(evidence)
         or _unknown(evidence)
+        or _other_result(evidence)
         or _uncovered(evidence)
         or _undecided(evidence)
         or _far_split(evidence)
@@ -173,6 +175,24 @@ def _left_behind(evidence: Evidence) -> Judgement | None:
     return Judgement("undecided", "nothing", text)
 
 
+def _other_result(evidence: Evidence) -> Judgement | None:
+    """Return a part of a probe's result that has another shape, or that only one side has."""
+    for signal in _of_probes(evidence.signals):
+        for item in filter(differs, signal.items):
+            reference, candidate = item.reference, item.candidate
+            one_sided = item.outcome in ("only here", "only in reference")
+            if one_sided or (reference and candidate and reference.shape != candidate.shape):
+                reason = f"{signal.signal} {item.name}: {item.note}"
+                return Judgement("diverged", "probe", reason)
+    return None
+
+
+def _of_probes(signals: Iterable[SignalComparison]) -> Iterator[SignalComparison]:
+    """Yield the signals that are probes of the user's."""
+    names = signal_names()
+    return (signal for signal in signals if signal.signal not in names)
+
+
 def _unknown(evidence: Evidence) -> Judgement | None:
     unknown = [constant for constant in evidence.constants if constant.kind == "not known"]
     if unknown:
@@ -187,7 +207,7 @@ def _unknown(evidence: Evidence) -> Judgement | None:
 def _uncovered(evidence: Evidence) -> Judgement | None:
     """Return what differs but is not on the ladder, which must cover each prompt's signals."""
     covered = {_coverage(step.signal, step.subject) for step in evidence.steps}
-    for signal in ON_LADDER:
+    for signal in (*ON_LADDER, *(probe.signal for probe in _of_probes(evidence.signals))):
         for subject in _differing_items(evidence.signals, signal):
             if _coverage(signal, subject) not in covered:
                 reason = f"{signal} of {subject} was not computed on the ladder"
@@ -208,8 +228,10 @@ def _uncovered(evidence: Evidence) -> Judgement | None:
 
 
 def _coverage(signal: str, subject: Subject) -> tuple[str, str]:
-    """Return what one step of the ladder covers: an output, or a signal of a whole prompt."""
-    return signal, str(subject) if signal == "outputs" else subject.prompt_row
+    """Return what a step of the ladder covers: an output, a part of a probe's result, or a prompt."""
+    if signal == "outputs":
+        return signal, str(subject)
+    return signal, subject.prompt_row or subject.tensor
 
 
 def _undecided(evidence: Evidence) -> Judgement | None:
@@ -299,7 +321,7 @@ def worse(
     if len(coarser) == 1:
         return coarser.pop(), None
     ratios: list[tuple[float, Side]] = []
-    for step in starts(steps):
+    for step in starts(step for step in steps if step.signal in ON_LADDER):
         if step.errors is None:
             continue
         reference, candidate = step.errors.reference, step.errors.candidate
@@ -325,7 +347,7 @@ def starts(steps: Iterable[LadderStep]) -> Iterator[LadderStep]:
 
 
 def _step_text(step: LadderStep) -> str:
-    return f"{step.what} of {step.prompt}"
+    return f"{step.what} of {step.prompt}" if step.prompt else f"{step.signal} {step.what}"
 
 
 def _slope_text(step: LadderStep) -> str:
@@ -335,7 +357,7 @@ def _slope_text(step: LadderStep) -> str:
         rungs.append(("float32 ", step.float32))
     rungs.append(("float64 ", step.float64))
     figures = [f"{name}{short(size)}" for name, size in rungs if size is not None]
-    return f"{_step_text(step)} {' → '.join(figures)}"
+    return " ".join([_step_text(step), *filter(None, [" → ".join(figures)])])
 
 
 def _differing_items(signals: Iterable[SignalComparison], name: str) -> list[Subject]:

@@ -15,6 +15,7 @@ from samebits.compare.forwards import (
 )
 from samebits.compare.outputs import output_pairs
 from samebits.compare.phases import row_subject
+from samebits.compare.probes import canonical, same_fact
 from samebits.compare.standing import Standing, judged
 from samebits.ladder.distance import Distance, own_errors, tensor_distance
 from samebits.records.ladder import LadderStep
@@ -28,11 +29,17 @@ if TYPE_CHECKING:
 
     from samebits.compare.pair import Pair
     from samebits.records.capture import ForwardFacts, Layer
-    from samebits.records.ladder import Kind, LadderFile, LadderSignal, Rung, RungName
+    from samebits.records.ids import Signal
+    from samebits.records.ladder import Kind, LadderFile, Rung, RungName
     from samebits.records.tensor import TensorRef
 
 ZEROS = "the values are equal: only signs of zeros or bits of NaN differ"
 LEAKED = "not every operation runs in float64, so a difference that remains there proves nothing"
+NO_FACT = "a fact that was not computed in float64"
+SAME_FACT = (
+    "the fact is the same in float64: a choice that rounding flips, or one that depends on the "
+    "dtype; a probe that returns the tensor it is made from can tell"
+)
 HIDDEN = "hidden in the variant's dtype, in which both sides have the same numbers"
 
 Refs = tuple["TensorRef | None", "TensorRef | None"]
@@ -66,7 +73,7 @@ class Climb:
 class Tensor(NamedTuple):
     """One tensor of a pair on every rung, and the mask of its real rows."""
 
-    signal: LadderSignal
+    signal: Signal
     subject: Subject
     own: Refs
     rungs: dict[RungName, Refs]
@@ -88,7 +95,72 @@ def steps(climb: Climb) -> tuple[LadderStep, ...]:
             all_steps += [step(climb, tensor) for tensor in _logits(climb, prompt)]
             all_steps += _reported_outputs(step(climb, t) for t in _outputs(climb, prompt))
     all_steps += [step(climb, tensor) for tensor in _decodes(climb)]
-    return tuple(all_steps)
+    return (*all_steps, *probe_steps(climb, verdict=True))
+
+
+def probe_steps(climb: Climb, *, verdict: bool) -> tuple[LadderStep, ...]:
+    """Return the steps of what differs in the user's probes, of those that count or of the others.
+
+    Layers and logits run on a model that other prompts have used, probes on one as it was loaded.
+    """
+    reference, candidate = climb.pair.reference, climb.pair.candidate
+    return tuple(
+        probe_step
+        for name, facts in reference.signals.probes.items()
+        if facts.verdict is verdict and name in candidate.signals.probes
+        for function in facts.answers
+        for probe_step in _steps_of_probe(climb, name, function)
+    )
+
+
+def _steps_of_probe(climb: Climb, name: Signal, function: str) -> Iterator[LadderStep]:
+    captures = climb.pair.reference, climb.pair.candidate
+    answers = [capture.signals.probes[name].answers.get(function) for capture in captures]
+    if (
+        answers[0] is None
+        or answers[1] is None
+        or not all(a.repeats is not False for a in answers if a)
+    ):
+        return
+    for path, ref in answers[0].tensors.items():
+        candidate_ref = answers[1].tensors.get(path)
+        if candidate_ref is not None and ref.hash != candidate_ref.hash:
+            rungs = {rung: _probe_refs(climb, name, path, rung) for rung in _RUNGS}
+            subject = Subject(tensor=path)
+            yield step(climb, Tensor(name, subject, (ref, candidate_ref), rungs, None))
+    for path in answers[0].facts:
+        if path in answers[1].facts and not same_fact(answers[0], answers[1], path):
+            yield _fact_step(climb, name, path)
+
+
+def _probe_refs(climb: Climb, name: Signal, path: str, rung_name: RungName) -> Refs:
+    sides = (rung.probes.get(name) if rung else None for rung in climb.rungs(rung_name))
+    reference, candidate = (side.tensors.get(path) if side else None for side in sides)
+    return reference, candidate
+
+
+def _fact_step(climb: Climb, name: Signal, path: str) -> LadderStep:
+    """Return the step of a fact: it diverged if it also differs in float64, else it is undecided."""
+    sides = [rung.probes.get(name) if rung else None for rung in climb.rungs("float64")]
+    facts = [side.facts for side in sides if side is not None and path in side.facts]
+    kind: Kind = "undecided"
+    if len(facts) < 2:
+        note = NO_FACT
+    elif canonical(facts[0][path]) == canonical(facts[1][path]):
+        note = SAME_FACT
+    elif climb.leaks:
+        note = LEAKED
+    else:
+        kind, note = "diverged", "the fact differs in float64, too"
+    return LadderStep(
+        signal=name,
+        subject=Subject(tensor=path),
+        own=None,
+        float32=None,
+        float64=None,
+        kind=kind,
+        note=note,
+    )
 
 
 def _reported_layers(layers: list[LadderStep]) -> list[LadderStep]:

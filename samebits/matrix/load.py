@@ -15,6 +15,7 @@ from samebits.base.errors import MatrixError, nearest, shown
 from samebits.compare.registry import signal_names
 from samebits.matrix import yamltext
 from samebits.matrix.arguments import InputSet
+from samebits.matrix.probefile import probe_file
 from samebits.matrix.problems import check
 from samebits.matrix.spec import Expected, ExpectedEntry, Matrix, ModelSpec, StackSpec
 from samebits.matrix.yamltext import FILE, Problem
@@ -53,7 +54,7 @@ def parse(yaml: Yaml, path: Path) -> Matrix:
         text = "the file is not a mapping: start with models: and write the models under it"
         raise MatrixError(_lines([*yaml.problems, Problem(yaml.place(()), text)], path))
     checked = check(yaml, yaml.data, path.parent)
-    builder = _MatrixBuilder(yaml, checked)
+    builder = _MatrixBuilder(yaml, checked, path.parent)
     problems = [*yaml.problems, *checked.problems, *builder.problems()]
     if problems:
         raise MatrixError(_lines(problems, path))
@@ -88,7 +89,7 @@ def _line(problem: Problem, path: Path) -> str:
 class _MatrixBuilder:
     """Checks a file that has the right form, and builds a Matrix from it."""
 
-    def __init__(self, yaml: Yaml, checked: Checked) -> None:
+    def __init__(self, yaml: Yaml, checked: Checked, folder: Path) -> None:
         file = checked.file
         self._yaml = yaml
         self._checked = checked
@@ -96,7 +97,7 @@ class _MatrixBuilder:
         self._stacks = [_stack(entry, file) for entry in file.stacks]
         self._ids = [stack.id for stack in self._stacks]
         self._models = {
-            name: _model(name, entry, file.defaults) for name, entry in file.models.items()
+            name: _model(name, entry, file.defaults, folder) for name, entry in file.models.items()
         }
         models = yaml.data.get("models", {}) if isinstance(yaml.data, dict) else {}
         self._names = list(models) if isinstance(models, dict) else []
@@ -228,7 +229,33 @@ class _MatrixBuilder:
             variants = self._variants(rule.model)
             yield from self._unmatched_patterns((*keys, "variant"), rule.variant, variants)
         if isinstance(rule, ExpectedEntry) and rule.verdict not in _WITHOUT_SIGNALS:
-            yield from self._unmatched_patterns((*keys, "signal"), rule.signal, signal_names())
+            yield from self._unmatched_signals((*keys, "signal"), rule)
+
+    def _unmatched_signals(self, keys: Keys, rule: ExpectedEntry) -> Iterator[Problem]:
+        """Yield patterns of signals that match nothing that counts in the models of an entry."""
+        if self._names_of_probes_unknown():
+            return
+        files = [file for model in self._matching(rule.model) for file in model.probe_files]
+        counting = {file.name for file in files if file.verdict}
+        informing = {file.name for file in files} - counting
+        names = [*signal_names(), *sorted(counting)]
+        for number, pattern in enumerate(rule.signal):
+            if pattern in informing:
+                text = (
+                    f"{shown(pattern)} is a probe that only informs, so nothing of it is expected: "
+                    "remove it here, or write verdict: true in its entry under probes"
+                )
+                yield Problem(self._yaml.place((*keys, number)), text)
+                names.append(pattern)
+        yield from self._unmatched_patterns(keys, rule.signal, names)
+
+    def _names_of_probes_unknown(self) -> bool:
+        """Return True if an entry that is left out for a mistake may have probes."""
+        data = self._yaml.data if isinstance(self._yaml.data, dict) else {}
+        models = data.get("models")
+        entries = [data.get("defaults"), *(models.values() if isinstance(models, dict) else ())]
+        has_probes = any(isinstance(entry, dict) and "probes" in entry for entry in entries)
+        return has_probes and not self._checked.is_whole("models", "defaults")
 
     def _unmatched_patterns(
         self, keys: Keys, patterns: tuple[str, ...], names: Iterable[str]
@@ -239,13 +266,16 @@ class _MatrixBuilder:
                 text = f"{shown(pattern)} matches no {keys[-1]}: {nearest(pattern, names)}"
                 yield Problem(self._yaml.place((*keys, number)), text)
 
-    def _variants(self, patterns: tuple[str, ...]) -> list[str]:
-        matching = [
+    def _matching(self, patterns: tuple[str, ...]) -> list[ModelSpec]:
+        """Return the models that one of the patterns matches."""
+        return [
             model
             for name, model in self._models.items()
             if any(fnmatchcase(name, pattern) for pattern in patterns)
         ]
-        models = matching or self._models.values()
+
+    def _variants(self, patterns: tuple[str, ...]) -> list[str]:
+        models = self._matching(patterns) or self._models.values()
         return list(dict.fromkeys(str(variant) for model in models for variant in model.variants))
 
 
@@ -259,13 +289,16 @@ def _stack(entry: StackEntry, file: MatrixFile) -> StackSpec:
     return StackSpec(**(shared | _given(entry)))
 
 
-def _model(name: str, entry: ModelEntry, defaults: Settings) -> ModelSpec:
+def _model(name: str, entry: ModelEntry, defaults: Settings, folder: Path) -> ModelSpec:
     own = _given(entry)
     insists = bool(own.get("relations") or own.get("samples"))
     prompts, inputs = _fed(entry, defaults)
     sets = {key: InputSet(**_given(inputs[key])) for key in inputs}
-    settings = _given(defaults) | own | {"prompts": prompts | sets}
-    return ModelSpec(name=name, insists=insists, **settings)
+    fields = _given(defaults) | own | {"prompts": prompts | sets}
+    probe_files = tuple(
+        probe_file(folder / probe.path, verdict=probe.verdict) for probe in fields.get("probes", ())
+    )
+    return ModelSpec(name=name, insists=insists, probe_files=probe_files, **fields)
 
 
 def _fed(

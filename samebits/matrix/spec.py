@@ -8,6 +8,7 @@ not say, such as the name of a model, which is its key in the file.
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -18,8 +19,9 @@ from pydantic import (
     model_validator,
 )
 
+from samebits.base.errors import shown
 from samebits.matrix.arguments import InputSetEntry
-from samebits.matrix.form import Form
+from samebits.matrix.probefile import ProbeFile, bad_probe
 from samebits.matrix.sources import bad_folder, bad_patch
 from samebits.matrix.values import (
     NAME,
@@ -186,6 +188,27 @@ class Recipe(Form):
     """Scale of the weight matrices, for architectures whose outputs vanish or explode at 1."""
 
 
+class ProbeEntry(Form):
+    """A Python file of one's own with probes; a path is short for {path: …}.
+
+    Its public functions observe the loaded model. Each names what it needs: model, tokenizer,
+    processor, inputs (a dict from each prompt to the arguments of forward), config, torch. It
+    returns tensors, numbers, texts, or dicts and lists of them. The code runs in every stack.
+    """
+
+    path: FilePath
+    """The file, relative to the matrix file; its name without .py is the name of the signal."""
+    verdict: bool = False
+    """Whether a difference counts towards the verdict; else it only informs."""
+
+    @field_validator("path")
+    @classmethod
+    def _is_a_probe(cls, path: str, info: ValidationInfo) -> str:
+        if info.context and (fault := bad_probe(info.context["folder"], path)):
+            raise mistake(fault)
+        return path
+
+
 _SHORT = "The capital of France is"
 _LONG = "Once upon a time, there was a cat named Whiskers."
 
@@ -229,6 +252,8 @@ class Settings(Form):
     """Whether to try common uses of the model: attention maps, packed rows, generate() …"""
     samples: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Number of prompts over which each layer's cache error is averaged; 0 for none."""
+    probes: tuple[Annotated[ProbeEntry, TextAs("path", pattern=r"\S")], ...] = ()
+    """Probes of one's own: Python files whose functions run in every cell."""
     threads: Annotated[int, Field(ge=1, le=64)] | None = None
     """Threads of each job of a cell, on any machine, as their number decides bits; default: 1, and 4
     for a model on the CPU whose files have 4 GiB or more (1 for one on the hub)."""
@@ -237,6 +262,16 @@ class Settings(Form):
     budget: Seconds = 600.0
     """Seconds of one run of a cell after which no further optional observation is started, that is,
     none that does not affect the verdict."""
+
+    @field_validator("probes")
+    @classmethod
+    def _are_distinct(cls, probes: tuple[ProbeEntry, ...]) -> tuple[ProbeEntry, ...]:
+        names = [PurePath(probe.path).stem for probe in probes]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                msg = f"two files of probes have the name {shown(name)}: rename one of them"
+                raise mistake(msg, number, "path")
+        return probes
 
     @model_validator(mode="before")
     @classmethod
@@ -327,6 +362,8 @@ class ModelSpec(ModelEntry):
     """Whether its size keeps nothing from being tried."""
     second_in_full: bool = False
     """Whether the second run of a cell is always a full one."""
+    probe_files: tuple[ProbeFile, ...] = ()
+    """The files of ``probes`` with their content."""
 
     @property
     def variants(self) -> tuple[Variant, ...]:

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of, digest_of_file
@@ -45,7 +46,6 @@ from samebits.trace.question import causes_of, with_cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
-    from pathlib import Path
 
     from samebits.matrix.plan import Plan, PlannedRow
     from samebits.matrix.spec import Matrix
@@ -81,6 +81,7 @@ async def run_matrix(
     matrix = at_level(matrix or load.load(order.matrix), order.level)
     root = order.work_folder
     dependencies = dependencies or Dependencies()
+    _depend_on_probes(matrix, dependencies)
     if order.releases:
         release_progress = progress(0)
         release_progress.note("asking which releases lie between the stacks")
@@ -211,6 +212,23 @@ def _add_capsules(report: Report, capsules: Mapping[CellId, Capsule]) -> Report:
     return report.model_copy(update={"rows": tuple(rows)}) if capsules else report
 
 
+def _depend_on_probes(matrix: Matrix, dependencies: Dependencies) -> None:
+    """Record the files of the user's probes, which the matrix holds as they were read."""
+    for model in matrix.models:
+        for probe, file in zip(model.probes, model.probe_files, strict=True):
+            path = Path(matrix.path).parent / probe.path
+            dependencies.file(path)
+            if _text_or_empty(path) != file.source:
+                dependencies.mark_unrepeatable(f"{probe.path} was changed during the run")
+
+
+def _text_or_empty(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
 def _digest_or_empty(path: Path) -> str:
     """Return a file's digest; '' if it cannot be read.
 
@@ -338,7 +356,8 @@ def _missing_values(
         if result.reference is None or not result.signals:
             continue
         reference, candidate = runs[result.reference][0], runs[result.cell][0]
-        for cell, hashes in wanted(reference, candidate, result.signals, store):
+        compared = (*result.signals, *result.informing)
+        for cell, hashes in wanted(reference, candidate, compared, store):
             missing.setdefault(cell, set()).update(hashes)
     return missing
 

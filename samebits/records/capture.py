@@ -306,6 +306,35 @@ class GreedyFacts(Record):
     """The logits of the first two steps, [steps, vocabulary], which a short run has as well."""
 
 
+class ProbeAnswer(Record):
+    """What one probe of the user's returned, taken apart: one entry for each tensor and each fact.
+
+    The names lead to the part of the result: ``pooling`` itself, ``pooling.short``,
+    ``pooling.short[0]``.
+    """
+
+    tensors: dict[str, TensorRef] = Field(default_factory=dict)
+    """A number with a fraction is a float64 tensor without dimensions, so that its bytes count."""
+    facts: dict[str, Any] = Field(default_factory=dict)
+    """Whole numbers, texts, true, false, null, and empty lists and dicts."""
+    failure: Failure | None = None
+    """The exception that it raised, in phase ``probe my_probe.pooling``."""
+    left_out: str = ""
+    """Why it did not run; '' if it did."""
+    seconds: float = 0.0
+    repeats: bool | None = None
+    """Whether the other run of the cell gave the same; None: that is not known."""
+
+
+class ProbeFacts(Record):
+    """What the probes of one of the user's files returned."""
+
+    verdict: bool
+    """Whether a difference counts; else it only informs."""
+    answers: dict[str, ProbeAnswer]
+    """Name of the function -> what it returned."""
+
+
 class Signals(Record):
     """All observations; None if one was not made, with the reason in :attr:`Capture.skips`."""
 
@@ -339,6 +368,8 @@ class Signals(Record):
     """Signal -> prompt -> name -> tensor, of the signals that are a set of named tensors.
 
     The prompt of a stored tensor is ''; the name is '' if there is one tensor for a prompt."""
+    probes: dict[Signal, ProbeFacts] = Field(default_factory=dict)
+    """Name of a file of the user's -> what its probes returned, on the model as it was loaded."""
 
 
 class Capture(Record):

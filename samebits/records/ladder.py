@@ -29,10 +29,8 @@ another order, which is mathematically the same."""
 
 Side = Literal["reference", "candidate"]
 
-LadderSignal = Literal["hidden_states", "logits", "outputs", "decode"]
-
-ON_LADDER: tuple[LadderSignal, ...] = ("hidden_states", "logits", "outputs", "decode")
-"""The signals that are computed again on every rung."""
+ON_LADDER: tuple[Signal, ...] = ("hidden_states", "logits", "outputs", "decode")
+"""The signals of samebits that are computed again on every rung; probes of the user's are as well."""
 
 Rule = Literal[
     "inputs",
@@ -46,6 +44,7 @@ Rule = Literal[
     "missing output",
     "state",
     "tokens",
+    "probe",
     "nothing",
 ]
 """The rule that decided. ``nothing``: the ladder is undecided; see its reason."""
@@ -80,12 +79,21 @@ class RungForward(Record):
     choices: tuple[Choice, ...] = ()
 
 
+class RungProbes(Record):
+    """What the probes of one of the user's files return on one rung, by the names of the parts."""
+
+    tensors: dict[str, TensorRef] = Field(default_factory=dict)
+    facts: dict[str, Any] = Field(default_factory=dict)
+
+
 class Rung(Record):
     """The results of one cell on one rung."""
 
     forward: dict[str, RungForward] = Field(default_factory=dict)
     decode: dict[str, TensorRef] = Field(default_factory=dict)
     """Row -> logits [steps, vocabulary] of generate() with the reference's tokens forced."""
+    probes: dict[Signal, RungProbes] = Field(default_factory=dict)
+    """Name of a file of the user's -> what its probes return; float32 and float64 only."""
     refused: dict[str, str] = Field(default_factory=dict)
     """``forward long``, ``decode padded`` or ``model`` -> why it has no result."""
     leaks: tuple[str, ...] = ()
@@ -143,7 +151,7 @@ class LadderStep(Record):
     A distance is None if the rung has no result on one side.
     """
 
-    signal: LadderSignal
+    signal: Signal
     subject: Subject
     prompt: str = ""
     """Prompt and row of the subject, made from it."""

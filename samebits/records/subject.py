@@ -64,6 +64,10 @@ class Reason(StrEnum):
     """Both sides looked for it, and neither has it."""
     STATE = "state"
     """A value that the model left in its modules is shown to make the difference."""
+    NOT_REPEATABLE = "not repeatable"
+    """Two runs of one cell gave different values."""
+    RAISED = "raised"
+    """A probe of the user's raised an exception."""
     NOT_FINITE = "not finite"
     """One side is not finite where the other is."""
 

@@ -18,6 +18,7 @@ from samebits.reports.sections.crossings import crossings
 from samebits.reports.sections.findings import findings
 from samebits.reports.sections.loading import loading
 from samebits.reports.sections.passing import passing
+from samebits.reports.sections.probes import probes
 from samebits.reports.sections.relations import relations
 from samebits.reports.sections.releases import releases
 from samebits.reports.sections.state import state_left
@@ -49,6 +50,7 @@ def render(report: Report) -> dict[str, str]:
         relations(report),
         state_left(report),
         crossings(report),
+        probes(report),
         what_changed.what_changed(report),
         passing(
             (story for story in stories(report.rows) if story.passes),

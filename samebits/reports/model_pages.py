@@ -10,6 +10,7 @@ from samebits.reports.sections import attention, environment, expected, overview
 from samebits.reports.sections.crossings import crossings_of, has_losses
 from samebits.reports.sections.findings import findings_of, has_findings
 from samebits.reports.sections.loading import has_unclean_loads, loading_of
+from samebits.reports.sections.probes import probes_of
 from samebits.reports.sections.relations_of_model import has_relation_details, relations_of
 from samebits.reports.sections.state import state_of
 from samebits.reports.sections.tokenizers import tokenizers_differ, tokenizers_of
@@ -60,6 +61,7 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             overview.model_summary(rows, report),
             findings_of(rows, report),
             *(_section(story, report) for story in model_stories),
+            probes_of(rows),
             loading_of(rows),
             usage_of(rows),
             relations_of(rows),

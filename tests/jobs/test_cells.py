@@ -142,6 +142,7 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "trust_remote_code": True,
         "greedy": 3,
         "relations": {"sweep": False, "samples": 0, "large": False},
+        "probes": [],
         "usage": True,
         "reloads": True,
         "large": False,

@@ -100,6 +100,8 @@ class Session:
         self.first_tokens: dict[str, dict[str, Any]] = {}
         """Prompt -> what the greedy decode saw of the first token after the prefill."""
         self.model_forks: dict[str, ModelInFork] = {}
+        self.probes_at_the_end = False
+        """True if the user's probes run in this process, after everything else."""
         self.started = time.perf_counter()
         self._heap_fill = heap_fill
         self._reloaded: dict[str, str] | None = None

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,12 +32,13 @@ from samebits_probe.model import (
     load,
     outputs,
     precision,
+    probing,
     raised,
 )
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.inputs import in_dtype, may_repeat_rows, n_rows, tensors_of
 from samebits_probe.model.tensor import Keeper, NotHashable
-from samebits_probe.process import files, memory, progress, threads
+from samebits_probe.process import files, fork, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, without_folders
 from samebits_probe.process.hashing import ALGORITHM
 
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits_probe.model.inputs import Inputs
-    from samebits_probe.process.jobs import LadderJob
+    from samebits_probe.process.jobs import LadderJob, ProbeFile
 
 FORMAT_VERSION = 6
 _COPY_LIMIT = 4 << 30
@@ -210,10 +211,40 @@ class Ladder:
         """Return the results of a copy in ``dtype``, in which the code also gets only ``dtype``."""
         twin = self._copy(dtype)
         native = getattr(torch, self.source.dtype)
-        rung = self._rung(twin, precision.arithmetic_in(dtype, native), dtype)
+        probes = self._probes(twin, dtype)
+        rung = _with_probes(self._rung(twin, precision.arithmetic_in(dtype, native), dtype), probes)
         with torch.no_grad(), precision.arithmetic_in(dtype, native):
             chaotic = dtype == torch.float64 and self._chaotic(twin)
         return _empty_rung(determinism.CHAOTIC) if chaotic else rung
+
+    def _probes(self, model: Any, dtype: torch.dtype) -> list[Facts]:
+        """Return what the user's probes return on a copy as it was made, each in a child."""
+        native = getattr(torch, self.source.dtype)
+        given = probing.Given(
+            self.loaded,
+            self.source,
+            model,
+            lambda: {name: dict(inputs.kwargs) for name, inputs in self._prompts(dtype)},
+        )
+
+        def run(file: ProbeFile, function: str) -> Facts:
+            watch = Watch(dtype)
+            with torch.no_grad(), precision.arithmetic_in(dtype, native), watch:
+                parts = probing.results(file, function, given)
+            refs = {path: self.keeper.ref(tensor) for path, tensor in parts.tensors.items()}
+            return {"tensors": refs, "facts": parts.facts, "leaks": sorted(watch.leaks)}
+
+        answers: list[Facts] = []
+        for file in self.job["ladder"]["probe_files"]:
+            for function in file["functions"]:
+                answer: Facts = {"file": file["name"], "refused": {}}
+                with _refusal_noted(answer["refused"], probing.phase_of(file, function)):
+                    probing.begin(file, function, given, _WATCHED_COST)
+                    if reason := fork.refusal(self.source.device):
+                        raise fork.NoAnswer(reason)
+                    answer |= fork.run_in_fork(partial(run, file, function))
+                answers.append(answer)
+        return answers
 
     def _has_no_room(self, slots: int) -> bool:
         """Return True if a copy in float64 is above the limit, or takes more memory than is free."""
@@ -393,10 +424,23 @@ def _empty_rung(refused: str = "") -> Facts:
     return {
         "forward": {},
         "decode": {},
+        "probes": {},
         "refused": {"model": refused} if refused else {},
         "leaks": [],
         "seconds": 0.0,
     }
+
+
+def _with_probes(rung: Facts, answers: list[Facts]) -> Facts:
+    """Return a rung with what probes returned on it, by the name of their file."""
+    leaks = {*rung["leaks"], *(leak for answer in answers for leak in answer.get("leaks", ()))}
+    probes: dict[str, Facts] = {}
+    for answer in answers:
+        rung["refused"] |= answer["refused"]
+        parts = probes.setdefault(answer["file"], {"tensors": {}, "facts": {}})
+        for kind, by_name in parts.items():
+            by_name.update(answer.get(kind, {}))
+    return rung | {"probes": probes, "leaks": sorted(leaks)}
 
 
 @contextmanager

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from samebits_probe.process import jobs
 
+_PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
 _GENERATES = "causal-lm or seq2seq-lm"
@@ -399,6 +400,14 @@ def load_tokenizer(source: Source) -> Any:
         if folder.is_dir():
             raise
         return None  # a hub model without a tokenizer gets token ids
+
+
+def load_processor(source: Source) -> Any:
+    """Return the processor of images or sounds; None for a folder without the file of one."""
+    folder = Path(source.where)
+    if folder.is_dir() and not any((folder / name).exists() for name in _PROCESSOR_FILES):
+        return None
+    return transformers.AutoProcessor.from_pretrained(source.where, **source.arguments())
 
 
 def _parameter_dtypes(model: torch.nn.Module) -> dict[str, int]:

@@ -115,6 +115,15 @@ class RelationOptions(TypedDict):
     large: bool
 
 
+class ProbeFile(TypedDict):
+    """A file of the user's with probes."""
+
+    name: str
+    source: str
+    functions: list[str]
+    verdict: bool
+
+
 class ObservedModel(CellModel):
     """The model of a cell, and what to observe of it."""
 
@@ -123,6 +132,7 @@ class ObservedModel(CellModel):
     usage: bool
     reloads: bool
     large: bool
+    probes: list[ProbeFile]
 
 
 class JobKeys(TypedDict):
@@ -233,6 +243,8 @@ class Rungs(TypedDict):
     own_decodes: list[str] | None
     is_whole: bool
     tables: bool
+    probes: list[str]
+    probe_files: list[ProbeFile]
     result: str
 
 
