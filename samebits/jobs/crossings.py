@@ -22,7 +22,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.hashes import hash_of_file
 from samebits.jobs.cache import ResultForm, is_repeatable, no_result, run_aside
-from samebits.jobs.common import digest_of_inputs, inputs_of, threads_of
+from samebits.jobs.common import (
+    digest_of_inputs,
+    inputs_of,
+    loading,
+    loading_facts,
+    threads_of,
+)
 from samebits.jobs.records import FedModel, LoadJob, SaveJob
 from samebits.records.crossing import Crossing, CrossingsFile, CrossingsReport, SavedModel
 from samebits.records.record import read_record
@@ -258,7 +264,7 @@ class Crosser:
             "variant": str(subject.variant),
             "stack": [stack.id, stack.lock_digest],
             "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
-            "trust_remote_code": subject.model.trust_remote_code,
+            **loading_facts(subject.model),
             "limit": _limit(subject),
             "probes": self._cache.probes,
             "machine": self._cache.machine,
@@ -285,9 +291,7 @@ def _job_fields(subject: CrossedModel, stack: Stack) -> dict[str, Any]:
         "timeout": subject.model.timeout,
         "variant": subject.variant,
         "model": FedModel(
-            source=subject.checkpoint.source,
-            revision=subject.checkpoint.revision,
-            trust_remote_code=subject.model.trust_remote_code,
+            **loading(subject.model, subject.checkpoint),
             inputs=inputs_of(subject.checkpoint),
         ),
     }

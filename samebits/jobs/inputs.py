@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
+from samebits.jobs.common import loading, loading_facts
 from samebits.jobs.records import InputsJob, JobStore, PromptedModel
 from samebits.records.inputs import Inputs, InputsFile
 
@@ -72,7 +73,7 @@ class Feeder:
             "model": model.name,
             "stack": [stack.id, stack.lock_digest],
             "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
-            "trust_remote_code": model.trust_remote_code,
+            **loading_facts(model),
             "prompts": _prompted_model(model, checkpoint).model_dump(mode="json")["prompts"],
             "probes": self._cache.probes,
         }
@@ -91,9 +92,4 @@ class Feeder:
 
 
 def _prompted_model(model: ModelSpec, checkpoint: Checkpoint) -> PromptedModel:
-    return PromptedModel(
-        source=checkpoint.source,
-        revision=checkpoint.revision,
-        trust_remote_code=model.trust_remote_code,
-        prompts=model.prompts,
-    )
+    return PromptedModel(**loading(model, checkpoint), prompts=model.prompts)

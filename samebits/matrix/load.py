@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from samebits.base.errors import MatrixError, nearest, shown
 from samebits.compare.registry import signal_names
 from samebits.matrix import yamltext
+from samebits.matrix.arguments import contradictions
 from samebits.matrix.problems import check
 from samebits.matrix.spec import Expected, ExpectedEntry, Matrix, ModelSpec, StackSpec
 from samebits.matrix.yamltext import FILE, Problem
@@ -114,6 +115,7 @@ class _MatrixBuilder:
         yield from self._duplicates()
         yield from self._unknown_stacks()
         yield from self._duplicate_variants()
+        yield from self._contradicting_arguments()
         yield from self._unmatched_rules("include", self._file.include)
         yield from self._unmatched_rules("exclude", self._file.exclude)
         yield from self._unmatched_rules("expected", self._file.expected)
@@ -172,6 +174,14 @@ class _MatrixBuilder:
             if duplicate:
                 text = f"{name}: two variants have the name {shown(duplicate)}: remove one of them"
                 yield Problem(self._yaml.place(("models", name)), text)
+
+    def _contradicting_arguments(self) -> Iterator[Problem]:
+        for name, model in self._models.items():
+            for argument, fault in contradictions(model).items():
+                is_own = "load" in self._file.models[name].model_fields_set
+                keys: Keys = ("models", name) if is_own else ("defaults",)
+                place = self._yaml.place((*keys, "load", argument))
+                yield Problem(place, f"{argument}: {fault}")
 
     def _unmatched_rules(
         self, section: str, rules: Iterable[Rule | ExpectedEntry]

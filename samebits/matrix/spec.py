@@ -18,12 +18,14 @@ from pydantic import (
     model_validator,
 )
 
-from samebits.matrix.sources import bad_folder, bad_patch
+from samebits.matrix.arguments import bad_argument
+from samebits.matrix.sources import bad_folder, bad_package, bad_patch
 from samebits.matrix.values import (
     NAME,
     NAME_LENGTH,
     VERSION,
     Attention,
+    ClassPath,
     Device,
     Distinct,
     Dtype,
@@ -32,6 +34,8 @@ from samebits.matrix.values import (
     Hub,
     Length,
     Line,
+    ModelPackage,
+    Module,
     Moment,
     Name,
     OneOrMore,
@@ -47,6 +51,7 @@ from samebits.matrix.values import (
     TokenId,
     Verdict,
     Version,
+    is_path_of_package,
     mistake,
 )
 from samebits.records.ids import Variant
@@ -242,6 +247,32 @@ class Settings(Form):
     """Seconds of one run of a cell after which no further optional observation is started, that is,
     none that does not affect the verdict."""
 
+    packages: OneOrMore[ModelPackage] = ()
+    """Packages with the model's code, beside what every stack has: requirements such as
+    my-models>=1.2, and folders or wheels, relative to the matrix file."""
+    imports: Annotated[OneOrMore[Module], Field(alias="import")] = ()
+    """Modules to import before the model is loaded, which register it with the Auto classes."""
+    load: dict[str, Any] = Field(default_factory=dict)
+    """Further arguments of from_pretrained, such as variant: fp16."""
+
+    @field_validator("packages")
+    @classmethod
+    def _are_there(cls, packages: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        for number, package in enumerate(packages if info.context else ()):
+            if not is_path_of_package(package):
+                continue
+            if fault := bad_package(info.context["folder"], package):
+                raise mistake(fault, number)
+        return packages
+
+    @field_validator("load")
+    @classmethod
+    def _is_for_from_pretrained(cls, load: dict[str, Any]) -> dict[str, Any]:
+        for name, value in load.items():
+            if fault := bad_argument(name, value):
+                raise mistake(fault, name)
+        return load
+
     @model_validator(mode="before")
     @classmethod
     def _has_names_of_now(cls, data: object) -> object:
@@ -269,6 +300,8 @@ class ModelEntry(Settings):
     """Unified diffs, relative to the matrix file, applied in order to a copy of path."""
     build: Annotated[Recipe, TextAs("architecture", pattern=r"\S")] | None = None
     """A tiny checkpoint built from a config; an architecture is short for {architecture: …}."""
+    model_class: Annotated[ClassPath | None, Field(alias="class")] = None
+    """The model's class as package.module:Name, where no Auto class of transformers has it."""
     trust_remote_code: bool = False
     """Whether Python code that is part of the checkpoint may run."""
     group: Line | None = None
@@ -317,6 +350,8 @@ class ModelEntry(Settings):
 
 class ModelSpec(ModelEntry):
     """One model of matrix.yaml with the defaults applied."""
+
+    model_config = ConfigDict(populate_by_name=True)
 
     name: Name
     insists: bool = False

@@ -330,5 +330,7 @@ class _NodeConverter:
 
 
 def _is_in_config(keys: Keys) -> bool:
-    """Return True for models: NAME: build: config: and everything below it."""
-    return keys[:1] == ("models",) and keys[2:4] == ("build", "config")
+    """Return True for models: NAME: build: config:, for load:, and for everything below them."""
+    if keys[:2] == ("defaults", "load"):
+        return True
+    return keys[:1] == ("models",) and (keys[2:4] == ("build", "config") or keys[2:3] == ("load",))
