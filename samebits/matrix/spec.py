@@ -189,9 +189,31 @@ class Recipe(Form):
     """The model_type in transformers, such as llama."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the config class."""
-    head: Literal["causal-lm", "masked-lm", "seq2seq-lm", "image-classification", "ctc", "base"] = (
-        "causal-lm"
-    )
+    head: Literal[
+        "causal-lm",
+        "masked-lm",
+        "seq2seq-lm",
+        "sequence-classification",
+        "token-classification",
+        "question-answering",
+        "multiple-choice",
+        "next-sentence",
+        "pretraining",
+        "text-encoding",
+        "image-classification",
+        "masked-image",
+        "semantic-segmentation",
+        "depth-estimation",
+        "object-detection",
+        "backbone",
+        "audio-classification",
+        "audio-frame-classification",
+        "audio-xvector",
+        "ctc",
+        "speech-seq2seq",
+        "image-text-to-text",
+        "base",
+    ] = "causal-lm"
     """The kind of model class, such as causal-lm for AutoModelForCausalLM."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the weights."""
@@ -258,7 +280,9 @@ class Settings(Form):
     @field_validator("packages")
     @classmethod
     def _are_there(cls, packages: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        for number, package in enumerate(packages if info.context else ()):
+        if not info.context:
+            return packages
+        for number, package in enumerate(packages):
             if not is_path_of_package(package):
                 continue
             if fault := bad_package(info.context["folder"], package):
@@ -364,6 +388,11 @@ class ModelSpec(ModelEntry):
     """Whether its size keeps nothing from being tried."""
     second_in_full: bool = False
     """Whether the second run of a cell is always a full one."""
+
+    @property
+    def has_own_code(self) -> bool:
+        """True if imported packages bring its class."""
+        return bool(self.imports) or self.model_class is not None
 
     @property
     def variants(self) -> tuple[Variant, ...]:

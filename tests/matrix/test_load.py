@@ -645,10 +645,10 @@ def test_a_package_in_a_folder_needs_a_build_file(tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()
     (tmp_path / "one.txt").touch()
-    assert problems_in(tmp_path, text) == [
-        '1:39: packages: "./mine" contains no pyproject.toml: write the folder of a package that '
-        "pip can install"
-    ]
+    fault = (
+        '"./mine" contains no pyproject.toml: write the folder of a package that pip can install'
+    )
+    assert problems_in(tmp_path, text) == [f"1:39: packages: {fault}"]
     (folder / "pyproject.toml").touch()
     assert problems_in(tmp_path, text) == [
         '1:47: packages: "./one.txt" is neither a folder nor a wheel: write one of them'
