@@ -132,7 +132,10 @@ def _absent_everywhere(results: Sequence[CellResult], trusted: Mapping[str, bool
         if cells and all(result.verdict == Verdict.ABSENT for result in cells):
             reason = cells[0].absent or cells[0].headline
             hint = (
-                "" if may_run else "; the model's own code runs only with trust_remote_code: true"
+                ""
+                if may_run
+                else "; the model's own code runs only with trust_remote_code: true, and "
+                "code in a package if packages: and import: name it"
             )
             yield f"{model} is absent from every stack: {reason}{hint}"
 

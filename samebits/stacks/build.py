@@ -417,6 +417,7 @@ def pinned_versions(lock: str) -> dict[str, str]:
 
 
 def without_colors(text: str) -> str:
+    """Return what a program printed without its codes for colors."""
     return re.sub(r"\x1b\[[0-9;]*m", "", text).strip()
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 import time
 import uuid
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
+from pydantic import Field
 
 from samebits.base import seal
 from samebits.base.atomic import replace
@@ -36,6 +36,7 @@ from samebits.stacks.build import (
 )
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
@@ -85,6 +86,8 @@ class ExtendedStack(Stack):
     folder: str
     """Folder with the packages, for the end of the path."""
     added: Added
+    wheels: dict[str, str] = Field(default_factory=dict)
+    """Name -> path of the wheel of a package of this machine."""
 
 
 class _Local(NamedTuple):
@@ -148,7 +151,8 @@ class PackageBuilder:
             "lock_digest": key,
             "packages": stack.packages | added.packages,
         }
-        return ExtendedStack(**fields, folder=str(folder / _FOLDER), added=added)
+        wheels = {package.name: str(package.wheel) for package in local}
+        return ExtendedStack(**fields, folder=str(folder / _FOLDER), added=added, wheels=wheels)
 
     def _resolve(
         self, stack: Stack, python: str, indexed: list[str], local: list[_Local]

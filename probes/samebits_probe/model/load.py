@@ -192,6 +192,7 @@ def load_model(source: Source, seed: int = 0) -> Loaded:
     progress.loaded(model)
     facts = {
         "model_class": type(model).__name__,
+        "class_module": packages.module_of(type(model)),
         **forks.loading_info(info),
         "messages": [m.replace(source.where, "<checkpoint>") for m in messages],
         "requested_dtype": source.dtype,

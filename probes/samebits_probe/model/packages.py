@@ -68,6 +68,12 @@ def registered_class(config: Any, name: str | None) -> Any:
     return next(iter([*named, *classes]), None) if named or name is None else None
 
 
+def module_of(model_class: type) -> str:
+    """Return the module of a class that a package brings; '' for any other class."""
+    module = model_class.__module__
+    return module if module.partition(".")[0] in own.packages() else ""
+
+
 def _registered(config_class: type) -> Iterator[Any]:
     autos = [name for name in dir(transformers) if name.startswith("AutoModel")]
     first = ["AutoModelForCausalLM", "AutoModel"]
