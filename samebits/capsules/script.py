@@ -126,7 +126,9 @@ def header(installed: Installed) -> str:
     """
     pins = {name: _pin(name, version) for name, version in installed.packages.items()}
     first = [pins.pop(name) for name in ("torch", "transformers")]
-    rest = " ".join(pin for _, pin in sorted(pins.items()))
+    rest = " ".join(pin for _, pin in sorted(pins.items()) if "://" not in pin)
+    # a line must not end inside of an address
+    addresses = [pin for _, pin in sorted(pins.items()) if "://" in pin]
     lines = [
         "/// script",
         f'requires-python = "=={release_pattern(installed.python)}"',
@@ -134,6 +136,7 @@ def header(installed: Installed) -> str:
         *(f"    {pin}" for pin in first),
         "    # and the other packages of the measured environment:",
         *(f"    {line}" for line in textwrap.wrap(rest, WIDTH - 6, break_on_hyphens=False)),
+        *(f"    {pin}" for pin in addresses),
         "]",
         *(["", "[tool.uv.sources]"] if installed.wheels else []),
         *(f'{name} = {{ path = "{wheel}" }}' for name, wheel in sorted(installed.wheels.items())),

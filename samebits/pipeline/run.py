@@ -617,7 +617,7 @@ def _packages_beside(
     if extended is None:
         failure = str(scheduler.not_extended[stack_id, listed])
         return report.model_copy(update={"failure": failure})
-    lock = f"locks/{stack_id}+{models[0]}.txt"
+    lock = f"locks/{stack_id}/{models[0]}.txt"
     return report.model_copy(update={"packages": extended.added.packages, "lock": lock})
 
 
