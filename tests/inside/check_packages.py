@@ -17,6 +17,13 @@ from samebits_probe.model.feed import Feed
 from samebits_probe.process import own
 from samebits_probe.process.failure import PhaseFailed, Unknown
 
+# here, for all forked children at once
+IMPORTED = (
+    transformers.AutoModelForCausalLM,
+    transformers.BertModel,
+    transformers.GenerationMixin,
+    transformers.LlamaForCausalLM,
+)
 HEALTHY = Path(__file__).parents[1] / "custom" / "healthy"
 REGISTERING = """
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
