@@ -278,7 +278,16 @@ def _real_size(real_size: dict[str, Any]) -> list[str]:
         _table(["model", "level", f"CPU, {TIMES} bare", "aim", f"memory, {TIMES} weights"], costs),
         where,
         _table(["model", "level", "jobs"], kinds),
+        _WHAT_A_JOB_IS_FOR,
     ]
+
+
+_WHAT_A_JOB_IS_FOR = """\
+Without *cell a* there is nothing to compare. *cell b* is the second run of each cell; without it nobody learns that a
+cell reads unwritten memory or decides by chance. *ladder a* computes cells that differ again in float64; without it
+every difference is undecided. It starts for no cell that holds the same bits, and its copy of the model in float64 is
+most of the memory. A model whose copy would take more than 4 GiB has none: there the ladder converts parameters one
+operation at a time, which takes up to twice the CPU time. *save* and *load* are crossings, which make no verdict."""
 
 
 def _table(headers: list[str], lines: list[list[str]], right: int = 0) -> str:

@@ -196,25 +196,38 @@ def main() -> None:
     options = parser.parse_args()
     names = {name.strip() for name in options.models.split(";") if name.strip()}
     (WORK / "bench").mkdir(parents=True, exist_ok=True)
-    results: dict[str, Any] = {
-        "format": "samebits-bench-real",
-        "format_version": FORMAT_VERSION,
-        "machine": machine(),
-        "models": [],
-    }
     for model in (*SMALL, *(LARGE if options.large else ())):
         if names and model.name not in names:
             continue
         folder = Path(tempfile.mkdtemp(dir=WORK / "bench"))
         print(f"{model.name}, {model.parameters / 1e9:.2f} B parameters …", flush=True)
         try:
-            results["models"].append({"name": model.name, **measure(model, folder)})
+            cost = {"name": model.name, **measure(model, folder)}
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        print(json.dumps(results["models"][-1], indent=1), flush=True)
-    if not names:
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
+        print(json.dumps(cost, indent=1), flush=True)
+        write(cost, machine())
         page.main()
+
+
+def write(cost: dict[str, Any], here: dict[str, Any]) -> None:
+    """Put the cost of a model into real_size.json; costs of another machine are removed.
+
+    A run of hours that is ended early keeps the models that it has measured.
+    """
+    costs = {cost["name"]: cost}
+    if RESULTS.exists():
+        results = json.loads(RESULTS.read_text("utf-8"))
+        if results["machine"]["cpu"] == here["cpu"]:
+            costs = {entry["name"]: entry for entry in results["models"]} | costs
+    order = [model.name for model in (*SMALL, *LARGE)]
+    record = {
+        "format": "samebits-bench-real",
+        "format_version": FORMAT_VERSION,
+        "machine": here,
+        "models": sorted(costs.values(), key=lambda entry: order.index(entry["name"])),
+    }
+    RESULTS.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

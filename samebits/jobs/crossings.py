@@ -7,6 +7,9 @@ digest of what it loaded, so a second run with nothing changed starts no process
 A cached copy is never changed or removed while a run may load it. Copies that no later run may use
 (of an unpinned checkpoint, or of ``--fresh``) have unique names and are removed at the end of their
 run. Others are removed when no run has used them for a week.
+
+Where every stack leaves a model out for its size, the oldest stack that can makes a small model of
+the same kind, and that one is saved and loaded in its place.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from samebits.jobs.common import (
     loading_facts,
     threads_of,
 )
+from samebits.jobs.inputs import Feeder
 from samebits.jobs.records import FedModel, LoadJob, SaveJob
 from samebits.records.crossing import Crossing, CrossingsFile, CrossingsReport, SavedModel
 from samebits.records.record import read_record
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from samebits.matrix.spec import Matrix, ModelSpec
     from samebits.records.capture import Failure
     from samebits.records.ids import Variant
+    from samebits.records.made import MadeModel
     from samebits.stacks.build import Stack
     from samebits.stacks.process import Ended, StackProcess
 
@@ -52,12 +57,18 @@ UNUSED = 7 * 86_400
 """Seconds after which an unused folder is removed; no run lasts that long."""
 
 
+_OF_FILES = ("subfolder", "variant", "use_safetensors")
+"""Arguments of from_pretrained that say which files to read."""
+
+
 class CrossedModel(NamedTuple):
     """The model of a crossing, in one variant."""
 
     model: ModelSpec
     variant: Variant
     checkpoint: Checkpoint
+    asked_of: MadeModel | None = None
+    """What was made, if the checkpoint is that of a made model."""
 
 
 class CrossingStack(NamedTuple):
@@ -95,8 +106,18 @@ class Crosser:
     async def cross(
         self, subject: CrossedModel, parties: Sequence[CrossingStack]
     ) -> CrossingsReport:
-        """Save the model in every stack, and load every saved copy in every stack."""
+        """Save the model in every stack, and load every saved copy in every stack.
+
+        A made model takes the place of one that is too large.
+        """
         saved = await self._saved_copies(subject, parties)
+        outcomes = {copy.record.outcome for copy in saved.values()}
+        if "skipped" in outcomes and "saved" not in outcomes:
+            made = await self._made(subject, parties)
+            if isinstance(made, CrossedModel):
+                report = await self.cross(made, parties)
+                return report.model_copy(update={"asked_of": made.asked_of})
+            saved = {id: _with_reason(copy, made) for id, copy in saved.items()}
         if not all(self._are_cached(subject, party, _loadable(saved)) for party in parties):
             # the copies are about to be loaded: damaged ones are saved again
             checks = (asyncio.to_thread(_remove_unless_whole, copy) for copy in saved.values())
@@ -124,8 +145,40 @@ class Crosser:
         copies = await asyncio.gather(*(self._save(subject, party) for party in parties))
         return {party.stack.id: copy for party, copy in zip(parties, copies, strict=True)}
 
-    async def _save(self, subject: CrossedModel, party: CrossingStack) -> SavedCopy:
-        folder = self._saved_folder(subject, party.stack)
+    async def _made(
+        self, subject: CrossedModel, parties: Sequence[CrossingStack]
+    ) -> CrossedModel | str:
+        """Return a small model of the same kind, or the reason why no stack can make one."""
+        reason = ""
+        for party in parties:
+            copy = await self._save(subject, party, makes=True)
+            if copy.record.outcome == "saved" and not await asyncio.to_thread(
+                _remove_unless_whole, copy
+            ):
+                copy = await self._save(subject, party, makes=True)
+            if copy.record.outcome == "saved":
+                return await self._fed(subject, party, copy)
+            failure = copy.record.failure
+            reason = reason or copy.record.reason or (failure.in_short if failure else "")
+        return reason
+
+    async def _fed(
+        self, subject: CrossedModel, party: CrossingStack, copy: SavedCopy
+    ) -> CrossedModel:
+        """Return a made model with inputs of its own, as its vocabulary is smaller."""
+        update = {"source": str(copy.folder), "revision": None, "digest": copy.digest}
+        checkpoint = subject.checkpoint.model_copy(update={**update, "inputs": None})
+        choosers = [(party.stack, party.process)]
+        # save_pretrained writes neither a subfolder nor the files of a variant
+        load = {name: v for name, v in subject.model.load.items() if name not in _OF_FILES}
+        model = subject.model.model_copy(update={"load": load})
+        checkpoint = await Feeder(self._cache).choose(model, checkpoint, choosers)
+        return subject._replace(model=model, checkpoint=checkpoint, asked_of=copy.record.made)
+
+    async def _save(
+        self, subject: CrossedModel, party: CrossingStack, *, makes: bool = False
+    ) -> SavedCopy:
+        folder = self._saved_folder(subject, party.stack, makes=makes)
         self._cache.dependencies.file(folder / "saved.json")
         if (cached := _read_saved(folder)) is not None:
             os.utime(folder)
@@ -137,6 +190,7 @@ class Crosser:
             **_job_fields(subject, party.stack),
             out=str(folder),
             limit=_limit(subject),
+            makes=makes,
             log=str(log),
         )
         ended = await party.process.run(job.as_json())
@@ -148,8 +202,8 @@ class Crosser:
         copy = _read_saved(folder, even_if_transient=True)
         return copy or _failed_save(subject, party.stack, folder, no_result(ended, log))
 
-    def _saved_folder(self, subject: CrossedModel, stack: Stack) -> Path:
-        key = self._facts(subject, stack)
+    def _saved_folder(self, subject: CrossedModel, stack: Stack, *, makes: bool) -> Path:
+        key = self._facts(subject, stack) | ({"makes": True} if makes else {})
         if self._cache.may_reuse(subject.checkpoint):
             return self._cache.root / "saved" / f"s{digest_of(key)[:23]}"
         folder = self._cache.root / "saved" / f"s{uuid.uuid4().hex[:23]}"
@@ -348,6 +402,14 @@ def _failed_save(subject: CrossedModel, stack: Stack, folder: Path, failure: Fai
         failure=failure,
     )
     return SavedCopy(folder, record, "")
+
+
+def _with_reason(copy: SavedCopy, reason: str) -> SavedCopy:
+    """Return a copy that was left out, with the reason why no made model takes its place."""
+    if copy.record.outcome != "skipped" or not reason:
+        return copy
+    text = f"{copy.record.reason}; no smaller model of its kind can be made: {reason}"
+    return copy._replace(record=copy.record.model_copy(update={"reason": text}))
 
 
 def _unsaved_crossing(record: SavedModel, loader: str) -> Crossing:

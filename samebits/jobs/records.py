@@ -303,6 +303,8 @@ class SaveJob(CrossingJob):
     """Folder of the copy."""
     limit: int
     """Largest model that is saved, in bytes."""
+    makes: bool = False
+    """Leave a small made model of the same kind instead of the model."""
 
 
 class LoadJob(CrossingJob):

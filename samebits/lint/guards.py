@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _QUESTIONS = {"hasattr", "signature", "getfullargspec", "find_spec", "import_module", "callable"}
 _WORDS = re.compile(
-    r"version|TYPE_CHECKING|_available\b|is_torchdynamo|is_legacy|transformers_(?:[gl][te]|v?\d)",
+    r"version|TYPE_CHECKING|_available\b|is_torchdynamo|is_legacy|transformers_(?:ge|gt|le|lt|v?\d)",
     re.IGNORECASE,
 )
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError"}

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from samebits.base.hashes import HASH_ALGORITHM, HashAlgorithm
 from samebits.records.capture import Failure
+from samebits.records.made import MadeModel
 from samebits.records.record import Record
 
 FORMAT_VERSION: Literal[4] = 4
@@ -85,6 +86,8 @@ class CrossingsReport(Record):
     variant: str
     crossings: tuple[Crossing, ...]
     """By saver, then by loader, both oldest first."""
+    asked_of: MadeModel | None = None
+    """The made model that was saved and loaded in place of a large one; None: the model itself."""
 
 
 class SavedModel(Record):
@@ -106,6 +109,8 @@ class SavedModel(Record):
     """File name -> BLAKE3, for every file in the folder."""
     restored: tuple[str, ...] = ()
     """As in :attr:`Crossing.restored`."""
+    made: MadeModel | None = None
+    """What was made, if the folder holds a made model; None: it holds the model itself."""
 
 
 class CrossingsFile(Record):

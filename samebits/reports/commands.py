@@ -12,8 +12,11 @@ if TYPE_CHECKING:
 
 
 def compare_two(report: Report, first: str, last: str, *, model: str = "", more: str = "") -> str:
-    """Return the command that compares two stacks; ``model`` and ``more`` narrow it down."""
-    words = shlex.split(report.command)
+    """Return the command that compares two stacks; ``model`` and ``more`` narrow it down.
+
+    A run that another program started has no command: it is then the one of an installed samebits.
+    """
+    words = shlex.split(report.command) or ["samebits", "matrix"]
     options = more.split()
     if words[1:2] == ["check"]:
         switches = [word for word in words[3:4] if word.endswith("trust-remote-code")]

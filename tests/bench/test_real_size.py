@@ -103,3 +103,22 @@ def test_memory_of_descendants_is_seen():
             time.sleep(0.01)
         child.communicate(b"\n")
     assert 64 << 20 <= memory.peak < 256 << 20
+
+
+def test_a_model_that_is_measured_again_replaces_its_cost_and_keeps_the_others(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(real_size, "RESULTS", tmp_path / "real_size.json")
+    here, dense, experts = {"cpu": "a"}, real_size.SMALL[0].name, real_size.SMALL[2].name
+    for name, bare in ((experts, 1.0), (dense, 2.0), (experts, 3.0)):
+        real_size.write({"name": name, "bare": bare}, here)
+    models = json.loads(real_size.RESULTS.read_text())["models"]
+    assert [(entry["name"], entry["bare"]) for entry in models] == [(dense, 2.0), (experts, 3.0)]
+
+
+def test_costs_of_another_machine_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(real_size, "RESULTS", tmp_path / "real_size.json")
+    for model, cpu in zip(real_size.SMALL, "aab", strict=True):
+        real_size.write({"name": model.name, "bare": 1.0}, {"cpu": cpu})
+    models = json.loads(real_size.RESULTS.read_text())["models"]
+    assert [entry["name"] for entry in models] == [real_size.SMALL[2].name]

@@ -9,7 +9,7 @@ from bench import unchanged
 from bench.unchanged import MODELS
 from bench.values import Comparison, Keys
 from bench.wording import Pair, Wording, lines, pairs
-from samebits.reports import json as report_json
+from samebits.records.report import Report
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,8 +31,15 @@ def features(cell):
         yield "phase of a failure", cell.failure.phase.split()[0]
 
 
+def zoo_report():
+    """Return the committed report; it takes a run of the zoo to write it under a new schema_version."""
+    values = json.loads((ROOT / "reports" / "zoo" / "report.json").read_bytes())
+    del values["schema_version"]
+    return Report.model_validate_json(json.dumps(values))
+
+
 def test_models_have_every_feature_of_the_zoo():
-    report = report_json.read((ROOT / "reports" / "zoo" / "report.json").read_bytes())
+    report = zoo_report()
     rows = [row for row in report.rows if str(row.variant).startswith("float32")]
     of_all = {feature for row in rows for cell in row.cells for feature in features(cell)}
     of_models = {

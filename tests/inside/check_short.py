@@ -67,14 +67,17 @@ def session_of(model, *, short, steps=STEPS):
     session.job = {"run": "b", "short": short, "model": {"greedy": steps}}
     session.loaded = SimpleNamespace(model=model, tokenizer=None)
     session.skips, session.keeper = [], Keeper(tempfile.mkdtemp(), 0, [])
+    session.signals = {"load": {"activation_dtypes": {}}, "forward": {}}
     return session
 
 
 def decoded(model, *, short):
     forwards = []
     hook = model.register_forward_hook(lambda *_: forwards.append(1))
+    session = session_of(model, short=short)
+    tokens = greedy._FirstTokens(session, STEPS)
     with torch.no_grad():
-        facts = greedy._generate(session_of(model, short=short), "pair", fed(), STEPS)
+        facts = greedy._generate(session, "pair", fed(), STEPS, tokens)
     hook.remove()
     return facts, len(forwards)
 
@@ -144,15 +147,18 @@ def test_a_difference_of_the_second_step_is_seen():
 
 
 def test_a_short_forward_runs_once_and_has_the_same_layers():
-    model = llama()
+    model, facts, counts = llama(), [], []
     forwards = []
     model.register_forward_hook(lambda *_: forwards.append(1))
-    with torch.no_grad():
-        full = forward_phase.forward(session_of(model, short=False), "pair", fed(), {})
-        n_full = len(forwards)
-        short = forward_phase.watched_forward(session_of(model, short=True), "pair", fed(), {})
-    assert full == short
-    assert (n_full, len(forwards) - n_full) == (2, 1)
+    for short in (False, True):
+        session = session_of(model, short=short)
+        with torch.no_grad():
+            forward_phase._observe_prompt(session, "pair", fed(), None)
+        facts.append(session.signals["forward"]["pair"])
+        counts.append(len(forwards))
+        forwards.clear()
+    assert facts[0] == facts[1]
+    assert counts == [2, 1]
 
 
 def test_stopping_ends_every_row_after_the_steps():

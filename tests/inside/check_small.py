@@ -1,11 +1,15 @@
 """small: a made model is of the same kind as a large one, shows its defects, and else there is none."""
 
 import importlib
+import json
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import torch
 import transformers
 from samebits_probe.cell.phases import relations as relations_phase
+from samebits_probe.jobs import crossing
 from samebits_probe.model import build, forks, load, small
 from samebits_probe.relations import relations
 
@@ -237,3 +241,46 @@ def test_the_phase_says_what_was_asked_and_what_was_not():
     assert signal["averages"] is None
     assert {bits["what"] for bits in signal["precision"]} == {"activations", "logits"}
     assert asked.skips == [("relations: averages", "cost")]
+
+
+# what is saved and loaded in place of a large model
+
+
+def save_made(loaded):
+    """Return what a job leaves that makes a model in place of ``loaded``: its record and folder."""
+    crossing.load_model = lambda _source: loaded
+    out = Path(tempfile.mkdtemp()) / "made"
+    variant = {"dtype": "float32", "attention": "default", "device": "cpu"}
+    crossing.save(
+        {
+            "kind": "save",
+            "makes": True,
+            "out": str(out),
+            "limit": 0,
+            "name": "m",
+            "variant_name": "v",
+            "stack": "5.x",
+            "variant": variant,
+            "model": {"source": "nowhere", "trust_remote_code": False},
+        }
+    )
+    return json.loads((out / "saved.json").read_text()), out
+
+
+def test_a_job_leaves_a_made_model_that_loads():
+    record, out = save_made(llama())
+    assert record["outcome"] == "saved"
+    assert record["files"].keys() >= {"config.json", "model.safetensors"}
+    assert all(crossing.file_hash(out / name) == h for name, h in record["files"].items())
+    model = load.load_model(SOURCE._replace(where=str(out))).model
+    n_parameters = sum(p.numel() for p in model.parameters())
+    assert n_parameters == record["made"]["n_parameters"]
+    assert 4 * n_parameters <= small.MAX_BYTES
+
+
+def test_a_job_that_can_make_none_leaves_the_reason_and_no_files():
+    loaded = llama()
+    loaded.config.quantization_config = {"quant_method": "gptq"}
+    record, out = save_made(loaded)
+    assert (record["outcome"], record["reason"]) == ("skipped", reason_of_none(loaded))
+    assert [path.name for path in out.iterdir()] == ["saved.json"]

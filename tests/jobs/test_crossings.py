@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -115,6 +116,53 @@ def test_without_anything_saved_nothing_is_loaded(tmp_path):
     probes = Crossed({"4.48": absent, "5.0": absent})
     assert set(outcomes(run(tmp_path, probes)).values()) == {"absent"}
     assert {kind for kind, _ in probes.did()} == {"save"}
+
+
+# a made model in place of a large one
+
+LARGE = {stack: {"outcome": "skipped", "reason": "2 GiB"} for stack in STACKS}
+MADE = {"n_layers": 2, "hidden_size": 64, "n_parameters": 1000}
+
+
+def test_a_made_model_is_saved_and_loaded_in_place_of_a_large_one(tmp_path):
+    probes = Crossed(LARGE, makes={"4.48": {"outcome": "saved", "files": {"m": "1"}, "made": MADE}})
+    report = run(tmp_path, probes)
+    assert set(outcomes(report).values()) == {"same bits"}
+    assert report.asked_of.n_parameters == 1000
+    (maker,) = (job for job in probes.jobs if job.get("makes"))
+    assert (maker["stack"], maker["model"]["source"]) == ("4.48", "/c")
+    sources = {job["model"]["source"] for job in probes.jobs if job["kind"] in {"inputs", "load"}}
+    assert sources == {maker["out"]}, "the made model has inputs of its own"
+    again = Crossed()
+    assert run(tmp_path, again) == report
+    assert again.did() == []
+
+
+def test_the_next_stack_makes_a_model_that_the_oldest_does_not_know(tmp_path):
+    makes = {"4.48": {"outcome": "absent", "reason": "no such model"}, "5.0": {"outcome": "saved"}}
+    probes = Crossed(LARGE, makes=makes)
+    assert set(outcomes(run(tmp_path, probes)).values()) == {"same bits"}
+    assert [job["stack"] for job in probes.jobs if job.get("makes")] == ["4.48", "5.0"]
+
+
+def test_a_damaged_made_model_is_made_again(tmp_path):
+    makes = {"4.48": {"outcome": "saved", "files": {"m": "1"}, "made": MADE}}
+    first = Crossed(LARGE, makes=makes)
+    report = run(tmp_path, first)
+    (maker,) = (job for job in first.jobs if job.get("makes"))
+    (Path(maker["out"]) / "m").write_text("2")
+    again = Crossed(LARGE, makes=makes)
+    assert run(tmp_path, again) == report
+    assert [job["out"] for job in again.jobs if job.get("makes")] == [maker["out"]]
+
+
+def test_without_a_made_model_nothing_is_tried_and_the_reason_says_both(tmp_path):
+    none = {stack: {"outcome": "skipped", "reason": "it has no list"} for stack in STACKS}
+    report = run(tmp_path, Crossed(LARGE, makes=none))
+    assert report.asked_of is None
+    (reason,) = {crossing.reason for crossing in report.crossings}
+    assert reason == "2 GiB; no smaller model of its kind can be made: it has no list"
+    assert set(outcomes(report).values()) == {"not tried"}
 
 
 # crashes

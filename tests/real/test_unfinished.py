@@ -138,7 +138,8 @@ def test_a_forward_that_never_ends_is_ended_and_the_weights_are_compared(ran, na
     cell = ran[0][name, NEW]
     assert cell.verdict == "not finished"
     assert cell.unfinished.phase == "forward short"
-    assert cell.unfinished.step == "layers watched"
+    # the first forward of run a is plain, and of run b watched: either may be the one that hangs
+    assert cell.unfinished.step in {"plain", "layers watched"}
     assert cell.unfinished.reason.startswith("no progress for ")
     assert words in cell.unfinished.reason
     assert signal(cell, "weights").outcome == "identical"

@@ -12,8 +12,9 @@ from tests.support.sample_report import sample_report
         ("nox -s matrix -- --quick", "nox -s matrix -- --causes --models m --stacks 4.48,5.x"),
         ("samebits matrix --quick", "samebits matrix --causes --models m --stacks 4.48,5.x"),
         ("samebits check 'my m' --deep", "samebits check 'my m' --causes --from 4.48 --to 5.x"),
+        ("", "samebits matrix --causes --models m --stacks 4.48,5.x"),
     ],
-    ids=["nox", "installed", "check"],
+    ids=["nox", "installed", "check", "none"],
 )
 def test_the_words_of_the_run_are_repeated(command, proposed):
     report = sample_report().model_copy(update={"command": command})

@@ -105,18 +105,22 @@ class FakeStarter:
 class Crossed:
     """What jobs.crossing leaves, as one test tells it; remembers the jobs."""
 
-    def __init__(self, saves=None, loads=None, crashes=()):
+    def __init__(self, saves=None, loads=None, crashes=(), makes=None):
         self.saves = saves or {}
         self.loads = loads or {}
+        self.makes = makes or {}
         self.crashes = set(crashes)
         self.jobs = []
 
     def __call__(self, job):
         self.jobs.append(job)
+        if job["kind"] == "inputs":
+            return choose_inputs(job)
         return self.save(job) if job["kind"] == "save" else self.load(job)
 
     def save(self, job):
-        said = self.saves.get(job["stack"], {"outcome": "saved"})
+        of_made = {} if job["model"]["source"] != "/c" else self.saves
+        said = (self.makes if job["makes"] else of_made).get(job["stack"], {"outcome": "saved"})
         if said is None:
             return ended(job, exit=None, signal=9)
         folder = Path(job["out"])

@@ -6,7 +6,8 @@ the ids of the crossing (model, variant, and stack for the saver or loader):
 ``save`` with ``out`` and ``limit``: loads the checkpoint and leaves the folder ``out``, completely
 or not at all, with the files of ``save_pretrained`` and ``saved.json`` (SavedModel in
 samebits/records/crossing.py). If nothing was saved the folder holds only ``saved.json``, with the
-reason.
+reason. With ``makes`` the files are those of a small made model of the same kind, which the stacks
+then save and load in place of one that is too large.
 
 ``load`` with ``savers`` (stack id -> folder) and ``result``: loads the original once, then each
 folder, and compares inside this process: parameters and buffers by bytes, the config, and the
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import alignment, heap, layers
+from samebits_probe.model import alignment, heap, layers, small
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.feed import Feed
 from samebits_probe.model.load import Source, load_model, plain_config
@@ -94,6 +95,8 @@ def save(job: SaveJob) -> None:
 def _save_into(job: SaveJob, folder: Path) -> dict[str, Any]:
     """Fill ``folder`` and return the outcome."""
     source = _source(job)
+    if job["makes"]:
+        return _make_into(source, folder)
     if (size := progress.size_of_files(source.where)) > job["limit"]:
         return _skipped_as_too_large(size, job["limit"])
     try:
@@ -113,6 +116,25 @@ def _save_into(job: SaveJob, folder: Path) -> dict[str, Any]:
         return {"outcome": "failed", "failure": failed.failure}
     restored = _restore_code(source.where, folder) if source.trust_remote_code else []
     return {"outcome": "saved", "restored": restored, "files": _file_hashes(folder)}
+
+
+def _make_into(source: Source, folder: Path) -> dict[str, Any]:
+    """Fill ``folder`` with the checkpoint of a made model, and return the outcome."""
+    try:
+        loaded = load_model(source)
+    except Unknown as reason:
+        return {"outcome": "absent", "reason": str(reason)}
+    except PhaseFailed as failed:
+        return {"outcome": "not loaded", "failure": failed.failure}
+    try:
+        with small.made(loaded, source) as made:
+            shutil.copytree(made.folder, folder, dirs_exist_ok=True)
+            facts = made.facts
+    except small.NoneMade as reason:
+        return {"outcome": "skipped", "reason": str(reason)}
+    restored = _restore_code(source.where, folder) if source.trust_remote_code else []
+    hashes = _file_hashes(folder)
+    return {"outcome": "saved", "restored": restored, "files": hashes, "made": facts}
 
 
 def _skipped_as_too_large(size: int, limit: int) -> dict[str, Any]:

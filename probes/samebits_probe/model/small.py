@@ -68,6 +68,8 @@ class Made(NamedTuple):
     """A made model, loaded as the cell loads its own."""
 
     model: Any
+    folder: Path
+    """Its checkpoint."""
     config: Any
     """As it was before the load."""
     head: str
@@ -148,7 +150,7 @@ def _made_by(plan: shrink.Plan, folder: Path, loaded: load.Loaded, source: load.
     _require_numbers(tried)
     # loaded anew, because a prompt may change a model's state
     model, _ = load.from_pretrained(model_class, here, seed=0, what="load the made model")
-    return Made(model, copy.deepcopy(model.config), loaded.head, _facts(model))
+    return Made(model, folder, copy.deepcopy(model.config), loaded.head, _facts(model))
 
 
 def _config(loaded: load.Loaded, plan: shrink.Plan) -> Any:

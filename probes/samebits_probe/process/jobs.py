@@ -310,6 +310,7 @@ class SaveJob(CrossingJob):
     kind: Literal["save"]
     out: str
     limit: int
+    makes: bool
 
 
 class LoadJob(CrossingJob):

@@ -62,7 +62,13 @@ def crossings(report: Report) -> Markdown:
             _headline(report.crossings),
             _losses_by_pair(report),
             _losses(report),
-            bullets([*_all_same(report.crossings), *_not_compared(report.crossings)]),
+            bullets(
+                [
+                    *_all_same(report.crossings),
+                    *_not_compared(report.crossings),
+                    *_made_models(report.crossings),
+                ]
+            ),
         ]
     )
 
@@ -80,6 +86,7 @@ def crossings_of(model: str, report: Report) -> Markdown:
     return page(
         [
             heading(2, TITLE),
+            bullets(_made_models([c for c in report.crossings if c.model == model])),
             _pairs_table(model_crossings),
             *(_in_full(loss) for loss in _model_losses(model, model_crossings)),
             bullets(_remarks(model_crossings)),
@@ -306,6 +313,15 @@ def _not_compared(reports: Sequence[CrossingsReport]) -> list[Markdown]:
                 reason_text = "tensors not compared, because they do not have plain bytes"
                 reasons.setdefault(reason_text, {})[model.model] = None
     return [fill("{} ({}).", reason, codes(models)) for reason, models in reasons.items()]
+
+
+def _made_models(reports: Iterable[CrossingsReport]) -> list[Markdown]:
+    """Return which models were too large to be saved, and what was saved in their place."""
+    return [
+        fill("{}: saved and loaded was {}.", code(report.model), report.asked_of.in_words)
+        for report in reports
+        if report.asked_of is not None
+    ]
 
 
 def _pairs_table(model_crossings: Sequence[Crossing]) -> Markdown:
