@@ -178,7 +178,9 @@ class Chooser:
         """Return seeded ids of several choices for each row, [rows, choices, length], and a mask."""
         rows = prompt.get("batch") or [prompt]
         past = inputs.past_window(self.tokens)
-        lengths = [past if row.get("length") == "past-window" else row.get("length") for row in rows]
+        lengths = [
+            past if row.get("length") == "past-window" else row.get("length") for row in rows
+        ]
         if not all(lengths):
             msg = "several choices are made of seeded token ids: give the prompt a length"
             raise DoesNotApply(msg)
