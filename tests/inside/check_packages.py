@@ -37,8 +37,8 @@ AutoModelForCausalLM.register(TinyConfig, TinyForCausalLM)
 
 def package(text=REGISTERING, name="own_models"):
     """Put a package with the model of tests/custom on the path."""
-    root = Path(tempfile.mkdtemp())
-    (root / name).mkdir()
+    root = Path(tempfile.mkdtemp()) / "site-packages"  # as a stack has it
+    (root / name).mkdir(parents=True)
     for file in HEALTHY.glob("*.py"):
         shutil.copy(file, root / name)
     (root / name / "__init__.py").write_text(text)
