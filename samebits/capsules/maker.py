@@ -21,6 +21,7 @@ from samebits.capsules.judging import Judge, Party
 from samebits.capsules.script import FOLDER, Expectation, Installed, Subject, script
 from samebits.capsules.trials import Answers
 from samebits.records.capsule import CapsuleFile, Question, Seen, Side, script_name
+from samebits.stacks.packages import ExtendedStack
 from samebits.storage.store import Store
 
 if TYPE_CHECKING:
@@ -417,6 +418,9 @@ class _Builder:
             model.hub,
             model.revision,
             model.trust_remote_code,
+            load.class_module,
+            model.imports,
+            tuple(model.load.items()),
             self._zeros_file(folder),
         )
 
@@ -440,6 +444,8 @@ class _Builder:
                 first_index,
             )
             installed = _installed(side)
+            for wheel in _wheels(side).values():
+                shutil.copy(wheel, folder)
             text = script(subject, installed, expectation)
             (folder / script_name(side.cell.stack)).write_text(text, "utf-8")
             sides.append(_side(installed, sees[number]))
@@ -481,7 +487,13 @@ class _Builder:
 
 
 def _installed(side: Party) -> Installed:
-    return Installed(side.cell.stack, side.python, side.stack.packages)
+    wheels = {name: Path(path).name for name, path in _wheels(side).items()}
+    return Installed(side.cell.stack, side.python, side.stack.packages, wheels)
+
+
+def _wheels(side: Party) -> dict[str, str]:
+    """Return the wheels of packages that only this machine has: name -> path."""
+    return side.stack.wheels if isinstance(side.stack, ExtendedStack) else {}
 
 
 def _side(installed: Installed, sees: Seen) -> Side:
@@ -515,7 +527,7 @@ def _exception_words(failure: Failure | None) -> str:
 
 def _model_class(model: ModelSpec, class_name: str, checkpoint: Checkpoint) -> str:
     """Return the class to load with, chosen as in probes/samebits_probe/model/load.py."""
-    if not model.trust_remote_code:
+    if not model.trust_remote_code or model.has_own_code:
         return class_name
     path = Path(checkpoint.source) / "config.json"
     auto_map = json.loads(path.read_text("utf-8")).get("auto_map", {}) if path.is_file() else {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from pprint import pformat
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from packaging.version import Version
@@ -18,6 +19,8 @@ from samebits.stacks.build import release_pattern
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from samebits.records.capsule import Fed, Question, Seen
     from samebits.records.ids import Variant
 
@@ -40,6 +43,12 @@ class Subject(NamedTuple):
     """Hub id; None: the checkpoint is in :data:`FOLDER`."""
     revision: str | None = None
     trust_remote_code: bool = False
+    class_module: str = ""
+    """Module of a class that a package brings; '' for a class of transformers."""
+    modules: tuple[str, ...] = ()
+    """Modules to import before the load."""
+    options: tuple[tuple[str, object], ...] = ()
+    """Further arguments of from_pretrained."""
     zeros: ZerosIn | None = None
     """The file of zeros that a script writes in place of the weights; None: it has weights."""
 
@@ -50,7 +59,9 @@ class Installed(NamedTuple):
     stack: str
     python: str
     packages: dict[str, str]
-    """Name -> version of all packages of the lock."""
+    """Name -> version of all packages of the lock; a package from git has its address there."""
+    wheels: Mapping[str, str] = MappingProxyType({})
+    """Name -> name of a wheel beside the script."""
 
     @property
     def transformers(self) -> str:
@@ -114,9 +125,11 @@ def header(installed: Installed) -> str:
 
     A local build such as ``+cpu`` is not on a public index, so its public version is pinned.
     """
-    pins = {name: _public_version(version) for name, version in installed.packages.items()}
-    first = [f'"{name}=={pins.pop(name)}",' for name in ("torch", "transformers")]
-    rest = " ".join(f'"{name}=={version}",' for name, version in sorted(pins.items()))
+    pins = {name: _pin(name, version) for name, version in installed.packages.items()}
+    first = [pins.pop(name) for name in ("torch", "transformers")]
+    rest = " ".join(pin for _, pin in sorted(pins.items()) if "://" not in pin)
+    # a line must not end inside of an address
+    addresses = [pin for _, pin in sorted(pins.items()) if "://" in pin]
     lines = [
         "/// script",
         f'requires-python = "=={release_pattern(installed.python)}"',
@@ -124,10 +137,19 @@ def header(installed: Installed) -> str:
         *(f"    {pin}" for pin in first),
         "    # and the other packages of the measured environment:",
         *(f"    {line}" for line in textwrap.wrap(rest, WIDTH - 6, break_on_hyphens=False)),
+        *(f"    {pin}" for pin in addresses),
         "]",
+        *(["", "[tool.uv.sources]"] if installed.wheels else []),
+        *(f'{name} = {{ path = "{wheel}" }}' for name, wheel in sorted(installed.wheels.items())),
         "///",
     ]
-    return "\n".join(f"# {line}" for line in lines)
+    return "\n".join(f"# {line}".rstrip() for line in lines)
+
+
+def _pin(name: str, version: str) -> str:
+    if "://" in version:
+        return f'"{name} @ {version}",'
+    return f'"{name}=={_public_version(version)}",'
 
 
 def _literal(text: str) -> str:
@@ -173,7 +195,10 @@ def _imports(subject: Subject, expectation: Expectation | None) -> list[str]:
         standard += ["import json", "import os", "import tempfile"]
     local = ["from pathlib import Path"] if subject.hub is None else []
     foreign = ["import torch", "import transformers"]
-    blocks = [[*sorted(set(standard)), *local], foreign]
+    own = [f"import {name}  # registers the model" for name in subject.modules]
+    if subject.class_module:
+        own.append(f"from {subject.class_module} import {subject.model_class}")
+    blocks = [[*sorted(set(standard)), *local], foreign, own]
     return ["\n".join(block) for block in blocks if block]
 
 
@@ -258,8 +283,12 @@ def _load(subject: Subject, installed: Installed) -> list[str]:
         arguments.append(f"attn_implementation={_literal(subject.variant.attention)}")
     if subject.trust_remote_code:
         arguments.append("trust_remote_code=True")
+    for name, value in subject.options:
+        assert name.isidentifier()
+        arguments.append(f"{name}={_literal(value) if isinstance(value, str) else ascii(value)}")
     assert subject.model_class.isidentifier()
-    call = f"    model = transformers.{subject.model_class}.from_pretrained("
+    owner = "" if subject.class_module else "transformers."
+    call = f"    model = {owner}{subject.model_class}.from_pretrained("
     tail = ").eval()"
     line = f"{call}{', '.join(arguments)}{tail}"
     if len(line) <= WIDTH:

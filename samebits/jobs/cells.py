@@ -388,6 +388,12 @@ def _is_repeatable(capture: Capture) -> bool:
     return not any(failure.may_be_the_machine for failure in failures)
 
 
+def absent(cell: CellId, reason: str) -> tuple[Capture, Capture]:
+    """Return the captures of a cell that the packages of its model exclude."""
+    first, second = (Capture(cell=cell, run=run, status="absent", absent=reason) for run in RUNS)
+    return first, second
+
+
 def failed(cell: CellId, phase: str, message: str, log: str = "") -> tuple[Capture, Capture]:
     """Return the captures of a cell that could not be started."""
     clean_message = without_folders(message)

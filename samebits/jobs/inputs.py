@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from samebits.base.digests import digest_of_file
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
+from samebits.jobs.common import loading, loading_facts
 from samebits.jobs.records import InputsJob, JobStore, PromptedModel
 from samebits.matrix.arguments import InputSet
 from samebits.records.inputs import Inputs, InputsFile
@@ -75,7 +76,7 @@ class Feeder:
             "model": model.name,
             "stack": [stack.id, stack.lock_digest],
             "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
-            "trust_remote_code": model.trust_remote_code,
+            **loading_facts(model),
             "prompts": _prompted_model(model, checkpoint).model_dump(mode="json")["prompts"],
             "probes": self._cache.probes,
             **self._given(model),
@@ -129,9 +130,4 @@ def _with_whole_paths(model: ModelSpec) -> ModelSpec:
 
 
 def _prompted_model(model: ModelSpec, checkpoint: Checkpoint) -> PromptedModel:
-    return PromptedModel(
-        source=checkpoint.source,
-        revision=checkpoint.revision,
-        trust_remote_code=model.trust_remote_code,
-        prompts=model.prompts,
-    )
+    return PromptedModel(**loading(model, checkpoint), prompts=model.prompts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import PlainSerializer
+from pydantic import Field, PlainSerializer
 
 from samebits.grafts.questions import PatientQuestion
 from samebits.ladder.asking import Ask
@@ -72,6 +72,12 @@ class ModelSource(Record):
     """A folder, or a hub id."""
     revision: str | None
     trust_remote_code: bool
+    imports: tuple[str, ...] = ()
+    """Modules to import before the load."""
+    model_class: str | None = None
+    """The class as ``package.module:Name``; None: an Auto class or the config decides."""
+    load: dict[str, Any] = Field(default_factory=dict)
+    """Further arguments of from_pretrained."""
 
 
 class FedModel(ModelSource):
@@ -125,6 +131,9 @@ class BuildJob(Job):
 
     kind: Literal["build"] = "build"
     recipe: Recipe
+    imports: tuple[str, ...] = ()
+    """As in :class:`ModelSource`."""
+    model_class: str | None = None
     out: str
     """Folder of the checkpoint."""
 

@@ -15,6 +15,7 @@ from samebits.base.errors import MatrixError, nearest, shown
 from samebits.compare.registry import signal_names
 from samebits.matrix import yamltext
 from samebits.matrix.arguments import InputSet
+from samebits.matrix.load_arguments import contradictions
 from samebits.matrix.probefile import probe_file
 from samebits.matrix.problems import check
 from samebits.matrix.spec import Expected, ExpectedEntry, Matrix, ModelSpec, StackSpec
@@ -146,6 +147,7 @@ class _MatrixBuilder:
         yield from self._unknown_stacks()
         yield from self._duplicate_variants()
         yield from self._duplicate_inputs()
+        yield from self._contradicting_arguments()
         yield from self._unmatched_rules("include", self._file.include)
         yield from self._unmatched_rules("exclude", self._file.exclude)
         yield from self._unmatched_rules("expected", self._file.expected)
@@ -213,6 +215,14 @@ class _MatrixBuilder:
                 keys: Keys = ("models", name, "inputs", twice)
                 text = f"{name}: a prompt has the name {shown(twice)}, too: rename one of the two"
                 yield Problem(self._yaml.place_of_key(keys), text)
+
+    def _contradicting_arguments(self) -> Iterator[Problem]:
+        for name, model in self._models.items():
+            for argument, fault in contradictions(model).items():
+                is_own = "load" in self._file.models[name].model_fields_set
+                keys: Keys = ("models", name) if is_own else ("defaults",)
+                place = self._yaml.place((*keys, "load", argument))
+                yield Problem(place, f"{argument}: {fault}")
 
     def _unmatched_rules(
         self, section: str, rules: Iterable[Rule | ExpectedEntry]

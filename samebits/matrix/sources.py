@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
 
+_BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
+
 
 def bad_folder(base: Path, path: str) -> str | None:
     """Return what is wrong with a model's folder, in words, or None.
@@ -47,6 +49,24 @@ def bad_patch(base: Path, folder: Path, names: tuple[str, ...]) -> str | None:
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or error
         return f"{shown(names[-1])} cannot be read: {reason}"
+    return None
+
+
+def bad_package(base: Path, path: str) -> str | None:
+    """Return what is wrong with the folder or file of a package, in words, or None."""
+    try:
+        package = base / path
+        if not package.exists():
+            return f"{shown(path)} does not exist{_hint(package)}"
+        if package.is_dir() and not any((package / name).is_file() for name in _BUILD_FILES):
+            return (
+                f"{shown(path)} contains no pyproject.toml: write the folder of a package that pip "
+                "can install"
+            )
+        if package.is_file() and not package.name.endswith((".whl", ".tar.gz")):
+            return f"{shown(path)} is neither a folder nor a wheel: write one of them"
+    except (OSError, ValueError, RuntimeError) as error:
+        return f"{shown(path)} cannot be read: {getattr(error, 'strerror', None) or error}"
     return None
 
 

@@ -21,13 +21,16 @@ from pydantic import (
 
 from samebits.base.errors import shown
 from samebits.matrix.arguments import InputSetEntry
+from samebits.matrix.form import Form
+from samebits.matrix.load_arguments import bad_argument
 from samebits.matrix.probefile import ProbeFile, bad_probe
-from samebits.matrix.sources import bad_folder, bad_patch
+from samebits.matrix.sources import bad_folder, bad_package, bad_patch
 from samebits.matrix.values import (
     NAME,
     NAME_LENGTH,
     VERSION,
     Attention,
+    ClassPath,
     Device,
     Distinct,
     Dtype,
@@ -36,6 +39,8 @@ from samebits.matrix.values import (
     Hub,
     Length,
     Line,
+    ModelPackage,
+    Module,
     Moment,
     Name,
     OneOrMore,
@@ -51,6 +56,7 @@ from samebits.matrix.values import (
     TokenId,
     Verdict,
     Version,
+    is_path_of_package,
     mistake,
 )
 from samebits.records.ids import Variant
@@ -176,9 +182,31 @@ class Recipe(Form):
     """The model_type in transformers, such as llama."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the config class."""
-    head: Literal["causal-lm", "masked-lm", "seq2seq-lm", "image-classification", "ctc", "base"] = (
-        "causal-lm"
-    )
+    head: Literal[
+        "causal-lm",
+        "masked-lm",
+        "seq2seq-lm",
+        "sequence-classification",
+        "token-classification",
+        "question-answering",
+        "multiple-choice",
+        "next-sentence",
+        "pretraining",
+        "text-encoding",
+        "image-classification",
+        "masked-image",
+        "semantic-segmentation",
+        "depth-estimation",
+        "object-detection",
+        "backbone",
+        "audio-classification",
+        "audio-frame-classification",
+        "audio-xvector",
+        "ctc",
+        "speech-seq2seq",
+        "image-text-to-text",
+        "base",
+    ] = "causal-lm"
     """The kind of model class, such as causal-lm for AutoModelForCausalLM."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the weights."""
@@ -262,6 +290,13 @@ class Settings(Form):
     budget: Seconds = 600.0
     """Seconds of one run of a cell after which no further optional observation is started, that is,
     none that does not affect the verdict."""
+    packages: OneOrMore[ModelPackage] = ()
+    """Packages with the model's code, beside what every stack has: requirements such as
+    my-models>=1.2, and folders or wheels, relative to the matrix file."""
+    imports: Annotated[OneOrMore[Module], Field(alias="import")] = ()
+    """Modules to import before the model is loaded, which register it with the Auto classes."""
+    load: dict[str, Any] = Field(default_factory=dict)
+    """Further arguments of from_pretrained, such as variant: fp16."""
 
     @field_validator("probes")
     @classmethod
@@ -272,6 +307,26 @@ class Settings(Form):
                 msg = f"two files of probes have the name {shown(name)}: rename one of them"
                 raise mistake(msg, number, "path")
         return probes
+
+    @field_validator("packages")
+    @classmethod
+    def _are_there(cls, packages: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if not info.context:
+            return packages
+        for number, package in enumerate(packages):
+            if not is_path_of_package(package):
+                continue
+            if fault := bad_package(info.context["folder"], package):
+                raise mistake(fault, number)
+        return packages
+
+    @field_validator("load")
+    @classmethod
+    def _is_for_from_pretrained(cls, load: dict[str, Any]) -> dict[str, Any]:
+        for name, value in load.items():
+            if fault := bad_argument(name, value):
+                raise mistake(fault, name)
+        return load
 
     @model_validator(mode="before")
     @classmethod
@@ -300,6 +355,8 @@ class ModelEntry(Settings):
     """Unified diffs, relative to the matrix file, applied in order to a copy of path."""
     build: Annotated[Recipe, TextAs("architecture", pattern=r"\S")] | None = None
     """A tiny checkpoint built from a config; an architecture is short for {architecture: …}."""
+    model_class: Annotated[ClassPath | None, Field(alias="class")] = None
+    """The model's class as package.module:Name, where no Auto class of transformers has it."""
     trust_remote_code: bool = False
     """Whether Python code that is part of the checkpoint may run."""
     group: Line | None = None
@@ -349,6 +406,8 @@ class ModelEntry(Settings):
 class ModelSpec(ModelEntry):
     """One model of matrix.yaml with the defaults applied."""
 
+    model_config = ConfigDict(populate_by_name=True)
+
     name: Name
     prompts: dict[Name, Prompt | InputSetEntry] = Field(default_factory=dict)  # type: ignore[assignment]
     """Everything that forward is run with, by name: the prompts, then the sets of inputs:."""
@@ -364,6 +423,11 @@ class ModelSpec(ModelEntry):
     """Whether the second run of a cell is always a full one."""
     probe_files: tuple[ProbeFile, ...] = ()
     """The files of ``probes`` with their content."""
+
+    @property
+    def has_own_code(self) -> bool:
+        """True if imported packages bring its class."""
+        return bool(self.imports) or self.model_class is not None
 
     @property
     def variants(self) -> tuple[Variant, ...]:

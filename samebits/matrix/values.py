@@ -41,7 +41,12 @@ _ATTENTION = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)?(@[A-Za-z0-9_.-]+)
 _DEVICE = rf"^(cpu|({'|'.join(DEVICES[1:])})(:\d+)?)$"
 _HUB = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)?$"
 _MOMENT = r"^\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?$"
+_MODULE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
+_CLASS = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
 _MAX_LENGTH = 1_000_000
+_COMMIT = re.compile(r"@[0-9a-f]{40}(#.*)?$")
+_FILES_OF_PACKAGES = (".whl", ".tar.gz")
+"""Endings of files that pip can install."""
 
 _DTYPE_NICKNAMES = {
     "fp64": "float64",
@@ -192,11 +197,7 @@ def _paragraph(text: str) -> str:
 
 
 def _requirement(text: str) -> str:
-    try:
-        requirement = Requirement(text)
-    except InvalidRequirement:
-        msg = f"{shown(text)} is not a requirement: write one such as accelerate>=1"
-        raise mistake(msg) from None
+    requirement = _parsed_requirement(text, "accelerate>=1")
     if requirement.url is not None:
         msg = (
             f"{shown(text)} is a URL, whose content can change, so it cannot be locked: write a "
@@ -207,6 +208,64 @@ def _requirement(text: str) -> str:
         msg = f"{shown(text)}: the version of {name} has a key of its own: write it after {name}:"
         raise mistake(msg)
     return text
+
+
+def _parsed_requirement(text: str, example: str) -> Requirement:
+    try:
+        return Requirement(text)
+    except InvalidRequirement:
+        msg = f"{shown(text)} is not a requirement: write one such as {example}"
+        raise mistake(msg) from None
+
+
+def is_path_of_package(text: str) -> bool:
+    """Return True if a package is named by its folder or file, and not by a requirement."""
+    if text.startswith((".", "/", "~")):
+        return True
+    return text.endswith(_FILES_OF_PACKAGES) and "://" not in text
+
+
+def _model_package(text: str) -> str:
+    if is_path_of_package(text):
+        return _expand_home(_line(text))
+    requirement = _parsed_requirement(text, "my-models>=1.2, or a folder such as ./my-models")
+    if (name := requirement.name.lower()) in ("transformers", "torch"):
+        msg = (
+            f"{shown(text)}: every stack has its own {name}, which packages of a model never "
+            "change: remove this line, or change the stacks"
+        )
+        raise mistake(msg)
+    url = requirement.url
+    if url is not None and not (url.startswith("git+") and _COMMIT.search(url)):
+        msg = (
+            f"{shown(text)} is a URL, whose content can change: write a version such as "
+            f"{requirement.name}==1.2, a folder such as ./{requirement.name}, or git+https://… and @ "
+            "and the 40 digits of a commit"
+        )
+        raise mistake(msg)
+    return text
+
+
+def _module(text: str) -> str:
+    if fits(_MODULE, text):
+        return text
+    meant = text.removesuffix(".py").replace("/", ".").replace("-", "_")
+    example = meant if fits(_MODULE, meant) else "my_models"
+    msg = (
+        f"{shown(text)} is not the name of a module: write it as after import in Python, such as "
+        f"{example}"
+    )
+    raise mistake(msg)
+
+
+def _class_path(text: str) -> str:
+    if fits(_CLASS, text):
+        return text
+    module, _, name = text.replace(":", ".").rpartition(".")
+    meant = f"{module}:{name}"
+    example = meant if fits(_CLASS, meant) else "my_models.modeling:MyModel"
+    msg = f"{shown(text)} does not name a class in a module: write {example}"
+    raise mistake(msg)
 
 
 def _expected_verdict(value: object) -> object:
@@ -336,6 +395,12 @@ FilePath = Annotated[
 Paragraph = Annotated[str, AfterValidator(_paragraph), _described(pattern=r"\S")]
 Package = Annotated[str, AfterValidator(_requirement)]
 """A requirement as for pip, without a URL."""
+ModelPackage = Annotated[str, AfterValidator(_model_package), _described(pattern=r"\S")]
+"""A package of a model: a requirement as for pip, a folder or wheel, or git with a commit."""
+Module = Annotated[str, AfterValidator(_module), _described(pattern=_MODULE)]
+"""The dotted name of a Python module."""
+ClassPath = Annotated[str, AfterValidator(_class_path), _described(pattern=_CLASS)]
+"""A class as ``package.module:Name``."""
 Length = Annotated[
     Annotated[int, Field(ge=1, le=_MAX_LENGTH)] | Literal["past-window"], BeforeValidator(_length)
 ]

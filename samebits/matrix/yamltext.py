@@ -331,9 +331,15 @@ class _NodeConverter:
 
 
 def _is_typed(keys: Keys) -> bool:
-    """Return True for what is below ``build: config:`` of a model, and ``arguments:`` of inputs."""
-    if keys[:1] == ("models",) and keys[2:4] == ("build", "config"):
-        return True
-    settings = keys[2:] if keys[:1] == ("models",) else keys[1:]
-    is_of_inputs = keys[:1] in (("models",), ("defaults",)) and settings[:1] == ("inputs",)
-    return is_of_inputs and settings[2:3] == ("arguments",)
+    """Return True below ``build: config:`` of a model, ``load:``, and ``arguments:`` of inputs."""
+    if keys[:1] == ("models",):
+        settings = keys[2:]
+        if settings[:2] == ("build", "config"):
+            return True
+    elif keys[:1] == ("defaults",):
+        settings = keys[1:]
+    else:
+        return False
+    return settings[:1] == ("load",) or (
+        settings[:1] == ("inputs",) and settings[2:3] == ("arguments",)
+    )

@@ -31,7 +31,14 @@ from samebits.pipeline import trim
 from samebits.pipeline.scheduler import Scheduler, outcome
 from samebits.records.capsule import Capsule, script_name
 from samebits.records.ids import Verdict
-from samebits.records.report import CheckpointReport, MachineReport, Report, Row, StackReport
+from samebits.records.report import (
+    CheckpointReport,
+    MachineReport,
+    PackagesReport,
+    Report,
+    Row,
+    StackReport,
+)
 from samebits.reports import owned
 from samebits.stacks import costs
 from samebits.stacks.build import StackBuilder
@@ -128,6 +135,11 @@ async def run_matrix(
         shown_progress.close()
     locks: dict[str, str | bytes] = {
         _lock_path(stack.id): stack.lock for stack in scheduler.stacks.values()
+    }
+    locks |= {
+        packages.lock: scheduler.extended[packages.stack, packages.listed].lock
+        for packages in report.packages
+        if packages.lock is not None
     }
     update = {
         "started": started,
@@ -418,7 +430,9 @@ def _report(
         )
         for stack in planned.stacks
     )
-    user_models = {m.name: m.trust_remote_code for m in matrix.models if m.build is None}
+    user_models = {
+        m.name: m.trust_remote_code or m.has_own_code for m in matrix.models if m.build is None
+    }
     code, reasons = verdict.exit_code(results, expected, stacks, user_models)
     by_cell = {result.cell: result for result in results}
     return Report(
@@ -431,6 +445,7 @@ def _report(
         level=order.level,
         reference=matrix.reference,
         stacks=stacks,
+        packages=_packages(planned, matrix, scheduler),
         checkpoints=_checkpoints(planned, scheduler),
         rows=tuple(
             _row(row, matrix, by_cell, kept_row, scheduler.threads_of(row))
@@ -604,6 +619,31 @@ def _stack(stack_id: str, matrix: Matrix, scheduler: Scheduler) -> StackReport:
         lock=_lock_path(stack_id),
         lock_digest=stack.lock_digest,
     )
+
+
+def _packages(planned: Plan, matrix: Matrix, scheduler: Scheduler) -> tuple[PackagesReport, ...]:
+    models: dict[tuple[str, ...], list[str]] = {}
+    for name in planned.models:
+        if listed := matrix.model(name).packages:
+            models.setdefault(listed, []).append(name)
+    return tuple(
+        _packages_beside(stack, listed, names, scheduler)
+        for listed, names in models.items()
+        for stack in planned.stacks
+        if stack in scheduler.stacks
+    )
+
+
+def _packages_beside(
+    stack_id: str, listed: tuple[str, ...], models: list[str], scheduler: Scheduler
+) -> PackagesReport:
+    report = PackagesReport(models=tuple(models), stack=stack_id, listed=listed)
+    extended = scheduler.extended.get((stack_id, listed))
+    if extended is None:
+        failure = str(scheduler.not_extended[stack_id, listed])
+        return report.model_copy(update={"failure": failure})
+    lock = f"locks/{stack_id}/{models[0]}.txt"
+    return report.model_copy(update={"packages": extended.added.packages, "lock": lock})
 
 
 def _lock_path(stack_id: str) -> str:

@@ -134,6 +134,8 @@ class LoadFacts(Record):
     """Outcome and messages of loading the model."""
 
     model_class: str
+    class_module: str = ""
+    """Module of a class that a package brings; '' for one of transformers or of remote code."""
     missing_keys: tuple[str, ...] = ()
     unexpected_keys: tuple[str, ...] = ()
     mismatched_keys: tuple[str, ...] = ()

@@ -54,6 +54,21 @@ class StackReport(Record):
     """Findings in this release that do not depend on the model."""
 
 
+class PackagesReport(Record):
+    """The packages of models beside one stack, or why they are not installed."""
+
+    models: tuple[str, ...]
+    stack: str
+    listed: tuple[str, ...]
+    """As matrix.yaml lists them."""
+    packages: dict[str, str] = Field(default_factory=dict)
+    """What was installed beside the stack's own packages: name -> version."""
+    lock: str | None = None
+    """Path of the lock file, relative to the report."""
+    failure: str | None = None
+    """Why they could not be installed."""
+
+
 class CheckpointReport(Record):
     """The checkpoint that the cells of one model loaded."""
 
@@ -193,6 +208,8 @@ class Report(Record):
     """How much was asked of each model."""
     reference: str
     stacks: tuple[StackReport, ...]
+    packages: tuple[PackagesReport, ...] = ()
+    """Packages of models, which run beside those of the stacks."""
     checkpoints: tuple[CheckpointReport, ...]
     rows: tuple[Row, ...]
     crossings: tuple[CrossingsReport, ...] = ()

@@ -21,7 +21,7 @@ from samebits.records.comparison import (
 )
 from samebits.records.finding import Finding
 from samebits.records.ids import Variant, Verdict
-from samebits.records.report import ExpectedReport, StackReport
+from samebits.records.report import ExpectedReport, PackagesReport, StackReport
 from samebits.records.subject import Subject
 from samebits.reports import document, write
 from samebits.reports import json as reports_json
@@ -871,3 +871,27 @@ def test_largest_differences_of_many_prompts_are_folded():
     text = only(differing("logits", *items))
     assert "<summary>The largest differences between the logits, by prompt</summary>" in text
     assert text.count("The largest difference between the logits of") == 2
+
+
+def test_packages_of_models_are_shown_with_their_versions_or_why_there_are_none():
+    entries = (
+        PackagesReport(
+            models=("mine", "twin"),
+            stack="5.x",
+            listed=("my-models>=1",),
+            packages={"einops": "0.8", "my-models": "1.2"},
+            lock="locks/5.x/mine.txt",
+        ),
+        PackagesReport(
+            models=("mine", "twin"),
+            stack="4.48",
+            listed=("my-models>=1",),
+            failure="Because my-models needs <transformers>",
+        ),
+    )
+    text = rendered(sample_report().model_copy(update={"packages": entries}))
+    assert re.search(r"\| mine, twin +\| 5.x +\| my-models>=1 .*einops 0.8, my-models 1.2", text)
+    assert "(locks/5.x/mine.txt)" in text
+    assert re.search(r"\| mine, twin +\| 4.48 .*not installed", text)
+    assert "Because my-models needs <transformers>" in text
+    assert "Packages of models" not in rendered(sample_report())

@@ -138,6 +138,8 @@ class Chooser:
         if batch and not self.signature.takes(choice.MASK):
             msg = f"forward takes no {choice.MASK}, so that a padded batch has no meaning"
             raise DoesNotApply(msg)
+        if choice.takes_choices(self.model_class.__name__):
+            return {"tensors": self._refs(self._choices(name, prompt))}
         rows = self._rows(name, prompt, ends=choice.PIXELS in arguments)
         tensors: dict[str, torch.Tensor] = {}
         fact: Fact = {}
@@ -185,6 +187,19 @@ class Chooser:
         if any("text" in row for row in rows):
             return Rows(rows, None)
         return Rows(rows, max(len(row["ids"]) for row in rows))
+
+    def _choices(self, name: str, prompt: Prompt) -> dict[str, torch.Tensor]:
+        """Return seeded ids of several choices for each row, [rows, choices, length], and a mask."""
+        rows = prompt.get("batch") or [prompt]
+        past = inputs.past_window(self.tokens)
+        lengths = [
+            past if row.get("length") == "past-window" else row.get("length") for row in rows
+        ]
+        if not all(lengths):
+            msg = "several choices are made of seeded token ids: give the prompt a length"
+            raise DoesNotApply(msg)
+        numbers = [int(length or 0) for length in lengths]
+        return inputs.choices(name, numbers, self.tokens)
 
     def _row(self, name: str, prompt: Prompt, *, ends: bool) -> Fact:
         length = prompt.get("length")

@@ -1,6 +1,6 @@
 """Choice of a model's inputs: which arguments of forward to pass, from its signature and config.
 
-This module uses neither torch nor names of classes. A signature and a config are plain data, so
+This module uses no torch, and the name of a class only where nothing else tells. A signature and a config are plain data, so
 that tests of the host can cover the rules.
 """
 
@@ -153,6 +153,14 @@ class Traits(NamedTuple):
     """The size of a vector, for a proposal: a field of the config, or a number."""
     placeholders: tuple[str, ...] = ()
     """Config fields of placeholder tokens for an image or a sound among the token ids."""
+
+
+def takes_choices(class_name: str) -> bool:
+    """Return True for a class that takes several choices per row, [batch, choices, length].
+
+    Its signature is that of a class that takes one: only the name tells.
+    """
+    return class_name.endswith("ForMultipleChoice")
 
 
 def signature_of(forward: Callable[..., Any]) -> Signature:

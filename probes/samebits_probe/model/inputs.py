@@ -26,6 +26,8 @@ _MAX_LENGTH = 4096
 _PLAIN_LENGTH = 40
 """Length of a past-window prompt for a model without a window."""
 DECODER_LENGTH = 7
+N_CHOICES = 3
+"""Choices for a multiple-choice model: another number than that of the rows of a usual batch."""
 
 
 class Inputs(NamedTuple):
@@ -114,6 +116,17 @@ def padded(rows: list[list[int]], pad: int, *, masked: bool) -> Inputs:
         kwargs["attention_mask"] = torch.tensor(mask)
     real_rows = [[width - len(row), width] for row in rows] if len(rows) > 1 else None
     return Inputs(kwargs, real_rows, None)
+
+
+def choices(name: str, lengths: list[int], config: Any) -> dict[str, torch.Tensor]:
+    """Return ids and mask of :data:`N_CHOICES` choices per row, [rows, choices, length]."""
+    rows = [
+        seeded_ids(f"{name}[{i}]:choice {n}", length, config)
+        for i, length in enumerate(lengths)
+        for n in range(N_CHOICES)
+    ]
+    kwargs = padded(rows, pad_id(config), masked=True).kwargs
+    return {key: tensor.reshape(len(lengths), N_CHOICES, -1) for key, tensor in kwargs.items()}
 
 
 def pad_id(config: Any) -> int:

@@ -7,6 +7,7 @@ exception is a failure of its phase.
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import logging
 import math
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import transformers
 
-from samebits_probe.model import forks, heap, meta
+from samebits_probe.model import forks, heap, meta, packages
 from samebits_probe.model.checkpoint import refuse_code, refuse_outside
 from samebits_probe.model.choice import DECODER, signature_of
 from samebits_probe.model.tensor import dtype_name
@@ -48,6 +49,11 @@ _HEADS = (
 )
 
 
+_OF_FILES = frozenset({"subfolder", "variant", "use_safetensors"})
+"""Options that say which files to read."""
+_NOT_OF_CONFIG = frozenset({"attn_implementation", "ignore_mismatched_sizes", *_OF_FILES})
+"""Options of the model alone."""
+
 _MIN_BYTES_TO_TRIM = 64 << 20
 """Bytes of parameters from which on trimming the heap is worth its time."""
 
@@ -71,6 +77,12 @@ class Source(NamedTuple):
     dtype: str
     attention: str
     device: str
+    imports: tuple[str, ...] = ()
+    """Modules to import before the load."""
+    model_class: str | None = None
+    """The class as ``package.module:Name``."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """Further arguments of from_pretrained, by name."""
 
     @classmethod
     def of(cls, model: jobs.ModelSource, variant: jobs.Variant) -> Self:
@@ -82,14 +94,70 @@ class Source(NamedTuple):
             dtype=variant["dtype"],
             attention=variant["attention"],
             device=variant["device"],
+            imports=tuple(model.get("imports", ())),
+            model_class=model.get("model_class"),
+            options=tuple(model.get("load", {}).items()),
         )
+
+    def at(self, folder: str) -> Source:
+        """Return the source for a copy that was saved in a folder, with the same options.
+
+        ``save_pretrained`` writes neither a subfolder nor the files of a variant.
+        """
+        options = tuple(item for item in self.options if item[0] not in _OF_FILES)
+        return self._replace(where=folder, revision=None, options=options)
+
+    @property
+    def subfolder(self) -> str:
+        """The folder in the source that holds config and weights; '' for the source itself."""
+        return str(dict(self.options).get("subfolder") or "")
+
+    @property
+    def weights_variant(self) -> str:
+        """The name in the files of the weights, as in model.fp16.safetensors; '' without one."""
+        return str(dict(self.options).get("variant") or "")
+
+    def config_arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of the config, some of which are values of its fields."""
+        options = {name: value for name, value in self.options if name not in _NOT_OF_CONFIG}
+        return options | self.arguments()
+
+    def model_arguments(self, config: Any = None) -> dict[str, Any]:
+        """Return the keyword arguments of the model; with a config, those that it does not hold."""
+        options = dict(self.options)
+        if config is not None:
+            options = {name: v for name, v in options.items() if not _is_field(config, name)}
+        arguments = copy.deepcopy(options) | self.arguments()
+        if self.attention != "default":
+            arguments["attn_implementation"] = self.attention
+        return arguments
+
+    def constructor_arguments(self, model_class: Any, config: Any) -> dict[str, Any]:
+        """Return the options that the constructor of the class takes, such as add_pooling_layer."""
+        parameters = inspect.signature(model_class.__init__).parameters
+        arguments = {
+            name: value
+            for name, value in self.options
+            if name in parameters and not _is_field(config, name)
+        }
+        if "attn_implementation" in dict(self.options):
+            arguments["attn_implementation"] = dict(self.options)["attn_implementation"]
+        if self.attention != "default":
+            arguments["attn_implementation"] = self.attention
+        return copy.deepcopy(arguments)
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments that config, model and tokenizer share."""
         arguments: dict[str, Any] = {"trust_remote_code": self.trust_remote_code}
         if self.revision is not None:
             arguments["revision"] = self.revision
+        if self.subfolder:
+            arguments["subfolder"] = self.subfolder
         return arguments
+
+
+def _is_field(config: Any, name: str) -> bool:
+    return name != "attn_implementation" and hasattr(config, name)
 
 
 def load(source: Source, seed: int = 0) -> Loaded:
@@ -125,6 +193,7 @@ def load_model(source: Source, seed: int = 0) -> Loaded:
     progress.loaded(model)
     facts = {
         "model_class": type(model).__name__,
+        "class_module": packages.module_of(type(model)),
         **forks.loading_info(info),
         "messages": [m.replace(source.where, "<checkpoint>") for m in messages],
         "requested_dtype": source.dtype,
@@ -144,12 +213,28 @@ def load_config(source: Source) -> Any:
         PhaseFailed: config raised.
 
     """
-    _require_known_architecture(source)
+    packages.import_all(source.imports)
+    config_class = config_class_of(source)
+    if config_class is transformers.AutoConfig:
+        _require_known_architecture(source)
     with phase("files"):
-        refuse_outside(source.where)
-        refuse_code(source.where)
+        refuse_outside(source.where, source.weights_variant)
+        refuse_code(source.where, source.weights_variant)
     with phase("config"):
-        return transformers.AutoConfig.from_pretrained(source.where, **source.arguments())
+        return config_class.from_pretrained(source.where, **source.config_arguments())
+
+
+def config_class_of(source: Source) -> Any:
+    """Return the config class of the class that the user names; without one, AutoConfig.
+
+    Raises:
+        PhaseFailed: the module or the class does not exist.
+
+    """
+    if source.model_class is None:
+        return transformers.AutoConfig
+    model_class = packages.named_class(source.model_class)
+    return getattr(model_class, "config_class", None) or transformers.AutoConfig
 
 
 def from_pretrained(
@@ -160,9 +245,7 @@ def from_pretrained(
     ``what`` names the load in the progress of the job.
     """
     progress.loading(source.where, what)
-    arguments = source.arguments() | {forks.dtype_keyword(): getattr(torch, source.dtype)}
-    if source.attention != "default":
-        arguments["attn_implementation"] = source.attention
+    arguments = source.model_arguments() | {forks.dtype_keyword(): getattr(torch, source.dtype)}
     torch.manual_seed(seed)
     model, info = model_class.from_pretrained(source.where, output_loading_info=True, **arguments)
     trim_heap(model)
@@ -190,10 +273,9 @@ def loaded_with(
     loaded: Loaded, source: Source, options: dict[str, Any], fields: dict[str, Any]
 ) -> Any:
     """Return the model loaded once more, with other options and other values of config fields."""
-    arguments = source.arguments() | {forks.dtype_keyword(): getattr(torch, source.dtype)}
-    if source.attention != "default":
-        arguments["attn_implementation"] = source.attention
     config = copy.deepcopy(loaded.config)
+    arguments = source.model_arguments(config)
+    arguments |= {forks.dtype_keyword(): getattr(torch, source.dtype)}
     for path, value in fields.items():
         *inner, name = path.split(".")
         owner = config
@@ -231,9 +313,8 @@ def fresh_buffers(model: Any, config: Any, source: Source) -> dict[str, torch.Te
 
 
 def _from_config(model_class: Any, config: Any, source: Source) -> Any:
-    arguments: dict[str, Any] = {forks.dtype_keyword(): getattr(torch, source.dtype)}
-    if source.attention != "default":
-        arguments["attn_implementation"] = source.attention
+    arguments = source.constructor_arguments(model_class, config)
+    arguments |= {forks.dtype_keyword(): getattr(torch, source.dtype)}
     torch.manual_seed(1)
     default_dtype = torch.get_default_dtype()
     try:
@@ -321,7 +402,7 @@ def _unsupported_attention_is_unknown() -> Iterator[None]:
 
 def _require_known_architecture(source: Source) -> None:
     """Raise Unknown for a local checkpoint whose architecture this release does not have."""
-    path = Path(source.where) / "config.json"
+    path = Path(source.where) / source.subfolder / "config.json"
     if not path.exists():
         return
     with phase("config"):
@@ -339,7 +420,13 @@ def _require_known_architecture(source: Source) -> None:
 
 
 def _model_class(config: Any, source: Source) -> Any:
-    """Return the class to load with: the remote code's auto class, or the one in the config."""
+    """Return the class to load with.
+
+    It is the one that the user names, else the remote code's auto class, else the first of the
+    config's architectures, which a package may have registered.
+    """
+    if source.model_class is not None:
+        return packages.named_class(source.model_class)
     auto_map = getattr(config, "auto_map", None) or {}
     if source.trust_remote_code and auto_map:
         names = [name for name in auto_map if name.startswith("AutoModel")]
@@ -347,11 +434,15 @@ def _model_class(config: Any, source: Source) -> Any:
         chosen = preferred if preferred in names else next(iter(names), "AutoModel")
         return getattr(transformers, chosen)
     names = getattr(config, "architectures", None) or []
+    if (registered := packages.registered_class(config, next(iter(names), None))) is not None:
+        return registered
     if not names:
         return transformers.AutoModel
     model_class = getattr(transformers, names[0], None)
     if model_class is None:
         msg = f"transformers {transformers.__version__} has no class {names[0]}"
+        if source.imports:
+            msg += f", and {', '.join(source.imports)} registers none of that name for the config"
         raise Unknown(msg)
     return model_class
 

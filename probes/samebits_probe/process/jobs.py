@@ -87,6 +87,9 @@ class ModelSource(TypedDict):
     source: str
     revision: str | None
     trust_remote_code: bool
+    imports: list[str]
+    model_class: str | None
+    load: dict[str, Any]
 
 
 class FedModel(ModelSource):
@@ -167,6 +170,8 @@ class BuildJob(JobKeys):
 
     kind: Literal["build"]
     recipe: Recipe
+    imports: list[str]
+    model_class: str | None
     out: str
 
 
