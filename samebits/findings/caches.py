@@ -362,7 +362,7 @@ RULES = (
             looks_for="a first prompt that, run again after all prompts and after generate(), gives "
             "other bytes than the first time, and gives the first ones again once a buffer or an "
             "attribute of a module is as it was before. A model that draws random numbers is not "
-            "meant: it gives other bytes at every forward.",
+            "meant: it gives other bytes at every forward",
             cause="A module keeps something between forwards. From 5.0 to 5.9 a rope of type "
             "`dynamic` that generate() scaled for a long text stays scaled: `inv_freq` is not reset "
             "for the short text that comes next. In custom models it is a cache, a counter or a "

@@ -6,7 +6,7 @@ from math import inf, log, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.describe import short, some
-from samebits.compare.outcome import differs
+from samebits.compare.outcome import differs, has_other_shape
 from samebits.compare.registry import signal_names
 from samebits.records.ids import EXPLANATORY
 from samebits.records.ladder import ON_LADDER
@@ -70,7 +70,7 @@ def judgement(evidence: Evidence) -> Judgement:
     return (
         _other_inputs(evidence)
         or _changed_constant(evidence)
-        or _missing_output(evidence)
+        or _other_output(evidence)
         or _left_behind(evidence)
         or _unrepeated(evidence)
         or _not_finite(evidence)
@@ -142,19 +142,23 @@ def _other_choice(evidence: Evidence) -> Judgement | None:
     return Judgement("diverged", "choice", reason)
 
 
-def _missing_output(evidence: Evidence) -> Judgement | None:
-    """Return an output that the reference returns and the candidate does not."""
-    names = [
-        item.name
+def _other_output(evidence: Evidence) -> Judgement | None:
+    """Return an output that the candidate returns in another shape, or no longer."""
+    items = [
+        item
         for signal in evidence.signals
         if signal.signal == "outputs"
-        for item in signal.items
-        if differs(item) and item.candidate is None
+        for item in filter(differs, signal.items)
     ]
-    if not names:
+    missing = [item.name for item in items if item.candidate is None]
+    if missing:
+        reason = f"forward no longer returns what it returns in the reference: {some(missing)}"
+        return Judgement("diverged", "missing output", reason)
+    reshaped = [f"{item.name} ({item.note})" for item in items if has_other_shape(item)]
+    if not reshaped:
         return None
-    reason = f"forward no longer returns what it returns in the reference: {some(names)}"
-    return Judgement("diverged", "missing output", reason)
+    reason = f"forward returns something else under the same name: {some(reshaped)}"
+    return Judgement("diverged", "shape", reason)
 
 
 def _left_behind(evidence: Evidence) -> Judgement | None:
@@ -179,9 +183,8 @@ def _other_result(evidence: Evidence) -> Judgement | None:
     """Return a part of a probe's result that has another shape, or that only one side has."""
     for signal in _of_probes(evidence.signals):
         for item in filter(differs, signal.items):
-            reference, candidate = item.reference, item.candidate
             one_sided = item.outcome in ("only here", "only in reference")
-            if one_sided or (reference and candidate and reference.shape != candidate.shape):
+            if one_sided or has_other_shape(item):
                 reason = f"{signal.signal} {item.name}: {item.note}"
                 return Judgement("diverged", "probe", reason)
     return None

@@ -360,6 +360,8 @@ def _outputs(climb: Climb, prompt: str) -> Iterator[Tensor]:
         if sides[0] is None or sides[1] is None:
             continue
         own = sides[0], sides[1]
+        if own[0].shape != own[1].shape:
+            continue  # no rung can tell how far apart they are
         is_padded = all(has_padded_axis(f, ref) for f, ref in zip(both, own, strict=True))
         rows = _rows(both, *own, is_padded=is_padded)
         if isinstance(rows, str):

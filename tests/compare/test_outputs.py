@@ -9,7 +9,16 @@ from samebits.compare.signals import compare
 from samebits.compare.stability import agrees, disagreements
 from samebits.diagnose.verdict import result
 from samebits.records.capture import Skip
-from tests.support.builders import Memory, capture, cell_id, forward, nudged, sound, values
+from tests.support.builders import (
+    Memory,
+    capture,
+    cell_id,
+    forward,
+    nudged,
+    sound,
+    values,
+    with_outputs,
+)
 
 POOLED, HEADS = values(1, 4, seed=50), values(1, 6, 3, seed=51)
 
@@ -17,12 +26,6 @@ POOLED, HEADS = values(1, 4, seed=50), values(1, 6, 3, seed=51)
 @pytest.fixture
 def memory():
     return Memory()
-
-
-def with_outputs(memory, run, prompt="short", **outputs):
-    refs = {name: memory.put(array) for name, array in outputs.items()}
-    named = {**run.signals.named, "outputs": {prompt: refs}}
-    return run.model_copy(update={"signals": run.signals.model_copy(update={"named": named})})
 
 
 def pair_of(memory, reference, candidate):

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from samebits.reports.write import write
 from tests.real.conftest import NEW, OLD, write_safetensors
 
 HERE = Path(__file__).parent
@@ -79,7 +80,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cells(folder, run_in):
-    report = run_in(folder)
+    report = run_in(folder, capsules="failing")
+    write(report, folder / "report", run_in.beside)
     return {(row.model, cell.cell.stack): cell for row in report.rows for cell in row.cells}
 
 
@@ -111,8 +113,10 @@ def test_another_function_is_found_in_every_set(cells):
 def test_the_capsule_carries_the_inputs(folder, cells):
     capsule = cells["planted", NEW].capsule
     assert capsule.path, capsule
-    (script,) = (folder / "reports").rglob(f"{NEW}*.py")
-    assert "protein_embeddings=tensor(PROTEIN_EMBEDDINGS, torch.float32" in script.read_text()
+    scripts = [path.read_text() for path in (folder / "report" / capsule.path).glob("*.py")]
+    assert len(scripts) == 2
+    for script in scripts:
+        assert "protein_embeddings" in script
 
 
 def test_the_clean_twin_is_not_accused(cells):
