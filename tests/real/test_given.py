@@ -11,7 +11,7 @@ from samebits.reports.write import write
 from tests.real.conftest import NEW, OLD, write_safetensors
 
 HERE = Path(__file__).parent
-PLANTS = {"planted": "another power", "clean": "none"}
+PLANTS = {"planted": "another power", "mixed": "mixed rows", "clean": "none"}
 SETS = ["declared", "given", "own"]
 OWN = """
 def make(config, seed, torch):
@@ -35,6 +35,9 @@ models:
         attention_mask: {{shape: [2, 12], mask: [left 3, ones]}}}}}}
       given: given.npz
       own: {{function: "own.py:make", trust: true}}
+  mixed:
+    <<: *model
+    path: mixed
   clean:
     <<: *model
     path: clean
@@ -79,9 +82,14 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def cells(folder, run_in):
+def report(folder, run_in):
     report = run_in(folder, capsules="failing")
     write(report, folder / "report", run_in.beside)
+    return report
+
+
+@pytest.fixture(scope="module")
+def cells(report):
     return {(row.model, cell.cell.stack): cell for row in report.rows for cell in row.cells}
 
 
@@ -123,6 +131,17 @@ def test_the_clean_twin_is_not_accused(cells):
     cell = cells["clean", NEW]
     assert cell.verdict in {"identical", "rounding"}
     assert next(s.outcome for s in cell.signals if s.signal == "inputs") == "identical"
+
+
+def test_rows_that_mix_are_named_in_every_release(cells, report):
+    for stack in (OLD, NEW):
+        codes = [finding.code for finding in cells["mixed", stack].findings]
+        assert "SB705" in codes
+        assert "SB705" not in [finding.code for finding in cells["clean", stack].findings]
+    (row,) = [row for row in report.rows if row.model == "clean"]
+    for stack in (OLD, NEW):
+        tried = {relation.relation for relation in row.relations[stack].relations}
+        assert tried == {"batch size", "row order", "right padding"}
 
 
 def test_a_misspelt_argument_is_named_where_matrix_yaml_has_it(cells):

@@ -1,4 +1,7 @@
-"""A custom-code encoder of three float inputs; a plant makes its forward another one from 5.0 on."""
+"""A custom-code encoder of three float inputs, with the defect that its config names.
+
+``another power`` is another function from 5.0 on; ``mixed rows`` mixes the rows of a batch anywhere.
+"""
 
 import torch
 import transformers
@@ -50,6 +53,8 @@ class GenomeModel(PreTrainedModel):
         hidden = hidden * weight.unsqueeze(-1)
         for layer in self.layers:
             hidden = hidden + torch.tanh(layer(hidden))
+        if self.config.plant == "mixed rows":
+            hidden = hidden + 0.01 * hidden.mean(0, keepdim=True)
         if attention_mask is not None:
             hidden = hidden * attention_mask.unsqueeze(-1).to(hidden.dtype)
         return BaseModelOutput(last_hidden_state=hidden * 2 if scaled else hidden)
