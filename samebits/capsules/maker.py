@@ -421,6 +421,7 @@ class _Builder:
             load.class_module,
             model.imports,
             tuple(model.load.items()),
+            model.logits,
             self._zeros_file(folder),
         )
 

@@ -6,6 +6,7 @@ a run are inserted as Python literals or as checked identifiers.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pprint import pformat
 from types import MappingProxyType
@@ -49,6 +50,8 @@ class Subject(NamedTuple):
     """Modules to import before the load."""
     options: tuple[tuple[str, object], ...] = ()
     """Further arguments of from_pretrained."""
+    logits: str | None = None
+    """Name of the output that plays the part of the logits; None: the usual one."""
     zeros: ZerosIn | None = None
     """The file of zeros that a script writes in place of the weights; None: it has weights."""
 
@@ -296,9 +299,18 @@ def _load(subject: Subject, installed: Installed) -> list[str]:
     return [call, f"        {', '.join(arguments)}", f"    {tail}"]
 
 
+def _output(subject: Subject) -> str:
+    """Return the expression behind forward's call that takes the logits out of its result."""
+    if subject.logits is None:
+        has_head = "For" in subject.model_class or "Head" in subject.model_class
+        return ".logits" if has_head else "[0]"
+    first, *path = re.findall(r"\w+", subject.logits)
+    return "".join(f"[{part}]" if part.isdigit() else f'["{part}"]' for part in (first, *path))
+
+
 def _forward(subject: Subject) -> list[str]:
     question = subject.question
-    output = ".logits" if "For" in subject.model_class or "Head" in subject.model_class else "[0]"
+    output = _output(subject)
     lines = ["    with torch.no_grad():"]
     if question.before:
         lines += _earlier_forwards(subject)

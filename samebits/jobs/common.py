@@ -50,6 +50,7 @@ def loading(model: ModelSpec, checkpoint: Checkpoint) -> dict[str, Any]:
         "imports": model.imports,
         "model_class": model.model_class,
         "load": model.load,
+        "logits": model.logits,
     }
 
 
@@ -59,6 +60,7 @@ def loading_facts(model: ModelSpec) -> dict[str, Any]:
         "trust_remote_code": model.trust_remote_code,
         "code": [model.imports, model.model_class],
         "load": model.load,
+        "logits": model.logits,
     }
 
 

@@ -78,6 +78,8 @@ class ModelSource(Record):
     """The class as ``package.module:Name``; None: an Auto class or the config decides."""
     load: dict[str, Any] = Field(default_factory=dict)
     """Further arguments of from_pretrained."""
+    logits: str | None = None
+    """Name of the output that plays the part of the logits; None: the usual one."""
 
 
 class FedModel(ModelSource):

@@ -45,6 +45,7 @@ from samebits.matrix.values import (
     Name,
     OneOrMore,
     OrNull,
+    OutputName,
     Package,
     Paragraph,
     Pattern,
@@ -357,6 +358,9 @@ class ModelEntry(Settings):
     """A tiny checkpoint built from a config; an architecture is short for {architecture: …}."""
     model_class: Annotated[ClassPath | None, Field(alias="class")] = None
     """The model's class as package.module:Name, where no Auto class of transformers has it."""
+    logits: OutputName | None = None
+    """The output of forward that plays the part of the logits, such as pooler_output; default: that
+    of the name logits, else the first."""
     trust_remote_code: bool = False
     """Whether Python code that is part of the checkpoint may run."""
     group: Line | None = None

@@ -43,6 +43,7 @@ _HUB = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)?$"
 _MOMENT = r"^\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?$"
 _MODULE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
 _CLASS = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+_OUTPUT = r"^(\d+|[A-Za-z_]\w*)(\.\w+|\[\d+\])*$"
 _MAX_LENGTH = 1_000_000
 _COMMIT = re.compile(r"@[0-9a-f]{40}(#.*)?$")
 _FILES_OF_PACKAGES = (".whl", ".tar.gz")
@@ -258,6 +259,16 @@ def _module(text: str) -> str:
     raise mistake(msg)
 
 
+def _output_name(text: str) -> str:
+    if fits(_OUTPUT, text):
+        return text
+    msg = (
+        f"{shown(text)} is not the name of an output: write a name such as pooler_output, "
+        "encoder.last_hidden_state, or 2[0] in a tuple"
+    )
+    raise mistake(msg)
+
+
 def _class_path(text: str) -> str:
     if fits(_CLASS, text):
         return text
@@ -401,6 +412,8 @@ Module = Annotated[str, AfterValidator(_module), _described(pattern=_MODULE)]
 """The dotted name of a Python module."""
 ClassPath = Annotated[str, AfterValidator(_class_path), _described(pattern=_CLASS)]
 """A class as ``package.module:Name``."""
+OutputName = Annotated[str, AfterValidator(_output_name), _described(pattern=_OUTPUT)]
+"""The name of a tensor that forward returns, as the report has it."""
 Length = Annotated[
     Annotated[int, Field(ge=1, le=_MAX_LENGTH)] | Literal["past-window"], BeforeValidator(_length)
 ]

@@ -95,3 +95,21 @@ def test_a_tensor_under_two_names_is_hashed_once():
     }
     assert len(hashed) == 2
     assert outputs.hashes({"meta": torch.zeros(2, device="meta")}) == {"meta": ""}
+
+
+def test_a_named_output_plays_the_part_of_the_logits():
+    result = {"logits": t(1), "encoder": {"pooled": t(2)}}
+    try:
+        outputs.use_as_logits("encoder.pooled")
+        assert outputs.logits_of(result) is result["encoder"]["pooled"]
+        assert list(outputs.without_logits(result)) == ["logits"]
+        try:
+            outputs.logits_of({"pooled": t(1)})
+        except outputs.NoSuchOutput as error:
+            assert "logits: encoder.pooled" in str(error)
+            assert str(error).endswith("returns pooled")
+        else:
+            raise AssertionError
+    finally:
+        outputs.use_as_logits(None)
+    assert outputs.logits_of(result) is result["logits"]

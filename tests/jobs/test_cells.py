@@ -150,6 +150,7 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "imports": ["m"],
         "model_class": "m:M",
         "load": {"variant": "fp16"},
+        "logits": None,
         "greedy": 3,
         "relations": {"sweep": False, "samples": 0, "large": False},
         "probes": [],

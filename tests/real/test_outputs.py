@@ -26,6 +26,11 @@ def report(tmp_path_factory, planted, run_in):
     lines = ['stacks: ["4.48", "5.x"]', "defaults:", "  greedy: 0", PROMPTS, "models:"]
     for name, defect in PLANTED.items():
         lines.append(f"  {name}: {{path: '{planted(defect)}', trust_remote_code: true}}")
+    source = f"path: '{planted(PLANTED['doubled'])}', trust_remote_code: true"
+    lines += [
+        f"  named: {{{source}, logits: pooled}}",
+        f"  misnamed: {{{source}, logits: pooler}}",
+    ]
     (folder / "matrix.yaml").write_text("\n".join(lines))
     return run_in(folder)
 
@@ -63,6 +68,17 @@ def test_an_output_that_diverges_is_found_where_logits_and_layers_are_the_same(r
         assert signal(cell, name).outcome == "identical"
     assert (cell.ladder.kind, cell.ladder.rule) == ("diverged", "slope")
     assert {(step.signal, step.what) for step in cell.ladder.steps} >= {("outputs", "pooled")}
+
+
+def test_a_named_output_plays_the_part_of_the_logits(rows):
+    cell = new(rows, "named")
+    assert cell.verdict == "diverged", cell.headline
+    assert cell.first.signal == "logits"
+    assert ("logits", "outputs") not in [(s.signal, s.outcome) for s in cell.signals]
+    assert signal(cell, "outputs").outcome == "identical"
+    cell = new(rows, "misnamed")
+    assert cell.verdict == "not observed"
+    assert "which returns encoder.last_hidden_state, logits, pooled" in str(cell), cell.headline
 
 
 def test_an_output_that_is_rounded_otherwise_is_rounding(rows):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import transformers
 
-from samebits_probe.model import forks, heap, meta, packages
+from samebits_probe.model import forks, heap, meta, outputs, packages
 from samebits_probe.model.checkpoint import refuse_code, refuse_outside
 from samebits_probe.model.choice import DECODER, signature_of
 from samebits_probe.model.tensor import dtype_name
@@ -83,6 +83,8 @@ class Source(NamedTuple):
     """The class as ``package.module:Name``."""
     options: tuple[tuple[str, Any], ...] = ()
     """Further arguments of from_pretrained, by name."""
+    logits: str | None = None
+    """Name of the output that plays the part of the logits."""
 
     @classmethod
     def of(cls, model: jobs.ModelSource, variant: jobs.Variant) -> Self:
@@ -97,6 +99,7 @@ class Source(NamedTuple):
             imports=tuple(model.get("imports", ())),
             model_class=model.get("model_class"),
             options=tuple(model.get("load", {}).items()),
+            logits=model.get("logits"),
         )
 
     def at(self, folder: str) -> Source:
@@ -214,6 +217,7 @@ def load_config(source: Source) -> Any:
 
     """
     packages.import_all(source.imports)
+    outputs.use_as_logits(source.logits)
     config_class = config_class_of(source)
     if config_class is transformers.AutoConfig:
         _require_known_architecture(source)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from samebits_probe.model.choice import NotFed
 from samebits_probe.model.tensor import NotHashable, tensor_hash
 
 if TYPE_CHECKING:
@@ -27,6 +28,19 @@ _NO_OUTPUT = (torch.nn.Module, type, FunctionType, MethodType, ModuleType, str, 
 
 Path = tuple["str | int", ...]
 
+_chosen: str | None = None
+"""Name of the output that plays the part of the logits in this process; None: the usual one."""
+
+
+class NoSuchOutput(NotFed):
+    """Forward does not return the output that matrix.yaml names as the logits."""
+
+
+def use_as_logits(name: str | None) -> None:
+    """Choose the output that plays the part of the logits; a process serves one model."""
+    global _chosen  # noqa: PLW0603  as for threads, the choice is one of the process
+    _chosen = name
+
 
 def tensors(result: Any) -> dict[str, torch.Tensor]:
     """Return every tensor of what a forward returned by its name, in order; '' for a bare one."""
@@ -34,6 +48,25 @@ def tensors(result: Any) -> dict[str, torch.Tensor]:
 
 
 def logits_of(result: Any) -> torch.Tensor | None:
+    """Return what plays the part of the logits; None if forward returns no tensor.
+
+    Raises:
+        NoSuchOutput: forward does not return the output that was chosen.
+
+    """
+    return usual_logits_of(result) if _chosen is None else _chosen_of(result, _chosen)
+
+
+def _chosen_of(result: Any, name: str) -> torch.Tensor:
+    named = tensors(result)
+    if name in named:
+        return named[name]
+    listed = ", ".join(sorted(named)) or "no tensor"
+    msg = f"logits: {name} in matrix.yaml is no output of this forward, which returns {listed}"
+    raise NoSuchOutput(msg)
+
+
+def usual_logits_of(result: Any) -> torch.Tensor | None:
     """Return a model's logits, or the first tensor of a model without a head, outermost first."""
     logits = getattr(result, "logits", None)
     if isinstance(logits, torch.Tensor):

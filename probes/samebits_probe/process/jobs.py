@@ -90,6 +90,7 @@ class ModelSource(TypedDict):
     imports: list[str]
     model_class: str | None
     load: dict[str, Any]
+    logits: str | None
 
 
 class FedModel(ModelSource):
