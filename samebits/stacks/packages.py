@@ -48,6 +48,11 @@ _IGNORED = frozenset(
 )
 """Folders of a package's source that are no part of it; as are those that begin with a dot."""
 _IGNORED_ENDINGS = (".egg-info", ".pyc")
+_MAX_SENTENCES = 4
+_REMEDY = (
+    "Write versions that both accept as packages: of the stack, such as stacks: [{transformers: "
+    '"4.48", packages: ["numpy<2"]}]; this changes the stack for all models.'
+)
 _CONTRADICTION = ("no solution found", "unsatisfiable")
 _NO_PACKAGES = (
     "Usually a name is misspelt, the package index cannot be reached, or the package cannot be built "
@@ -273,15 +278,19 @@ def _error(process: subprocess.CompletedProcess[str], stack: Stack) -> PackagesE
         return PackagesError(msg, contradicts=False)
     reason = _sentence(output)
     return PackagesError(
-        f"its packages cannot be installed beside {beside}: {reason}", contradicts=True
+        f"its packages cannot be installed beside {beside}: {reason} {_REMEDY}", contradicts=True
     )
 
 
 def _sentence(output: str) -> str:
-    """Return uv's explanation of a contradiction as one line, without its drawing."""
+    """Return the end of uv's explanation of a contradiction as one line, without its drawing.
+
+    It goes through the versions of a package from old to new, so its end is about the newest.
+    """
     text = " ".join(re.sub(r"[^\x00-\x7f]+", " ", output).split())
     start = re.search(r"\bBecause\b", text)
-    return text[start.start() :] if start else text
+    sentences = (text[start.start() :] if start else text).split(". ")
+    return ". ".join(sentences[-_MAX_SENTENCES:]).removeprefix("And because ")
 
 
 def _added(lines: list[str], local: list[_Local]) -> Added:

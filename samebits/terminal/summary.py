@@ -38,7 +38,8 @@ WRAP_WIDTH = 100
 
 def summary(report: Report, path: Path) -> list[str]:
     """Return the lines to print, with control characters made visible."""
-    lines = [*_headline(report), *_attention(report), *_relations(report), *_reasons(report)]
+    lines = [*_headline(report), *_attention(report), *_absent(report), *_relations(report)]
+    lines += _reasons(report)
     lines += to_paste(report)
     written = [*_capsules(report, path), f"Report: {path}"]
     return [*(clip(visible(line), MAX_WIDTH) for line in lines), *map(visible, written)]
@@ -78,6 +79,18 @@ def _attention(report: Report) -> list[str]:
     lines = [_line(trouble, report) for trouble in all_troubles[:MAX_LINES]]
     n_more = len(all_troubles) - MAX_LINES
     return [*lines, f"  … and {n_more:,} more"] if n_more > 0 else lines
+
+
+def _absent(report: Report) -> list[str]:
+    """Return a line for each model that no stack has: most likely a mistake in matrix.yaml."""
+    reasons = {
+        row.model: row.cells[-1].absent
+        for row in report.rows
+        if all(cell.judged is Verdict.ABSENT for cell in row.cells)
+    }
+    lines = [f"  {model} is absent from all stacks: {why}" for model, why in reasons.items()]
+    n_more = len(lines) - MAX_LINES
+    return [*lines[:MAX_LINES], f"  … and {n_more:,} more"] if n_more > 0 else lines
 
 
 def _relations(report: Report) -> list[str]:

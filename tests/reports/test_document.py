@@ -444,6 +444,20 @@ def test_entries_about_another_comparison_are_said_to_cover_nothing():
     assert "the entries compare them with: `llama/float32@5.9`." in text
 
 
+def test_summary_says_why_a_model_is_absent_from_all_stacks():
+    row = only_rows("falcon").rows[0]
+    absent = {"verdict": Verdict.ABSENT, "judged": Verdict.ABSENT, "absent": "no falcon here"}
+    cells = tuple(cell.model_copy(update=absent) for cell in row.cells)
+    report = only_rows("falcon").model_copy(
+        update={"rows": (row.model_copy(update={"cells": cells}),)}
+    )
+    line = "  falcon is absent from all stacks: no falcon here"
+    assert line in summary(report, Path("r.md"))
+    one_present = (row.cells[0], *cells[1:])
+    report = report.model_copy(update={"rows": (row.model_copy(update={"cells": one_present}),)})
+    assert line not in summary(report, Path("r.md"))
+
+
 def test_summary_names_a_dozen_rows_and_counts_the_others():
     report = many(only_rows("falcon"), 15)
     lines = summary(report, Path("r.md"))

@@ -158,11 +158,24 @@ def test_a_contradiction_is_a_result_in_plain_words(tmp_path, uv):
     with pytest.raises(PackagesError) as caught:
         extend(tmp_path, uv, "my-models")
     assert caught.value.contradicts
-    assert str(caught.value) == (
+    assert str(caught.value).startswith(
         "its packages cannot be installed beside transformers 4.48.0 and the other packages of "
         "stack 4.48: Because my-models==1.2 depends on transformers>=5 and transformers==4.48.3, "
-        "we can conclude that my-models==1.2 cannot be used."
-    ).replace("4.48.0", STACK.transformers)
+        "we can conclude that my-models==1.2 cannot be used. "
+        "Write versions that both accept".replace("4.48.0", STACK.transformers)
+    )
+
+
+def test_of_a_long_contradiction_the_newest_versions_are_named(tmp_path, uv):
+    steps = [
+        f"And because mine=={n} depends on numpy<{n}, mine=={n} cannot be used." for n in range(9)
+    ]
+    uv.failing["compile"] = CONTRADICTION.partition("Because")[0] + "Because " + " ".join(steps)
+    with pytest.raises(PackagesError) as caught:
+        extend(tmp_path, uv, "my-models")
+    assert "mine==8" in str(caught.value)
+    assert "mine==5" in str(caught.value)
+    assert "mine==4" not in str(caught.value)
 
 
 @pytest.mark.parametrize("step", ["build", "compile", "install"])
