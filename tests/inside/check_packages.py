@@ -136,7 +136,7 @@ def test_the_code_of_a_package_is_read_and_that_of_others_is_not():
 def test_a_failing_import_is_a_failure_with_the_frames_of_the_package():
     name = package("import json\nfrom transformers.utils import NoSuchName\n")
     failure = failure_of(imports=[name])
-    assert (failure["phase"], failure["type"]) == ("import", "ImportError")
+    assert (failure["phase"], failure["type"]) == (f"import {name}", "ImportError")
     assert [(f["file"], f["line"], f["own"]) for f in failure["frames"]] == [
         (failure["frames"][0]["file"], 2, True)
     ]

@@ -23,12 +23,12 @@ def import_all(modules: Iterable[str]) -> None:
     """Import modules that register models with the Auto classes; a second time does nothing.
 
     Raises:
-        PhaseFailed: an import raised, in phase ``import``.
+        PhaseFailed: an import raised, in phase ``import`` and the name of the module.
 
     """
     for name in modules:
         own.add(name)
-        with phase("import"):
+        with phase(f"import {name}"):
             if _is_missing(name):
                 raise ModuleNotFoundError(_missing_text(name), name=name)
             importlib.import_module(name)
