@@ -265,3 +265,25 @@ def test_the_path_of_a_stack_s_process_ends_with_the_packages():
     own.use_packages()
     assert sys.path.count("/some/packages") == 1
     assert sys.path[-1] == "/some/packages"
+
+
+def test_remote_code_is_loaded_by_the_auto_class_of_the_class_that_saved_it():
+    auto_map = {
+        "AutoConfig": "configuration_tiny.TinyConfig",
+        "AutoModel": "modeling_tiny.TinyModel",
+        "AutoModelForCausalLM": "modeling_tiny.TinyForCausalLM",
+        "AutoModelForSequenceClassification": "a/b--modeling_tiny.TinyForSequenceClassification",
+    }
+    cases = {
+        "TinyModel": "AutoModel",
+        "TinyForCausalLM": "AutoModelForCausalLM",
+        "TinyForSequenceClassification": "AutoModelForSequenceClassification",
+        "Unknown": "AutoModelForCausalLM",
+    }
+    for architecture, auto_class in cases.items():
+        assert load.auto_class_of(auto_map, [architecture]) == auto_class
+    del auto_map["AutoModelForCausalLM"]
+    assert load.auto_class_of(auto_map, []) == "AutoModel"
+    assert load.auto_class_of({"AutoConfig": "a.B"}, ["Other"]) == "AutoModel"
+    same = dict.fromkeys(("AutoModel", "AutoModelForCausalLM"), "modeling_tiny.TinyForCausalLM")
+    assert load.auto_class_of(same, ["TinyForCausalLM"]) == "AutoModelForCausalLM"

@@ -28,7 +28,7 @@ from samebits_probe.process import progress
 from samebits_probe.process.failure import Unknown, phase, without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Self
 
     from samebits_probe.process import jobs
@@ -426,18 +426,15 @@ def _require_known_architecture(source: Source) -> None:
 def _model_class(config: Any, source: Source) -> Any:
     """Return the class to load with.
 
-    It is the one that the user names, else the remote code's auto class, else the first of the
+    It is the one that the user names, else the remote code's of the first architecture, else the first of the
     config's architectures, which a package may have registered.
     """
     if source.model_class is not None:
         return packages.named_class(source.model_class)
     auto_map = getattr(config, "auto_map", None) or {}
-    if source.trust_remote_code and auto_map:
-        names = [name for name in auto_map if name.startswith("AutoModel")]
-        preferred = "AutoModelForCausalLM"
-        chosen = preferred if preferred in names else next(iter(names), "AutoModel")
-        return getattr(transformers, chosen)
     names = getattr(config, "architectures", None) or []
+    if source.trust_remote_code and auto_map:
+        return getattr(transformers, auto_class_of(auto_map, names))
     if (registered := packages.registered_class(config, next(iter(names), None))) is not None:
         return registered
     if not names:
@@ -449,6 +446,23 @@ def _model_class(config: Any, source: Source) -> Any:
             msg += f", and {', '.join(source.imports)} registers none of that name for the config"
         raise Unknown(msg)
     return model_class
+
+
+def auto_class_of(auto_map: dict[str, Any], architectures: Iterable[str]) -> str:
+    """Return the name of the Auto class to load remote code with.
+
+    It is the one that maps to the class that saved the checkpoint. Any other class would give the
+    head of the checkpoint up, or a head random weights.
+    """
+    classes = {
+        name: str(reference).rpartition(".")[2]
+        for name, reference in auto_map.items()
+        if name.startswith("AutoModel")
+    }
+    saved_by = next((name for name in architectures if name in classes.values()), None)
+    names = [name for name in classes if saved_by is None or classes[name] == saved_by]
+    preferred = "AutoModelForCausalLM"
+    return preferred if preferred in names else next(iter(names), "AutoModel")
 
 
 def class_of(config: Any, source: Source) -> Any:
