@@ -273,13 +273,13 @@ def test_a_derived_parameter_on_one_side_only_shows_in_what_is_computed_from_it(
     ],
 )
 def test_a_saved_buffer_that_the_other_side_computes_in_another_shape(memory, computed, outcome):
-    table = weight(memory, np.arange(6).reshape(2, 3), "index", kind="buffer")
+    table = weight(memory, np.arange(6).reshape(2, 3), "index", kind="buffer", stored=True)
     plain = {"other.index": buffer(memory, computed)}
     found = judged(
         memory, separate(memory) | {"index": table}, separate(memory), buffers=({}, plain)
     )
     assert found.outcome == outcome
-    parameter = weight(memory, np.arange(6).reshape(2, 3), "index")
+    parameter = weight(memory, np.arange(6).reshape(2, 3), "index", stored=True)
     held = separate(memory) | {"index": parameter}
     assert judged(memory, held, separate(memory), buffers=({}, plain)).outcome == "differs"
 
