@@ -11,8 +11,10 @@ from samebits.reports.sections.findings import findings
 from samebits.reports.sections.in_brief import FINDINGS, VERDICTS
 from samebits.reports.sections.loading import loading
 from samebits.reports.sections.passing import passing
+from samebits.reports.sections.probes import probes
 from samebits.reports.sections.relations import relations
 from samebits.reports.sections.releases import releases
+from samebits.reports.sections.state import state_left
 from samebits.reports.sections.tokenizers import tokenizers
 from samebits.reports.sections.usage import around_the_model
 from samebits.reports.stories import stories
@@ -42,6 +44,7 @@ def _verdicts(report: Report, _model_pages: Collection[str]) -> Iterator[Markdow
     yield every_step(report)
     yield releases(report)
     yield explanations(report)
+    yield probes(report)
     yield overview.summary(report)
     yield passing((story for story in stories(report.rows) if story.passes), report.expected)
     yield expected.expected_differences(report)
@@ -59,6 +62,7 @@ def _findings(report: Report, _model_pages: Collection[str]) -> Iterator[Markdow
 
 def _relations(report: Report, _model_pages: Collection[str]) -> Iterator[Markdown]:
     yield relations(report)
+    yield state_left(report)
     yield crossings(report)
 
 

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import INCOMPLETE, PASS, fails
+from samebits.records.ids import Verdict
 from samebits.reports.plain import advice, on_one_line
 from samebits.reports.sections.at_a_glance import steps
 from samebits.reports.sections.findings import named
 from samebits.reports.sections.overview import headline
 from samebits.reports.sections.relations import broken_line
+from samebits.reports.sections.state import left_line
 from samebits.reports.stories import places, troubles, verdict_word
 from samebits.text.markdown import clip, visible
 from samebits.text.numbers import count, plural
@@ -26,15 +28,22 @@ MAX_WIDTH = 200
 """Characters of a line, the first two excepted; the report has the whole text."""
 _MAX_REASONS = 3
 _MAX_TROUBLES = 3
+_MAX_ABSENT = 2
 _MAX_STEPS = 4
 
 
 def head(report: Report) -> list[str]:
     """Return at most ten lines: the result, why, the worst of it, and what to do."""
     result, extent = _result(report), clip(headline(report), 2 * MAX_WIDTH)
-    rest = [*_reasons(report), *_worst(report), *_moves(report), *_broken(report), *_to_do(report)]
-    lines = [result, extent, *(clip(on_one_line(line), MAX_WIDTH) for line in rest)]
-    return list(map(visible, lines[:MAX_LINES]))
+    middle = [*_reasons(report), *_worst(report), *_moves(report), *_absent(report)]
+    middle += filter(None, (broken_line(report), left_line(report)))
+    end = list(_to_do(report))
+    rest = [*middle[: MAX_LINES - 2 - len(end)], *end]
+    return list(map(visible, [result, extent, *(_short(line) for line in rest)]))
+
+
+def _short(line: str) -> str:
+    return clip(on_one_line(line), MAX_WIDTH)
 
 
 def _result(report: Report) -> str:
@@ -89,10 +98,15 @@ def _moves(report: Report) -> Iterator[str]:
     yield from _first(lines, _MAX_STEPS, "step")
 
 
-def _broken(report: Report) -> Iterator[str]:
-    line = broken_line(report)
-    if line:
-        yield line
+def _absent(report: Report) -> Iterator[str]:
+    """Yield the models that no stack has: most likely a mistake in matrix.yaml."""
+    reasons = {
+        row.model: row.cells[-1].absent
+        for row in report.rows
+        if all(cell.judged is Verdict.ABSENT for cell in row.cells)
+    }
+    lines = [f"{model} is absent from all stacks: {why}" for model, why in reasons.items()]
+    yield from _first(lines, _MAX_ABSENT, "model")
 
 
 def _to_do(report: Report) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.records.ids import Verdict
 from samebits.reports.head import head
 from samebits.text.markdown import visible
 from samebits.text.names import CAPSULES
@@ -15,9 +16,31 @@ if TYPE_CHECKING:
     from samebits.records.report import Report
 
 
+MAX_PASTES = 3
+"""Models for which lines to write are printed; the report has those of all."""
+
+
 def summary(report: Report, path: Path) -> list[str]:
     """Return the lines to print, with control characters made visible."""
-    return [*map(visible, _capsules(report, path)), visible(f"Report: {path}"), *head(report)]
+    lines = [*to_paste(report), *_capsules(report, path), f"Report: {path}"]
+    return [*map(visible, lines), *head(report)]
+
+
+def to_paste(report: Report) -> list[str]:
+    """Return the lines of matrix.yaml that let models be observed whose inputs samebits cannot make."""
+    cells = [cell for row in report.rows for cell in row.cells]
+    pastes = {
+        skip.paste: cell.cell.model
+        for cell in reversed(cells)
+        if cell.judged is Verdict.NOT_OBSERVED
+        for skip in cell.skips
+        if skip.paste
+    }
+    lines = []
+    for text, model in reversed([*pastes.items()][-MAX_PASTES:]):
+        lines.append(f"Write below {model} in matrix.yaml, with its own shapes:")
+        lines += [f"  {line}" for line in text.splitlines()]
+    return lines
 
 
 def _capsules(report: Report, path: Path) -> list[str]:
