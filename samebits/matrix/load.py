@@ -300,9 +300,7 @@ def _stack(entry: StackEntry, file: MatrixFile) -> StackSpec:
     return StackSpec(**(shared | _given(entry)))
 
 
-def _model(
-    name: str, entry: ModelEntry, defaults: Settings, folder: Path, line: int
-) -> ModelSpec:
+def _model(name: str, entry: ModelEntry, defaults: Settings, folder: Path, line: int) -> ModelSpec:
     own = _given(entry)
     insists = bool(own.get("relations") or own.get("samples"))
     prompts, inputs = _fed(entry, defaults)
