@@ -81,7 +81,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         redaction = Redaction(environ)
         failed = [redaction.text(stack.failure) for stack in report.stacks if stack.failure]
         return (1, failed) if failed else (0, [])
-    report, written = _written(report, files, reports, Redaction(environ), progress(0))
+    report, written = _written(report, files, options, reports, Redaction(environ), progress(0))
     printed = Answer(report.exit_code, list(map(spoken.text, summary(report, written.markdown))))
     if order.leaves_receipt:
         matrix = order.matrix, report.matrix_digest
@@ -101,6 +101,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
 def _written(
     report: Report,
     files: Mapping[str, str | bytes],
+    options: argparse.Namespace,
     folder: Path,
     redaction: Redaction,
     progress: Progress,
@@ -110,7 +111,7 @@ def _written(
     try:
         report = redaction.record(report)
         redacted = {path: redaction.file(path, content) for path, content in files.items()}
-        return report, write(report, folder, redacted)
+        return report, write(report, folder, redacted, single_file=options.single_file)
     finally:
         progress.end("writing the report")
         progress.close()
@@ -147,7 +148,7 @@ def _checked(
     report, files = _run_async(
         run_matrix(order, environ, cell_lines, dependencies, prepared.matrix)
     )
-    report, written = _written(report, files, folder, Redaction(environ), progress(0))
+    report, written = _written(report, files, options, folder, Redaction(environ), progress(0))
     prune(order.work_folder, dependencies.files.keys(), time.time())
     return report.exit_code, list(
         map(spoken.text, screen(report, written.markdown, prepared.places))
@@ -344,6 +345,11 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
             type=_path,
             metavar="DIR",
             help=f"folder for the report (default: {default})",
+        )
+        command.add_argument(
+            "--single-file",
+            action="store_true",
+            help="write report.html as one file that holds all its pages, to send or to attach",
         )
         command.add_argument(
             "--repro",

@@ -26,8 +26,6 @@ ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bflo
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Colours of series, which people with any colour vision can tell apart (Okabe and Ito)."""
 
-_HASHES = ("own", "float32", "float64")
-
 
 class Chart(NamedTuple):
     """A chart, and the same numbers as a table."""
@@ -42,7 +40,7 @@ class Chart(NamedTuple):
     @property
     def json(self) -> Markup:
         """The specification as text that no tag can end."""
-        return Markup(safe_json(self.specification))  # noqa: S704  it has no character of markup
+        return Markup(safe_json(self.specification))
 
     @property
     def id(self) -> str:
@@ -58,7 +56,7 @@ def safe_json(value: object) -> str:
 
 def charts_of(cell: CellResult) -> list[Chart]:
     """Return the charts of a cell that differs from its reference."""
-    charts = [by_layer(cell), heatmap(cell), ladder(cell)]
+    charts = [by_layer(cell), ladder(cell)]
     return [chart for chart in charts if chart is not None]
 
 
@@ -83,10 +81,7 @@ def by_layer(cell: CellResult) -> Chart | None:
         "Error by layer: the largest absolute difference from the reference",
         _spec(layers, "Largest absolute difference by layer, prompt and precision", width=620),
         ("prompt", "layer", "computed in", "largest absolute difference"),
-        tuple(
-            (p["prompt"], p["place"], p["computed"], number(p["value"], 4))  # type: ignore[misc]
-            for p in points
-        ),
+        tuple((p["prompt"], p["place"], p["computed"], number(p["value"], 4)) for p in points),
     )
 
 
@@ -94,19 +89,18 @@ def ladder(cell: CellResult) -> Chart | None:
     """Return the distances of every step of the ladder on all rungs; None without a ladder."""
     steps = cell.ladder.steps if cell.ladder else ()
     own = cell.cell.variant.dtype
-    rows = [(_step_name(step), *_rungs(step, own)) for step in steps]
+    names = [_step_name(step) for step in steps]
     points = [
         {"step": name, "computed": rung, "value": value}
-        for name, *rungs in rows
-        for rung, value in rungs
+        for name, step in zip(names, steps, strict=True)
+        for rung, value in _rungs(step, own)
         if value
     ]
     if not points:
         return None
     rungs = list(dict.fromkeys(str(point["computed"]) for point in points))
-    names = [name for name, *_ in rows]
-    layer = _points(points, _log("value", "x"), rungs, y=_sorted("step", names))
-    errors = [(name, step.errors) for (name, *_), step in zip(rows, steps, strict=True)]
+    layer = _points(points, _log("value"), rungs, y=_sorted("step", names))
+    errors = [(name, step.errors) for name, step in zip(names, steps, strict=True)]
     return Chart(
         "ladder",
         "Precision ladder: the same difference in higher precision",
@@ -123,12 +117,6 @@ def ladder(cell: CellResult) -> Chart | None:
             for (name, error), step in zip(errors, steps, strict=True)
         ),
     )
-
-
-def heatmap(cell: CellResult) -> Chart | None:
-    """Return the difference by layer and position; None where no record has positions."""
-    del cell
-    return None
 
 
 def relation_charts(relation: Relation) -> list[Chart]:
@@ -258,7 +246,7 @@ def _sorted(field: str, order: list[str], title: str = "") -> dict[str, Any]:
     return {"field": field, "type": "nominal", "sort": order, "axis": axis}
 
 
-def _log(field: str, _axis: str) -> dict[str, Any]:
+def _log(field: str) -> dict[str, Any]:
     return {
         "field": field,
         "type": "quantitative",
@@ -273,7 +261,7 @@ def _lines(points: list[dict[str, Any]], x: dict[str, Any]) -> dict[str, Any]:
         "mark": {"type": "line", "strokeWidth": 1.5, "opacity": 0.6},
         "encoding": {
             "x": x,
-            "y": _log("value", "y"),
+            "y": _log("value"),
             "detail": {"field": "prompt"},
             "color": {"field": "computed"},
         },
@@ -293,7 +281,7 @@ def _points(
         "mark": {"type": "point", "filled": True, "size": 60},
         "encoding": {
             "x": x,
-            "y": y or _log("value", "y"),
+            "y": y or _log("value"),
             "color": {"field": "computed", "scale": series_scale, "title": "computed in"},
             "shape": {"field": "computed", "scale": {"domain": series}, "title": "computed in"},
             "tooltip": [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -14,27 +14,26 @@ from samebits.text.markdown import visible
 _SIGNS = {"+": "added", "-": "removed", "@": "place"}
 
 
+@lru_cache(2048)
 def source_diff(text: str) -> Markup:
     """Return a unified diff of Python code: a class for each line, and one for each token."""
     lines = text.splitlines()
     signs = [line[:1] for line in lines]
     bodies = [line if sign == "@" else line[1:] for sign, line in zip(signs, lines, strict=True)]
     colored = _colored("\n".join(map(_visible, bodies))).split("\n")
-    if len(colored) < len(lines):  # the lexer joined or dropped lines: no colours then
-        colored = [str(Markup.escape(_visible(body))) for body in bodies]
-    return Markup("").join(  # the pieces are escaped by pygments
-        Markup('<span class="line {}"><span class="sign">{}</span>{}\n</span>').format(
-            _SIGNS.get(sign, "same"),
-            " " if sign == "@" else sign,
-            Markup(body),  # noqa: S704  pygments escapes it
-        )
+    if len(colored) < len(lines):  # the lexer dropped lines: no colours then
+        colored = [str(escape(_visible(body))) for body in bodies]
+    pieces = (
+        f'<span class="line {_SIGNS.get(sign, "same")}">'
+        f'<span class="sign">{sign if sign in "+-" else " "}</span>{body}\n</span>'
         for sign, body in zip(signs, colored, strict=False)
     )
+    return Markup("".join(pieces))
 
 
 def python(text: str) -> Markup:
     """Return Python code with a class for each token."""
-    return Markup(_colored("\n".join(map(_visible, text.splitlines()))))  # noqa: S704  as above
+    return Markup(_colored("\n".join(map(_visible, text.splitlines()))))
 
 
 @lru_cache(2048)

@@ -13,6 +13,7 @@ from samebits.reports.html.flow import Stage, flow
 from samebits.reports.html.matrix import Line, line
 from samebits.reports.html.states import State, has_details, state
 from samebits.reports.stories import (
+    QUIET,
     group_cells,
     is_reference,
     outcome_key,
@@ -51,6 +52,8 @@ class Remedy(NamedTuple):
     id: str
     example: Markup | None
     stacks: tuple[str, ...]
+    is_repeated: bool
+    """True if the page shows the text of its rule further up."""
 
 
 class SideLine(NamedTuple):
@@ -156,16 +159,19 @@ class ModelView(NamedTuple):
 def view(model: str, rows: list[Row], report: Report, addresses: Addresses) -> ModelView:
     """Return what the page of a model shows."""
     checkpoint = next((entry for entry in report.checkpoints if entry.model == model), None)
-    sections = tuple(_section(row, report, addresses) for row in rows)
+    shown: set[str] = set()
+    sections = tuple(_section(row, report, addresses, shown) for row in rows)
     return ModelView(model, checkpoint, sections)
 
 
-def _section(row: Row, report: Report, addresses: Addresses) -> Section:
+def _section(row: Row, report: Report, addresses: Addresses, shown: set[str]) -> Section:
+    """Return a row; ``shown`` has the codes of the rules whose text the page already has."""
     page = model_page(row.model)
     stacks = [stack.id for stack in report.stacks]
     cells = [cell for cell in row.cells if has_details(cell)]
+    cells.sort(key=lambda cell: cell.verdict in QUIET)  # what differs stands first
     groups = group_cells(cells, outcome_key)
-    outcomes = (_outcome(group.cells, report, page, addresses) for group in groups)
+    outcomes = (_outcome(group.cells, report, addresses, shown) for group in groups)
     return Section(
         row=row,
         name=row_name(row),
@@ -178,9 +184,10 @@ def _section(row: Row, report: Report, addresses: Addresses) -> Section:
 
 
 def _outcome(
-    cells: tuple[CellResult, ...], report: Report, page: str, addresses: Addresses
+    cells: tuple[CellResult, ...], report: Report, addresses: Addresses, shown: set[str]
 ) -> Outcome:
     cell = _richest(cells)
+    page = model_page(cell.cell.model)
     has_capsule = cell.capsule is not None and cell.capsule.path
     return Outcome(
         cell=cell,
@@ -194,7 +201,7 @@ def _outcome(
         charts=tuple(charts.charts_of(cell)),
         causes=_causes(cell),
         choices=tuple(_choices(cell)),
-        remedies=_remedies(cells, report),
+        remedies=_remedies(cells, report, shown),
         commands=_commands(cell),
         capsule=addresses.file(page, cell.capsule.path) if has_capsule and cell.capsule else "",
     )
@@ -205,9 +212,7 @@ def _richest(cells: tuple[CellResult, ...]) -> CellResult:
     return next((cell for cell in cells if cell.cause), cells[0])
 
 
-def _reasons(
-    cell: CellResult, expected: tuple[ExpectedReport, ...]
-) -> tuple[tuple[str, str], ...]:
+def _reasons(cell: CellResult, expected: tuple[ExpectedReport, ...]) -> tuple[tuple[str, str], ...]:
     references = {entry.reason: entry.reference for entry in expected if entry.reference}
     return tuple((reason, references.get(reason, "")) for reason in cell.expected)
 
@@ -247,8 +252,9 @@ def _choices(cell: CellResult) -> list[Choice]:
         Choice(
             split,
             judgements.get((split.prompt, split.step)),
-            *(_tokens(side) for side in (split.reference, split.candidate)),
-            margins=(_margin(split.reference), _margin(split.candidate)),
+            _tokens(split.reference),
+            _tokens(split.candidate),
+            (_margin(split.reference), _margin(split.candidate)),
         )
         for split in cell.splits
     ]
@@ -265,7 +271,8 @@ def _margin(side: Largest | None) -> str:
     return number(side[0][1] - side[1][1]) if side else ""
 
 
-def _remedies(cells: tuple[CellResult, ...], report: Report) -> tuple[Remedy, ...]:
+def _remedies(cells: tuple[CellResult, ...], report: Report, shown: set[str]) -> tuple[Remedy, ...]:
+    """Return the findings of cells; those about a computation stand before those about saving."""
     rules = {rule.code: rule for rule in report.rules}
     stacks: dict[tuple[str, str], list[str]] = {}
     findings: dict[tuple[str, str], Finding] = {}
@@ -274,16 +281,22 @@ def _remedies(cells: tuple[CellResult, ...], report: Report) -> tuple[Remedy, ..
             key = finding.code, finding.where
             findings.setdefault(key, finding)
             stacks.setdefault(key, []).append(cell.cell.stack)
-    return tuple(
-        Remedy(
-            finding,
-            rule := rules.get(finding.code),
-            anchor(cell_anchor(cells[0].cell), f"finding-{place}"),
-            python(rule.example) if rule and rule.example else None,
-            tuple(stacks[key]),
+    remedies = []
+    for place, key in enumerate(sorted(findings, key=lambda key: findings[key].of_saving)):
+        finding = findings[key]
+        rule = rules.get(finding.code)
+        remedies.append(
+            Remedy(
+                finding,
+                rule,
+                anchor(cell_anchor(cells[0].cell), f"finding-{place}"),
+                python(rule.example) if rule and rule.example else None,
+                tuple(stacks[key]),
+                is_repeated=finding.code in shown,
+            )
         )
-        for place, (key, finding) in enumerate(findings.items())
-    )
+        shown.add(finding.code)
+    return tuple(remedies)
 
 
 def _commands(cell: CellResult) -> tuple[tuple[str, str, str], ...]:

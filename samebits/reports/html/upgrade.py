@@ -6,9 +6,9 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.records.ids import Verdict
+from samebits.reports.commands import compare_two
 from samebits.reports.html.addresses import cell_anchor
 from samebits.reports.html.states import has_details
-from samebits.reports.commands import compare_two
 from samebits.reports.stories import cell_in_short, row_name
 from samebits.text.numbers import count, plural
 
@@ -170,11 +170,8 @@ def upgrade(report: Report, first: str, last: str) -> Upgrade:
 
 def ticket(report: Report, shown: Upgrade, rules: dict[str, RuleText]) -> str:
     """Return the changes as Markdown text for a ticket."""
-    lines = [
-        f"transformers {_release(report, shown.first)} → {_release(report, shown.last)} "
-        f"({report.matrix}): {in_words(shown)}",
-        "",
-    ]
+    releases = f"{_release(report, shown.first)} → {_release(report, shown.last)}"
+    lines = [f"transformers {releases} ({report.matrix}): {in_words(shown)}", ""]
     for kind, changes in shown.groups:
         if kind == "new":
             continue
@@ -187,8 +184,12 @@ def ticket(report: Report, shown: Upgrade, rules: dict[str, RuleText]) -> str:
         for code in shown.codes
         if code in rules
     ]
-    command = compare_two(report, shown.first, shown.last)
-    return "\n".join([*lines, "", f"To reproduce: `{command}`"])
+    return "\n".join([*lines, "", f"To reproduce: `{command(report, shown)}`"])
+
+
+def command(report: Report, shown: Upgrade) -> str:
+    """Return the command that compares the two stacks with each other."""
+    return compare_two(report, shown.first, shown.last)
 
 
 def in_words(shown: Upgrade) -> str:
@@ -240,9 +241,7 @@ def _broken(before: CellResult, after: CellResult) -> str:
         return "fails" if after.judged is Verdict.FAILED else "unstable"
     if after.judged is Verdict.UNSTABLE:
         return ""
-    errors = [
-        cell.failure and (cell.failure.phase, cell.failure.type) for cell in (before, after)
-    ]
+    errors = [cell.failure and (cell.failure.phase, cell.failure.type) for cell in (before, after)]
     return "" if errors[0] == errors[1] else "fails otherwise"
 
 
