@@ -56,14 +56,16 @@ def write(
     paths = folder / document.REPORT, folder / HOME, folder / owned.DATA
     documents = document.render(report)
     make = site.single if single_file else site.folder
-    contents: dict[str, str | bytes] = {**attachments, **documents, **make(report, documents)}
+    pages = make(report, documents)
+    contents: dict[str, str | bytes] = {**attachments, **documents, **pages}
     files = {_inside(folder, name): content for name, content in contents.items()}
     owned.refuse_foreign(folder, [*contents, owned.DATA])
     # these two are left out: every report has them, and their digests depend on the time of the run
     names = sorted(contents.keys() - {document.REPORT, HOME})
     digests = {name: _digest(contents[name]) for name in names}
     files[paths[2]] = render_json(report.model_copy(update={"files": digests}))
-    with _temporary_files(files) as temporary:
+    fleeting = {_inside(folder, name) for name in pages}
+    with _temporary_files(files, fleeting) as temporary:
         for path in files.keys() - {paths[2]}:
             temporary[path].replace(path)
         _remove_leftovers(folder, files)
@@ -104,12 +106,18 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def _temporary_files(files: Mapping[Path, str | bytes]) -> Iterator[dict[Path, Path]]:
-    """Write every file under a temporary name; at the end remove those that were not renamed."""
+def _temporary_files(
+    files: Mapping[Path, str | bytes], fleeting: Collection[Path]
+) -> Iterator[dict[Path, Path]]:
+    """Write every file under a temporary name; at the end remove those that were not renamed.
+
+    A power cut may empty the ``fleeting`` files, which are made from report.json alone.
+    """
     with ExitStack() as cleanup:
         temporary = {}
         for path, content in files.items():
-            temporary[path] = write_temporary(path, content)
+            # fsync of each of hundreds of pages takes minutes on a busy disk
+            temporary[path] = write_temporary(path, content, lasting=path not in fleeting)
             cleanup.callback(temporary[path].unlink, missing_ok=True)
         yield temporary
 

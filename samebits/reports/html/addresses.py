@@ -23,6 +23,8 @@ RELEASES = f"{FOLDER}/releases.html"
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9.@_-]")
 
+_ISSUE = re.compile(r"([\w.-]+/[\w.-]+)#([0-9]+)")
+
 
 def model_page(model: str) -> str:
     """Return the path of a model's page, relative to report.html."""
@@ -50,6 +52,14 @@ def _plain(text: str) -> str:
         return text
     digest = sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
     return f"{plain}-{digest[:6]}"
+
+
+def web_address(reference: str) -> str:
+    """Return the address of a web page or of ``owner/name#123`` on GitHub; '' for other texts."""
+    if reference.startswith("https://"):
+        return reference
+    match = _ISSUE.fullmatch(reference)
+    return f"https://github.com/{match[1]}/issues/{match[2]}" if match else ""
 
 
 class Addresses:

@@ -243,7 +243,8 @@ def _x(order: list[str], title: str = "layer") -> dict[str, Any]:
 
 def _sorted(field: str, order: list[str], title: str = "") -> dict[str, Any]:
     axis = {"title": title or None, "labelLimit": 320}
-    return {"field": field, "type": "nominal", "sort": order, "axis": axis}
+    scale = {"domain": order}
+    return {"field": field, "type": "nominal", "sort": order, "scale": scale, "axis": axis}
 
 
 def _log(field: str) -> dict[str, Any]:
@@ -278,7 +279,7 @@ def _points(
     series_scale = {"domain": series, "range": COLORS[: len(series)]}
     return {
         "data": {"values": points},
-        "mark": {"type": "point", "filled": True, "size": 60},
+        "mark": {"type": "point", "filled": False, "size": 70, "strokeWidth": 2},
         "encoding": {
             "x": x,
             "y": y or _log("value"),

@@ -20,6 +20,7 @@ from samebits.reports.html.addresses import (
     anchor,
     model_page,
     upgrade_page,
+    web_address,
 )
 from samebits.reports.html.states import MEANINGS, class_of
 from samebits.reports.rulebook import KINDS as RULE_KINDS
@@ -279,6 +280,7 @@ def _environment() -> Environment:
         "in_words": upgrade.in_words,
         "rule_kinds": RULE_KINDS,
         "home": HOME,
+        "web": web_address,
     }
     return environment
 
