@@ -67,20 +67,20 @@ def folder(report: Report, documents: Collection[str]) -> dict[str, str | bytes]
         for name in (*STYLES, *TABLE_SCRIPTS, *CHART_SCRIPTS, *SCRIPTS, *LICENCES)
     }
     addresses = Addresses(is_single=False)
-    for page in _pages(report, addresses, documents):
-        files[page.path] = _in_folder(page, report, addresses)
+    for page in pages(report, addresses, documents):
+        files[page.path] = in_folder(page, report, addresses)
     return files
 
 
 def single(report: Report, documents: Collection[str]) -> dict[str, str | bytes]:
     """Return report.html as one file that holds all pages and all that they load."""
     addresses = Addresses(is_single=True)
-    pages = list(_pages(report, addresses, documents))
+    parts = list(pages(report, addresses, documents))
     text = (
         _environment()
         .get_template("single.html.jinja")
         .render(
-            pages=pages,
+            pages=parts,
             part=addresses.part,
             title=_title(report),
             nonce=_nonce(report),
@@ -92,7 +92,9 @@ def single(report: Report, documents: Collection[str]) -> dict[str, str | bytes]
     return {HOME: _writable(text)}
 
 
-def _in_folder(page: Page, report: Report, addresses: Addresses) -> str:
+def in_folder(page: Page, report: Report, addresses: Addresses) -> str:
+    """Return the text of a page as a file of its own."""
+
     def asset(name: str) -> str:
         return addresses.file(page.path, f"{ASSETS}/{name}")
 
@@ -110,7 +112,8 @@ def _in_folder(page: Page, report: Report, addresses: Addresses) -> str:
     return _writable(text)
 
 
-def _pages(report: Report, addresses: Addresses, documents: Collection[str]) -> Iterator[Page]:
+def pages(report: Report, addresses: Addresses, documents: Collection[str]) -> Iterator[Page]:
+    """Yield every page, report.html first; each is made when it is asked for."""
     yield _home(report, addresses)
     if any(row.bands for row in report.rows):
         yield _releases(report, addresses)

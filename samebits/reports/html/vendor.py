@@ -1,8 +1,8 @@
 """The JavaScript libraries that the pages load, as their npm packages have them.
 
-``python -m samebits.reports.html.vendor`` fetches them again with ``npm pack`` and writes
-assets/vendor/. vendor.json pins the packages and the SHA-256 of each file;
-tests/reports/html/test_vendor.py hashes the files again.
+``python -m samebits.reports.html.vendor [FOLDER]`` fetches them again with ``npm pack`` and writes
+assets/vendor/, or another folder with a vendor.json. That file pins the packages and the SHA-256 of
+each file; tests/reports/test_html_vendor.py hashes the files again.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ import tarfile
 import tempfile
 from hashlib import sha256, sha512
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 VENDOR = Path(__file__).parent / "assets" / "vendor"
-MANIFEST = VENDOR / "vendor.json"
+MANIFEST = "vendor.json"
 
 
 class Package(NamedTuple):
@@ -34,9 +37,9 @@ class Package(NamedTuple):
     """Name of the file in assets/vendor -> its path in the tarball, and its SHA-256."""
 
 
-def packages() -> list[Package]:
-    """Return the pinned packages."""
-    entries = json.loads(MANIFEST.read_text("utf-8"))["packages"]
+def packages(folder: Path) -> list[Package]:
+    """Return the packages that a folder pins."""
+    entries = json.loads((folder / MANIFEST).read_text("utf-8"))["packages"]
     return [
         Package(**{**entry, "files": {name: tuple(of) for name, of in entry["files"].items()}})
         for entry in entries
@@ -76,15 +79,16 @@ def _check(name: str, digest: str, pinned: str) -> None:
         raise ValueError(msg)
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """Fetch all packages and write their files; none is written if one has another hash."""
+    target = Path(arguments[0]) if arguments else VENDOR
     with tempfile.TemporaryDirectory() as folder:
-        fetched = [contents(package, Path(folder)) for package in packages()]
+        fetched = [contents(package, Path(folder)) for package in packages(target)]
     for files in fetched:
         for name, content in files.items():
-            (VENDOR / name).write_bytes(content)
+            (target / name).write_bytes(content)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

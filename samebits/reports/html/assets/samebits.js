@@ -200,6 +200,7 @@
       table.on("dataSorted", () => writeLink(wanted()));
       addEventListener("hashchange", readLink);
       holder.dataset.ready = "";
+      performance.mark("samebits-ready");
     });
     form.addEventListener("input", () => apply(wanted(), true));
     form.addEventListener("submit", (event) => event.preventDefault());
