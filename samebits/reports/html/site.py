@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Undefined
 from markupsafe import Markup
 
 from samebits.records.ids import Verdict
@@ -290,9 +290,9 @@ def _environment() -> Environment:
 
 def _finalized(value: Any) -> Any:  # noqa: ANN401  a template may show anything
     """Return a value for a template: text with its invisible characters as escapes."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return visible(value)
-    return value
+    if isinstance(value, Markup | Undefined):
+        return value
+    return visible(str(value))
 
 
 def _lines(text: str) -> Markup:

@@ -210,9 +210,9 @@
   }
 
   function tidy(holder) {
-    const body = holder.querySelector(".tabulator-tableholder");
-    body.tabIndex = 0;
-    body.setAttribute("aria-label", "The matrix");
+    holder.setAttribute("aria-label", "The matrix");
+    // a grid may have no child that takes the focus; the links in its cells do
+    holder.querySelector(".tabulator-tableholder").removeAttribute("tabindex");
   }
 
   document.addEventListener("DOMContentLoaded", () => {
