@@ -55,6 +55,10 @@ KERNELS = (
 """Variables that make torch, MKL and oneDNN use the kernels of another CPU; never read from the
 user's environment."""
 
+PACKAGES = "SAMEBITS_PACKAGES"
+"""Variable with the folder of a model's packages, which a stack's process puts last on its path;
+probes/samebits_probe/process/own.py reads it."""
+
 _SHOWN = (
     *KERNELS,
     "CUDA_VISIBLE_DEVICES",
