@@ -1,6 +1,7 @@
 """The command line: ``matrix`` runs cells and writes the report, ``probe`` only runs them.
 
-``check`` runs one model without a file, ``init`` writes the file, ``lint`` reads code.
+``check`` runs one model without a file, ``init`` writes the file, ``lint`` reads code, ``plot`` draws
+a chart of a report.
 
 Exit codes: 0, every comparison is identical, rounding, absent or expected; 1, something fails;
 2, a mistake in matrix.yaml or on the command line; 3, nothing fails, but something was not finished
@@ -34,6 +35,7 @@ from samebits.lint import command as lint_command
 from samebits.matrix.plan import DEFAULT_MATRIX, Selection, command_line, shown_path
 from samebits.pipeline.order import Order
 from samebits.pipeline.run import run_matrix
+from samebits.reports.html import plot
 from samebits.reports.write import write
 from samebits.stacks.places import checks_folder
 from samebits.storage.prune import prune
@@ -69,6 +71,8 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
     options = _parsed(arguments, spoken)
     if options.command == "init":
         return 0, list(map(spoken.text, init.write_files(options)))
+    if options.command == "plot":
+        return 0, list(map(spoken.text, plot.write_chart(options)))
     if options.command == "check":
         return _checked(options, environ, spoken)
     order, dependencies = _order(options), Dependencies()
@@ -81,7 +85,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         redaction = Redaction(environ)
         failed = [redaction.text(stack.failure) for stack in report.stacks if stack.failure]
         return (1, failed) if failed else (0, [])
-    report, written = _written(report, files, reports, Redaction(environ), progress(0))
+    report, written = _written(report, files, options, reports, Redaction(environ), progress(0))
     printed = Answer(report.exit_code, list(map(spoken.text, summary(report, written.markdown))))
     if order.leaves_receipt:
         matrix = order.matrix, report.matrix_digest
@@ -101,6 +105,7 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
 def _written(
     report: Report,
     files: Mapping[str, str | bytes],
+    options: argparse.Namespace,
     folder: Path,
     redaction: Redaction,
     progress: Progress,
@@ -110,7 +115,7 @@ def _written(
     try:
         report = redaction.record(report)
         redacted = {path: redaction.file(path, content) for path, content in files.items()}
-        return report, write(report, folder, redacted)
+        return report, write(report, folder, redacted, single_file=options.single_file)
     finally:
         progress.end("writing the report")
         progress.close()
@@ -147,7 +152,7 @@ def _checked(
     report, files = _run_async(
         run_matrix(order, environ, cell_lines, dependencies, prepared.matrix)
     )
-    report, written = _written(report, files, folder, Redaction(environ), progress(0))
+    report, written = _written(report, files, options, folder, Redaction(environ), progress(0))
     prune(order.work_folder, dependencies.files.keys(), time.time())
     return report.exit_code, list(
         map(spoken.text, screen(report, written.markdown, prepared.places))
@@ -330,13 +335,15 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         description="Write matrix.yaml and, if there is none, noxfile.py into the current folder.",
     )
     init.add_arguments(init_command)
+    plot_command = commands.add_parser("plot", help=plot.HELP, description=_PLOT_HELP)
+    _add_plot(plot_command)
     # __main__ runs this command itself, without what is imported here
     commands.add_parser("lint", help=lint_command.HELP, add_help=False)
     for command in (matrix, probe):
         _add_filters(command)
     for command in (matrix, probe, check_command):
         _add_options(command)
-    for command in (parser, matrix, probe, check_command, init_command):
+    for command in (parser, matrix, probe, check_command, init_command, plot_command):
         command.spoken = spoken
     for command, default in ((matrix, "reports/latest"), (check_command, "reports/check/NAME")):
         command.add_argument(
@@ -346,13 +353,24 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
             help=f"folder for the report (default: {default})",
         )
         command.add_argument(
+            "--single-file",
+            action="store_true",
+            help="write report.html as one file that holds all its pages, to send or to attach",
+        )
+        command.add_argument(
             "--repro",
             action=argparse.BooleanOptionalAction,
             help="write a capsule for every difference: a folder with scripts that show it without "
             "samebits. --no-repro: write none. Default: for differences that make the run fail; "
             "with --releases or --quick none",
         )
-    by_name = {"matrix": matrix, "probe": probe, "check": check_command, "init": init_command}
+    by_name = {
+        "matrix": matrix,
+        "probe": probe,
+        "check": check_command,
+        "init": init_command,
+        "plot": plot_command,
+    }
     return parser, by_name
 
 
@@ -387,6 +405,26 @@ def _add_filters(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--devices", default="", metavar="NAMES", help="run only on these devices, such as cpu,cuda"
+    )
+
+
+def _add_plot(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``samebits plot``."""
+    add = parser.add_argument
+    add("cell", metavar="CELL", help="such as olmo3/float32-default@5.2")
+    add(
+        "--report",
+        type=_path,
+        default=_LATEST / "report.json",
+        metavar="FILE",
+        help="the report.json to read (default: reports/latest/report.json)",
+    )
+    add("--chart", default="", metavar="NAME", help="'error by layer' (the default) or 'ladder'")
+    add(
+        "--output",
+        type=_path,
+        metavar="FILE",
+        help="the .svg or .png file to write (default: NAME.svg beside the report)",
     )
 
 
@@ -462,6 +500,11 @@ Exit codes:
   1  something fails
   2  there is a mistake in matrix.yaml or on the command line
   3  incomplete: nothing fails, but a cell is not finished or not observed
+"""
+
+
+_PLOT_HELP = """\
+Write a chart of one cell as SVG or PNG, as report.html shows it. It needs the extra samebits[plot].
 """
 
 

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from samebits.base.errors import SamebitsError, shown
+from samebits.reports.html.addresses import FOLDER, HOME, model_page
 from samebits.text.names import PAGES, capsule_path, page_path
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 REPORT, DATA, AROUND = "report.md", "report.json", "around-the-model.md"
 _TITLE = "# samebits: "
 _PART_OF = "Part of the [report]("
+_PART_OF_HTML = "<!-- Part of the report of samebits -->"
 _HEAD_BYTES = 4096
 """Bytes that hold the first lines of a page."""
 _MAX_NAMED = 5
@@ -47,9 +49,10 @@ def check(folder: Path, plan: Plan) -> None:
 
     """
     cells = {(cell.model, cell.stack) for cell in plan.cells}
-    names = [REPORT, DATA, AROUND]
+    names = [REPORT, HOME, DATA, AROUND]
     names += [f"locks/{stack}.txt" for stack in plan.stacks]
     names += [page_path(model) for model in plan.models]
+    names += [model_page(model) for model in plan.models]
     for model, stack in sorted(cells):
         capsule = folder / capsule_path(model, stack)
         names += [
@@ -89,6 +92,8 @@ def _is_replaceable(path: Path, name: str, is_ours: bool) -> bool:
         return _has_first_line(path, _TITLE)
     if name == AROUND or name.startswith(f"{PAGES}/"):
         return _has_first_line(path, _PART_OF)
+    if name == HOME or (name.startswith(f"{FOLDER}/") and name.endswith(".html")):
+        return _has_first_line(path, _PART_OF_HTML)
     return is_ours
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.base.atomic import write_temporary
 from samebits.reports import document, owned
+from samebits.reports.html import site
+from samebits.reports.html.addresses import HOME
 from samebits.reports.json import render as render_json
 
 if TYPE_CHECKING:
@@ -23,13 +25,22 @@ class Written(NamedTuple):
     """The paths of a written report."""
 
     markdown: Path
+    html: Path
     json: Path
     digests: dict[Path, str]
     """SHA-256 of every file that was written."""
 
 
-def write(report: Report, folder: Path, attachments: Mapping[str, str | bytes]) -> Written:
-    """Write report.md, the models' pages, report.json, locks and capsules; return the paths.
+def write(
+    report: Report,
+    folder: Path,
+    attachments: Mapping[str, str | bytes],
+    *,
+    single_file: bool = False,
+) -> Written:
+    """Write report.md, report.html, their pages, report.json, locks and capsules; return the paths.
+
+    ``single_file`` makes report.html hold all its pages and all that they load.
 
     ``attachments`` maps the path of every lock file, and of every file of a capsule, to its
     content. The paths are relative to ``folder``, as in
@@ -42,19 +53,23 @@ def write(report: Report, folder: Path, attachments: Mapping[str, str | bytes]) 
         ReportsError: the report would replace a file that samebits did not write.
 
     """
-    paths = folder / document.REPORT, folder / owned.DATA
-    contents: dict[str, str | bytes] = {**attachments, **document.render(report)}
+    paths = folder / document.REPORT, folder / HOME, folder / owned.DATA
+    documents = document.render(report)
+    make = site.single if single_file else site.folder
+    pages = make(report, documents)
+    contents: dict[str, str | bytes] = {**attachments, **documents, **pages}
     files = {_inside(folder, name): content for name, content in contents.items()}
     owned.refuse_foreign(folder, [*contents, owned.DATA])
-    # report.md is left out: every report has it, and its digest depends on the time of the run
-    names = sorted(contents.keys() - {document.REPORT})
+    # these two are left out: every report has them, and their digests depend on the time of the run
+    names = sorted(contents.keys() - {document.REPORT, HOME})
     digests = {name: _digest(contents[name]) for name in names}
-    files[paths[1]] = render_json(report.model_copy(update={"files": digests}))
-    with _temporary_files(files) as temporary:
-        for path in files.keys() - {paths[1]}:
+    files[paths[2]] = render_json(report.model_copy(update={"files": digests}))
+    fleeting = {_inside(folder, name) for name in pages}
+    with _temporary_files(files, fleeting) as temporary:
+        for path in files.keys() - {paths[2]}:
             temporary[path].replace(path)
         _remove_leftovers(folder, files)
-        temporary[paths[1]].replace(paths[1])
+        temporary[paths[2]].replace(paths[2])
     for parent in {path.parent for path in files}:
         _sync_folder(parent)
     return Written(*paths, {path: _digest(content) for path, content in files.items()})
@@ -91,12 +106,18 @@ def _inside(folder: Path, name: str) -> Path:
 
 
 @contextmanager
-def _temporary_files(files: Mapping[Path, str | bytes]) -> Iterator[dict[Path, Path]]:
-    """Write every file under a temporary name; at the end remove those that were not renamed."""
+def _temporary_files(
+    files: Mapping[Path, str | bytes], fleeting: Collection[Path]
+) -> Iterator[dict[Path, Path]]:
+    """Write every file under a temporary name; at the end remove those that were not renamed.
+
+    A power cut may empty the ``fleeting`` files, which are made from report.json alone.
+    """
     with ExitStack() as cleanup:
         temporary = {}
         for path, content in files.items():
-            temporary[path] = write_temporary(path, content)
+            # fsync of each of hundreds of pages takes minutes on a busy disk
+            temporary[path] = write_temporary(path, content, lasting=path not in fleeting)
             cleanup.callback(temporary[path].unlink, missing_ok=True)
         yield temporary
 
