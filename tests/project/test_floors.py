@@ -22,6 +22,7 @@ HOST_FLOORS = [
     {"capsules"},
     {"pipeline"},
     {"check"},
+    {"gate"},
     {"cli", "schemas", "sessions"},
     {"__main__"},
 ]
