@@ -98,7 +98,7 @@ class Bench:
         *,
         needs_hub: bool = False,
         kernels: Mapping[str, str] | None = None,
-        starter: Starter = start_process,
+        starter: Starter | None = None,
         run: Run | None = None,
     ) -> None:
         self.root = root
@@ -109,7 +109,7 @@ class Bench:
         self._environ = environ
         self._needs_hub = needs_hub
         self._kernels = kernels
-        self._starter = starter
+        self._starter = starter or start_process
         self._run = uuid.uuid4().hex[:12]
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         self._slots = Slots(cores or 1, cores)

@@ -332,7 +332,8 @@ def _without_rebuild(current: _Current) -> Verified | None:
     if state.unfinished is not None:
         return _ended(known, Kept.NOT_FINISHED, without_folders(ended(state.unfinished)))
     if missing := unobserved(current.entry.signals, state.capture):
-        why = reason(state.capture, missing[0])
+        reasons = (reason(state.capture, signal) for signal in missing)
+        why = next(filter(None, reasons), "")
         return _ended(
             known, Kept.NOT_OBSERVED, f"{some(missing)}: {why or 'no reason was recorded'}"
         )
