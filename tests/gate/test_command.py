@@ -44,8 +44,9 @@ class World:
             status="complete",
             signals=self.signals[name],
         )
-        with Path(job["capture"]).open("w", encoding="utf-8") as file:
-            file.write(sealed(capture.model_dump_json()))
+        path = Path(job["capture"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(sealed(capture.model_dump_json()), "utf-8")
         return ended(job)
 
     def moves(self, name):

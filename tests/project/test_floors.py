@@ -23,7 +23,7 @@ HOST_FLOORS = [
     {"pipeline"},
     {"check"},
     {"gate"},
-    {"cli", "schemas", "sessions"},
+    {"cli", "schemas", "sessions", "pytest_plugin"},
     {"__main__"},
 ]
 """Packages of samebits/, lowest first; a package imports nothing of its own floor or above."""

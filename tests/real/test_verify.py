@@ -53,7 +53,10 @@ def project(tmp_path, planted, stacks, monkeypatch):
                 self.errors = captured.err
                 return captured.out
             options = parsed([*words, *python])
-            assert asyncio.run(gate.run_record(options, os.environ, lambda _: None, kernels=kernels)) == code
+            assert (
+                asyncio.run(gate.run_record(options, os.environ, lambda _: None, kernels=kernels))
+                == code
+            )
             return ""
 
     return Project()
