@@ -325,7 +325,8 @@ def _named_entries(words: Sequence[str], lock: LockFile, path: Path) -> list[str
     for word in words:
         entries = matching(word, lock)
         if not entries:
-            msg = f"{path} has no {shown(word)}: {nearest(word, lock.models)}"
+            names_of_models = [name.partition("/")[0] for name in lock.models]
+            msg = f"{path} has no {shown(word)}: {nearest(word, names_of_models)}"
             raise UsageError(msg)
         names |= dict.fromkeys(entries)
     return list(names)
