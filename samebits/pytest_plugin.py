@@ -61,9 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Remember which tests are selected."""
     narrow = any("::" in argument for argument in config.args)
-    options = (
-        config.getoption(name, None) for name in ("keyword", "markexpr", "lf")
-    )
+    options = (config.getoption(name, None) for name in ("keyword", "markexpr", "lf"))
     tests = _Tests(complete=not narrow and not any(options))
     config.stash[_TESTS] = tests
     config.pluginmanager.register(tests, "samebits-tests")

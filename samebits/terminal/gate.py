@@ -11,7 +11,7 @@ from samebits.text.markdown import clip, visible
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from samebits.records.lock import RecordedModel
     from samebits.records.verification import Mismatch, PackageChange, VerificationFile, Verified
@@ -43,7 +43,7 @@ def verified_lines(file: VerificationFile) -> list[str]:
 
 def model_lines(model: Verified) -> Iterator[str]:
     """Yield a line with the verdict, and below it what differs, why, and what to do."""
-    amount = f": {model.n_tensors:,} hashes" if model.verdict is Kept.IDENTICAL else ""
+    amount = f": {_hashes(model.n_tensors)}" if model.verdict is Kept.IDENTICAL else ""
     yield f"{model.model}: {_word(model)}{amount}"
     for line in _details(model):
         yield f"  {line}"
@@ -108,7 +108,7 @@ def change_lines(
         return
     n_after = sum(map(len, after.signals.values()))
     if before is None:
-        yield f"+ {name}: {n_after:,} hashes of {some(after.signals, most=9)}"
+        yield f"+ {name}: {_hashes(n_after)} of {some(after.signals, most=9)}"
         return
     changed = list(_changed_signals(before, after))
     if changed:
@@ -117,9 +117,9 @@ def change_lines(
     facts = ("environment", "machine", "probes", "files", "trust_remote_code", "path", "revision")
     moved = [fact for fact in facts if getattr(before, fact) != getattr(after, fact)]
     if moved:
-        yield f"~ {name}: the same {n_after:,} hashes; other {some(moved)}"
+        yield f"~ {name}: the same {_hashes(n_after)}; other {some(moved)}"
     else:
-        yield f"= {name}: the same {n_after:,} hashes"
+        yield f"= {name}: the same {_hashes(n_after)}"
 
 
 def _changed_signals(before: RecordedModel, after: RecordedModel) -> Iterator[str]:
@@ -130,9 +130,5 @@ def _changed_signals(before: RecordedModel, after: RecordedModel) -> Iterator[st
             yield f"{signal} {len(names):,} of {len(new):,} (first {names[0]})"
 
 
-def unused_lines(names: Iterable[str]) -> list[str]:
-    """Return a line about entries that nothing asks for."""
-    listed = list(names)
-    if not listed:
-        return []
-    return [f"{plural(len(listed), 'unused entry', 'unused entries')}: {some(listed)}"]
+def _hashes(n: int) -> str:
+    return plural(n, "hash", "hashes")

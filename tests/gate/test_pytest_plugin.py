@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from importlib.metadata import entry_points
 
 import pytest
 
@@ -11,6 +12,10 @@ from samebits.records.verification import Kept, Mismatch, VerificationFile, Veri
 from tests.support.locks import environment, machine
 
 pytest_plugins = ["pytester"]
+
+IS_INSTALLED = any(e.name == "samebits" for e in entry_points(group="pytest11"))
+LOADED = () if IS_INSTALLED else ("-p", "samebits.pytest_plugin")
+"""pytest finds the plugin of an installed samebits by itself."""
 
 TENSORS = """
     import numpy as np
@@ -27,14 +32,13 @@ TENSORS = """
 def project(pytester):
     """A project whose runs of pytest load the plugin, and nothing of this repository's settings."""
     pytester.makeini("[pytest]\n")
-    pytester.plugins.append("samebits.pytest_plugin")
     pytester.makepyfile(test_bits=TENSORS)
 
     class Project:
         lock = pytester.path / "samebits.lock"
 
         def run(self, *words, **outcomes):
-            result = pytester.runpytest_inprocess("-p", "no:randomly", *words)
+            result = pytester.runpytest_inprocess(*LOADED, *words)
             result.assert_outcomes(**outcomes)
             return result.stdout.str()
 
@@ -151,11 +155,11 @@ def test_another_lock_can_be_named(project):
 @pytest.mark.processes
 def test_workers_of_xdist_write_one_lock(project):
     pytest.importorskip("xdist")
-    project.run("-p", "xdist", "-n", "2", "--samebits-update", passed=2)
+    project.run("-n", "2", "--samebits-update", passed=2)
     assert len(project.content()["tensors"]) == 2
-    project.run("-p", "xdist", "-n", "2", passed=2)
+    project.run("-n", "2", passed=2)
     project.replace("2.0, 3.0", "2.5, 3.0")
-    project.run("-p", "xdist", "-n", "2", failed=1, passed=1)
+    project.run("-n", "2", failed=1, passed=1)
 
 
 @pytest.mark.processes
