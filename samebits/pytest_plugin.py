@@ -28,7 +28,7 @@ class _Tests:
         self.passed: set[str] = set()
         self.ran: set[str] = set()
         self.complete = complete
-        self.unused: list[str] = []
+        self.unused: list[tuple[str, str]] = []
         self.written = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -142,5 +142,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if tests.written:
         terminalreporter.line(f"{name} is written: commit it")
     done = "removed" if tests.written else "pytest --samebits-update removes it"
-    for key in tests.unused:
-        terminalreporter.line(f"unused in {name}: {key} ({done})")
+    for test, tensor in tests.unused:
+        terminalreporter.line(f"unused in {name}: {tensor} of {test} ({done})")

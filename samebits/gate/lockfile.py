@@ -13,11 +13,14 @@ from samebits.base.errors import SamebitsError
 from samebits.records.lock import FORMAT_VERSION, LockFile
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from samebits.records.lock import Environment, RecordedMachine, RecordedModel, RecordedTensor
 
 NAME = "samebits.lock"
+TensorKey = tuple[str, str]
+"""A test, and the name of a tensor in it."""
 _KEY = 8
 
 
@@ -99,12 +102,15 @@ def tidy(lock: LockFile) -> LockFile:
     """Return a lock in order, without environments and machines that nothing refers to."""
     environments = {model.environment for model in lock.models.values()}
     machines = {model.machine for model in lock.models.values()}
-    machines |= {machine for by_machine in lock.tensors.values() for machine in by_machine}
+    machines |= {m for named in lock.tensors.values() for of in named.values() for m in of}
     update = {
         "environments": {k: v for k, v in sorted(lock.environments.items()) if k in environments},
         "machines": {k: v for k, v in sorted(lock.machines.items()) if k in machines},
         "models": dict(sorted(lock.models.items())),
-        "tensors": {name: dict(sorted(of.items())) for name, of in sorted(lock.tensors.items())},
+        "tensors": {
+            test: {name: dict(sorted(of.items())) for name, of in sorted(named.items())}
+            for test, named in sorted(lock.tensors.items())
+        },
     }
     return lock.model_copy(update=update)
 
@@ -137,23 +143,32 @@ def with_model(
 
 
 def with_tensors(
-    lock: LockFile, tensors: dict[str, RecordedTensor], machine: RecordedMachine
+    lock: LockFile, tensors: Mapping[TensorKey, RecordedTensor], machine: RecordedMachine
 ) -> LockFile:
     """Return a lock with tensors of one machine added or replaced.
 
     A tensor of another dtype or shape, or of equal bytes, takes the place of other machines' as well.
     """
     key = machine_key(machine)
-    merged = dict(lock.tensors)
-    for name, tensor in tensors.items():
+    merged = {test: dict(named) for test, named in lock.tensors.items()}
+    for (test, name), tensor in tensors.items():
         of_others = {
             machine: recorded
-            for machine, recorded in merged.get(name, {}).items()
+            for machine, recorded in merged.get(test, {}).get(name, {}).items()
             if (recorded.dtype, recorded.shape) == (tensor.dtype, tensor.shape)
         }
-        merged[name] = of_others | {key: tensor}
+        merged.setdefault(test, {})[name] = of_others | {key: tensor}
     machines = lock.machines | ({key: machine} if tensors else {})
     return lock.model_copy(update={"tensors": merged, "machines": machines})
+
+
+def without_tensors(lock: LockFile, keys: Collection[TensorKey]) -> LockFile:
+    """Return a lock without some of its tensors."""
+    kept = {
+        test: {name: of for name, of in named.items() if (test, name) not in keys}
+        for test, named in lock.tensors.items()
+    }
+    return lock.model_copy(update={"tensors": {t: named for t, named in kept.items() if named}})
 
 
 def without_models(lock: LockFile, names: set[str]) -> LockFile:

@@ -15,7 +15,14 @@ from samebits.check.model import read_model
 from samebits.gate.bench import Bench
 from samebits.gate.command import Project, matching, project, verify_entries
 from samebits.gate.interpreter import environment_of, stack_of
-from samebits.gate.lockfile import machine_key, read_lock, with_model, with_tensors, write_lock
+from samebits.gate.lockfile import (
+    machine_key,
+    read_lock,
+    with_model,
+    with_tensors,
+    without_tensors,
+    write_lock,
+)
 from samebits.gate.model import named_specs, recorded_spec
 from samebits.gate.recorder import Entry, record
 from samebits.gate.tensors import bytes_of, difference, remember
@@ -33,6 +40,7 @@ from samebits.terminal.gate import model_lines
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from samebits.gate.lockfile import TensorKey
     from samebits.gate.tensors import Bytes
     from samebits.matrix.spec import ModelSpec
     from samebits.records.verification import Verified
@@ -55,10 +63,10 @@ class TestSession:
         """Folder for values that a message may need: the lock has none."""
         self.updates = updates
         self.lock = read_lock(lock) if lock.exists() else LockFile()
-        self.used: set[str] = set()
+        self.used: set[TensorKey] = set()
         """Names of the tensors that tests asked for."""
         self.entries: list[Entry] = []
-        self.tensors: dict[str, RecordedTensor] = {}
+        self.tensors: dict[TensorKey, RecordedTensor] = {}
         self._project: Project | None = None
         self.machine = RecordedMachine(
             fingerprint=machine_fingerprint()[:SHORT],
@@ -77,7 +85,7 @@ class TestSession:
         """Return what a worker tells the process that writes the lock."""
         return {
             "used": sorted(self.used),
-            "tensors": {name: tensor.model_dump() for name, tensor in self.tensors.items()},
+            "tensors": [[*key, tensor.model_dump()] for key, tensor in self.tensors.items()],
             "entries": [
                 [entry.name, *(part.model_dump(mode="json") for part in entry[1:])]
                 for entry in self.entries
@@ -86,11 +94,12 @@ class TestSession:
 
     def add(self, told: Mapping[str, Any]) -> None:
         """Add what a worker used and recorded."""
-        self.used |= set(told["used"])
-        self.tensors |= {n: RecordedTensor.model_validate(t) for n, t in told["tensors"].items()}
+        self.used |= {(test, name) for test, name in told["used"]}
+        for test, name, tensor in told["tensors"]:
+            self.tensors[test, name] = RecordedTensor.model_validate(tensor)
         self.entries += [_entry(*parts) for parts in told["entries"]]
 
-    def write(self, unused: Collection[str] = ()) -> bool:
+    def write(self, unused: Collection[TensorKey] = ()) -> bool:
         """Write the lock if it changes; return whether it did."""
         if not self.updates:
             return False
@@ -98,26 +107,23 @@ class TestSession:
         before = lock
         for entry in self.entries:
             lock = with_model(lock, *entry)
-        lock = with_tensors(lock, self.tensors, self.machine)
-        kept = {name: of for name, of in lock.tensors.items() if name not in unused}
-        lock = lock.model_copy(update={"tensors": kept})
+        lock = without_tensors(with_tensors(lock, self.tensors, self.machine), unused)
         if lock == before:
             return False
         write_lock(self.path, lock)
         return True
 
-    def unused(self, ran: Collection[str], files: Collection[str]) -> list[str]:
+    def unused(self, ran: Collection[str], files: Collection[str]) -> list[TensorKey]:
         """Return the tensors of the lock that nothing asks for any more.
 
         ``ran`` are tests that ran to their end, ``files`` the files all of whose tests ran.
         """
-        names = []
-        for name in self.lock.tensors:
-            test = name.rpartition(" ")[0]
-            is_gone = test.partition("::")[0] in files and test not in ran
-            if name not in self.used and (test in ran or is_gone):
-                names.append(name)
-        return names
+        keys = [(test, name) for test, named in self.lock.tensors.items() for name in named]
+        return [
+            (test, name)
+            for test, name in keys
+            if (test, name) not in self.used and (test in ran or test.partition("::")[0] in files)
+        ]
 
 
 def _entry(name: str, model: Any, environment: Any, machine: Any) -> Entry:  # noqa: ANN401  JSON
@@ -151,19 +157,20 @@ class Bits:
 
         """
         __tracebackhide__ = True
-        if name in self._names or " " in name:
-            fault = "has a blank in it" if " " in name else "is the name of two tensors"
-            msg = f"samebits.tensor: {name!r} {fault} in {self._test}: give each one a word of its own"
+        if name in self._names:
+            msg = (
+                f"samebits.tensor: {name!r} is the name of two tensors in {self._test}: rename one"
+            )
             raise ValueError(msg)
         self._names.add(name)
         tensor = bytes_of(value)
-        session, key = self._session, f"{self._test} {name}"
+        session, key = self._session, (self._test, name)
         session.used.add(key)
         if session.updates:
             session.tensors[key] = tensor.recorded
             remember(session.cache, tensor)
             return
-        self._assert_recorded(name, tensor, session.lock.tensors.get(key, {}))
+        self._assert_recorded(name, tensor, session.lock.tensors.get(self._test, {}).get(name, {}))
 
     def _assert_recorded(
         self, name: str, tensor: Bytes, by_machine: Mapping[str, RecordedTensor]

@@ -89,5 +89,5 @@ class LockFile(Record):
     machines: dict[Key, RecordedMachine] = Field(default_factory=dict)
     models: dict[str, RecordedModel] = Field(default_factory=dict)
     """Model and variant -> its bits, such as ``tiny/float32-default``."""
-    tensors: dict[str, dict[Key, RecordedTensor]] = Field(default_factory=dict)
-    """Test and name -> machine -> tensor, such as ``tests/test_bits.py::test_scores scores``."""
+    tensors: dict[str, dict[str, dict[Key, RecordedTensor]]] = Field(default_factory=dict)
+    """Test, such as ``tests/test_bits.py::test_scores`` -> name -> machine -> tensor."""

@@ -81,7 +81,7 @@ def _details(model: Verified) -> Iterator[str]:
 
 def mismatch_text(mismatch: Mismatch) -> str:
     """Return a recorded observation in words: its signal, prompt, layer and tensor."""
-    return f"{mismatch.signal} {mismatch.name}{_KINDS[mismatch.kind]}".replace("  ", " ")
+    return " ".join(filter(None, (mismatch.signal, mismatch.name))) + _KINDS[mismatch.kind]
 
 
 def packages_text(changes: Sequence[PackageChange]) -> str:

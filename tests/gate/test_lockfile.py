@@ -62,13 +62,13 @@ def test_a_gpu_makes_another_machine():
 def test_tensors_are_kept_by_machine_until_their_form_changes():
     first, second = machine(), machine(fingerprint="f" * 16)
     scores = RecordedTensor(hash="a" * 16, dtype="float32", shape=(2,))
-    made = with_tensors(LockFile(), {"t scores": scores}, first)
+    made = with_tensors(LockFile(), {("t", "scores"): scores}, first)
     moved = scores.model_copy(update={"hash": "b" * 16})
-    made = with_tensors(made, {"t scores": moved}, second)
-    assert made.tensors["t scores"] == {machine_key(first): scores, machine_key(second): moved}
+    made = with_tensors(made, {("t", "scores"): moved}, second)
+    assert made.tensors["t"]["scores"] == {machine_key(first): scores, machine_key(second): moved}
     wider = RecordedTensor(hash="c" * 16, dtype="float32", shape=(3,))
-    made = with_tensors(made, {"t scores": wider}, second)
-    assert made.tensors["t scores"] == {machine_key(second): wider}
+    made = with_tensors(made, {("t", "scores"): wider}, second)
+    assert made.tensors["t"]["scores"] == {machine_key(second): wider}
     assert list(json.loads(lock_text(made))["machines"]) == [machine_key(second)]
 
 

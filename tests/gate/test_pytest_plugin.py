@@ -45,6 +45,10 @@ def project(pytester):
         def content(self):
             return json.loads(self.lock.read_text())
 
+        def names(self):
+            tensors = self.content()["tensors"].items()
+            return {test.partition("::")[2]: list(named) for test, named in tensors}
+
         def replace(self, old, new):
             path = pytester.path / "test_bits.py"
             path.write_text(path.read_text().replace(old, new))
@@ -57,10 +61,7 @@ def test_what_is_recorded_passes_and_what_is_not_fails(project):
     assert "samebits: samebits.lock has no tensor 'scores' of test_bits.py::test_scores" in out
     assert "pytest --samebits-update" in out
     assert "samebits.lock is written: commit it" in project.run("--samebits-update", passed=2)
-    assert set(project.content()["tensors"]) == {
-        "test_bits.py::test_scores scores",
-        "test_bits.py::test_other ids",
-    }
+    assert project.names() == {"test_scores": ["scores"], "test_other": ["ids"]}
     assert "samebits.lock is written" not in project.run(passed=2)
 
 
@@ -88,8 +89,8 @@ def test_an_update_of_some_tests_keeps_the_others(project):
     project.replace("2.0, 3.0", "2.5, 3.0")
     project.run("--samebits-update", "test_bits.py::test_scores", passed=1)
     after = project.content()["tensors"]
-    assert after["test_bits.py::test_other ids"] == before["test_bits.py::test_other ids"]
-    assert after["test_bits.py::test_scores scores"] != before["test_bits.py::test_scores scores"]
+    assert after["test_bits.py::test_other"] == before["test_bits.py::test_other"]
+    assert after["test_bits.py::test_scores"] != before["test_bits.py::test_scores"]
 
 
 def test_unused_tensors_are_reported_and_an_update_removes_them(project):
@@ -99,12 +100,9 @@ def test_unused_tensors_are_reported_and_an_update_removes_them(project):
     out = project.run(failed=2)
     assert "unused" not in out  # a test that failed may have asked for it later
     out = project.run("--samebits-update", passed=2)
-    assert "unused in samebits.lock: test_bits.py::test_scores scores (removed)" in out
-    assert "unused in samebits.lock: test_bits.py::test_other ids (removed)" in out
-    assert set(project.content()["tensors"]) == {
-        "test_bits.py::test_scores points",
-        "test_bits.py::test_renamed ids",
-    }
+    assert "unused in samebits.lock: scores of test_bits.py::test_scores (removed)" in out
+    assert "unused in samebits.lock: ids of test_bits.py::test_other (removed)" in out
+    assert project.names() == {"test_scores": ["points"], "test_renamed": ["ids"]}
 
 
 def test_a_part_of_the_tests_makes_nothing_unused(project):
@@ -127,8 +125,9 @@ def of_another_machine(project):
     content = project.content()
     (key,) = content["machines"]
     content["machines"]["0" * 8] = content["machines"].pop(key) | {"fingerprint": "f" * 16}
-    for name, recorded in content["tensors"].items():
-        content["tensors"][name] = {"0" * 8: recorded[key]}
+    for named in content["tensors"].values():
+        for name, recorded in named.items():
+            named[name] = {"0" * 8: recorded[key]}
     project.lock.write_text(json.dumps(content))
 
 
@@ -142,7 +141,7 @@ def test_other_bytes_of_another_machine_are_a_warning(project):
     strict = "error::samebits.gate.testing.OtherMachineWarning"
     project.run("-W", strict, failed=1, passed=1)
     project.run("--samebits-update", passed=2)  # this machine's beside the other one's
-    assert len(project.content()["tensors"]["test_bits.py::test_scores scores"]) == 2
+    assert len(project.content()["tensors"]["test_bits.py::test_scores"]["scores"]) == 2
     project.run("-W", strict, passed=2)
 
 
