@@ -46,7 +46,7 @@ import traceback
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from samebits_probe.process import network, progress
+from samebits_probe.process import network, own, progress
 from samebits_probe.process.children import (
     be_first_for_oom_killer,
     die_with_parent,
@@ -505,6 +505,7 @@ def _answers_pipe() -> IO[str]:
 
 def main(arguments: list[str]) -> None:
     """Serve, or run the one job whose file is named."""
+    own.use_packages()
     if arguments[:1] == ["--one"]:
         job = json.loads(Path(arguments[1]).read_text("utf-8"))
         if arguments[2:]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.forwards import real_rows
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 
 _DIFFERS = {Verdict.UNDECIDED, Verdict.ROUNDING, Verdict.DIVERGED}
 _INTEGERS = ("int64", "int32")
+_MAX_BYTES = 256 << 10
+"""Bytes of one input of the user's that a script carries: a report is committed and read."""
+_MAX_LITERALS = 4096
+"""Whole numbers of one input of the user's that a script has as numbers."""
 _DEFAULT_STEPS = 12
 """Tokens to generate if the failing cell did not record how many."""
 
@@ -214,10 +219,15 @@ def earlier_feeds(question: Question, capture: Capture, values: TensorSource) ->
 def feed(prompt: str, facts: ForwardFacts, values: TensorSource) -> Feed:
     """Return the inputs of a forward; integers as literal numbers, floats by their seed.
 
+    Those of an input set of matrix.yaml are bytes and constants.
+
     Raises:
-        CannotReproduce: the values are not in the store.
+        CannotReproduce: the values are not in the store, or too large for a script.
 
     """
+    if facts.constants is not None:
+        tensors = {k: _given_tensor(prompt, k, ref, values) for k, ref in facts.inputs.items()}
+        return tensors | {k: Fed(constant=repr(value)) for k, value in facts.constants.items()}
     return {key: _fed_tensor(prompt, key, ref, values) for key, ref in facts.inputs.items()}
 
 
@@ -234,6 +244,25 @@ def _fed_tensor(prompt: str, key: str, ref: TensorRef, values: TensorSource) -> 
         msg = f"the values of input {key} of prompt {prompt} were not stored"
         raise CannotReproduce(msg)
     return Fed(rows=tuple(tuple(map(int, row)) for row in values.tensor(ref)))
+
+
+def _given_tensor(prompt: str, key: str, ref: TensorRef, values: TensorSource) -> Fed:
+    if ref.dtype == "int64" and len(ref.shape) == 2 and 0 < ref.numel <= _MAX_LITERALS:
+        return _fed_tensor(prompt, key, ref, values)
+    if not values.has(ref):
+        msg = f"the values of input {key} of {prompt} were not stored"
+        raise CannotReproduce(msg)
+    data = values.tensor(ref).tobytes()
+    if not data:
+        msg = f"input {key} of {prompt} has no elements"
+        raise CannotReproduce(msg)
+    if len(data) > _MAX_BYTES:
+        msg = (
+            f"input {key} of {prompt} has {len(data) / 1024:,.0f} KiB, and a script has up to "
+            f"{_MAX_BYTES >> 10} KiB: give the model a smaller one"
+        )
+        raise CannotReproduce(msg)
+    return Fed(data=base64.b64encode(data).decode(), dtype=ref.dtype, shape=ref.shape)
 
 
 def _simplest(prompts: list[str], forwards: dict[str, ForwardFacts]) -> str:

@@ -12,6 +12,7 @@ from samebits.jobs.cells import CellRunner
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.ladder import Climber
 from samebits.ladder.verdicts import judge_by_ladder
+from samebits.matrix.arguments import InputSetEntry
 from samebits.matrix.spec import Prompt
 from samebits.storage.store import Store
 
@@ -107,13 +108,15 @@ def _reduced_model(model: ModelSpec, question: Question) -> ModelSpec:
     """Return the model with the question's inputs as its prompt, and earlier prompts if needed."""
     names = list(model.prompts)
     earlier = names[: names.index(question.prompt)] if question.before else []
-    prompts = {name: model.prompts[name] for name in earlier}
+    prompts: dict[str, Prompt | InputSetEntry] = {name: model.prompts[name] for name in earlier}
     prompts[question.prompt] = _reduced_prompt(model.prompts[question.prompt], question.feed)
     changed = {"prompts": prompts, "greedy": question.steps, "relations": False}
     return model.model_copy(update=changed)
 
 
-def _reduced_prompt(prompt: Prompt, inputs: Feed) -> Prompt:
+def _reduced_prompt(prompt: Prompt | InputSetEntry, inputs: Feed) -> Prompt | InputSetEntry:
+    if isinstance(prompt, InputSetEntry):
+        return prompt  # if the script has other inputs, it does not show what the run showed
     tokens, mask = inputs.get("input_ids"), inputs.get("attention_mask")
     if tokens is None:
         return prompt

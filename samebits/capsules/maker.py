@@ -21,6 +21,7 @@ from samebits.capsules.judging import Judge, Party
 from samebits.capsules.script import FOLDER, Expectation, Installed, Subject, script
 from samebits.capsules.trials import Answers
 from samebits.records.capsule import CapsuleFile, Question, Seen, Side, script_name
+from samebits.stacks.packages import ExtendedStack
 from samebits.storage.store import Store
 
 if TYPE_CHECKING:
@@ -235,8 +236,8 @@ class _Builder:
 
     def _earlier_feeds(self, query: Query) -> tuple[Feed, ...]:
         feeds = earlier_feeds(query.question, self._request.reference, self._values)
-        seeded = any(fed.seed is not None for feed in feeds for fed in feed.values())
-        return () if seeded else feeds
+        are_rows = all(fed.is_rows for feed in feeds for fed in feed.values())
+        return feeds if are_rows else ()
 
     def _mismatch(
         self, query: Query, question: Question, answers: Answers, folder: Path | None
@@ -355,7 +356,7 @@ class _Builder:
         largest = metrics.top[0].index if metrics is not None and metrics.top else None
         places = (metrics.first_index if metrics is not None else None, largest)
         tokens = case.question.feed.get("input_ids")
-        total = len(tokens.rows[0]) if tokens else 0
+        total = len(tokens.rows[0]) if tokens and tokens.rows else 0
         for question in shrinking.fewer_tokens(case.question, places):
             n = len(question.feed["input_ids"].rows[0])
             yield question, case.folder, f"{n} of {total} tokens of the prompt"
@@ -417,6 +418,10 @@ class _Builder:
             model.hub,
             model.revision,
             model.trust_remote_code,
+            load.class_module,
+            model.imports,
+            tuple(model.load.items()),
+            model.logits,
             self._zeros_file(folder),
         )
 
@@ -440,6 +445,8 @@ class _Builder:
                 first_index,
             )
             installed = _installed(side)
+            for wheel in _wheels(side).values():
+                shutil.copy(wheel, folder)
             text = script(subject, installed, expectation)
             (folder / script_name(side.cell.stack)).write_text(text, "utf-8")
             sides.append(_side(installed, sees[number]))
@@ -481,7 +488,13 @@ class _Builder:
 
 
 def _installed(side: Party) -> Installed:
-    return Installed(side.cell.stack, side.python, side.stack.packages)
+    wheels = {name: Path(path).name for name, path in _wheels(side).items()}
+    return Installed(side.cell.stack, side.python, side.stack.packages, wheels)
+
+
+def _wheels(side: Party) -> dict[str, str]:
+    """Return the wheels of packages that only this machine has: name -> path."""
+    return side.stack.wheels if isinstance(side.stack, ExtendedStack) else {}
 
 
 def _side(installed: Installed, sees: Seen) -> Side:
@@ -515,7 +528,7 @@ def _exception_words(failure: Failure | None) -> str:
 
 def _model_class(model: ModelSpec, class_name: str, checkpoint: Checkpoint) -> str:
     """Return the class to load with, chosen as in probes/samebits_probe/model/load.py."""
-    if not model.trust_remote_code:
+    if not model.trust_remote_code or model.has_own_code:
         return class_name
     path = Path(checkpoint.source) / "config.json"
     auto_map = json.loads(path.read_text("utf-8")).get("auto_map", {}) if path.is_file() else {}

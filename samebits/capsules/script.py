@@ -6,8 +6,10 @@ a run are inserted as Python literals or as checked identifiers.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pprint import pformat
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from packaging.version import Version
@@ -18,6 +20,8 @@ from samebits.stacks.build import release_pattern
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from samebits.records.capsule import Fed, Question, Seen
     from samebits.records.ids import Variant
 
@@ -40,6 +44,14 @@ class Subject(NamedTuple):
     """Hub id; None: the checkpoint is in :data:`FOLDER`."""
     revision: str | None = None
     trust_remote_code: bool = False
+    class_module: str = ""
+    """Module of a class that a package brings; '' for a class of transformers."""
+    modules: tuple[str, ...] = ()
+    """Modules to import before the load."""
+    options: tuple[tuple[str, object], ...] = ()
+    """Further arguments of from_pretrained."""
+    logits: str | None = None
+    """Name of the output that plays the part of the logits; None: the usual one."""
     zeros: ZerosIn | None = None
     """The file of zeros that a script writes in place of the weights; None: it has weights."""
 
@@ -50,7 +62,9 @@ class Installed(NamedTuple):
     stack: str
     python: str
     packages: dict[str, str]
-    """Name -> version of all packages of the lock."""
+    """Name -> version of all packages of the lock; a package from git has its address there."""
+    wheels: Mapping[str, str] = MappingProxyType({})
+    """Name -> name of a wheel beside the script."""
 
     @property
     def transformers(self) -> str:
@@ -80,8 +94,9 @@ def script(subject: Subject, installed: Installed, expectation: Expectation | No
         _threads(subject.question.threads),
     ]
     functions = [_measure(subject, installed)]
-    if any(fed.seed is not None for fed in subject.question.feed.values()):
-        functions.insert(0, _SEEDED)
+    feed = subject.question.feed.values()
+    functions[:0] = [_SEEDED] if any(fed.seed is not None for fed in feed) else []
+    functions[:0] = [_TENSOR] if any(fed.data for fed in feed) else []
     if subject.zeros is not None:
         functions.insert(0, _WRITE_WEIGHTS[subject.zeros])
     if expectation is not None:
@@ -113,9 +128,11 @@ def header(installed: Installed) -> str:
 
     A local build such as ``+cpu`` is not on a public index, so its public version is pinned.
     """
-    pins = {name: _public_version(version) for name, version in installed.packages.items()}
-    first = [f'"{name}=={pins.pop(name)}",' for name in ("torch", "transformers")]
-    rest = " ".join(f'"{name}=={version}",' for name, version in sorted(pins.items()))
+    pins = {name: _pin(name, version) for name, version in installed.packages.items()}
+    first = [pins.pop(name) for name in ("torch", "transformers")]
+    rest = " ".join(pin for _, pin in sorted(pins.items()) if "://" not in pin)
+    # a line must not end inside of an address
+    addresses = [pin for _, pin in sorted(pins.items()) if "://" in pin]
     lines = [
         "/// script",
         f'requires-python = "=={release_pattern(installed.python)}"',
@@ -123,10 +140,19 @@ def header(installed: Installed) -> str:
         *(f"    {pin}" for pin in first),
         "    # and the other packages of the measured environment:",
         *(f"    {line}" for line in textwrap.wrap(rest, WIDTH - 6, break_on_hyphens=False)),
+        *(f"    {pin}" for pin in addresses),
         "]",
+        *(["", "[tool.uv.sources]"] if installed.wheels else []),
+        *(f'{name} = {{ path = "{wheel}" }}' for name, wheel in sorted(installed.wheels.items())),
         "///",
     ]
-    return "\n".join(f"# {line}" for line in lines)
+    return "\n".join(f"# {line}".rstrip() for line in lines)
+
+
+def _pin(name: str, version: str) -> str:
+    if "://" in version:
+        return f'"{name} @ {version}",'
+    return f'"{name}=={_public_version(version)}",'
 
 
 def _literal(text: str) -> str:
@@ -166,11 +192,16 @@ def _imports(subject: Subject, expectation: Expectation | None) -> list[str]:
         standard += ["import os", "import subprocess"]
     if any(fed.seed is not None for fed in subject.question.feed.values()):
         standard += ["import hashlib", "import math"]
+    if any(fed.data for fed in subject.question.feed.values()):
+        standard += ["import base64"]
     if subject.zeros is not None:
         standard += ["import json", "import os", "import tempfile"]
     local = ["from pathlib import Path"] if subject.hub is None else []
     foreign = ["import torch", "import transformers"]
-    blocks = [[*sorted(set(standard)), *local], foreign]
+    own = [f"import {name}  # registers the model" for name in subject.modules]
+    if subject.class_module:
+        own.append(f"from {subject.class_module} import {subject.model_class}")
+    blocks = [[*sorted(set(standard)), *local], foreign, own]
     return ["\n".join(block) for block in blocks if block]
 
 
@@ -178,8 +209,10 @@ def _constants(subject: Subject, expectation: Expectation | None) -> str:
     where = f'Path(__file__).parent / "{FOLDER}"' if subject.hub is None else _literal(subject.hub)
     lines = [f"CHECKPOINT = {where}"]
     for key, fed in subject.question.feed.items():
-        if fed.seed is None:
-            lines.append(_assignment(key.upper(), [list(row) for row in fed.rows]))
+        if fed.is_rows:
+            lines.append(_assignment(_name(key), [list(row) for row in fed.rows]))
+        elif fed.data:
+            lines.append(_text_assignment(_name(key), fed.data))
     if subject.question.real is not None:
         lines.append(
             _assignment("REAL", list(subject.question.real))
@@ -253,8 +286,12 @@ def _load(subject: Subject, installed: Installed) -> list[str]:
         arguments.append(f"attn_implementation={_literal(subject.variant.attention)}")
     if subject.trust_remote_code:
         arguments.append("trust_remote_code=True")
+    for name, value in subject.options:
+        assert name.isidentifier()
+        arguments.append(f"{name}={_literal(value) if isinstance(value, str) else ascii(value)}")
     assert subject.model_class.isidentifier()
-    call = f"    model = transformers.{subject.model_class}.from_pretrained("
+    owner = "" if subject.class_module else "transformers."
+    call = f"    model = {owner}{subject.model_class}.from_pretrained("
     tail = ").eval()"
     line = f"{call}{', '.join(arguments)}{tail}"
     if len(line) <= WIDTH:
@@ -262,9 +299,18 @@ def _load(subject: Subject, installed: Installed) -> list[str]:
     return [call, f"        {', '.join(arguments)}", f"    {tail}"]
 
 
+def _output(subject: Subject) -> str:
+    """Return the expression behind forward's call that takes the logits out of its result."""
+    if subject.logits is None:
+        has_head = "For" in subject.model_class or "Head" in subject.model_class
+        return ".logits" if has_head else "[0]"
+    first, *path = re.findall(r"\w+", subject.logits)
+    return "".join(f"[{part}]" if part.isdigit() else f'["{part}"]' for part in (first, *path))
+
+
 def _forward(subject: Subject) -> list[str]:
     question = subject.question
-    output = ".logits" if "For" in subject.model_class or "Head" in subject.model_class else "[0]"
+    output = _output(subject)
     lines = ["    with torch.no_grad():"]
     if question.before:
         lines += _earlier_forwards(subject)
@@ -277,8 +323,7 @@ def _forward(subject: Subject) -> list[str]:
 
 
 def _earlier_forwards(subject: Subject) -> list[str]:
-    seeded = any(fed.seed is not None for feed in subject.question.before for fed in feed.values())
-    assert not seeded
+    assert all(fed.is_rows for feed in subject.question.before for fed in feed.values())
     return [
         "        for fed in EARLIER:",
         "            model(**{key: torch.tensor(rows) for key, rows in fed.items()})",
@@ -325,11 +370,33 @@ def _arguments(subject: Subject) -> list[str]:
 
 
 def _value(key: str, fed: Fed, subject: Subject) -> str:
+    if fed.constant:
+        return fed.constant
+    if fed.data:
+        return f"tensor({_name(key)}, torch.{fed.dtype}, {list(fed.shape)})"
     if fed.seed is None:
-        return f"torch.tensor({key.upper()})"
+        return f"torch.tensor({_name(key)})"
     cast = "" if subject.variant.dtype == "float32" else f".to(torch.{subject.variant.dtype})"
     return f"seeded({_literal(fed.seed)}, {list(fed.shape)}){cast}"
 
+
+def _name(key: str) -> str:
+    """Return the constant of an argument, which is none of the script's own."""
+    return f"{key.upper()}_" if key.upper() in _OWN_NAMES else key.upper()
+
+
+def _text_assignment(name: str, text: str) -> str:
+    width = WIDTH - 6
+    chunks = [text[start : start + width] for start in range(0, len(text), width)]
+    return "\n".join([f"{name} = (", *(f'    "{chunk}"' for chunk in chunks), ")"])
+
+
+_OWN_NAMES = frozenset({"CHECKPOINT", "EARLIER", "EXPECTED", "FIRST", "MESSAGE", "OTHER", "REAL"})
+
+_TENSOR = '''\
+def tensor(data, dtype, shape):
+    """Return the tensor whose bytes are in base64."""
+    return torch.frombuffer(bytearray(base64.b64decode(data)), dtype=dtype).reshape(shape)'''
 
 _SEEDED = '''\
 def seeded(name, shape):

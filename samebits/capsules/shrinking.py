@@ -55,8 +55,8 @@ def single_rows(question: Question) -> Iterator[Question]:
     tokens, mask = question.feed.get(_TOKENS), question.feed.get(_MASK)
     if tokens is None or mask is None or len(tokens.rows) < 2:
         return
-    if any(fed.seed is not None for fed in question.feed.values()):
-        return  # all rows share one stream of numbers
+    if not all(fed.is_rows for fed in question.feed.values()):
+        return  # all rows share one stream of numbers, or belong together in an unknown way
     order = sorted(range(len(tokens.rows)), key=lambda i: (i != question.row, sum(mask.rows[i])))
     for i in order:
         row = tuple(t for t, real in zip(tokens.rows[i], mask.rows[i], strict=True) if real)
@@ -80,6 +80,8 @@ def fewer_tokens(
     tokens = question.feed.get(_TOKENS)
     if tokens is None or len(tokens.rows) != 1:
         return
+    if any(fed.data or fed.constant for fed in question.feed.values()):
+        return  # what the user gives has the length of the tokens, or another
     row = tokens.rows[0]
     differing = [at[1] + 1 for at in places if at is not None and len(at) > 2]
     lengths = [2, *(differing if question.kind == "forward" else ()), len(row) // 2]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -21,7 +21,8 @@ from samebits.lint.engine import UNREADABLE, lint, python_files
 from samebits.lint.releases import scope
 from samebits.matrix import load, yamltext
 from samebits.matrix.plan import command_line, shown_path
-from samebits.matrix.spec import Settings
+from samebits.matrix.spec import ModelEntry, Settings
+from samebits.matrix.values import is_path_of_package
 from samebits.text.numbers import plural
 
 if TYPE_CHECKING:
@@ -83,6 +84,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run the code that comes with the model, inside the environments; --no-trust-remote-code: "
         "run transformers' own class instead",
     )
+    add(
+        "--package",
+        dest="packages",
+        action="append",
+        default=[],
+        metavar="WHAT",
+        help="a package with the model's code, such as my-models==1.2 or ./my-models; may be repeated",
+    )
+    add(
+        "--import",
+        dest="imports",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="a module that registers the model with the Auto classes; may be repeated",
+    )
+    add(
+        "--class",
+        dest="model_class",
+        metavar="MODULE:NAME",
+        help="the model's class, where no Auto class has it",
+    )
     add("--dtypes", default="", metavar="NAMES", help="default: float32")
     add("--attention", default="", metavar="NAMES", help="such as eager,sdpa (default: default)")
     add("--devices", default="", metavar="NAMES", help="such as cpu,cuda (default: cpu)")
@@ -100,16 +123,18 @@ def prepare(options: argparse.Namespace) -> Check:
     """
     model = read_model(options.model)
     releases = span(model.saved_with, options.first, options.last)
-    if model.has_code and options.trust_remote_code is None:
+    has_named_code = bool(options.imports or options.model_class)
+    if model.has_code and options.trust_remote_code is None and not has_named_code:
         raise CodeError(_untrusted(model))
     trusts_code = bool(options.trust_remote_code)
     listed = {name: _values(name, getattr(options, name)) for name in _VARIANTS}
     if model.path is not None:
         model = model._replace(path=str(Path(model.path).absolute()))
-    entry = Entry(model.name, model, trusts_code, **listed)
+    code = _code_of(options)
+    entry = Entry(model.name, model, trusts_code, **(code | listed))
     matrix = _matrix(entry, releases)
     shown_model = model.typed if model.hub else shown_path(Path(options.model))
-    program: tuple[str, ...] = ("samebits", "check", shown_model)
+    program: tuple[str, ...] = ("samebits", "check", shown_model, *_code_words(code))
     if options.trust_remote_code is not None:
         switch = "--trust-remote-code" if trusts_code else "--no-trust-remote-code"
         program = (*program, switch)
@@ -122,6 +147,33 @@ def prepare(options: argparse.Namespace) -> Check:
     intro = (*_intro(model, releases), *_in_words(problems, model))
     places = {problem.code: _place(problem) for problem in reversed(problems)}
     return Check(model.name, matrix, program, tuple(words), intro, places)
+
+
+_CODE_OPTIONS = {"packages": "--package", "imports": "--import", "model_class": "--class"}
+_CODE_KEYS = {"packages": "packages", "imports": "import", "model_class": "class"}
+
+
+def _code_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options about code in packages. Raises OptionError for one with a mistake."""
+    code = {field: getattr(options, field) for field in _CODE_OPTIONS}
+    for field, value in code.items():
+        try:
+            if value:
+                # any source does, as only this key is looked at
+                entry = {"hub": "a/b", _CODE_KEYS[field]: value}
+                ModelEntry.model_validate(entry, context={"folder": Path.cwd()})
+        except ValidationError as error:
+            msg = f"{_CODE_OPTIONS[field]}: {error.errors()[0]['msg']}"
+            raise OptionError(msg) from error
+    return code
+
+
+def _code_words(code: dict[str, Any]) -> Iterator[str]:
+    for field, option in _CODE_OPTIONS.items():
+        values = code[field] if isinstance(code[field], list) else [code[field]]
+        for value in filter(None, values):
+            is_path = field == "packages" and is_path_of_package(value)
+            yield from (option, shown_path(Path(value)) if is_path else value)
 
 
 def _matrix(entry: Entry, releases: Span) -> Matrix:

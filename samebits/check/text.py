@@ -18,6 +18,16 @@ _PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./-]*", re.ASCII)
 _WORDS = frozenset({"yes", "no", "on", "off", "true", "false", "null", "y", "n"})
 
 
+_LISTS = {
+    "packages": "packages",
+    "import": "imports",
+    "dtypes": "dtypes",
+    "attention": "attention",
+    "devices": "devices",
+}
+"""Key of matrix.yaml -> field of :class:`Entry`, for those that are lists."""
+
+
 class Entry(NamedTuple):
     """One model of the file."""
 
@@ -27,6 +37,9 @@ class Entry(NamedTuple):
     dtypes: Sequence[str] = ()
     attention: Sequence[str] = ()
     devices: Sequence[str] = ()
+    packages: Sequence[str] = ()
+    imports: Sequence[str] = ()
+    model_class: str | None = None
 
 
 def matrix_text(entries: Iterable[Entry], stacks: Iterable[str], program: str) -> str:
@@ -83,9 +96,11 @@ def _entry(entry: Entry) -> Iterable[str]:
         yield "  # Its own code runs only with true, inside the environments: read it first."
     if model.has_code or entry.trusts_code:
         yield f"  trust_remote_code: {'true' if entry.trusts_code else 'false'}"
-    for key in ("dtypes", "attention", "devices"):
-        if values := getattr(entry, key):
+    for key, name in _LISTS.items():
+        if values := getattr(entry, name):
             yield f"  {key}: [{', '.join(map(_quoted, values))}]"
+    if entry.model_class is not None:
+        yield f"  class: {_quoted(entry.model_class)}"
 
 
 def _comment(text: str) -> str:

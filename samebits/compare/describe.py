@@ -28,6 +28,8 @@ def figure(signals: Iterable[SignalComparison], splits: tuple[TokenSplit, ...]) 
     differing = {signal.signal: signal for signal in signals if signal.outcome == "differs"}
     if "logits" in differing:
         return _largest_distance(differing["logits"])
+    if "outputs" in differing and any(item.metrics for item in differing["outputs"].items):
+        return _largest_distance(differing["outputs"])
     if splits:
         return f"tokens step {min(split.step for split in splits)}"
     if "decode" in differing:

@@ -120,7 +120,7 @@ def _signal_of(
     return signal_comparison(signal, items, show_all=show_all)
 
 
-def _not_observed_item(
+def not_observed_item(
     pair: Pair, signal: Signal, subject: Subject, *, reference: bool, candidate: bool
 ) -> ItemComparison:
     """Return the item of a prompt that was not observed on the sides that are True."""
@@ -128,12 +128,12 @@ def _not_observed_item(
     return ItemComparison(subject=subject, outcome="not compared", note=note, excused=excused)
 
 
-def _forwards_or_item(pair: Pair, signal: Signal, prompt: str) -> Forwards | ItemComparison:
+def forwards_or_item(pair: Pair, signal: Signal, prompt: str) -> Forwards | ItemComparison:
     """Return both forwards over a prompt, or the item that says why they are not comparable."""
     reference, candidate = pair.forwards(prompt)
     subject = Subject(prompt=prompt)
     if reference is None or candidate is None:
-        return _not_observed_item(
+        return not_observed_item(
             pair, signal, subject, reference=reference is None, candidate=candidate is None
         )
     if signal != "inputs" and not same_inputs(pair, prompt):
@@ -146,7 +146,7 @@ def _with_other_inputs(subject: Subject) -> ItemComparison:
 
 
 def _prompt_inputs(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
-    forwards = _forwards_or_item(pair, "inputs", prompt)
+    forwards = forwards_or_item(pair, "inputs", prompt)
     if isinstance(forwards, ItemComparison):
         yield forwards
         return
@@ -161,13 +161,13 @@ def _prompt_inputs(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
 
 
 def _prompt_logits(pair: Pair, prompt: str) -> ItemComparison:
-    forwards = _forwards_or_item(pair, "logits", prompt)
+    forwards = forwards_or_item(pair, "logits", prompt)
     if isinstance(forwards, ItemComparison):
         return forwards
     reference, candidate = forwards[0].logits, forwards[1].logits
     subject = Subject(prompt=prompt)
     if reference is None or candidate is None:
-        return _not_observed_item(
+        return not_observed_item(
             pair, "logits", subject, reference=reference is None, candidate=candidate is None
         )
     is_padded = forwards[0].logits_padded and forwards[1].logits_padded
@@ -209,6 +209,25 @@ def _output_item(
     )
 
 
+def output_item(
+    pair: Pair, subject: Subject, forwards: Forwards, reference: TensorRef, candidate: TensorRef
+) -> ItemComparison:
+    """Compare a tensor that both forwards return besides the logits."""
+    is_padded = all(
+        has_padded_axis(forward, ref)
+        for forward, ref in zip(forwards, (reference, candidate), strict=True)
+    )
+    return _output_item(pair, subject, forwards, reference, candidate, is_padded=is_padded)
+
+
+def has_padded_axis(forward: ForwardFacts, ref: TensorRef) -> bool:
+    """Return True if dimension 1 of an output is as long as the prompt with its padding."""
+    ids = forward.inputs.get("input_ids")
+    if forward.real_rows is None or ids is None or len(ids.shape) < 2:
+        return False
+    return len(ref.shape) >= 2 and ref.shape[1] == ids.shape[1]
+
+
 def real_rows(forward: ForwardFacts, ref: TensorRef) -> NDArray[np.bool_] | None:
     """Return the mask [batch, positions] of the rows without padding; None without such axes.
 
@@ -237,7 +256,7 @@ def may_hide_padding(forwards: Forwards, ref: TensorRef) -> bool:
 
 
 def _prompt_layers(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
-    forwards = _forwards_or_item(pair, "hidden_states", prompt)
+    forwards = forwards_or_item(pair, "hidden_states", prompt)
     if isinstance(forwards, ItemComparison):
         yield forwards
         return
@@ -249,7 +268,7 @@ def _prompt_layers(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
         yield ItemComparison(subject=subject, outcome="not compared", note=note, excused=True)
         return
     if not layers[0] or not layers[1]:
-        yield _not_observed_item(
+        yield not_observed_item(
             pair, "hidden_states", subject, reference=not layers[0], candidate=not layers[1]
         )
         return
@@ -415,7 +434,7 @@ def _greedy_or_item(
     reference = (pair.reference.signals.greedy or {}).get(subject.prompt_row)
     candidate = (pair.candidate.signals.greedy or {}).get(subject.prompt_row)
     if reference is None or candidate is None:
-        return _not_observed_item(
+        return not_observed_item(
             pair, "greedy", subject, reference=reference is None, candidate=candidate is None
         )
     if not same_inputs(pair, subject.prompt):

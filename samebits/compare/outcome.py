@@ -21,6 +21,12 @@ def differs(item: ItemComparison) -> bool:
     return not item.excused and (item.outcome == "differs" or item.outcome in ONE_SIDED)
 
 
+def has_other_shape(item: ItemComparison) -> bool:
+    """Return True if both sides have the tensor, in different shapes."""
+    reference, candidate = item.reference, item.candidate
+    return bool(reference and candidate and reference.shape != candidate.shape)
+
+
 def ran_forward(signals: Iterable[SignalComparison]) -> bool:
     """Return True if both sides ran a forward over at least one prompt."""
     return any(signal.signal == "inputs" and signal.n_items for signal in signals)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from samebits.records.capture import Capture, Failure
     from samebits.records.ids import Signal
 
-FORWARD: frozenset[Signal] = frozenset({"inputs", "hidden_states", "logits"})
+FORWARD: frozenset[Signal] = frozenset({"inputs", "hidden_states", "logits", "outputs"})
 """The signals that a forward pass produces."""
 
 _EXPLAINING = frozenset(
@@ -29,9 +29,14 @@ _EXPLAINING = frozenset(
         "relations",
         "evidence",
         "first",
+        "probes",
     }
 )
 """First words of the phases that explain a verdict and never decide it."""
+
+PROBE = "probe"
+"""First word of the phase of a probe of the user's that counts; one that only informs is a part of
+the phase ``probes``."""
 
 _SHORTAGE_ERRORS = ("MemoryError", "OutOfMemoryError")
 _LOAD_PHASES = frozenset({"files", "tokenizer", "config", "load"})
@@ -137,7 +142,7 @@ def _is_settled(capture: Capture, signal: Signal) -> bool:
 
 
 def _bears_on_verdict(what: str) -> bool:
-    return bool(signals_of(what)) or _is_prompt(what)
+    return bool(signals_of(what)) or _is_prompt(what) or word_and_prompt(what)[0] == PROBE
 
 
 def _is_prompt(what: str) -> bool:

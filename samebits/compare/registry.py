@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from samebits.compare.unit import SignalUnit
+    from samebits.records.capture import Capture
     from samebits.records.ids import Signal
 
 PACKAGE = "samebits.compare.units"
@@ -26,6 +27,12 @@ PACKAGE = "samebits.compare.units"
 def units() -> tuple[SignalUnit, ...]:
     """Return the unit of every signal that makes a verdict, first in the flow of data first."""
     return discover(importlib.import_module(PACKAGE).__path__, PACKAGE)
+
+
+def units_of(*captures: Capture) -> tuple[SignalUnit, ...]:
+    """Return the units of the signals that make a verdict in some runs: the user's probes as well."""
+    probes = importlib.import_module("samebits.compare.probes")
+    return (*units(), *probes.probe_units(*captures))
 
 
 def discover(folders: Iterable[str], package: str) -> tuple[SignalUnit, ...]:

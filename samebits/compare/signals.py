@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from samebits.compare.facts import changes
 from samebits.compare.pair import Pair, TensorSource
-from samebits.compare.registry import units
+from samebits.compare.probes import informing
+from samebits.compare.registry import units_of
 from samebits.compare.stability import agrees, disagreements, never_written
 from samebits.records.tensor import NUMPY_DTYPES
 
@@ -28,6 +29,7 @@ __all__ = [
     "changes",
     "compare",
     "disagreements",
+    "informing",
     "never_written",
     "wanted",
 ]
@@ -38,7 +40,8 @@ def compare(
 ) -> tuple[SignalComparison, ...]:
     """Compare two complete runs, signal by signal, in the order of data flow."""
     pair = Pair(reference, candidate, values)
-    return tuple(unit.compare(pair) for unit in units())
+    compared = (unit.compare(pair) for unit in units_of(reference, candidate))
+    return tuple(signal for signal in compared if signal is not None)
 
 
 def wanted(

@@ -39,7 +39,8 @@ class SignalUnit(NamedTuple):
     name: Signal
     order: int
     """Place in the flow of data: the first signal that differs is named in the report."""
-    compare: Callable[[Pair], SignalComparison]
+    compare: Callable[[Pair], SignalComparison | None]
+    """Returns None if neither side has anything of the kind."""
     observations: Callable[[Capture], Iterator[Observation]]
     """Yields everything that both runs of a cell must agree on."""
     phases: frozenset[str]

@@ -26,7 +26,7 @@ from samebits.records.tensor import NUMPY_DTYPES, tensor_hash
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from samebits.compare.pair import Pair
+    from samebits.compare.pair import Pair, TensorSource
     from samebits.records.capture import Capture
     from samebits.records.comparison import SignalComparison
     from samebits.records.tensor import TensorRef
@@ -309,8 +309,8 @@ def _unpaired_item(
             subject=subject, outcome="identical", reference=ref, candidate=ref, note=note
         )
     reference, candidate = (ref, None) if in_reference else (None, ref)
-    if facts.kind == "buffer":
-        note = f"a {facts.origin} buffer that the other side does not have"
+    if facts.kind == "buffer" or facts.origin == "derived":
+        note = f"a {facts.origin} {facts.kind} that the other side does not have"
         return unpaired(subject, reference, candidate, note, excused=True)
     cause = _untraced_reason(sides)
     if cause is None:
@@ -395,6 +395,8 @@ def _one_sided_item(
         f"held by {', '.join(_carrier_texts(reference or candidate))}; "
         "by no tensor on the other side"
     )
+    if same := _as_buffer(tensor, reference or candidate, sides, in_reference=bool(reference)):
+        return same
     refs = _only_ref(reference), _only_ref(candidate)
     item = unpaired(Subject(tensor=tensor), *refs, note).model_copy(
         update={"outcome": "only in reference" if reference else "only here"}
@@ -406,6 +408,42 @@ def _one_sided_item(
     return item.model_copy(
         update={"outcome": "not compared", "note": untraced_note, "excused": bool(cause)}
     )
+
+
+def _as_buffer(
+    tensor: str, carriers: list[Carrier], sides: Sides, *, in_reference: bool
+) -> ItemComparison | None:
+    """Return the item of a saved buffer that the other side computes anew, in any shape.
+
+    swin's relative_position_index [n, n] of the checkpoint became a buffer [n * n] that is not saved.
+    """
+    if any(carrier.facts.kind != "buffer" or not carrier.is_whole for carrier in carriers):
+        return None
+    capture = sides.pair.candidate if in_reference else sides.pair.reference
+    refs = [carrier.facts.ref for carrier in carriers]
+    for name, facts in (capture.signals.buffers or {}).items():
+        if all(_same_numbers(ref, facts.ref, sides.pair.values) for ref in refs):
+            pair = (refs[0], facts.ref) if in_reference else (facts.ref, refs[0])
+            note = f"the same numbers as buffer {name}, which the other side does not save"
+            return ItemComparison(
+                subject=Subject(tensor=tensor),
+                outcome="identical",
+                reference=pair[0],
+                candidate=pair[1],
+                note=note,
+            )
+    return None
+
+
+def _same_numbers(first: TensorRef, second: TensorRef, values: TensorSource) -> bool:
+    """Return True if two tensors have the same bytes, whatever their shapes."""
+    if first.hash == second.hash:
+        return True
+    if first.dtype != second.dtype or first.numel != second.numel:
+        return False
+    if not (values.has(first) and values.has(second)):
+        return False
+    return bool(values.tensor(first).tobytes() == values.tensor(second).tobytes())
 
 
 def _holds_same_parts(

@@ -126,14 +126,18 @@ def _fixed(expected: Iterable[ExpectedReport]) -> Iterator[str]:
             yield f"expected, {where}: {names} {remark}; remove it ({entry.text})"
 
 
+_HINT = (
+    "; code in a package runs if packages: and import: name it, and the model's own code runs only "
+    "with trust_remote_code: true"
+)
+
+
 def _absent_everywhere(results: Sequence[CellResult], trusted: Mapping[str, bool]) -> Iterator[str]:
     for model, may_run in trusted.items():
         cells = [result for result in results if result.cell.model == model]
         if cells and all(result.verdict == Verdict.ABSENT for result in cells):
             reason = cells[0].absent or cells[0].headline
-            hint = (
-                "" if may_run else "; the model's own code runs only with trust_remote_code: true"
-            )
+            hint = "" if may_run else _HINT
             yield f"{model} is absent from every stack: {reason}{hint}"
 
 

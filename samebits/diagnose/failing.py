@@ -12,6 +12,8 @@ from samebits.records.ids import EXPLANATORY
 from samebits.records.ladder import ON_LADDER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from samebits.records.comparison import CellResult, SignalComparison
     from samebits.records.ids import Signal
     from samebits.records.ladder import Ladder, LadderStep
@@ -47,7 +49,8 @@ def failing_signals(result: CellResult) -> tuple[SignalComparison, ...]:
 def _is_rounding(signal: SignalComparison, ladder: Ladder) -> bool:
     """Return True if the ladder covers every differing item of a signal, and each is rounding."""
     is_rounding = _rounding_by_item(signal.signal, ladder)
-    items = [_prompt_or_tensor(item.subject) for item in signal.items if differs(item)]
+    named = _naming(signal.signal)
+    items = [named(item.subject) for item in signal.items if differs(item)]
     return bool(items) and set(items) <= is_rounding.keys() and all(is_rounding.values())
 
 
@@ -55,12 +58,18 @@ def _rounding_by_item(signal: Signal, ladder: Ladder) -> dict[str, bool]:
     """Return for each prompt or tensor on the ladder whether its difference is rounding."""
     if signal == "greedy":
         return {split.prompt: split.near_tie is True for split in ladder.splits}
-    if signal not in ON_LADDER:
+    steps = [step for step in ladder.steps if step.signal == signal]
+    if signal not in ON_LADDER and not steps:
         constants = [constant for constant in ladder.constants if constant.signal == signal]
         return {_prompt_or_tensor(c.subject): c.kind == "cast" for c in constants}
-    steps = [step for step in ladder.steps if step.signal == signal]
-    failing = {step.prompt for step in steps if _fails(step)}
-    return {step.prompt: step.prompt not in failing for step in steps}
+    named = _naming(signal)
+    failing = {named(step.subject) for step in steps if _fails(step)}
+    return {place: place not in failing for place in (named(step.subject) for step in steps)}
+
+
+def _naming(signal: Signal) -> Callable[[Subject], str]:
+    """Return what names a step and an item of a signal: each output is judged by itself."""
+    return str if signal == "outputs" else _prompt_or_tensor
 
 
 def _prompt_or_tensor(subject: Subject) -> str:

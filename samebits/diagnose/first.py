@@ -72,7 +72,7 @@ def _top2(facts: GreedyFacts, step: int) -> tuple[tuple[int, float], tuple[int, 
 
 
 def _item_text(signal: SignalComparison, item: ItemComparison) -> str:
-    if signal.signal in ("logits", "decode", "greedy"):
+    if signal.signal in ("logits", "decode", "greedy", "state"):
         return f"prompt {item.name}"
     if signal.signal == "inputs":
         return f"{item.subject.tensor} of prompt {item.subject.prompt}"

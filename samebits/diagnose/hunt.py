@@ -33,6 +33,7 @@ ATTENTION = "attention"
 EAGER = "attention forced to eager"
 EMBEDDINGS = "embeddings"
 LAYERS = "layers"
+OUTPUTS = "other outputs"
 ROOTS: tuple[Signal, ...] = ("inputs", "weights", "buffers", "inv_freq")
 """The signals that exist before anything is computed."""
 
@@ -78,16 +79,28 @@ class _Hunt:
         yield from [eager] if eager is not None else []
         yield self._layers()
         yield self._logits()
+        yield from self._outputs()
         yield self._decode()
 
     def _in_forward(self) -> bool:
         """Return True if a full forward differs; False if only decoding does."""
         return any(self._signals[s].outcome == "differs" for s in self._signals if s in _FORWARD)
 
+    @property
+    def _elsewhere(self) -> str:
+        """What differs if no full forward does: decoding, state, or a probe of the user's."""
+        decodes = (self._signals.get(name) for name in ("decode", "greedy"))
+        if any(signal is not None and signal.outcome == "differs" for signal in decodes):
+            return "decoding"
+        state = self._signals.get("state")
+        if state is not None and state.outcome == "differs":
+            return "what a forward leaves behind"
+        return "a probe"
+
     def _step(self, suspect: str, status: Status, what: str) -> Step:
-        """Return a step on a full forward; it rules nothing out if only decoding differs."""
+        """Return a step on a full forward; it rules nothing out if none differs."""
         if self._decoding_only and status in ("ruled out", "open"):
-            text = f"{what}; observed in a full forward, but only decoding differs"
+            text = f"{what}; observed in a full forward, but only {self._elsewhere} differs"
             return Step(suspect=suspect, status="not observed", what=text)
         return Step(suspect=suspect, status=status, what=what)
 
@@ -320,6 +333,20 @@ class _Hunt:
             return self._differs("logits", text, ("weights",))
         return self._differs("logits", f"{where} differ", needs)
 
+    def _outputs(self) -> Iterator[Step]:
+        signal = self._signals.get("outputs")
+        if signal is None or signal.outcome == "not compared":
+            return
+        items = [item for item in signal.items if differs(item)]
+        if not items:
+            what = f"all {signal.n_items:,} hold the same bytes"
+            yield Step(suspect=OUTPUTS, status="ruled out", what=what)
+            return
+        what = f"{items[0].name}: {amount(items[0])}"
+        if not self._differing:
+            what += "; the layers and the logits that were observed are the same"
+        yield self._differs(OUTPUTS, what, tuple(self._differing))
+
     def _decode(self) -> Step:
         name = "decoding through the cache"
         signal = self._signals.get("decode")
@@ -351,7 +378,9 @@ class _Hunt:
         return layers[place - 1] if place else None
 
 
-_FORWARD = frozenset({"inputs", "weights", "buffers", "inv_freq", "hidden_states", "logits"})
+_FORWARD = frozenset(
+    {"inputs", "weights", "buffers", "inv_freq", "hidden_states", "logits", "outputs"}
+)
 
 
 def _chosen_prompt(pair: Pair, signals: dict[str, SignalComparison]) -> str:
@@ -364,7 +393,9 @@ def _chosen_prompt(pair: Pair, signals: dict[str, SignalComparison]) -> str:
 
 
 def _forward_differs(prompt: str, signals: dict[str, SignalComparison]) -> bool:
-    items = [i for s in ("hidden_states", "logits") if s in signals for i in signals[s].items]
+    items = [
+        i for s in ("hidden_states", "logits", "outputs") if s in signals for i in signals[s].items
+    ]
     return any(differs(item) and item.subject.prompt == prompt for item in items)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.compare.describe import short, some
+from samebits.compare.outcome import differs
 from samebits.records.subject import Reason
 
 if TYPE_CHECKING:
@@ -20,8 +21,15 @@ ORIGINS = {
 }
 
 
-def notes(capture: Capture, signals: tuple[SignalComparison, ...] = ()) -> tuple[str, ...]:
-    """Return the notes on one complete run, and on its comparison."""
+def notes(
+    capture: Capture,
+    signals: tuple[SignalComparison, ...] = (),
+    informing: tuple[SignalComparison, ...] = (),
+) -> tuple[str, ...]:
+    """Return the notes on one complete run, and on its comparison.
+
+    ``informing`` are the user's probes that only inform.
+    """
     return (
         *_origin_notes(capture),
         *_buffer_notes(capture),
@@ -29,6 +37,7 @@ def notes(capture: Capture, signals: tuple[SignalComparison, ...] = ()) -> tuple
         *_dtype_notes(capture),
         *_probe_effect_notes(capture),
         *_signal_notes(signals),
+        *_informing_notes(informing),
     )
 
 
@@ -114,6 +123,16 @@ def _signal_notes(signals: tuple[SignalComparison, ...]) -> Iterator[str]:
             yield f"{signal.signal}: not compared: {signal.note}"
         elif signal.outcome != "not compared":
             yield from _item_notes(signal)
+
+
+def _informing_notes(signals: tuple[SignalComparison, ...]) -> Iterator[str]:
+    for signal in signals:
+        names = [item.name for item in signal.items if differs(item)]
+        if names:
+            yield f"probe {signal.signal}, which only informs, differs: {some(names)}"
+        if signal.outcome == "not compared" and not signal.items:
+            yield f"{signal.signal}: not compared: {signal.note}"
+        yield from _item_notes(signal)
 
 
 def _item_notes(signal: SignalComparison) -> Iterator[str]:

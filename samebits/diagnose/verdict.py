@@ -8,7 +8,8 @@ from samebits.compare.describe import figure, some
 from samebits.compare.outcome import ran_forward
 from samebits.compare.pair import ended, reason
 from samebits.compare.phases import exception_key, explains, incomplete_at, signals_of
-from samebits.compare.signals import changes, compare
+from samebits.compare.probes import new_failures
+from samebits.compare.signals import changes, compare, informing
 from samebits.diagnose.alone import (
     alone,
     failure_headline,
@@ -94,7 +95,7 @@ def result(
     reference_state = alone(reference) if reference else None
     judged = _cell_result(cell, state, reference_state, values, everywhere)
     capture = state.capture
-    capture_notes = notes(capture, judged.signals) if capture is not None else ()
+    capture_notes = notes(capture, judged.signals, judged.informing) if capture else ()
     update = {
         "notes": tuple(dict.fromkeys((*_run_notes(state, runs, judged), *capture_notes))),
         "skips": capture.skips if capture is not None else (),
@@ -180,9 +181,11 @@ def _compared_result(
     verdict, headline = _signals_verdict(signals)
     first = first_difference(reference, candidate, signals)
     splits = _compared_splits(reference, candidate, signals)
+    informs = informing(reference, candidate, values)
     own_failures = tuple(
         f for f in state.failures if not any(is_same(f, g) for g in reference_state.failures)
     )
+    own_failures = (*own_failures, *new_failures(reference, candidate))
     shared = tuple(
         _without_traceback(failure) for failure in state.failures if failure not in own_failures
     )
@@ -194,6 +197,7 @@ def _compared_result(
         figure=figure(signals, splits),
         headline=first.what if first is not None else headline,
         signals=signals,
+        informing=informs,
         changes=changes(reference, candidate),
         first=first,
         splits=splits,

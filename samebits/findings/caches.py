@@ -45,8 +45,9 @@ def _has_delta_net(capture: Capture) -> bool:
 def _distances(relation: Relation) -> str:
     assert relation.distance is not None
     assert relation.promoted is not None
+    what = ", ".join(layer.name for layer in relation.layers if layer.name.startswith("output"))
     return (
-        f"{relation.relation} ({relation.case}): logits differ by up to "
+        f"{relation.relation} ({relation.case}): {what or 'logits'} differ by up to "
         f"{relation.distance.max_abs:.2g}, and by {relation.promoted.max_abs:.2g} in float64"
     )
 
@@ -110,6 +111,22 @@ def _broken_causality(case: Case) -> Iterator[Sighting]:
     broken = [relation for relation in case.broken("causality") if not relation.note]
     if broken:
         yield Sighting("causality", _seen(case, broken))
+
+
+def _left_behind(case: Case) -> Iterator[Sighting]:
+    """Find a value that a model leaves in its modules and that changes its next forward."""
+    state = case.capture.signals.state
+    if state is None or not state.is_left or not state.causes:
+        return
+    off = state.distance.max_abs if state.distance is not None else 0.0
+    amount = f": the logits are off by {off:.2g}" if off else ""
+    names = ", ".join(cause.name for cause in state.causes)
+    again = (
+        f"prompt {state.prompt}, run again after all prompts and generate(), gives other bytes "
+        f"than the first time in {', '.join(state.outputs) or 'its output'}{amount}"
+    )
+    undone = f"it gives the first bytes again once this is as it was: {names}"
+    yield Sighting(state.causes[0].name, (again, undone))
 
 
 def _decoding_change(case: Case) -> str | None:
@@ -337,5 +354,29 @@ RULES = (
             references=("transformers/models/qwen3_next/modeling_qwen3_next.py",),
         ),
         _formulations,
+    ),
+    Rule(
+        RuleText(
+            code="SB711",
+            name="the model leaves state behind that changes its next forward",
+            kind="silent",
+            looks_for="a first prompt that, run again after all prompts and after generate(), gives "
+            "other bytes than the first time, and gives the first ones again once a buffer or an "
+            "attribute of a module is as it was before. A model that draws random numbers is not "
+            "meant: it gives other bytes at every forward",
+            cause="A module keeps something between forwards. From 5.0 to 5.9 a rope of type "
+            "`dynamic` that generate() scaled for a long text stays scaled: `inv_freq` is not reset "
+            "for the short text that comes next. In custom models it is a cache, a counter or a "
+            "table in an attribute. Each answer is then right by itself, and depends on what was "
+            "asked before.",
+            remedy="In custom code, keep nothing in modules during a forward: pass it on, or compute "
+            "it from the arguments. For a dynamic rope use 4.57 or a release after 5.9, or give "
+            "the rotary module its buffer back between texts.",
+            example="rope = model.model.rotary_emb\n"
+            'rope.register_buffer("inv_freq", rope.original_inv_freq, persistent=False)',
+            releases="dynamic rope: 5.0 to 5.9. Custom models: any release.",
+            references=("transformers/modeling_rope_utils.py",),
+        ),
+        _left_behind,
     ),
 )

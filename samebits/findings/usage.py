@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.compare.outcome import differs, has_other_shape
 from samebits.findings.rule import Rule, Sighting
 from samebits.records.finding import RuleText
 
@@ -32,6 +33,29 @@ def _no_attentions(case: Case) -> Iterator[Sighting]:
     if observed.set_in_config:
         evidence.append(f"config.output_attentions = True raises {observed.set_in_config}")
     yield Sighting("output_attentions=True", tuple(evidence))
+
+
+def _other_output(case: Case) -> Iterator[Sighting]:
+    """Find outputs that hold another quantity where layers and logits agree but for rounding."""
+    if case.ladder is None or not case.has_diverged:
+        return
+    steps = [step for step in case.ladder.steps if step.kind in ("diverged", "undecided")]
+    if any(step.signal != "outputs" for step in steps):
+        return
+    if case.first() not in ("outputs", "hidden_states", "logits"):
+        return  # other inputs, weights or tables explain it
+    changed = {str(step.subject): step for step in steps if step.kind == "diverged"}
+    evidence: dict[str, str] = {}
+    for item in (
+        i for s in case.signals if s.signal == "outputs" for i in filter(differs, s.items)
+    ):
+        tensor = item.subject.tensor
+        if has_other_shape(item):
+            evidence.setdefault(tensor, f"{item.name}: {item.note}")
+        elif (step := changed.get(str(item.subject))) is not None:
+            evidence.setdefault(tensor, f"{item.name}: {step.own:.2g} → float64 {step.float64:.2g}")
+    if evidence:
+        yield Sighting(", ".join(evidence), tuple(evidence.values()))
 
 
 def _other_logits(case: Case) -> Iterator[Sighting]:
@@ -423,4 +447,29 @@ _RULES = (
         _changed_use_reentrant,
     ),
 )
-RULES = tuple(rule._replace(check=_with_the_asked(rule.check)) for rule in _RULES)
+_OUTPUT_RULE = Rule(
+    RuleText(
+        code="SB912",
+        name="an output has the same name and holds something else",
+        kind="silent",
+        looks_for="a tensor that forward returns beside the logits, under the same name in "
+        "both releases, in another shape or with a difference that float64 does not remove, "
+        "while no layer and no logit differs by more than rounding",
+        cause="The model computes the same, and puts another intermediate result where the "
+        "former one was. In 5.0 `get_text_features()` and `get_image_features()` of CLIP and "
+        "its relatives write their projection over `pooler_output`, and forward returns these "
+        "objects as `text_model_output` and `vision_model_output`: pooled features there are "
+        "projected ones since.",
+        remedy="Take the tensor from where it is the same in both releases. For CLIP call the "
+        "inner models.",
+        example="pooled = model.text_model(**text_inputs).pooler_output\n"
+        "pooled = model.vision_model(**image_inputs).pooler_output",
+        releases="CLIP and its relatives: 5.0.0 and later. Custom models: any release.",
+        references=("transformers/models/clip/modeling_clip.py, get_text_features",),
+    ),
+    _other_output,
+)
+RULES = (
+    *(rule._replace(check=_with_the_asked(rule.check)) for rule in _RULES),
+    _OUTPUT_RULE,  # no made model answers for outputs
+)

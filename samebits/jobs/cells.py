@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from samebits.base.digests import digest_of
 from samebits.base.errors import CaptureError
 from samebits.base.redaction import without_folders
+from samebits.compare.probes import may_be_the_machine
 from samebits.compare.signals import agrees
 from samebits.jobs.cache import aside
 from samebits.jobs.common import follows_from, model_of, threads_of
@@ -150,6 +151,7 @@ class CellRunner:
                 "reloads": model.reloads,
                 "large": model.large,
                 "budget": model.budget,
+                "probe files": [file.model_dump(mode="json") for file in model.probe_files],
                 "probes": self._cache.probes,
                 "machine": self._cache.machine,
             }
@@ -222,6 +224,7 @@ class CellRunner:
                 usage=tries_usage(cell, model),
                 reloads=model.reloads,
                 large=model.large,
+                probes=model.probe_files,
             ),
         )
 
@@ -325,6 +328,9 @@ def _missing(capture: Capture, job: CellJob, reason: str) -> Iterator[Skip]:
     for name in ("weights", "buffers", "inv_freq"):
         if getattr(signals, name) is None:
             yield Skip(what=name, reason=reason, why="unfinished")
+    for file in job.model.probes:
+        if file.verdict and file.name not in signals.probes:
+            yield Skip(what=f"probe {file.name}", reason=reason, why="unfinished")
     skipped = {skip.what for skip in capture.skips}
     for name, rows in (("forward", signals.forward), ("greedy", signals.greedy)):
         observed = {row.partition("[")[0] for row in rows or {}}
@@ -356,7 +362,7 @@ def _publish(job: CellJob) -> Path:
 def _remove_leftovers(folder: Path) -> None:
     """Remove leftovers of killed runs."""
     cutoff = time.time() - _STALE_AFTER
-    patterns = ("[ab].*.*", ".[ab].*.tmp", ".integrity-*", ".usage-*")
+    patterns = ("[ab].*.*", ".[ab].*.tmp", ".integrity-*", ".usage-*", ".probes-*")
     for path in (path for pattern in patterns for path in folder.glob(pattern)):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < cutoff:
@@ -375,8 +381,17 @@ def _is_repeatable(capture: Capture) -> bool:
     """Return True if another run of the same cell would give the same result."""
     if capture.status == "unfinished" or (capture.status == "failed" and not capture.failure):
         return False
+    answers = [a for facts in capture.signals.probes.values() for a in facts.answers.values()]
+    if any(a.failure is not None and may_be_the_machine(a.failure) for a in answers):
+        return False
     failures = (*filter(None, (capture.failure,)), *capture.failures)
     return not any(failure.may_be_the_machine for failure in failures)
+
+
+def absent(cell: CellId, reason: str) -> tuple[Capture, Capture]:
+    """Return the captures of a cell that the packages of its model exclude."""
+    first, second = (Capture(cell=cell, run=run, status="absent", absent=reason) for run in RUNS)
+    return first, second
 
 
 def failed(cell: CellId, phase: str, message: str, log: str = "") -> tuple[Capture, Capture]:

@@ -71,6 +71,8 @@ def builder_of(model: ModelSpec, stacks: Sequence[Stack]) -> Stack | None:
     assert model.build is not None
     if model.build.stack is not None:
         return next((stack for stack in stacks if stack.id == model.build.stack), None)
+    if model.has_own_code:  # which a stack's own list does not have
+        return next(iter(stacks), None)
     capable = (stack for stack in stacks if model.build.architecture in stack.architectures)
     return next(capable, None)
 
@@ -96,7 +98,10 @@ class Checkpoints:
         """Return the folder of a recipe's checkpoint, named after what determines its bytes."""
         assert model.build is not None
         recipe = model.build.model_dump(mode="json")
-        key = digest_of([recipe, builder.transformers, builder.lock_digest, self._maker])
+        parts: list[Any] = [recipe, builder.transformers, builder.lock_digest, self._maker]
+        if model.has_own_code:
+            parts += [model.imports, model.model_class]
+        key = digest_of(parts)
         return self._root / f"{model.name}-{key[:12]}"
 
     def made(self, model: ModelSpec, builder: Stack) -> Checkpoint | None:

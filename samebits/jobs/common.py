@@ -35,12 +35,33 @@ def threads_of(model: ModelSpec, checkpoint: Checkpoint, variant: Variant) -> in
 def model_of(model: ModelSpec, checkpoint: Checkpoint) -> CellModel:
     """Return where a job loads the model of a cell from, with its prompts and inputs."""
     return CellModel(
-        source=checkpoint.source,
-        revision=checkpoint.revision,
-        trust_remote_code=model.trust_remote_code,
+        **loading(model, checkpoint),
         prompts=model.prompts,
         inputs=inputs_of(checkpoint),
     )
+
+
+def loading(model: ModelSpec, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return the fields of a ModelSource: where a job loads a model from, and how."""
+    return {
+        "source": checkpoint.source,
+        "revision": checkpoint.revision,
+        "trust_remote_code": model.trust_remote_code,
+        "imports": model.imports,
+        "model_class": model.model_class,
+        "load": model.load,
+        "logits": model.logits,
+    }
+
+
+def loading_facts(model: ModelSpec) -> dict[str, Any]:
+    """Return the digest inputs for how a model is loaded; the packages are in the stack's lock."""
+    return {
+        "trust_remote_code": model.trust_remote_code,
+        "code": [model.imports, model.model_class],
+        "load": model.load,
+        "logits": model.logits,
+    }
 
 
 def inputs_of(checkpoint: Checkpoint) -> Inputs:
@@ -65,7 +86,7 @@ def follows_from(
         "cell": str(cell),
         "stack": stack.lock_digest,
         "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
-        "trust_remote_code": model.trust_remote_code,
+        **loading_facts(model),
         "prompts": {name: prompt.model_dump() for name, prompt in model.prompts.items()},
         "inputs": digest_of_inputs(checkpoint),
         "threads": threads_of(model, checkpoint, cell.variant),

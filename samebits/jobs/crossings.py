@@ -25,7 +25,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from samebits.base.digests import digest_of, digest_of_file
 from samebits.base.hashes import hash_of_file
 from samebits.jobs.cache import ResultForm, is_repeatable, no_result, run_aside
-from samebits.jobs.common import digest_of_inputs, inputs_of, threads_of
+from samebits.jobs.common import (
+    digest_of_inputs,
+    inputs_of,
+    loading,
+    loading_facts,
+    threads_of,
+)
 from samebits.jobs.inputs import Feeder
 from samebits.jobs.records import FedModel, LoadJob, SaveJob
 from samebits.records.crossing import Crossing, CrossingsFile, CrossingsReport, SavedModel
@@ -49,6 +55,10 @@ SIZE_LIMIT = 1 << 30
 """Largest model that is saved, in bytes; each stack's copy stays on disk."""
 UNUSED = 7 * 86_400
 """Seconds after which an unused folder is removed; no run lasts that long."""
+
+
+_OF_FILES = ("subfolder", "variant", "use_safetensors")
+"""Arguments of from_pretrained that say which files to read."""
 
 
 class CrossedModel(NamedTuple):
@@ -159,8 +169,11 @@ class Crosser:
         update = {"source": str(copy.folder), "revision": None, "digest": copy.digest}
         checkpoint = subject.checkpoint.model_copy(update={**update, "inputs": None})
         choosers = [(party.stack, party.process)]
-        checkpoint = await Feeder(self._cache).choose(subject.model, checkpoint, choosers)
-        return subject._replace(checkpoint=checkpoint, asked_of=copy.record.made)
+        # save_pretrained writes neither a subfolder nor the files of a variant
+        load = {name: v for name, v in subject.model.load.items() if name not in _OF_FILES}
+        model = subject.model.model_copy(update={"load": load})
+        checkpoint = await Feeder(self._cache).choose(model, checkpoint, choosers)
+        return subject._replace(model=model, checkpoint=checkpoint, asked_of=copy.record.made)
 
     async def _save(
         self, subject: CrossedModel, party: CrossingStack, *, makes: bool = False
@@ -305,7 +318,7 @@ class Crosser:
             "variant": str(subject.variant),
             "stack": [stack.id, stack.lock_digest],
             "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
-            "trust_remote_code": subject.model.trust_remote_code,
+            **loading_facts(subject.model),
             "limit": _limit(subject),
             "probes": self._cache.probes,
             "machine": self._cache.machine,
@@ -332,9 +345,7 @@ def _job_fields(subject: CrossedModel, stack: Stack) -> dict[str, Any]:
         "timeout": subject.model.timeout,
         "variant": subject.variant,
         "model": FedModel(
-            source=subject.checkpoint.source,
-            revision=subject.checkpoint.revision,
-            trust_remote_code=subject.model.trust_remote_code,
+            **loading(subject.model, subject.checkpoint),
             inputs=inputs_of(subject.checkpoint),
         ),
     }

@@ -6,19 +6,23 @@ digest of the inputs is part of the name of every result of the model's cells.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from samebits.base.digests import digest_of_file
 from samebits.jobs.cache import CachedJob, ResultForm, is_repeatable
+from samebits.jobs.common import loading, loading_facts
 from samebits.jobs.records import InputsJob, JobStore, PromptedModel
+from samebits.matrix.arguments import InputSet
 from samebits.records.inputs import Inputs, InputsFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from samebits.jobs.cache import JobCache
     from samebits.jobs.checkpoints import Checkpoint
-    from samebits.matrix.spec import ModelSpec
+    from samebits.matrix.arguments import InputSetEntry
+    from samebits.matrix.spec import ModelSpec, Prompt
     from samebits.stacks.build import Stack
     from samebits.stacks.process import StackProcess
 
@@ -72,11 +76,22 @@ class Feeder:
             "model": model.name,
             "stack": [stack.id, stack.lock_digest],
             "checkpoint": [checkpoint.source, checkpoint.revision, checkpoint.digest],
-            "trust_remote_code": model.trust_remote_code,
+            **loading_facts(model),
             "prompts": _prompted_model(model, checkpoint).model_dump(mode="json")["prompts"],
             "probes": self._cache.probes,
+            **self._given(model),
         }
         return self._cache.path("inputs", model.name, stack.id, facts=facts)
+
+    def _given(self, model: ModelSpec) -> dict[str, Any]:
+        """Return what a result depends on through input sets: files, and positions in a message."""
+        files = {}
+        for name, given in _sets(model).items():
+            if (path := _file_of(given)) is not None:
+                self._cache.dependencies.file(path)
+                files[name] = digest_of_file(path)
+        places = {name: given.places for name, given in _sets(model).items()}
+        return {"files": files, "places": places} if places else {}
 
     def _job(self, model: ModelSpec, checkpoint: Checkpoint, stack: Stack, path: Path) -> InputsJob:
         return InputsJob(
@@ -86,14 +101,33 @@ class Feeder:
             log=str(path.with_suffix(".log")),
             result=str(path),
             store=JobStore(root=str(self._cache.root)),
-            model=_prompted_model(model, checkpoint),
+            model=_prompted_model(_with_whole_paths(model), checkpoint),
+            places={name: given.places for name, given in _sets(model).items()},
         )
 
 
+def _sets(model: ModelSpec) -> dict[str, InputSet]:
+    """Return a model's input sets by name."""
+    return {n: given for n, given in model.prompts.items() if isinstance(given, InputSet)}
+
+
+def _file_of(given: InputSet) -> Path | None:
+    """Return the file that an input set names, None if its arguments are declared."""
+    name = given.function.rpartition(":")[0] if given.function is not None else given.file
+    return None if name is None else Path(given.folder, name).absolute()
+
+
+def _with_whole_paths(model: ModelSpec) -> ModelSpec:
+    """Return a model whose input sets have absolute paths."""
+    prompts: dict[str, Prompt | InputSetEntry] = dict(model.prompts)
+    for name, given in _sets(model).items():
+        if given.function is not None:
+            path = f"{_file_of(given)}:{given.function.rpartition(':')[2]}"
+            prompts[name] = given.model_copy(update={"function": path})
+        elif given.file is not None:
+            prompts[name] = given.model_copy(update={"file": str(_file_of(given))})
+    return model.model_copy(update={"prompts": prompts})
+
+
 def _prompted_model(model: ModelSpec, checkpoint: Checkpoint) -> PromptedModel:
-    return PromptedModel(
-        source=checkpoint.source,
-        revision=checkpoint.revision,
-        trust_remote_code=model.trust_remote_code,
-        prompts=model.prompts,
-    )
+    return PromptedModel(**loading(model, checkpoint), prompts=model.prompts)

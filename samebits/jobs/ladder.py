@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from samebits.jobs.cache import JobCache
     from samebits.jobs.checkpoints import Checkpoint
     from samebits.ladder.asking import Ask
+    from samebits.matrix.probefile import ProbeFile
     from samebits.matrix.spec import ModelSpec
     from samebits.records.ids import CellId
     from samebits.records.tensor import TensorRef
@@ -62,6 +63,7 @@ class Climber:
         facts = {
             **follows_from(cell, model, checkpoint, stack),
             "ask": ask.model_dump(mode="json"),
+            "probe files": [file.model_dump(mode="json") for file in _probe_files(model, ask)],
             "probes": self._cache.probes,
             "machine": self._cache.machine,
         }
@@ -79,8 +81,15 @@ class Climber:
             log=str(path.with_suffix(".log")),
             store=LimitedStore(root=str(self._cache.root), limit=VALUES_LIMIT),
             model=model_of(model, checkpoint),
-            ladder=Rungs(**ask.model_dump(), result=str(path)),
+            ladder=Rungs(
+                **ask.model_dump(), probe_files=_probe_files(model, ask), result=str(path)
+            ),
         )
+
+
+def _probe_files(model: ModelSpec, ask: Ask) -> tuple[ProbeFile, ...]:
+    """Return the files with the probes that a job runs on the rungs."""
+    return tuple(file for file in model.probe_files if file.name in ask.probes)
 
 
 def _tensors(file: LadderFile) -> Iterator[TensorRef]:
@@ -89,10 +98,13 @@ def _tensors(file: LadderFile) -> Iterator[TensorRef]:
         yield from aligned.refs.values()
     for rung in file.rungs.values():
         yield from rung.decode.values()
+        for probes in rung.probes.values():
+            yield from probes.tensors.values()
         for forward in rung.forward.values():
             yield from (layer.ref for layer in forward.hidden_states)
             for choice in forward.choices:
                 yield from (choice.scores, choice.chosen, choice.margin)
+            yield from forward.outputs.values()
             if forward.logits is not None:
                 yield forward.logits
 

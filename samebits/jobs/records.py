@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import PlainSerializer
+from pydantic import Field, PlainSerializer
 
 from samebits.grafts.questions import PatientQuestion
 from samebits.ladder.asking import Ask
+from samebits.matrix.arguments import InputSetEntry
+from samebits.matrix.probefile import ProbeFile
 from samebits.matrix.spec import Prompt, Recipe
 from samebits.records.ids import CellId, Variant
 from samebits.records.inputs import Inputs
@@ -21,10 +23,10 @@ THREADS = 1
 """Threads of a job that computes nothing that is compared."""
 
 WrittenPrompt = Annotated[
-    Prompt,
+    Prompt | InputSetEntry,
     PlainSerializer(lambda prompt: prompt.model_dump(mode="json", exclude_none=True)),
 ]
-"""A prompt with the keys that were given, as matrix.yaml has it."""
+"""A prompt or an input set with the keys that were given, as matrix.yaml has it."""
 RunName = Literal["a", "b"]
 """The run of a cell, which decides the byte that fills unwritten memory."""
 
@@ -70,6 +72,14 @@ class ModelSource(Record):
     """A folder, or a hub id."""
     revision: str | None
     trust_remote_code: bool
+    imports: tuple[str, ...] = ()
+    """Modules to import before the load."""
+    model_class: str | None = None
+    """The class as ``package.module:Name``; None: an Auto class or the config decides."""
+    load: dict[str, Any] = Field(default_factory=dict)
+    """Further arguments of from_pretrained."""
+    logits: str | None = None
+    """Name of the output that plays the part of the logits; None: the usual one."""
 
 
 class FedModel(ModelSource):
@@ -114,6 +124,8 @@ class ObservedModel(CellModel):
     """Whether to load it again for what only explains: eager attention, the check of the load."""
     large: bool
     """Whether its size keeps nothing from being tried."""
+    probes: tuple[ProbeFile, ...]
+    """Files of the user's with probes to run."""
 
 
 class BuildJob(Job):
@@ -121,6 +133,9 @@ class BuildJob(Job):
 
     kind: Literal["build"] = "build"
     recipe: Recipe
+    imports: tuple[str, ...] = ()
+    """As in :class:`ModelSource`."""
+    model_class: str | None = None
     out: str
     """Folder of the checkpoint."""
 
@@ -159,6 +174,9 @@ class InputsJob(Job):
     result: str
     store: JobStore
     model: PromptedModel
+    """Its prompts; files of input sets have absolute paths."""
+    places: dict[str, dict[str, str]]
+    """Input set -> argument -> its position in matrix.yaml; '' for that of the set."""
 
 
 class JobOfCell(Job):
@@ -187,6 +205,8 @@ class CellJob(JobOfCell):
 class Rungs(Ask):
     """A question to the ladder, and where its answer goes."""
 
+    probe_files: tuple[ProbeFile, ...]
+    """The files with the probes of the question."""
     result: str
 
 

@@ -1,4 +1,4 @@
-"""Removal of false alarms about memory that was never written.
+"""What only both runs of a cell show: false alarms about memory, and probes that do not repeat.
 
 Each of the two runs fills memory with a different byte before it loads the model, and reports a
 tensor as unwritten if the tensor holds that byte. If both runs hold the same bytes, the tensor was
@@ -9,13 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from samebits.compare.probes import with_repeats
+
 if TYPE_CHECKING:
     from samebits.records.capture import BufferFacts, Capture, WeightFacts
 
 
 def without_false_alarms(first: Capture, second: Capture) -> tuple[Capture, Capture]:
-    """Return both captures, with "unwritten" cleared where the other run holds the same bytes."""
-    return _corrected(first, second), _corrected(second, first)
+    """Return both captures, with "unwritten" cleared where the other run holds the same bytes.
+
+    Each of the user's probes says whether the other run gave the same.
+    """
+    first, second = _corrected(first, second), _corrected(second, first)
+    return with_repeats(first, second), with_repeats(second, first)
 
 
 def _corrected(capture: Capture, other_run: Capture) -> Capture:

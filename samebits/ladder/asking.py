@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from samebits.compare.phases import word_and_prompt
+from samebits.compare.probes import differing
 from samebits.ladder.alignment import to_align
 from samebits.ladder.constants import constants
 from samebits.ladder.decodes import decoded_prompts, differing_prompts, repeats, rows_of
+from samebits.records.ids import Signal
 from samebits.records.record import Record
 from samebits.records.tensor import NUMPY_DTYPES, TensorRef
 
@@ -41,6 +43,8 @@ class Ask(Record):
     """Those of them to decode in the own dtype, too; None for all."""
     is_whole: bool = False
     """Nothing is taken from the cell's own run."""
+    probes: tuple[Signal, ...] = ()
+    """Files of the user's whose probes to run in float32 and float64."""
     tables: bool = False
     """Compute a model's own tables again in float64. A table that was rounded when the model was
     made leaves a part of the difference to code that evaluates its formula."""
@@ -61,6 +65,7 @@ def asks(
         return None
     forced = {row: facts.ids for row, facts in (reference.signals.greedy or {}).items()}
     casts = [constant for constant in constants(signals, values) if constant.kind == "cast"]
+    probes = differing(signals, reference, candidate)
     what = to_align(reference, signals)
     decodes = differing_prompts(reference, candidate)
     sides = ((reference, candidate, "candidate"), (candidate, reference, "reference"))
@@ -71,6 +76,7 @@ def asks(
             again=(what,) if what else (),
             observed={what: _observed(side, forced, what)} if what else {},
             decodes=decodes,
+            probes=probes,
         )
         for side, other_side, coarser in sides
     )
@@ -110,7 +116,7 @@ def merged(asks: Iterable[Ask]) -> list[Ask]:
 
 def _core(ask: Ask) -> Ask:
     """Return the part of a job that must be equal in jobs that are merged."""
-    return ask.model_copy(update={"again": (), "observed": {}, "decodes": None})
+    return ask.model_copy(update={"again": (), "observed": {}, "decodes": None, "probes": ()})
 
 
 def _union(asks: list[Ask]) -> Ask:
@@ -121,6 +127,7 @@ def _union(asks: list[Ask]) -> Ask:
             "again": tuple(dict.fromkeys(what for ask in asks for what in ask.again)),
             "observed": {what: refs for ask in asks for what, refs in ask.observed.items()},
             "decodes": None if needs_all else tuple(dict.fromkeys(decodes)),
+            "probes": tuple(dict.fromkeys(name for ask in asks for name in ask.probes)),
         }
     )
 

@@ -10,7 +10,7 @@ from samebits.ladder.constants import constants
 from samebits.ladder.decodes import with_observed
 from samebits.ladder.flips import flips
 from samebits.ladder.rule import Evidence, judgement, worse
-from samebits.ladder.steps import Climb, steps
+from samebits.ladder.steps import Climb, probe_steps, steps
 from samebits.ladder.tokens import at_risk, judged_splits
 from samebits.records.ladder import Ladder
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from samebits.compare.pair import TensorSource
     from samebits.records.capture import Capture
     from samebits.records.comparison import SignalComparison, TokenSplit
-    from samebits.records.ladder import LadderFile
+    from samebits.records.ladder import LadderFile, LadderStep
 
 Files = tuple["LadderFile", "LadderFile"]
 
@@ -74,6 +74,15 @@ def ladder(
         notes=tuple(_notes(climb)) if climb else (),
         seconds=(files[0].seconds, files[1].seconds) if files else (0.0, 0.0),
     )
+
+
+def informing_steps(
+    reference: Capture, candidate: Capture, values: TensorSource, files: Files | None
+) -> tuple[LadderStep, ...]:
+    """Return the steps of the user's probes that only inform; none if the ladder did not run."""
+    if files is None or _missing(files):
+        return ()
+    return probe_steps(Climb(Pair(reference, candidate, values), files), verdict=False)
 
 
 def _missing(files: Files | None) -> str:

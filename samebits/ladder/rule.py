@@ -6,7 +6,8 @@ from math import inf, log, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.describe import short, some
-from samebits.compare.outcome import differs
+from samebits.compare.outcome import differs, has_other_shape
+from samebits.compare.registry import signal_names
 from samebits.records.ids import EXPLANATORY
 from samebits.records.ladder import ON_LADDER
 from samebits.records.subject import Reason
@@ -69,11 +70,14 @@ def judgement(evidence: Evidence) -> Judgement:
     return (
         _other_inputs(evidence)
         or _changed_constant(evidence)
+        or _other_output(evidence)
+        or _left_behind(evidence)
         or _unrepeated(evidence)
         or _not_finite(evidence)
         or _diverged(evidence)
         or _other_choice(evidence)
         or _unknown(evidence)
+        or _other_result(evidence)
         or _uncovered(evidence)
         or _undecided(evidence)
         or _far_split(evidence)
@@ -138,6 +142,60 @@ def _other_choice(evidence: Evidence) -> Judgement | None:
     return Judgement("diverged", "choice", reason)
 
 
+def _other_output(evidence: Evidence) -> Judgement | None:
+    """Return an output that the candidate returns in another shape, or no longer."""
+    items = [
+        item
+        for signal in evidence.signals
+        if signal.signal == "outputs"
+        for item in filter(differs, signal.items)
+    ]
+    missing = [item.name for item in items if item.candidate is None]
+    if missing:
+        reason = f"forward no longer returns what it returns in the reference: {some(missing)}"
+        return Judgement("diverged", "missing output", reason)
+    reshaped = [f"{item.name} ({item.note})" for item in items if has_other_shape(item)]
+    if not reshaped:
+        return None
+    reason = f"forward returns something else under the same name: {some(reshaped)}"
+    return Judgement("diverged", "shape", reason)
+
+
+def _left_behind(evidence: Evidence) -> Judgement | None:
+    """Return state that one side leaves behind, which changes what its next forward computes."""
+    items = [
+        item
+        for signal in evidence.signals
+        if signal.signal == "state"
+        for item in signal.items
+        if differs(item)
+    ]
+    if not items:
+        return None
+    item = items[0]
+    text = f"prompt {item.subject.prompt} run again after all else: {item.note}"
+    if item.reason == Reason.STATE:
+        return Judgement("diverged", "state", text)
+    return Judgement("undecided", "nothing", text)
+
+
+def _other_result(evidence: Evidence) -> Judgement | None:
+    """Return a part of a probe's result that has another shape, or that only one side has."""
+    for signal in _of_probes(evidence.signals):
+        for item in filter(differs, signal.items):
+            one_sided = item.outcome in ("only here", "only in reference")
+            if one_sided or has_other_shape(item):
+                reason = f"{signal.signal} {item.name}: {item.note}"
+                return Judgement("diverged", "probe", reason)
+    return None
+
+
+def _of_probes(signals: Iterable[SignalComparison]) -> Iterator[SignalComparison]:
+    """Yield the signals that are probes of the user's."""
+    names = signal_names()
+    return (signal for signal in signals if signal.signal not in names)
+
+
 def _unknown(evidence: Evidence) -> Judgement | None:
     unknown = [constant for constant in evidence.constants if constant.kind == "not known"]
     if unknown:
@@ -151,10 +209,10 @@ def _unknown(evidence: Evidence) -> Judgement | None:
 
 def _uncovered(evidence: Evidence) -> Judgement | None:
     """Return what differs but is not on the ladder, which must cover each prompt's signals."""
-    covered = {(step.signal, step.subject.prompt_row) for step in evidence.steps}
-    for signal in ON_LADDER:
+    covered = {_coverage(step.signal, step.subject) for step in evidence.steps}
+    for signal in (*ON_LADDER, *(probe.signal for probe in _of_probes(evidence.signals))):
         for subject in _differing_items(evidence.signals, signal):
-            if (signal, subject.prompt_row) not in covered:
+            if _coverage(signal, subject) not in covered:
                 reason = f"{signal} of {subject} was not computed on the ladder"
                 return Judgement("undecided", "nothing", reason)
     bearing = [signal for signal in evidence.signals if signal.signal not in EXPLANATORY]
@@ -170,6 +228,13 @@ def _uncovered(evidence: Evidence) -> Judgement | None:
     if blocked:
         return Judgement("undecided", "nothing", f"{some(blocked)} could not be compared")
     return None
+
+
+def _coverage(signal: str, subject: Subject) -> tuple[str, str]:
+    """Return what a step of the ladder covers: an output, a part of a probe's result, or a prompt."""
+    if signal == "outputs":
+        return signal, str(subject)
+    return signal, subject.prompt_row or subject.tensor
 
 
 def _undecided(evidence: Evidence) -> Judgement | None:
@@ -259,7 +324,7 @@ def worse(
     if len(coarser) == 1:
         return coarser.pop(), None
     ratios: list[tuple[float, Side]] = []
-    for step in starts(steps):
+    for step in starts(step for step in steps if step.signal in ON_LADDER):
         if step.errors is None:
             continue
         reference, candidate = step.errors.reference, step.errors.candidate
@@ -285,7 +350,7 @@ def starts(steps: Iterable[LadderStep]) -> Iterator[LadderStep]:
 
 
 def _step_text(step: LadderStep) -> str:
-    return f"{step.what} of {step.prompt}"
+    return f"{step.what} of {step.prompt}" if step.prompt else f"{step.signal} {step.what}"
 
 
 def _slope_text(step: LadderStep) -> str:
@@ -295,7 +360,7 @@ def _slope_text(step: LadderStep) -> str:
         rungs.append(("float32 ", step.float32))
     rungs.append(("float64 ", step.float64))
     figures = [f"{name}{short(size)}" for name, size in rungs if size is not None]
-    return f"{_step_text(step)} {' → '.join(figures)}"
+    return " ".join([_step_text(step), *filter(None, [" → ".join(figures)])])
 
 
 def _differing_items(signals: Iterable[SignalComparison], name: str) -> list[Subject]:

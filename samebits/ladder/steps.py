@@ -6,31 +6,40 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from samebits.compare.forwards import (
+    has_padded_axis,
     layer_pairs,
     layer_subject,
     may_hide_padding,
     real_rows,
     same_inputs,
 )
+from samebits.compare.outputs import output_pairs
 from samebits.compare.phases import row_subject
+from samebits.compare.probes import canonical, same_fact
 from samebits.compare.standing import Standing, judged
 from samebits.ladder.distance import Distance, own_errors, tensor_distance
 from samebits.records.ladder import LadderStep
 from samebits.records.subject import Reason, Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     import numpy as np
     from numpy.typing import NDArray
 
     from samebits.compare.pair import Pair
     from samebits.records.capture import ForwardFacts, Layer
-    from samebits.records.ladder import Kind, LadderFile, LadderSignal, Rung, RungName
+    from samebits.records.ids import Signal
+    from samebits.records.ladder import Kind, LadderFile, Rung, RungName
     from samebits.records.tensor import TensorRef
 
 ZEROS = "the values are equal: only signs of zeros or bits of NaN differ"
 LEAKED = "not every operation runs in float64, so a difference that remains there proves nothing"
+NO_FACT = "a fact that was not computed in float64"
+SAME_FACT = (
+    "the fact is the same in float64: a choice that rounding flips, or one that depends on the "
+    "dtype; a probe that returns the tensor it is made from can tell"
+)
 HIDDEN = "hidden in the variant's dtype, in which both sides have the same numbers"
 
 Refs = tuple["TensorRef | None", "TensorRef | None"]
@@ -64,7 +73,7 @@ class Climb:
 class Tensor(NamedTuple):
     """One tensor of a pair on every rung, and the mask of its real rows."""
 
-    signal: LadderSignal
+    signal: Signal
     subject: Subject
     own: Refs
     rungs: dict[RungName, Refs]
@@ -75,7 +84,7 @@ def steps(climb: Climb) -> tuple[LadderStep, ...]:
     """Return the steps to report of every prompt.
 
     These are the layer where the difference starts, the layer that shrinks least if that one does
-    not shrink, the logits, and the decoded steps.
+    not shrink, the logits, the other outputs that differ, and the decoded steps.
     """
     all_steps: list[LadderStep] = []
     for prompt in climb.pair.prompts:
@@ -84,8 +93,74 @@ def steps(climb: Climb) -> tuple[LadderStep, ...]:
                 [step(climb, tensor) for tensor in _layers(climb, prompt)]
             )
             all_steps += [step(climb, tensor) for tensor in _logits(climb, prompt)]
+            all_steps += _reported_outputs(step(climb, t) for t in _outputs(climb, prompt))
     all_steps += [step(climb, tensor) for tensor in _decodes(climb)]
-    return tuple(all_steps)
+    return (*all_steps, *probe_steps(climb, verdict=True))
+
+
+def probe_steps(climb: Climb, *, verdict: bool) -> tuple[LadderStep, ...]:
+    """Return the steps of what differs in the user's probes, of those that count or of the others.
+
+    Layers and logits run on a model that other prompts have used, probes on one as it was loaded.
+    """
+    reference, candidate = climb.pair.reference, climb.pair.candidate
+    return tuple(
+        probe_step
+        for name, facts in reference.signals.probes.items()
+        if facts.verdict is verdict and name in candidate.signals.probes
+        for function in facts.answers
+        for probe_step in _steps_of_probe(climb, name, function)
+    )
+
+
+def _steps_of_probe(climb: Climb, name: Signal, function: str) -> Iterator[LadderStep]:
+    captures = climb.pair.reference, climb.pair.candidate
+    answers = [capture.signals.probes[name].answers.get(function) for capture in captures]
+    if (
+        answers[0] is None
+        or answers[1] is None
+        or not all(a.repeats is not False for a in answers if a)
+    ):
+        return
+    for path, ref in answers[0].tensors.items():
+        candidate_ref = answers[1].tensors.get(path)
+        if candidate_ref is not None and ref.hash != candidate_ref.hash:
+            rungs = {rung: _probe_refs(climb, name, path, rung) for rung in _RUNGS}
+            subject = Subject(tensor=path)
+            yield step(climb, Tensor(name, subject, (ref, candidate_ref), rungs, None))
+    for path in answers[0].facts:
+        if path in answers[1].facts and not same_fact(answers[0], answers[1], path):
+            yield _fact_step(climb, name, path)
+
+
+def _probe_refs(climb: Climb, name: Signal, path: str, rung_name: RungName) -> Refs:
+    sides = (rung.probes.get(name) if rung else None for rung in climb.rungs(rung_name))
+    reference, candidate = (side.tensors.get(path) if side else None for side in sides)
+    return reference, candidate
+
+
+def _fact_step(climb: Climb, name: Signal, path: str) -> LadderStep:
+    """Return the step of a fact: it diverged if it also differs in float64, else it is undecided."""
+    sides = [rung.probes.get(name) if rung else None for rung in climb.rungs("float64")]
+    facts = [side.facts for side in sides if side is not None and path in side.facts]
+    kind: Kind = "undecided"
+    if len(facts) < 2:
+        note = NO_FACT
+    elif canonical(facts[0][path]) == canonical(facts[1][path]):
+        note = SAME_FACT
+    elif climb.leaks:
+        note = LEAKED
+    else:
+        kind, note = "diverged", "the fact differs in float64, too"
+    return LadderStep(
+        signal=name,
+        subject=Subject(tensor=path),
+        own=None,
+        float32=None,
+        float64=None,
+        kind=kind,
+        note=note,
+    )
 
 
 def _reported_layers(layers: list[LadderStep]) -> list[LadderStep]:
@@ -102,6 +177,11 @@ def _reported_layers(layers: list[LadderStep]) -> list[LadderStep]:
     if first is None and "rounding" in kinds:
         reported.append(kinds["rounding"])
     return reported
+
+
+def _reported_outputs(outputs: Iterable[LadderStep]) -> list[LadderStep]:
+    """Return the outputs that differ on some rung."""
+    return [output for output in outputs if output.kind != "same" or output.own]
 
 
 def step(climb: Climb, tensor: Tensor) -> LadderStep:
@@ -269,6 +349,34 @@ def _logits_refs(climb: Climb, prompt: str, name: RungName) -> Refs:
     forwards = [rung.forward.get(prompt) if rung else None for rung in climb.rungs(name)]
     reference, candidate = (forward.logits if forward else None for forward in forwards)
     return reference, candidate
+
+
+def _outputs(climb: Climb, prompt: str) -> Iterator[Tensor]:
+    forwards = climb.pair.forwards(prompt)
+    if forwards[0] is None or forwards[1] is None:
+        return
+    both = forwards[0], forwards[1]
+    for subject, *sides in output_pairs(climb.pair.reference, climb.pair.candidate, prompt):
+        if sides[0] is None or sides[1] is None:
+            continue
+        own = sides[0], sides[1]
+        if own[0].shape != own[1].shape:
+            continue  # no rung can tell how far apart they are
+        is_padded = all(has_padded_axis(f, ref) for f, ref in zip(both, own, strict=True))
+        rows = _rows(both, *own, is_padded=is_padded)
+        if isinstance(rows, str):
+            continue
+        names = subject.tensor, subject.counterpart or subject.tensor
+        rungs = {name: _output_refs(climb, prompt, name, names) for name in _RUNGS}
+        yield Tensor("outputs", subject, own, rungs, rows)
+
+
+def _output_refs(climb: Climb, prompt: str, name: RungName, names: tuple[str, str]) -> Refs:
+    refs: list[TensorRef | None] = []
+    for rung, output in zip(climb.rungs(name), names, strict=True):
+        forward = rung.forward.get(prompt) if rung is not None else None
+        refs.append(forward.outputs.get(output) if forward is not None else None)
+    return refs[0], refs[1]
 
 
 def _rows(

@@ -12,7 +12,7 @@ from samebits.compare.outcome import ran_forward
 from samebits.compare.pair import ended
 from samebits.compare.phases import incomplete_at
 from samebits.ladder.asking import asks, is_repeated, merged, whole, without_known
-from samebits.ladder.judge import ladder
+from samebits.ladder.judge import informing_steps, ladder
 from samebits.ladder.rule import is_left_over
 from samebits.records.capture import Unfinished
 from samebits.records.ids import Verdict
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from samebits.compare.signals import TensorSource
     from samebits.ladder.asking import Ask
     from samebits.records.capture import Capture, Failure
-    from samebits.records.comparison import CellResult
+    from samebits.records.comparison import CellResult, SignalComparison
     from samebits.records.ids import CellId
     from samebits.records.ladder import Kind, Ladder, LadderFile
 
@@ -55,13 +55,13 @@ async def judge_by_ladder(
     pairs = {
         result.cell: (runs[result.reference][0], runs[result.cell][0])
         for result in results
-        if differs(result) and result.reference is not None and result.signals
+        if (differs(result) or _informs(result)) and result.reference is not None and result.signals
     }
     by_cell = {result.cell: result for result in results}
     jobs = {
         cell: pair_jobs
         for cell, (reference, candidate) in pairs.items()
-        if (pair_jobs := asks(reference, candidate, by_cell[cell].signals, values)) is not None
+        if (pair_jobs := asks(reference, candidate, _compared(by_cell[cell]), values)) is not None
     }
 
     def judged(cell: CellId, files: Files | None) -> Ladder:
@@ -71,11 +71,13 @@ async def judge_by_ladder(
     if deep:
         jobs = {cell: (whole(pair[0]), whole(pair[1])) for cell, pair in jobs.items()}
     files = await _ladder_files(pairs, jobs, values, climb)
+    steps = {cell: informing_steps(*pair, values, files.get(cell)) for cell, pair in pairs.items()}
+    pairs = {cell: pair for cell, pair in pairs.items() if differs(by_cell[cell])}
     ladders = {cell: judged(cell, files.get(cell)) for cell in pairs}
     with_tables = {
         cell: (_with_tables(pair_jobs[0]), _with_tables(pair_jobs[1]))
         for cell, pair_jobs in jobs.items()
-        if is_left_over(ladders[cell])
+        if cell in ladders and is_left_over(ladders[cell])
     }
     for cell, cell_files in (await _ladder_files(pairs, with_tables, values, climb)).items():
         second = judged(cell, cell_files)
@@ -83,12 +85,25 @@ async def judge_by_ladder(
             ladders[cell] = second.model_copy(update={"notes": (TABLES, *second.notes)})
         elif _machine_reason(cell_files):
             files[cell] = cell_files
+    results = [
+        result.model_copy(update={"informing_steps": steps.get(result.cell, ())})
+        for result in results
+    ]
     return [
         with_ladder(r, ladders[r.cell], gone=_machine_reason(files.get(r.cell)))
         if r.cell in ladders
         else r
         for r in results
     ]
+
+
+def _compared(result: CellResult) -> tuple[SignalComparison, ...]:
+    return (*result.signals, *result.informing)
+
+
+def _informs(result: CellResult) -> bool:
+    """Return True if a probe of the user's differs that only informs."""
+    return any(signal.outcome == "differs" for signal in result.informing)
 
 
 def differs(result: CellResult) -> bool:

@@ -8,22 +8,34 @@ from __future__ import annotations
 
 import math
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samebits.base.errors import MatrixError, nearest, shown
 from samebits.compare.registry import signal_names
 from samebits.matrix import yamltext
+from samebits.matrix.arguments import InputSet
+from samebits.matrix.load_arguments import contradictions
+from samebits.matrix.probefile import probe_file
 from samebits.matrix.problems import check
 from samebits.matrix.spec import Expected, ExpectedEntry, Matrix, ModelSpec, StackSpec
 from samebits.matrix.yamltext import FILE, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
+    from samebits.matrix.arguments import InputSetEntry
+    from samebits.matrix.form import Form
     from samebits.matrix.problems import Checked
-    from samebits.matrix.spec import Form, MatrixFile, ModelEntry, Rule, Settings, StackEntry
-    from samebits.matrix.yamltext import Keys, Yaml
+    from samebits.matrix.spec import (
+        MatrixFile,
+        ModelEntry,
+        Prompt,
+        Rule,
+        Settings,
+        StackEntry,
+    )
+    from samebits.matrix.yamltext import Keys, Place, Yaml
 
 
 _WITHOUT_SIGNALS = frozenset({"failed", "not observed"})
@@ -43,7 +55,7 @@ def parse(yaml: Yaml, path: Path) -> Matrix:
         text = "the file is not a mapping: start with models: and write the models under it"
         raise MatrixError(_lines([*yaml.problems, Problem(yaml.place(()), text)], path))
     checked = check(yaml, yaml.data, path.parent)
-    builder = _MatrixBuilder(yaml, checked)
+    builder = _MatrixBuilder(yaml, checked, path.parent)
     problems = [*yaml.problems, *checked.problems, *builder.problems()]
     if problems:
         raise MatrixError(_lines(problems, path))
@@ -78,7 +90,7 @@ def _line(problem: Problem, path: Path) -> str:
 class _MatrixBuilder:
     """Checks a file that has the right form, and builds a Matrix from it."""
 
-    def __init__(self, yaml: Yaml, checked: Checked) -> None:
+    def __init__(self, yaml: Yaml, checked: Checked, folder: Path) -> None:
         file = checked.file
         self._yaml = yaml
         self._checked = checked
@@ -86,7 +98,7 @@ class _MatrixBuilder:
         self._stacks = [_stack(entry, file) for entry in file.stacks]
         self._ids = [stack.id for stack in self._stacks]
         self._models = {
-            name: _model(name, entry, file.defaults) for name, entry in file.models.items()
+            name: _model(name, entry, file.defaults, folder) for name, entry in file.models.items()
         }
         models = yaml.data.get("models", {}) if isinstance(yaml.data, dict) else {}
         self._names = list(models) if isinstance(models, dict) else []
@@ -99,7 +111,7 @@ class _MatrixBuilder:
             stacks=stacks,
             reference=self._file.reference or stacks[0].id,
             exclude_newer=self._file.exclude_newer,
-            models=tuple(self._models.values()),
+            models=tuple(self._placed(model, Path(path)) for model in self._models.values()),
             include=self._file.include,
             exclude=self._file.exclude,
             expected=tuple(
@@ -108,12 +120,34 @@ class _MatrixBuilder:
             ),
         )
 
+    def _placed(self, model: ModelSpec, path: Path) -> ModelSpec:
+        """Return a model whose input sets know their positions in the file."""
+        if not model.inputs:
+            return model
+        own = "inputs" in self._file.models[model.name].model_fields_set
+        above: Keys = ("models", model.name) if own else ("defaults",)
+        placed: dict[str, Prompt | InputSetEntry] = {}
+        for name, prompt in model.prompts.items():
+            placed[name] = prompt
+            if isinstance(prompt, InputSet):
+                keys = (*above, "inputs", name)
+                places = {"": _position(path.name, self._yaml.place_of_key(keys))}
+                for argument in prompt.arguments or ():
+                    place = self._yaml.place_of_key((*keys, "arguments", argument))
+                    places[argument] = _position(path.name, place)
+                placed[name] = prompt.model_copy(
+                    update={"places": places, "folder": str(path.parent)}
+                )
+        return model.model_copy(update={"prompts": placed})
+
     def problems(self) -> Iterator[Problem]:
         """Yield contradictions between the parts of the file."""
         yield from self._missing_models()
         yield from self._duplicates()
         yield from self._unknown_stacks()
         yield from self._duplicate_variants()
+        yield from self._duplicate_inputs()
+        yield from self._contradicting_arguments()
         yield from self._unmatched_rules("include", self._file.include)
         yield from self._unmatched_rules("exclude", self._file.exclude)
         yield from self._unmatched_rules("expected", self._file.expected)
@@ -173,6 +207,23 @@ class _MatrixBuilder:
                 text = f"{name}: two variants have the name {shown(duplicate)}: remove one of them"
                 yield Problem(self._yaml.place(("models", name)), text)
 
+    def _duplicate_inputs(self) -> Iterator[Problem]:
+        """Yield sets of inputs with the name of a prompt: both are named in one report."""
+        for name, entry in self._file.models.items():
+            prompts, inputs = _fed(entry, self._file.defaults)
+            for twice in prompts.keys() & inputs.keys():
+                keys: Keys = ("models", name, "inputs", twice)
+                text = f"{name}: a prompt has the name {shown(twice)}, too: rename one of the two"
+                yield Problem(self._yaml.place_of_key(keys), text)
+
+    def _contradicting_arguments(self) -> Iterator[Problem]:
+        for name, model in self._models.items():
+            for argument, fault in contradictions(model).items():
+                is_own = "load" in self._file.models[name].model_fields_set
+                keys: Keys = ("models", name) if is_own else ("defaults",)
+                place = self._yaml.place((*keys, "load", argument))
+                yield Problem(place, f"{argument}: {fault}")
+
     def _unmatched_rules(
         self, section: str, rules: Iterable[Rule | ExpectedEntry]
     ) -> Iterator[Problem]:
@@ -188,7 +239,33 @@ class _MatrixBuilder:
             variants = self._variants(rule.model)
             yield from self._unmatched_patterns((*keys, "variant"), rule.variant, variants)
         if isinstance(rule, ExpectedEntry) and rule.verdict not in _WITHOUT_SIGNALS:
-            yield from self._unmatched_patterns((*keys, "signal"), rule.signal, signal_names())
+            yield from self._unmatched_signals((*keys, "signal"), rule)
+
+    def _unmatched_signals(self, keys: Keys, rule: ExpectedEntry) -> Iterator[Problem]:
+        """Yield patterns of signals that match nothing that counts in the models of an entry."""
+        if self._names_of_probes_unknown():
+            return
+        files = [file for model in self._matching(rule.model) for file in model.probe_files]
+        counting = {file.name for file in files if file.verdict}
+        informing = {file.name for file in files} - counting
+        names = [*signal_names(), *sorted(counting)]
+        for number, pattern in enumerate(rule.signal):
+            if pattern in informing:
+                text = (
+                    f"{shown(pattern)} is a probe that only informs, so nothing of it is expected: "
+                    "remove it here, or write verdict: true in its entry under probes"
+                )
+                yield Problem(self._yaml.place((*keys, number)), text)
+                names.append(pattern)
+        yield from self._unmatched_patterns(keys, rule.signal, names)
+
+    def _names_of_probes_unknown(self) -> bool:
+        """Return True if an entry that is left out for a mistake may have probes."""
+        data = self._yaml.data if isinstance(self._yaml.data, dict) else {}
+        models = data.get("models")
+        entries = [data.get("defaults"), *(models.values() if isinstance(models, dict) else ())]
+        has_probes = any(isinstance(entry, dict) and "probes" in entry for entry in entries)
+        return has_probes and not self._checked.is_whole("models", "defaults")
 
     def _unmatched_patterns(
         self, keys: Keys, patterns: tuple[str, ...], names: Iterable[str]
@@ -199,13 +276,16 @@ class _MatrixBuilder:
                 text = f"{shown(pattern)} matches no {keys[-1]}: {nearest(pattern, names)}"
                 yield Problem(self._yaml.place((*keys, number)), text)
 
-    def _variants(self, patterns: tuple[str, ...]) -> list[str]:
-        matching = [
+    def _matching(self, patterns: tuple[str, ...]) -> list[ModelSpec]:
+        """Return the models that one of the patterns matches."""
+        return [
             model
             for name, model in self._models.items()
             if any(fnmatchcase(name, pattern) for pattern in patterns)
         ]
-        models = matching or self._models.values()
+
+    def _variants(self, patterns: tuple[str, ...]) -> list[str]:
+        models = self._matching(patterns) or self._models.values()
         return list(dict.fromkeys(str(variant) for model in models for variant in model.variants))
 
 
@@ -219,7 +299,35 @@ def _stack(entry: StackEntry, file: MatrixFile) -> StackSpec:
     return StackSpec(**(shared | _given(entry)))
 
 
-def _model(name: str, entry: ModelEntry, defaults: Settings) -> ModelSpec:
+def _model(name: str, entry: ModelEntry, defaults: Settings, folder: Path) -> ModelSpec:
     own = _given(entry)
     insists = bool(own.get("relations") or own.get("samples"))
-    return ModelSpec(name=name, insists=insists, **(_given(defaults) | own))
+    prompts, inputs = _fed(entry, defaults)
+    sets = {key: InputSet(**_given(inputs[key])) for key in inputs}
+    fields = _given(defaults) | own | {"prompts": prompts | sets}
+    probe_files = tuple(
+        probe_file(folder / probe.path, verdict=probe.verdict) for probe in fields.get("probes", ())
+    )
+    return ModelSpec(name=name, insists=insists, probe_files=probe_files, **fields)
+
+
+def _fed(
+    entry: ModelEntry, defaults: Settings
+) -> tuple[dict[str, Prompt], dict[str, InputSetEntry]]:
+    """Return a model's prompts and input sets.
+
+    Beside inputs: only prompts that are written there or in the model's own entry are run, as the
+    default ones have no meaning for most such models.
+    """
+    source = next((s for s in (entry, defaults) if "inputs" in s.model_fields_set), None)
+    asks = next((s for s in (entry, defaults) if "prompts" in s.model_fields_set), None)
+    prompts = (asks or defaults).prompts
+    if source is None:
+        return prompts, {}
+    if asks is None or (source is entry and asks is defaults):
+        prompts = {}
+    return prompts, source.inputs
+
+
+def _position(file: str, place: Place) -> str:
+    return f"{file}:{place.line}:{place.column}"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from samebits.base.errors import nearest, shown
+from samebits.matrix.arguments import Argument, InputSetEntry
 from samebits.matrix.spec import (
     ExpectedEntry,
     MatrixFile,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from samebits.matrix.spec import Form
+    from samebits.matrix.form import Form
     from samebits.matrix.yamltext import Keys, Yaml
 
 
@@ -201,6 +202,10 @@ def _form(keys: Keys) -> type[Form]:
             return ModelEntry
         case ("models", _, "build"):
             return Recipe
+        case ("models", _, "inputs", _) | ("defaults", "inputs", _):
+            return InputSetEntry
+        case ("models", _, "inputs", _, "arguments", _) | ("defaults", "inputs", _, "arguments", _):
+            return Argument
         case ("expected", _):
             return ExpectedEntry
         case ("include" | "exclude", _):

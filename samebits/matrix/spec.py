@@ -8,6 +8,7 @@ not say, such as the name of a model, which is its key in the file.
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -18,12 +19,18 @@ from pydantic import (
     model_validator,
 )
 
-from samebits.matrix.sources import bad_folder, bad_patch
+from samebits.base.errors import shown
+from samebits.matrix.arguments import InputSetEntry
+from samebits.matrix.form import Form
+from samebits.matrix.load_arguments import bad_argument
+from samebits.matrix.probefile import ProbeFile, bad_probe
+from samebits.matrix.sources import bad_folder, bad_package, bad_patch
 from samebits.matrix.values import (
     NAME,
     NAME_LENGTH,
     VERSION,
     Attention,
+    ClassPath,
     Device,
     Distinct,
     Dtype,
@@ -32,10 +39,13 @@ from samebits.matrix.values import (
     Hub,
     Length,
     Line,
+    ModelPackage,
+    Module,
     Moment,
     Name,
     OneOrMore,
     OrNull,
+    OutputName,
     Package,
     Paragraph,
     Pattern,
@@ -47,6 +57,7 @@ from samebits.matrix.values import (
     TokenId,
     Verdict,
     Version,
+    is_path_of_package,
     mistake,
 )
 from samebits.records.ids import Variant
@@ -84,18 +95,6 @@ def _sources_and_no_defaults(schema: dict[str, Any]) -> None:
     _without_defaults(schema)
     schema["oneOf"] = [{"required": [source]} for source in ("hub", "path", "build")]
     schema["dependentRequired"] = {"revision": ["hub"], "patch": ["path"]}
-
-
-class Form(Record):
-    """A mapping of matrix.yaml. A key may be left out, but it may not be without a value."""
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _has_a_value(cls, value: object) -> object:
-        if value is None:
-            msg = "the value is missing: write one, or remove the key"
-            raise mistake(msg)
-        return value
 
 
 class StackEntry(Form):
@@ -184,9 +183,31 @@ class Recipe(Form):
     """The model_type in transformers, such as llama."""
     config: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments of the config class."""
-    head: Literal["causal-lm", "masked-lm", "seq2seq-lm", "image-classification", "ctc", "base"] = (
-        "causal-lm"
-    )
+    head: Literal[
+        "causal-lm",
+        "masked-lm",
+        "seq2seq-lm",
+        "sequence-classification",
+        "token-classification",
+        "question-answering",
+        "multiple-choice",
+        "next-sentence",
+        "pretraining",
+        "text-encoding",
+        "image-classification",
+        "masked-image",
+        "semantic-segmentation",
+        "depth-estimation",
+        "object-detection",
+        "backbone",
+        "audio-classification",
+        "audio-frame-classification",
+        "audio-xvector",
+        "ctc",
+        "speech-seq2seq",
+        "image-text-to-text",
+        "base",
+    ] = "causal-lm"
     """The kind of model class, such as causal-lm for AutoModelForCausalLM."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     """Seed of the weights."""
@@ -194,6 +215,27 @@ class Recipe(Form):
     """Id of the stack that builds it; default: the oldest that knows the architecture."""
     gain: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
     """Scale of the weight matrices, for architectures whose outputs vanish or explode at 1."""
+
+
+class ProbeEntry(Form):
+    """A Python file of one's own with probes; a path is short for {path: …}.
+
+    Its public functions observe the loaded model. Each names what it needs: model, tokenizer,
+    processor, inputs (a dict from each prompt to the arguments of forward), config, torch. It
+    returns tensors, numbers, texts, or dicts and lists of them. The code runs in every stack.
+    """
+
+    path: FilePath
+    """The file, relative to the matrix file; its name without .py is the name of the signal."""
+    verdict: bool = False
+    """Whether a difference counts towards the verdict; else it only informs."""
+
+    @field_validator("path")
+    @classmethod
+    def _is_a_probe(cls, path: str, info: ValidationInfo) -> str:
+        if info.context and (fault := bad_probe(info.context["folder"], path)):
+            raise mistake(fault)
+        return path
 
 
 _SHORT = "The capital of France is"
@@ -221,9 +263,15 @@ class Settings(Form):
             "padded": Prompt(batch=(Prompt(text=_SHORT, length=5), Prompt(text=_LONG, length=13))),
         }
     )
-    """Inputs by name; default: short, long and padded."""
+    """Inputs by name; default: short, long and padded, and none beside inputs:."""
     greedy: Annotated[int, Field(ge=0, le=10_000)] = 12
     """Number of tokens to generate; 0 for none."""
+    inputs: Annotated[
+        dict[Name, Annotated[InputSetEntry, TextAs("file", minLength=1)]],
+        Field(min_length=1, json_schema_extra=_NAMES),
+    ] = Field(default_factory=dict)
+    """Arguments of forward by name of the set, for a model that takes something else than token ids,
+    pixel values and audio; or to give them yourself."""
     relations: bool = True
     """Whether to test relations that must hold inside one cell, such as full forward = prefill +
     decode. For a model above 64 MiB a made model answers, unless its own entry asks for them."""
@@ -233,6 +281,8 @@ class Settings(Form):
     """Whether to try common uses of the model: attention maps, packed rows, generate() …"""
     samples: Annotated[int, Field(ge=0, le=100_000)] = 0
     """Number of prompts over which each layer's cache error is averaged; 0 for none."""
+    probes: tuple[Annotated[ProbeEntry, TextAs("path", pattern=r"\S")], ...] = ()
+    """Probes of one's own: Python files whose functions run in every cell."""
     threads: Annotated[int, Field(ge=1, le=64)] | None = None
     """Threads of each job of a cell, on any machine, as their number decides bits; default: 1, and 4
     for a model on the CPU whose files have 4 GiB or more (1 for one on the hub)."""
@@ -241,6 +291,43 @@ class Settings(Form):
     budget: Seconds = 600.0
     """Seconds of one run of a cell after which no further optional observation is started, that is,
     none that does not affect the verdict."""
+    packages: OneOrMore[ModelPackage] = ()
+    """Packages with the model's code, beside what every stack has: requirements such as
+    my-models>=1.2, and folders or wheels, relative to the matrix file."""
+    imports: Annotated[OneOrMore[Module], Field(alias="import")] = ()
+    """Modules to import before the model is loaded, which register it with the Auto classes."""
+    load: dict[str, Any] = Field(default_factory=dict)
+    """Further arguments of from_pretrained, such as variant: fp16."""
+
+    @field_validator("probes")
+    @classmethod
+    def _are_distinct(cls, probes: tuple[ProbeEntry, ...]) -> tuple[ProbeEntry, ...]:
+        names = [PurePath(probe.path).stem for probe in probes]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                msg = f"two files of probes have the name {shown(name)}: rename one of them"
+                raise mistake(msg, number, "path")
+        return probes
+
+    @field_validator("packages")
+    @classmethod
+    def _are_there(cls, packages: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if not info.context:
+            return packages
+        for number, package in enumerate(packages):
+            if not is_path_of_package(package):
+                continue
+            if fault := bad_package(info.context["folder"], package):
+                raise mistake(fault, number)
+        return packages
+
+    @field_validator("load")
+    @classmethod
+    def _is_for_from_pretrained(cls, load: dict[str, Any]) -> dict[str, Any]:
+        for name, value in load.items():
+            if fault := bad_argument(name, value):
+                raise mistake(fault, name)
+        return load
 
     @model_validator(mode="before")
     @classmethod
@@ -269,6 +356,11 @@ class ModelEntry(Settings):
     """Unified diffs, relative to the matrix file, applied in order to a copy of path."""
     build: Annotated[Recipe, TextAs("architecture", pattern=r"\S")] | None = None
     """A tiny checkpoint built from a config; an architecture is short for {architecture: …}."""
+    model_class: Annotated[ClassPath | None, Field(alias="class")] = None
+    """The model's class as package.module:Name, where no Auto class of transformers has it."""
+    logits: OutputName | None = None
+    """The output of forward that plays the part of the logits, such as pooler_output; default: that
+    of the name logits, else the first."""
     trust_remote_code: bool = False
     """Whether Python code that is part of the checkpoint may run."""
     group: Line | None = None
@@ -318,7 +410,11 @@ class ModelEntry(Settings):
 class ModelSpec(ModelEntry):
     """One model of matrix.yaml with the defaults applied."""
 
+    model_config = ConfigDict(populate_by_name=True)
+
     name: Name
+    prompts: dict[Name, Prompt | InputSetEntry] = Field(default_factory=dict)  # type: ignore[assignment]
+    """Everything that forward is run with, by name: the prompts, then the sets of inputs:."""
     insists: bool = False
     """True if the model's own entry asks for the relations: then the model itself answers, for them
     and for usage, at any size."""
@@ -329,6 +425,13 @@ class ModelSpec(ModelEntry):
     """Whether its size keeps nothing from being tried."""
     second_in_full: bool = False
     """Whether the second run of a cell is always a full one."""
+    probe_files: tuple[ProbeFile, ...] = ()
+    """The files of ``probes`` with their content."""
+
+    @property
+    def has_own_code(self) -> bool:
+        """True if imported packages bring its class."""
+        return bool(self.imports) or self.model_class is not None
 
     @property
     def variants(self) -> tuple[Variant, ...]:

@@ -41,7 +41,13 @@ _ATTENTION = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)?(@[A-Za-z0-9_.-]+)
 _DEVICE = rf"^(cpu|({'|'.join(DEVICES[1:])})(:\d+)?)$"
 _HUB = r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)?$"
 _MOMENT = r"^\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d))?$"
+_MODULE = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
+_CLASS = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*$"
+_OUTPUT = r"^(\d+|[A-Za-z_]\w*)(\.\w+|\[\d+\])*$"
 _MAX_LENGTH = 1_000_000
+_COMMIT = re.compile(r"@[0-9a-f]{40}(#.*)?$")
+_FILES_OF_PACKAGES = (".whl", ".tar.gz")
+"""Endings of files that pip can install."""
 
 _DTYPE_NICKNAMES = {
     "fp64": "float64",
@@ -66,10 +72,11 @@ def mistake(text: str, *keys: str | int) -> PydanticCustomError:
 
 def is_name(text: str) -> bool:
     """Return True if text is safe in a path, in a table and in a command."""
-    return len(text) <= NAME_LENGTH and _fits(NAME, text)
+    return len(text) <= NAME_LENGTH and fits(NAME, text)
 
 
-def _fits(pattern: str, text: str) -> bool:
+def fits(pattern: str, text: str) -> bool:
+    """Return True if all of text matches a pattern of a schema, in ASCII."""
     # "$" also matches before a final line feed, and \d matches digits that are not ASCII
     return re.fullmatch(pattern.strip("^$"), text, re.ASCII) is not None
 
@@ -85,7 +92,7 @@ def _name(text: str) -> str:
 
 
 def _version(text: str) -> str:
-    if _fits(VERSION, text) and len(text) <= 40:
+    if fits(VERSION, text) and len(text) <= 40:
         return text
     match = re.search(r"\d+(\.\d+)*", text, re.ASCII)
     example = match.group() if match and len(match.group()) < 20 else "4.48.0"
@@ -97,7 +104,7 @@ def _version(text: str) -> str:
 
 
 def _python(text: str) -> str:
-    if _fits(_PYTHON, text):
+    if fits(_PYTHON, text):
         return text
     msg = f"{shown(text)} is not a version of Python 3: write one such as 3.11"
     raise mistake(msg)
@@ -113,7 +120,7 @@ def _dtype(value: object) -> object:
 
 
 def _attention(text: str) -> str:
-    if not _fits(_ATTENTION, text) or _is_typo(text):
+    if not fits(_ATTENTION, text) or _is_typo(text):
         msg = f"{shown(text)} is not an attention implementation: {nearest(text, ATTENTION)}"
         raise mistake(msg)
     return text
@@ -133,7 +140,7 @@ def _without_digits(text: str) -> str:
 
 
 def _device(text: str) -> str:
-    if _fits(_DEVICE, text):
+    if fits(_DEVICE, text):
         return text
     meant = "cuda" if text.casefold().startswith("gpu") else text
     msg = f"{shown(text)} is not a device: {nearest(meant, DEVICES)} (the second GPU is cuda:1)"
@@ -148,7 +155,7 @@ def _hub(text: str) -> str:
         name, _, revision = text.partition("@")
         msg = f"{shown(text)}: write hub: {shown(name)} and revision: {shown(revision)}"
         raise mistake(msg)
-    if not _fits(_HUB, text):
+    if not fits(_HUB, text):
         msg = f"{shown(text)} is not a hub id: write one such as org/name"
         raise mistake(msg)
     return text
@@ -157,7 +164,7 @@ def _hub(text: str) -> str:
 def _moment(text: str) -> str:
     try:
         datetime.fromisoformat(text)
-        if _fits(_MOMENT, text):
+        if fits(_MOMENT, text):
             return text
     except ValueError:
         pass
@@ -191,11 +198,7 @@ def _paragraph(text: str) -> str:
 
 
 def _requirement(text: str) -> str:
-    try:
-        requirement = Requirement(text)
-    except InvalidRequirement:
-        msg = f"{shown(text)} is not a requirement: write one such as accelerate>=1"
-        raise mistake(msg) from None
+    requirement = _parsed_requirement(text, "accelerate>=1")
     if requirement.url is not None:
         msg = (
             f"{shown(text)} is a URL, whose content can change, so it cannot be locked: write a "
@@ -206,6 +209,74 @@ def _requirement(text: str) -> str:
         msg = f"{shown(text)}: the version of {name} has a key of its own: write it after {name}:"
         raise mistake(msg)
     return text
+
+
+def _parsed_requirement(text: str, example: str) -> Requirement:
+    try:
+        return Requirement(text)
+    except InvalidRequirement:
+        msg = f"{shown(text)} is not a requirement: write one such as {example}"
+        raise mistake(msg) from None
+
+
+def is_path_of_package(text: str) -> bool:
+    """Return True if a package is named by its folder or file, and not by a requirement."""
+    if text.startswith((".", "/", "~")):
+        return True
+    return text.endswith(_FILES_OF_PACKAGES) and "://" not in text
+
+
+def _model_package(text: str) -> str:
+    if is_path_of_package(text):
+        return _expand_home(_line(text))
+    requirement = _parsed_requirement(text, "my-models>=1.2, or a folder such as ./my-models")
+    if (name := requirement.name.lower()) in ("transformers", "torch"):
+        msg = (
+            f"{shown(text)}: every stack has its own {name}, which packages of a model never "
+            "change: remove this line, or change the stacks"
+        )
+        raise mistake(msg)
+    url = requirement.url
+    if url is not None and not (url.startswith("git+") and _COMMIT.search(url)):
+        msg = (
+            f"{shown(text)} is a URL, whose content can change: write a version such as "
+            f"{requirement.name}==1.2, a folder such as ./{requirement.name}, or git+https://… and @ "
+            "and the 40 digits of a commit"
+        )
+        raise mistake(msg)
+    return text
+
+
+def _module(text: str) -> str:
+    if fits(_MODULE, text):
+        return text
+    meant = text.removesuffix(".py").replace("/", ".").replace("-", "_")
+    example = meant if fits(_MODULE, meant) else "my_models"
+    msg = (
+        f"{shown(text)} is not the name of a module: write it as after import in Python, such as "
+        f"{example}"
+    )
+    raise mistake(msg)
+
+
+def _output_name(text: str) -> str:
+    if fits(_OUTPUT, text):
+        return text
+    msg = (
+        f"{shown(text)} is not the name of an output: write a name such as pooler_output, "
+        "encoder.last_hidden_state, or 2[0] in a tuple"
+    )
+    raise mistake(msg)
+
+
+def _class_path(text: str) -> str:
+    if fits(_CLASS, text):
+        return text
+    module, _, name = text.replace(":", ".").rpartition(".")
+    meant = f"{module}:{name}"
+    example = meant if fits(_CLASS, meant) else "my_models.modeling:MyModel"
+    msg = f"{shown(text)} does not name a class in a module: write {example}"
+    raise mistake(msg)
 
 
 def _expected_verdict(value: object) -> object:
@@ -236,7 +307,7 @@ def _length(value: object) -> object:
     if value == "past-window":
         return value
     text = str(value)
-    if _fits(r"\d{1,7}", text) and 1 <= int(text) <= _MAX_LENGTH:
+    if fits(r"\d{1,7}", text) and 1 <= int(text) <= _MAX_LENGTH:
         return int(text)
     msg = f"write a number of tokens from 1 to {_MAX_LENGTH}, or past-window"
     raise mistake(msg)
@@ -335,6 +406,14 @@ FilePath = Annotated[
 Paragraph = Annotated[str, AfterValidator(_paragraph), _described(pattern=r"\S")]
 Package = Annotated[str, AfterValidator(_requirement)]
 """A requirement as for pip, without a URL."""
+ModelPackage = Annotated[str, AfterValidator(_model_package), _described(pattern=r"\S")]
+"""A package of a model: a requirement as for pip, a folder or wheel, or git with a commit."""
+Module = Annotated[str, AfterValidator(_module), _described(pattern=_MODULE)]
+"""The dotted name of a Python module."""
+ClassPath = Annotated[str, AfterValidator(_class_path), _described(pattern=_CLASS)]
+"""A class as ``package.module:Name``."""
+OutputName = Annotated[str, AfterValidator(_output_name), _described(pattern=_OUTPUT)]
+"""The name of a tensor that forward returns, as the report has it."""
 Length = Annotated[
     Annotated[int, Field(ge=1, le=_MAX_LENGTH)] | Literal["past-window"], BeforeValidator(_length)
 ]

@@ -1,7 +1,8 @@
 """The text of matrix.yaml as plain data, and the line and column of each part of it.
 
 Every scalar stays the text that was written, so ``4.50`` is a version and never the number 4.5. Only
-below ``build: config:`` scalars have YAML's types, because a config of a model needs them.
+below ``build: config:`` and ``inputs: NAME: arguments:`` scalars have YAML's types, because a config
+and an argument of a model need them.
 """
 
 from __future__ import annotations
@@ -227,7 +228,7 @@ class _NodeConverter:
         self._enter(node)
         data: object
         if isinstance(node, ScalarNode):
-            data = self._scalar(node, is_typed=_is_in_config(keys))
+            data = self._scalar(node, is_typed=_is_typed(keys))
         elif isinstance(node, SequenceNode):
             self._check_tag(node, f"{_TAG}seq")
             data = [self.value(item, (*keys, index)) for index, item in enumerate(node.value)]
@@ -329,6 +330,16 @@ class _NodeConverter:
         self.problems.append(Problem(_place(node.start_mark), text))
 
 
-def _is_in_config(keys: Keys) -> bool:
-    """Return True for models: NAME: build: config: and everything below it."""
-    return keys[:1] == ("models",) and keys[2:4] == ("build", "config")
+def _is_typed(keys: Keys) -> bool:
+    """Return True below ``build: config:`` of a model, ``load:``, and ``arguments:`` of inputs."""
+    if keys[:1] == ("models",):
+        settings = keys[2:]
+        if settings[:2] == ("build", "config"):
+            return True
+    elif keys[:1] == ("defaults",):
+        settings = keys[1:]
+    else:
+        return False
+    return settings[:1] == ("load",) or (
+        settings[:1] == ("inputs",) and settings[2:3] == ("arguments",)
+    )

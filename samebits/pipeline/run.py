@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from samebits.base.digests import digest_of, digest_of_file
@@ -30,7 +31,14 @@ from samebits.pipeline import trim
 from samebits.pipeline.scheduler import Scheduler, outcome
 from samebits.records.capsule import Capsule, script_name
 from samebits.records.ids import Verdict
-from samebits.records.report import CheckpointReport, MachineReport, Report, Row, StackReport
+from samebits.records.report import (
+    CheckpointReport,
+    MachineReport,
+    PackagesReport,
+    Report,
+    Row,
+    StackReport,
+)
 from samebits.reports import owned
 from samebits.stacks import costs
 from samebits.stacks.build import StackBuilder
@@ -45,7 +53,6 @@ from samebits.trace.question import causes_of, with_cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
-    from pathlib import Path
 
     from samebits.matrix.plan import Plan, PlannedRow
     from samebits.matrix.spec import Matrix
@@ -81,6 +88,7 @@ async def run_matrix(
     matrix = at_level(matrix or load.load(order.matrix), order.level)
     root = order.work_folder
     dependencies = dependencies or Dependencies()
+    _depend_on_probes(matrix, dependencies)
     if order.releases:
         release_progress = progress(0)
         release_progress.note("asking which releases lie between the stacks")
@@ -127,6 +135,11 @@ async def run_matrix(
         shown_progress.close()
     locks: dict[str, str | bytes] = {
         _lock_path(stack.id): stack.lock for stack in scheduler.stacks.values()
+    }
+    locks |= {
+        packages.lock: scheduler.extended[packages.stack, packages.listed].lock
+        for packages in report.packages
+        if packages.lock is not None
     }
     update = {
         "started": started,
@@ -209,6 +222,23 @@ def _add_capsules(report: Report, capsules: Mapping[CellId, Capsule]) -> Report:
         for row in report.rows
     )
     return report.model_copy(update={"rows": tuple(rows)}) if capsules else report
+
+
+def _depend_on_probes(matrix: Matrix, dependencies: Dependencies) -> None:
+    """Record the files of the user's probes, which the matrix holds as they were read."""
+    for model in matrix.models:
+        for probe, file in zip(model.probes, model.probe_files, strict=True):
+            path = Path(matrix.path).parent / probe.path
+            dependencies.file(path)
+            if _text_or_empty(path) != file.source:
+                dependencies.mark_unrepeatable(f"{probe.path} was changed during the run")
+
+
+def _text_or_empty(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _digest_or_empty(path: Path) -> str:
@@ -338,7 +368,8 @@ def _missing_values(
         if result.reference is None or not result.signals:
             continue
         reference, candidate = runs[result.reference][0], runs[result.cell][0]
-        for cell, hashes in wanted(reference, candidate, result.signals, store):
+        compared = (*result.signals, *result.informing)
+        for cell, hashes in wanted(reference, candidate, compared, store):
             missing.setdefault(cell, set()).update(hashes)
     return missing
 
@@ -399,7 +430,9 @@ def _report(
         )
         for stack in planned.stacks
     )
-    user_models = {m.name: m.trust_remote_code for m in matrix.models if m.build is None}
+    user_models = {
+        m.name: m.trust_remote_code or m.has_own_code for m in matrix.models if m.build is None
+    }
     code, reasons = verdict.exit_code(results, expected, stacks, user_models)
     by_cell = {result.cell: result for result in results}
     return Report(
@@ -412,6 +445,7 @@ def _report(
         level=order.level,
         reference=matrix.reference,
         stacks=stacks,
+        packages=_packages(planned, matrix, scheduler),
         checkpoints=_checkpoints(planned, scheduler),
         rows=tuple(
             _row(row, matrix, by_cell, kept_row, scheduler.threads_of(row))
@@ -474,6 +508,7 @@ def _row(
         attention=kept_row.attention,
         calls=kept_row.calls,
         relations=kept_row.relations,
+        state=kept_row.state,
         integrity=kept_row.integrity,
         tokenizers=kept_row.tokenizers,
         usage=kept_row.usage,
@@ -504,6 +539,11 @@ def _new_row(
             stack: trim.relations(of_stack.relations)
             for stack, of_stack in signals.items()
             if of_stack.relations
+        },
+        state={
+            stack: trim.state(of_stack.state)
+            for stack, of_stack in signals.items()
+            if of_stack.state and of_stack.state.is_left
         },
         integrity={
             stack: trim.load(of_stack.integrity)
@@ -579,6 +619,31 @@ def _stack(stack_id: str, matrix: Matrix, scheduler: Scheduler) -> StackReport:
         lock=_lock_path(stack_id),
         lock_digest=stack.lock_digest,
     )
+
+
+def _packages(planned: Plan, matrix: Matrix, scheduler: Scheduler) -> tuple[PackagesReport, ...]:
+    models: dict[tuple[str, ...], list[str]] = {}
+    for name in planned.models:
+        if listed := matrix.model(name).packages:
+            models.setdefault(listed, []).append(name)
+    return tuple(
+        _packages_beside(stack, listed, names, scheduler)
+        for listed, names in models.items()
+        for stack in planned.stacks
+        if stack in scheduler.stacks
+    )
+
+
+def _packages_beside(
+    stack_id: str, listed: tuple[str, ...], models: list[str], scheduler: Scheduler
+) -> PackagesReport:
+    report = PackagesReport(models=tuple(models), stack=stack_id, listed=listed)
+    extended = scheduler.extended.get((stack_id, listed))
+    if extended is None:
+        failure = str(scheduler.not_extended[stack_id, listed])
+        return report.model_copy(update={"failure": failure})
+    lock = f"locks/{stack_id}/{models[0]}.txt"
+    return report.model_copy(update={"packages": extended.added.packages, "lock": lock})
 
 
 def _lock_path(stack_id: str) -> str:

@@ -51,7 +51,8 @@ from samebits.jobs.trace import TracedCell, TracedModel, Tracer
 from samebits.records.report import Spent
 from samebits.stacks import costs, price
 from samebits.stacks.build import Stack, StackBuilder, probes_digest
-from samebits.stacks.environment import probe_environment
+from samebits.stacks.environment import PACKAGES, probe_environment
+from samebits.stacks.packages import ExtendedStack, PackageBuilder, PackagesError
 from samebits.stacks.places import stacks_folder
 from samebits.stacks.probes import PROBES
 from samebits.stacks.process import StackProcess, cell_of, start_process, tail
@@ -123,6 +124,8 @@ class Observed(Mapping["CellId", Runs]):
 
 
 T = TypeVar("T")
+ProcessKey = tuple[str, tuple[str, ...]]
+"""A stack, and the packages of a model that run beside it."""
 _MAX_WAIT_FOR_CHECKPOINTS = 2.0
 """Seconds to wait for checkpoints before the number of cells with captures is shown."""
 
@@ -157,11 +160,16 @@ class Scheduler:
         *,
         starter: Starter = start_process,
         builder: Callable[[StackSpec], Stack] | None = None,
+        extender: Callable[[Stack, str, Sequence[str]], ExtendedStack] | None = None,
         dependencies: Dependencies | None = None,
     ) -> None:
         self.dependencies = dependencies or Dependencies()
         self.stacks: dict[str, Stack] = {}
         self.failures: dict[str, str] = {}
+        self.extended: dict[ProcessKey, ExtendedStack] = {}
+        """Stacks with the packages of a model."""
+        self.not_extended: dict[ProcessKey, PackagesError] = {}
+        """Why there is no such stack."""
         self.checkpoints: dict[str, Checkpoint] = {}
         self.machine: dict[str, Any] | None = None
         self.environment: dict[str, str] = {}
@@ -200,7 +208,7 @@ class Scheduler:
         self._grafter = Grafter(job_cache)
         self._climber = Climber(job_cache)
         self._crosser = Crosser(job_cache)
-        self._processes: dict[str, StackProcess] = {}
+        self._processes: dict[ProcessKey, StackProcess] = {}
         stack_builder = StackBuilder(
             root,
             environ,
@@ -212,6 +220,16 @@ class Scheduler:
         )
         self._stack_builder = stack_builder
         self._build_stack = builder or stack_builder.build
+        self._package_builder = PackageBuilder(
+            root,
+            Path(matrix.path).parent,
+            environ,
+            exclude_newer=matrix.exclude_newer,
+            upgrade=order.upgrade,
+            max_age=order.lock_age,
+            dependencies=self.dependencies,
+        )
+        self._extend = extender or self._package_builder.extend
         self._checkpoint_tasks: dict[str, asyncio.Task[Checkpoint]] = {}
 
     async def observe(self, find_row: FindRow | None = None) -> Mapping[CellId, Runs]:
@@ -336,7 +354,7 @@ class Scheduler:
 
     async def _paths_of(self, row: PlannedRow) -> dict[CellId, tuple[Path, Path]] | None:
         """Return the paths of a row's captures; None without a stack or a pinned checkpoint."""
-        if any(cell.stack not in self.stacks for cell in row.cells):
+        if any(self.stack_of(cell) is None for cell in row.cells):
             return None
         try:
             checkpoint = await asyncio.shield(self._checkpoint_tasks[row.model])
@@ -346,9 +364,27 @@ class Scheduler:
             return None
         model = self._matrix.model(row.model)
         return {
-            cell: self._runner.paths(cell, model, checkpoint, self.stacks[cell.stack])
+            cell: self._runner.paths(cell, model, checkpoint, stack)
             for cell in row.cells
+            if (stack := self.stack_of(cell)) is not None
         }
+
+    def stack_of(self, cell: CellId) -> Stack | None:
+        """Return the stack of a cell, with the packages of its model; None if there is none."""
+        return self._stack_for(cell.model, cell.stack)
+
+    def _stack_for(self, model: str, stack: str) -> Stack | None:
+        packages = self._matrix.model(model).packages
+        return self.extended.get((stack, packages)) if packages else self.stacks.get(stack)
+
+    def _process_for(self, model: str, stack: str) -> StackProcess:
+        return self._processes[stack, self._matrix.model(model).packages]
+
+    def _built(self, cell: CellId) -> tuple[Stack, StackProcess]:
+        """Return the stack and the process of a cell that ran."""
+        stack = self.stack_of(cell)
+        assert stack is not None
+        return stack, self._process_for(cell.model, cell.stack)
 
     async def look_again(self, missing: Mapping[CellId, Iterable[str]]) -> dict[CellId, Runs]:
         """Run cells again to store the values of tensors that turned out to differ."""
@@ -382,7 +418,7 @@ class Scheduler:
     async def _climb(self, cell: CellId, ask: Ask) -> LadderFile:
         """Run one question about a cell on the ladder and return its result."""
         checkpoint = await asyncio.shield(self._checkpoint_tasks[cell.model])
-        stack, process = self.stacks[cell.stack], self._processes[cell.stack]
+        stack, process = self._built(cell)
         model = self._matrix.model(cell.model)
         return await self._climber.climb(cell, model, checkpoint, stack, process, ask)
 
@@ -411,8 +447,7 @@ class Scheduler:
         checkpoint = await asyncio.shield(self._checkpoint_tasks[cell.model])
         traced_model = TracedModel(self._matrix.model(cell.model), checkpoint)
         reference_cell, candidate_cell = (
-            TracedCell(side, self.stacks[side.stack], self._processes[side.stack])
-            for side in (reference, cell)
+            TracedCell(side, *self._built(side)) for side in (reference, cell)
         )
         return traced_model, reference_cell, candidate_cell
 
@@ -443,7 +478,7 @@ class Scheduler:
     ) -> tuple[Path | None, tuple[Path, ...]]:
         """Return the path of a cell's cached capsule, if there can be one, and its captures."""
         pair = [cell for cell in (result.reference, result.cell) if cell is not None]
-        if len(pair) < 2 or any(cell.stack not in self.stacks for cell in pair):
+        if len(pair) < 2 or any(self.stack_of(cell) is None for cell in pair):
             return None, ()
         try:
             checkpoint = await asyncio.shield(self._checkpoint_tasks[result.cell.model])
@@ -453,7 +488,7 @@ class Scheduler:
         captures = tuple(
             path
             for cell in pair
-            for path in self._runner.paths(cell, model, checkpoint, self.stacks[cell.stack])
+            for path in self._runner.paths(cell, model, checkpoint, self._built(cell)[0])
         )
         environ = script_environment(self._environ, Path(), needs_hub=model.hub is not None)
         sides = (self._party(pair[0]), self._party(pair[1]))
@@ -510,7 +545,7 @@ class Scheduler:
     ) -> Made:
         cell, reference = result.cell, result.reference
         assert reference is not None
-        missing = [side.stack for side in (reference, cell) if side.stack not in self.stacks]
+        missing = [side.stack for side in (reference, cell) if self.stack_of(side) is None]
         if missing:
             return f"stack {missing[0]} could not be built"
         n_lost = self._n_lost
@@ -546,9 +581,9 @@ class Scheduler:
         return sum(process.n_lost for process in self._processes.values())
 
     def _party(self, cell: CellId) -> CapsuleParty:
-        stack = self.stacks[cell.stack]
+        stack, process = self._built(cell)
         python = self._matrix.stack(cell.stack).python
-        return CapsuleParty(cell, stack, python, self._processes[cell.stack])
+        return CapsuleParty(cell, stack, python, process)
 
     async def cross(self) -> tuple[CrossingsReport, ...]:
         """Save each model in every stack, and load each saved copy in every other stack."""
@@ -566,14 +601,14 @@ class Scheduler:
 
     async def _cross(self, row: PlannedRow) -> CrossingsReport | None:
         """Return the crossings of one model; None without two stacks or without a checkpoint."""
-        stacks = [self.stacks[cell.stack] for cell in row.cells if cell.stack in self.stacks]
+        stacks = [stack for cell in row.cells if (stack := self.stack_of(cell)) is not None]
         try:
             checkpoint = await asyncio.shield(self._checkpoint_tasks[row.model])
         except BuildFailed:
             return None
         if len(stacks) < 2:
             return None
-        parties = [CrossingStack(stack, self._processes[stack.id]) for stack in stacks]
+        parties = [CrossingStack(stack, self._process_for(row.model, stack.id)) for stack in stacks]
         subject = CrossedModel(self._matrix.model(row.model), row.variant, checkpoint)
         return await self._crosser.cross(subject, parties)
 
@@ -610,12 +645,13 @@ class Scheduler:
     async def close(self) -> None:
         """End all processes and tasks."""
         self._stack_builder.end()
+        self._package_builder.end()
         for task in self._checkpoint_tasks.values():
             task.cancel()
         await asyncio.gather(*self._checkpoint_tasks.values(), return_exceptions=True)
         await asyncio.gather(*(process.close() for process in self._processes.values()))
         self._crosser.close()
-        for stack in self.stacks.values():
+        for stack in (*self.stacks.values(), *self.extended.values()):
             shutil.rmtree(self._modules(stack), ignore_errors=True)
         _remove_old(self._root / "logs", f"*-{_ANY_RUN}.log")
         _remove_old(self._root / "modules", f"*-{_ANY_RUN}")
@@ -628,14 +664,40 @@ class Scheduler:
         await asyncio.gather(
             *(self._build_and_show(spec) for spec in self._matrix.stacks if spec.id in needed)
         )
-        unknown = {recipe.architecture for recipe in recipes if recipe.stack is None}
+        unknown = {
+            model.build.architecture
+            for model in map(self._matrix.model, self._plan.models)
+            # a stack's own list does not have what packages register
+            if model.build and model.build.stack is None and not model.has_own_code
+        }
         for spec in self._checkpoint_makers():
             # the oldest stack that knows an architecture makes its checkpoint, selected or not
             if unknown and spec.id not in needed:
                 await self._build_and_show(spec)
             if spec.id in self.stacks:
                 unknown -= set(self.stacks[spec.id].architectures)
+        await self._add_packages()
         self.phases.end("stacks")
+
+    async def _add_packages(self) -> None:
+        """Install the packages of the plan's models beside every stack that was built."""
+        listed = {self._matrix.model(name).packages for name in self._plan.models} - {()}
+        keys = [(stack, packages) for stack in self.stacks for packages in sorted(listed)]
+        await asyncio.gather(*(self._add_packages_to(*key) for key in keys))
+
+    async def _add_packages_to(self, stack: str, packages: tuple[str, ...]) -> None:
+        python = self._matrix.stack(stack).python
+        try:
+            extended = await asyncio.to_thread(self._extend, self.stacks[stack], python, packages)
+        except PackagesError as error:
+            self.not_extended[stack, packages] = error
+        except (StackError, OSError) as error:
+            text = without_folders(str(error))
+            self.not_extended[stack, packages] = PackagesError(text, contradicts=False)
+        else:
+            self.extended[stack, packages] = extended
+            return
+        self.dependencies.mark_unrepeatable(f"{', '.join(packages)} is not installed in {stack}")
 
     def _checkpoint_makers(self) -> list[StackSpec]:
         """Return the stacks that may make checkpoints.
@@ -660,23 +722,26 @@ class Scheduler:
 
     def _open_processes(self) -> None:
         needs_hub = any(self._matrix.model(name).hub for name in self._plan.models)
-        for stack in self.stacks.values():
+        stacks: dict[ProcessKey, Stack] = {(id, ()): stack for id, stack in self.stacks.items()}
+        for key, stack in (stacks | self.extended).items():
             self.environment = probe_environment(
                 self._environ,
                 needs_hub=needs_hub,
                 modules_cache=str(self._modules(stack)),
                 kernels=self._order.kernels,
             )
-            log = self._root / "logs" / f"{stack.id}-{self._run}.log"
-            self._processes[stack.id] = StackProcess(
+            is_extended = isinstance(stack, ExtendedStack)
+            own = {PACKAGES: stack.folder} if isinstance(stack, ExtendedStack) else {}
+            name = f"{stack.id}-{stack.lock_digest[:12]}" if is_extended else stack.id
+            self._processes[key] = StackProcess(
                 stack.id,
                 stack.python,
-                self.environment,
-                log,
+                self.environment | own,
+                self._root / "logs" / f"{name}-{self._run}.log",
                 self._slots,
                 self._starter,
             )
-            self._processes[stack.id].on_step = self._show_step
+            self._processes[key].on_step = self._show_step
 
     def _show_step(self, job: Mapping[str, Any], running: Running) -> None:
         """Show the progress of a job; a cell is shown until both of its runs have ended."""
@@ -725,10 +790,14 @@ class Scheduler:
         Releases that ``--releases`` adds come last, so that the inputs are those of the matrix.
         """
         rows = (row for row in self._plan.rows if row.model == model.name)
-        selected = {cell.stack for row in rows for cell in row.cells} & self.stacks.keys()
+        selected = {cell.stack for row in rows for cell in row.cells}
         specs = [spec for spec in self._matrix.stacks if spec.id in selected]
         specs.sort(key=lambda spec: (spec.id != self._matrix.reference, spec.between))
-        return [(self.stacks[spec.id], self._processes[spec.id]) for spec in specs]
+        return [
+            (stack, self._process_for(model.name, spec.id))
+            for spec in specs
+            if (stack := self._stack_for(model.name, spec.id)) is not None
+        ]
 
     async def _found_checkpoint(self, model: ModelSpec) -> Checkpoint:
         try:
@@ -741,7 +810,11 @@ class Scheduler:
             raise BuildFailed(msg) from error
 
     async def _built_checkpoint(self, model: ModelSpec) -> Checkpoint:
-        ordered = [self.stacks[s.id] for s in self._checkpoint_makers() if s.id in self.stacks]
+        ordered = [
+            stack
+            for spec in self._checkpoint_makers()
+            if (stack := self._stack_for(model.name, spec.id)) is not None
+        ]
         builder = builder_of(model, ordered)
         if builder is None:
             raise BuildFailed(_no_builder(model, ordered))
@@ -753,8 +826,15 @@ class Scheduler:
             shutil.rmtree(folder, ignore_errors=True)
         log = folder.with_suffix(".log")
         assert model.build is not None
-        job = BuildJob(recipe=model.build, out=str(folder), log=str(log), timeout=model.timeout)
-        ended = await self._processes[builder.id].run(job.as_json())
+        job = BuildJob(
+            recipe=model.build,
+            imports=model.imports,
+            model_class=model.model_class,
+            out=str(folder),
+            log=str(log),
+            timeout=model.timeout,
+        )
+        ended = await self._process_for(model.name, builder.id).run(job.as_json())
         if (made := self._checkpoint_store.made(model, builder)) is not None:
             return made
         msg = f"{builder.id} could not make the checkpoint: {ended.reason}\n{tail(log)}"
@@ -771,16 +851,25 @@ class Scheduler:
         hashes: tuple[str, ...] = (),
         started: Callable[[], None] = lambda: None,
     ) -> Runs:
-        stack = self.stacks.get(cell.stack)
+        stack = self.stack_of(cell)
         if stack is None:
-            return cells.failed(cell, "stack", self.failures[cell.stack])
+            return self._without_stack(cell)
         try:
             checkpoint = await asyncio.shield(self._checkpoint_tasks[cell.model])
         except BuildFailed as error:
             return cells.failed(cell, "build", str(error))
         model = self._matrix.model(cell.model)
-        process = self._processes[cell.stack]
+        process = self._process_for(cell.model, cell.stack)
         return await self._runner.observe(cell, model, checkpoint, stack, process, hashes, started)
+
+    def _without_stack(self, cell: CellId) -> Runs:
+        """Return the captures of a cell whose stack, or whose packages, could not be installed."""
+        if cell.stack in self.failures:
+            return cells.failed(cell, "stack", self.failures[cell.stack])
+        error = self.not_extended[cell.stack, self._matrix.model(cell.model).packages]
+        if error.contradicts:
+            return cells.absent(cell, str(error))
+        return cells.failed(cell, "packages", str(error))
 
     async def _find_machine_facts(self) -> None:
         """Set the facts about the machine, from a stack's process or from an earlier run's file.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from samebits.records.comparison import CellResult, ItemComparison, Metrics
     from samebits.records.provenance import IntegritySignal
     from samebits.records.relations import Relation, RelationsSignal
+    from samebits.records.state import StateSignal
 
 
 def result(untrimmed: CellResult) -> CellResult:
@@ -44,6 +45,11 @@ def _item(item: ItemComparison, is_layer: bool) -> ItemComparison:
 
 def _without_top(metrics: Metrics) -> Metrics:
     return metrics.model_copy(update={"top": ()})
+
+
+def state(signal: StateSignal) -> StateSignal:
+    """Return what a cell left behind, without hashes."""
+    return signal.model_copy(update={"hashes": {}})
 
 
 def relations(signal: RelationsSignal) -> RelationsSignal:

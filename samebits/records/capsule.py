@@ -18,17 +18,28 @@ FORMAT_VERSION: Literal[2] = 2
 
 
 class Fed(Record):
-    """One input tensor of a script: rows of integers, or seeded random numbers."""
+    """One input of a script: rows of integers, seeded random numbers, bytes, or a constant."""
 
     rows: tuple[tuple[int, ...], ...] = ()
     seed: str | None = None
     """The text that the numbers are hashes of, as in probes/samebits_probe/model/inputs.py; None:
     :attr:`rows` are used."""
     shape: tuple[int, ...] = ()
+    data: str = ""
+    """The bytes of a tensor of the user's, in base64."""
+    dtype: str = ""
+    """Of these bytes."""
+    constant: str = ""
+    """A constant of the user's, as Python writes it."""
+
+    @property
+    def is_rows(self) -> bool:
+        """True for rows of integers."""
+        return self.seed is None and not self.data and not self.constant
 
 
 Feed = dict[str, Fed]
-"""Keyword argument of forward -> input tensor."""
+"""Keyword argument of forward -> input."""
 
 
 class Question(Record):

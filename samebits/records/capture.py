@@ -17,17 +17,19 @@ from samebits.records.ids import CellId, Signal
 from samebits.records.provenance import IntegritySignal
 from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
+from samebits.records.state import StateSignal
 from samebits.records.tensor import TensorRef
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
-FORMAT_VERSION: Literal[5] = 5
+FORMAT_VERSION: Literal[6] = 6
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: failures of phases after the load, progress of an unfinished run, and kinds of skips.
 # 4: a skip of a tensor names it in fields; three more kinds of skips; short runs.
 # 5: its hashes are BLAKE3, which it names.
+# 6: every output of a forward, and the state that is left behind.
 
 Extent = Literal["full", "short"]
 """How much a run observes.
@@ -113,6 +115,8 @@ class Skip(Record):
     """The tensor, if it is of a single one."""
     tensor_of: Signal | None = None
     """The signal of that tensor."""
+    paste: str = ""
+    """Lines to write below the model in matrix.yaml, so that it is observed."""
 
 
 class Unfinished(Record):
@@ -130,6 +134,8 @@ class LoadFacts(Record):
     """Outcome and messages of loading the model."""
 
     model_class: str
+    class_module: str = ""
+    """Module of a class that a package brings; '' for one of transformers or of remote code."""
     missing_keys: tuple[str, ...] = ()
     unexpected_keys: tuple[str, ...] = ()
     mismatched_keys: tuple[str, ...] = ()
@@ -271,10 +277,15 @@ class ForwardFacts(Record):
 
     inputs: dict[str, TensorRef]
     """The arguments of forward: input_ids, attention_mask, pixel_values …"""
+    constants: dict[str, Any] | None = None
+    """For an input set of matrix.yaml: its arguments that are no tensors; None for a prompt."""
     text: str | None = None
     real_rows: tuple[tuple[int, int], ...] | None = None
     """Per batch row, the half-open range of positions that are not padding; None: no padding."""
     logits: TensorRef | None = None
+    logits_name: str = ""
+    """The output that plays their part, such as ``logits`` or ``last_hidden_state``; '' if forward
+    returns a bare tensor. The others are in :attr:`Signals.named`, as ``outputs``."""
     logits_padded: bool = True
     """False if dimension 1 of the logits is not the axis of the prompt's padding."""
     hidden_states: tuple[Layer, ...] = ()
@@ -297,6 +308,35 @@ class GreedyFacts(Record):
     """The logits of the first two steps, [steps, vocabulary], which a short run has as well."""
 
 
+class ProbeAnswer(Record):
+    """What one probe of the user's returned, taken apart: one entry for each tensor and each fact.
+
+    The names lead to the part of the result: ``pooling`` itself, ``pooling.short``,
+    ``pooling.short[0]``.
+    """
+
+    tensors: dict[str, TensorRef] = Field(default_factory=dict)
+    """A number with a fraction is a float64 tensor without dimensions, so that its bytes count."""
+    facts: dict[str, Any] = Field(default_factory=dict)
+    """Whole numbers, texts, true, false, null, and empty lists and dicts."""
+    failure: Failure | None = None
+    """The exception that it raised, in phase ``probe my_probe.pooling``."""
+    left_out: str = ""
+    """Why it did not run; '' if it did."""
+    seconds: float = 0.0
+    repeats: bool | None = None
+    """Whether the other run of the cell gave the same; None: that is not known."""
+
+
+class ProbeFacts(Record):
+    """What the probes of one of the user's files returned."""
+
+    verdict: bool
+    """Whether a difference counts; else it only informs."""
+    answers: dict[str, ProbeAnswer]
+    """Name of the function -> what it returned."""
+
+
 class Signals(Record):
     """All observations; None if one was not made, with the reason in :attr:`Capture.skips`."""
 
@@ -312,6 +352,8 @@ class Signals(Record):
     forward: dict[str, ForwardFacts] | None = None
     """prompt -> facts for the signals inputs, hidden_states and logits."""
     greedy: dict[str, GreedyFacts] | None = None
+    state: StateSignal | None = None
+    """Whether the first prompt gives its bytes again after all else; observed in run a only."""
     relations: RelationsSignal | None = None
     """Relations inside this cell; observed in run a only."""
     integrity: IntegritySignal | None = None
@@ -328,13 +370,15 @@ class Signals(Record):
     """Signal -> prompt -> name -> tensor, of the signals that are a set of named tensors.
 
     The prompt of a stored tensor is ''; the name is '' if there is one tensor for a prompt."""
+    probes: dict[Signal, ProbeFacts] = Field(default_factory=dict)
+    """Name of a file of the user's -> what its probes returned, on the model as it was loaded."""
 
 
 class Capture(Record):
     """One run of one cell."""
 
     format: Literal["samebits-capture"] = "samebits-capture"
-    format_version: Literal[5] = FORMAT_VERSION
+    format_version: Literal[6] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     run: Literal["a", "b"]

@@ -11,7 +11,7 @@ from samebits.records.capture import Failure, Skip, Unfinished
 from samebits.records.finding import Finding, Step
 from samebits.records.graft import Graft
 from samebits.records.ids import CellId, Signal, Verdict
-from samebits.records.ladder import Ladder
+from samebits.records.ladder import Ladder, LadderStep
 from samebits.records.record import Record
 from samebits.records.subject import Reason, Subject, with_name
 from samebits.records.tensor import TensorRef
@@ -161,6 +161,10 @@ class CellResult(Record):
     headline: str
     """One line in plain words."""
     signals: tuple[SignalComparison, ...] = ()
+    informing: tuple[SignalComparison, ...] = ()
+    """Probes of the user's that only inform; those that count are among the signals."""
+    informing_steps: tuple[LadderStep, ...] = ()
+    """Their tensors on the precision ladder."""
     changes: dict[str, tuple[FactChange, ...]] = Field(default_factory=dict)
     """Kind -> explanatory facts that changed; the kinds are ``config``, ``load``, ``tokenizer``,
     ``attention.kernel``, ``weights layout``."""

@@ -6,7 +6,7 @@ in every job of the model (probes/samebits_probe/model/feed.py). This module is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -40,6 +40,8 @@ class PromptInputs(Record):
 
     tensors: dict[str, TensorRef] = Field(default_factory=dict)
     """Argument of forward -> tensor; floating-point tensors are converted to the cell's dtype."""
+    constants: dict[str, Any] | None = None
+    """Arguments of an input set that are no tensors, and are passed as they are; None: a prompt."""
     real_rows: tuple[tuple[int, int], ...] | None = None
     """As in samebits.records.capture.ForwardFacts."""
     rows: tuple[TokenRow, ...] = ()
@@ -51,6 +53,8 @@ class PromptInputs(Record):
     text: str | None = None
     reason: str = ""
     """Why there are no inputs."""
+    paste: str = ""
+    """Lines to write below the model in matrix.yaml, so that there are."""
     why: Literal["plain", "inputs"] = "plain"
     """plain: the prompt has no meaning for the model. inputs: no inputs can be made."""
 
@@ -88,7 +92,7 @@ class InputsFile(Record):
     @property
     def digest(self) -> str:
         """Digest of the inputs, independent of the stack that chose them."""
-        inputs = self.model_dump(mode="json", include={"prompts", "crossing"})
+        inputs = self.model_dump(mode="json", include={"prompts", "crossing"}, exclude_none=True)
         return digest_of(inputs)
 
     def tensors(self) -> Iterator[TensorRef]:

@@ -13,13 +13,14 @@ from samebits.records.record import Record
 from samebits.records.subject import Reason, Subject, with_name
 from samebits.records.tensor import TensorRef
 
-FORMAT_VERSION: Literal[5] = 5
+FORMAT_VERSION: Literal[6] = 6
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: what aligned tensors give.
 # 4: several computations with aligned tensors; decodes that are those of the cell's own run.
 # 5: its hashes are BLAKE3, which it names.
+# 6: every output of a forward.
 
 RungName = Literal["own", "float32", "noise", "float64"]
 """own: the variant's dtype. float32 and float64: every smaller float is promoted to that dtype.
@@ -28,10 +29,8 @@ another order, which is mathematically the same."""
 
 Side = Literal["reference", "candidate"]
 
-LadderSignal = Literal["hidden_states", "logits", "decode"]
-
-ON_LADDER: tuple[LadderSignal, ...] = ("hidden_states", "logits", "decode")
-"""The signals that are computed again on every rung."""
+ON_LADDER: tuple[Signal, ...] = ("hidden_states", "logits", "outputs", "decode")
+"""The signals of samebits that are computed again on every rung; probes of the user's are as well."""
 
 Rule = Literal[
     "inputs",
@@ -42,7 +41,10 @@ Rule = Literal[
     "dtype policy",
     "self-noise",
     "choice",
+    "missing output",
+    "state",
     "tokens",
+    "probe",
     "nothing",
 ]
 """The rule that decided. ``nothing``: the ladder is undecided; see its reason."""
@@ -71,8 +73,17 @@ class RungForward(Record):
     """One forward over one prompt, on one rung."""
 
     logits: TensorRef | None = None
+    outputs: dict[str, TensorRef] = Field(default_factory=dict)
+    """Name -> output, of those besides the logits."""
     hidden_states: tuple[RungLayer, ...] = ()
     choices: tuple[Choice, ...] = ()
+
+
+class RungProbes(Record):
+    """What the probes of one of the user's files return on one rung, by the names of the parts."""
+
+    tensors: dict[str, TensorRef] = Field(default_factory=dict)
+    facts: dict[str, Any] = Field(default_factory=dict)
 
 
 class Rung(Record):
@@ -81,6 +92,8 @@ class Rung(Record):
     forward: dict[str, RungForward] = Field(default_factory=dict)
     decode: dict[str, TensorRef] = Field(default_factory=dict)
     """Row -> logits [steps, vocabulary] of generate() with the reference's tokens forced."""
+    probes: dict[Signal, RungProbes] = Field(default_factory=dict)
+    """Name of a file of the user's -> what its probes return; float32 and float64 only."""
     refused: dict[str, str] = Field(default_factory=dict)
     """``forward long``, ``decode padded`` or ``model`` -> why it has no result."""
     leaks: tuple[str, ...] = ()
@@ -107,7 +120,7 @@ class LadderFile(Record):
     """The results of one cell on all rungs."""
 
     format: Literal["samebits-ladder"] = "samebits-ladder"
-    format_version: Literal[5] = FORMAT_VERSION
+    format_version: Literal[6] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     cell: CellId
     failure: Failure | None = None
@@ -138,7 +151,7 @@ class LadderStep(Record):
     A distance is None if the rung has no result on one side.
     """
 
-    signal: LadderSignal
+    signal: Signal
     subject: Subject
     prompt: str = ""
     """Prompt and row of the subject, made from it."""

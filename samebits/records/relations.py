@@ -40,9 +40,10 @@ class Distance(Record):
 
 
 class LayerDistance(Record):
-    """The distance of one layer's output."""
+    """The distance of one layer's output, or of one output of forward where no tokens are fed."""
 
     name: str
+    """``layers.0``; ``output pooler_output`` for an output of forward."""
     distance: Distance
     promoted: Distance | None = None
     """The distance in float64."""

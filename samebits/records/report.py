@@ -16,10 +16,11 @@ from samebits.records.ids import Level, Verdict
 from samebits.records.provenance import IntegritySignal, Source
 from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
+from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.usage import UsageSignal
 
-SCHEMA_VERSION: Literal[6] = 6
+SCHEMA_VERSION: Literal[7] = 7
 # History of SCHEMA_VERSION:
 # 1: first.
 # 2: attention calls are listed once per row; loads count plain tensors and name the others; layers
@@ -29,6 +30,7 @@ SCHEMA_VERSION: Literal[6] = 6
 # 5: items, ladder steps and stored tensors name their prompt, layer and tensor in fields; reasons
 #    beside notes; the level.
 # 6: hashes of tensors and checkpoint files are BLAKE3, which ``hash_algorithm`` says.
+# 7: every output of a forward, and the state that cells leave behind.
 
 
 class StackReport(Record):
@@ -50,6 +52,21 @@ class StackReport(Record):
     """Why it could not be resolved or built."""
     findings: tuple[StackFinding, ...] = ()
     """Findings in this release that do not depend on the model."""
+
+
+class PackagesReport(Record):
+    """The packages of models beside one stack, or why they are not installed."""
+
+    models: tuple[str, ...]
+    stack: str
+    listed: tuple[str, ...]
+    """As matrix.yaml lists them."""
+    packages: dict[str, str] = Field(default_factory=dict)
+    """What was installed beside the stack's own packages: name -> version."""
+    lock: str | None = None
+    """Path of the lock file, relative to the report."""
+    failure: str | None = None
+    """Why they could not be installed."""
 
 
 class CheckpointReport(Record):
@@ -103,6 +120,8 @@ class Row(Record):
     """Every distinct attention call of the row once, without the name of its module."""
     relations: dict[str, RelationsSignal] = Field(default_factory=dict)
     """stack -> the relations that must hold inside its cell."""
+    state: dict[str, StateSignal] = Field(default_factory=dict)
+    """stack -> what its cell left behind that changes the next forward; only such cells."""
     integrity: dict[str, LoadReport] = Field(default_factory=dict)
     """stack -> whether the load worked as it reported."""
     tokenizers: dict[str, TokenizerSignal] = Field(default_factory=dict)
@@ -171,7 +190,7 @@ class Spent(Record):
 class Report(Record):
     """The complete result of a run."""
 
-    schema_version: Literal[6] = SCHEMA_VERSION
+    schema_version: Literal[7] = SCHEMA_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     """Hash of tensors and checkpoint files; source code and the report's files have SHA-256."""
     samebits: str
@@ -189,6 +208,8 @@ class Report(Record):
     """How much was asked of each model."""
     reference: str
     stacks: tuple[StackReport, ...]
+    packages: tuple[PackagesReport, ...] = ()
+    """Packages of models, which run beside those of the stacks."""
     checkpoints: tuple[CheckpointReport, ...]
     rows: tuple[Row, ...]
     crossings: tuple[CrossingsReport, ...] = ()

@@ -62,6 +62,12 @@ class Reason(StrEnum):
     """A tensor on the meta device has no values."""
     ON_NEITHER_SIDE = "on neither side"
     """Both sides looked for it, and neither has it."""
+    STATE = "state"
+    """A value that the model left in its modules is shown to make the difference."""
+    NOT_REPEATABLE = "not repeatable"
+    """Two runs of one cell gave different values."""
+    RAISED = "raised"
+    """A probe of the user's raised an exception."""
     NOT_FINITE = "not finite"
     """One side is not finite where the other is."""
 

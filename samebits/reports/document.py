@@ -18,8 +18,10 @@ from samebits.reports.sections.crossings import crossings
 from samebits.reports.sections.findings import findings
 from samebits.reports.sections.loading import loading
 from samebits.reports.sections.passing import passing
+from samebits.reports.sections.probes import probes
 from samebits.reports.sections.relations import relations
 from samebits.reports.sections.releases import releases
+from samebits.reports.sections.state import state_left
 from samebits.reports.sections.tokenizers import tokenizers
 from samebits.reports.sections.usage import around_page, around_the_model
 from samebits.reports.stories import stories
@@ -46,7 +48,9 @@ def render(report: Report) -> dict[str, str]:
         loading(report),
         around_the_model(report),
         relations(report),
+        state_left(report),
         crossings(report),
+        probes(report),
         what_changed.what_changed(report),
         passing(
             (story for story in stories(report.rows) if story.passes),

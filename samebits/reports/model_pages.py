@@ -10,7 +10,9 @@ from samebits.reports.sections import attention, environment, expected, overview
 from samebits.reports.sections.crossings import crossings_of, has_losses
 from samebits.reports.sections.findings import findings_of, has_findings
 from samebits.reports.sections.loading import has_unclean_loads, loading_of
+from samebits.reports.sections.probes import probes_of
 from samebits.reports.sections.relations_of_model import has_relation_details, relations_of
+from samebits.reports.sections.state import state_of
 from samebits.reports.sections.tokenizers import tokenizers_differ, tokenizers_of
 from samebits.reports.sections.usage import usage_of
 from samebits.reports.stories import QUIET, is_quiet, stories
@@ -41,6 +43,7 @@ def _needs_page(rows: list[Row]) -> bool:
         or any(map(expected.has_remarks, rows))
         or attention.has_changed(rows)
         or has_relation_details(rows)
+        or any(row.state for row in rows)
         or has_unclean_loads(rows)
         or has_findings(rows)
         or tokenizers_differ(rows)
@@ -58,9 +61,11 @@ def _page(model: str, rows: list[Row], report: Report) -> Markdown:
             overview.model_summary(rows, report),
             findings_of(rows, report),
             *(_section(story, report) for story in model_stories),
+            probes_of(rows),
             loading_of(rows),
             usage_of(rows),
             relations_of(rows),
+            state_of(rows),
             crossings_of(model, report),
             tokenizers_of(rows, report),
             attention.kernels_of(rows),

@@ -204,7 +204,7 @@ class StackBuilder:
             StackError: nothing fits.
 
         """
-        return _pinned_versions(self.resolve(spec))["transformers"]
+        return pinned_versions(self.resolve(spec))["transformers"]
 
     def below(self, spec: StackSpec, version: str, oldest: str) -> str:
         """Return the newest release of transformers below ``version``, from ``oldest`` on.
@@ -217,7 +217,7 @@ class StackBuilder:
         """
         release_range = f"transformers>={oldest},<{version}"
         requirements_below = [f"torch=={release_pattern(spec.torch)}", release_range]
-        return _pinned_versions(
+        return pinned_versions(
             self._resolve_lock(f"below-{version}", requirements_below, spec.python)
         )["transformers"]
 
@@ -230,7 +230,7 @@ class StackBuilder:
             cached = _kept_lock(path)
             if cached is not None and not self._is_old(path):
                 return cached
-        command = [_uv_program(), "pip", "compile", "-", "--quiet", "--no-header"]
+        command = [uv_program(), "pip", "compile", "-", "--quiet", "--no-header"]
         command += ["--no-annotate", "--python-version", python]
         if self._exclude_newer:
             command += ["--exclude-newer", self._exclude_newer]
@@ -269,7 +269,7 @@ class StackBuilder:
         error_prefix = f"stack {spec.id}: could not be built"
         self._uv(
             [
-                _uv_program(),
+                uv_program(),
                 "venv",
                 "--quiet",
                 "--relocatable",
@@ -283,7 +283,7 @@ class StackBuilder:
         python = _interpreter(temporary)
         lock_file = temporary / "requirements.txt"
         lock_file.write_text(lock, "utf-8")
-        sync = [_uv_program(), "pip", "sync", "--quiet", "--python", str(python), str(lock_file)]
+        sync = [uv_program(), "pip", "sync", "--quiet", "--python", str(python), str(lock_file)]
         self._uv(sync, "", error_prefix)
         output = self._uv([str(python), str(ARCHITECTURES)], "", error_prefix)
         stack = Stack(
@@ -291,7 +291,7 @@ class StackBuilder:
             python=str(_interpreter(folder)),
             lock=lock,
             lock_digest=digest_of([lock, spec.python]),
-            packages=_pinned_versions(lock),
+            packages=pinned_versions(lock),
             architectures=_architectures(output, error_prefix),
         )
         (temporary / _STAMP).write_text(seal.sealed(stack.model_dump_json(indent=1)), "utf-8")
@@ -315,7 +315,7 @@ class StackBuilder:
             return
         temporary = temporary or target.with_name(f"{target.name}.{uuid.uuid4().hex[:12]}.tmp")
         temporary.parent.mkdir(parents=True, exist_ok=True)
-        command = [_uv_program(), "pip", "install", "--quiet", "--no-deps", "--python"]
+        command = [uv_program(), "pip", "install", "--quiet", "--no-deps", "--python"]
         command += [python, "--target", str(temporary), *_PROBE_REQUIREMENTS]
         try:
             self._uv(command, "", f"{subject}: {_NO_BLAKE3}", _HOW_TO_GET_BLAKE3)
@@ -332,7 +332,7 @@ class StackBuilder:
         process = self._run(command, text, self._environ)
         if process.returncode == 0:
             return process.stdout
-        output = _without_colors(process.stderr or process.stdout)
+        output = without_colors(process.stderr or process.stdout)
         msg = f"{error_prefix}:\n{output}\n{remedy}"
         raise StackError(msg)
 
@@ -372,7 +372,7 @@ def uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return env
 
 
-def _uv_program() -> str:
+def uv_program() -> str:
     """Return uv's program: that of the package uv, else the one on the PATH."""
     try:
         return find_uv_bin()
@@ -437,15 +437,16 @@ def _kept_lock(path: Path) -> str | None:
         lock = seal.opened_lines(path.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    return lock if {"torch", "transformers"} <= _pinned_versions(lock).keys() else None
+    return lock if {"torch", "transformers"} <= pinned_versions(lock).keys() else None
 
 
-def _pinned_versions(lock: str) -> dict[str, str]:
+def pinned_versions(lock: str) -> dict[str, str]:
     """Return the pinned versions of a lock: name -> version."""
     return dict(_PIN.findall(lock))
 
 
-def _without_colors(text: str) -> str:
+def without_colors(text: str) -> str:
+    """Return what a program printed without its codes for colors."""
     return re.sub(r"\x1b\[[0-9;]*m", "", text).strip()
 
 

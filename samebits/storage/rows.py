@@ -27,6 +27,7 @@ from samebits.records.graft import Graft
 from samebits.records.record import Record
 from samebits.records.relations import RelationsSignal
 from samebits.records.report import AttentionReport, LoadReport
+from samebits.records.state import StateSignal
 from samebits.records.tokenizer import TokenizerSignal
 from samebits.records.trace import Cause
 from samebits.records.usage import UsageSignal
@@ -40,13 +41,14 @@ if TYPE_CHECKING:
     from samebits.matrix.plan import PlannedRow
     from samebits.records.ids import CellId, Level
 
-FORMAT_VERSION: Literal[5] = 5
+FORMAT_VERSION: Literal[6] = 6
 # History of FORMAT_VERSION:
 # 1: first.
 # 2: it bears a seal.
 # 3: bands.
 # 4: items name their prompt, layer and tensor in fields.
 # 5: its hashes are BLAKE3, which it names.
+# 6: every output, and the state that is left behind.
 
 CaptureFiles = dict["CellId", tuple["Path", "Path"]]
 """Cell -> paths of the captures of its first and second run."""
@@ -59,7 +61,7 @@ class KeptRow(Record):
     """The results of one row that follow from its own files, independent of other rows."""
 
     format: Literal["samebits-row"] = "samebits-row"
-    format_version: Literal[5] = FORMAT_VERSION
+    format_version: Literal[6] = FORMAT_VERSION
     hash_algorithm: HashAlgorithm = HASH_ALGORITHM
     files: dict[str, Identity | None] = Field(default_factory=dict)
     """The files that it was computed from, with their states at that time."""
@@ -74,6 +76,7 @@ class KeptRow(Record):
     attention: dict[str, AttentionReport]
     calls: tuple[AttentionCall, ...]
     relations: dict[str, RelationsSignal]
+    state: dict[str, StateSignal] = Field(default_factory=dict)
     integrity: dict[str, LoadReport]
     tokenizers: dict[str, TokenizerSignal]
     usage: dict[str, UsageSignal]

@@ -10,7 +10,9 @@ from samebits.records.ids import Verdict
 from samebits.reports.commands import compare_two
 from samebits.reports.rulebook import plain_title
 from samebits.reports.sections.relations import broken_line
+from samebits.reports.sections.state import left_line
 from samebits.reports.stories import SEVERITY, cell_in_short, is_reference, verdict_word
+from samebits.terminal.summary import to_paste
 from samebits.text.markdown import clip, visible
 from samebits.text.names import CAPSULES
 
@@ -41,8 +43,8 @@ def screen(report: Report, path: Path, places: Mapping[str, str]) -> list[str]:
     if worst is not None:
         lines += _difference(worst)
     lines += _findings(report, cells, places)
-    lines += filter(None, [broken_line(report)])
-    lines += _reasons(report, worst)
+    lines += filter(None, [broken_line(report), left_line(report)])
+    lines += [*_reasons(report, worst), *to_paste(report)]
     more = [*_next(report, worst), *_capsules(cells, path), f"Report: {path}"]
     return [*(clip(visible(line), WIDTH * 2) for line in lines), *map(visible, more)]
 

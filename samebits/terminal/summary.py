@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from samebits.diagnose.everywhere import is_everywhere
 from samebits.diagnose.exit_code import INCOMPLETE
+from samebits.records.ids import Verdict
 from samebits.reports.sections.findings import named
 from samebits.reports.sections.overview import headline
 from samebits.reports.sections.relations import broken_line
+from samebits.reports.sections.state import left_line
 from samebits.reports.stories import places, troubles, verdict_word
 from samebits.text.markdown import clip, visible
 from samebits.text.names import CAPSULES
@@ -27,15 +29,37 @@ MAX_LINES = 12
 MAX_WIDTH = 160
 """Maximum characters of a line; the report has the whole text."""
 
+MAX_PASTES = 3
+"""Models for which lines to write are printed; the report has those of all."""
+
 WRAP_WIDTH = 100
 """Characters after which the headline is wrapped."""
 
 
 def summary(report: Report, path: Path) -> list[str]:
     """Return the lines to print, with control characters made visible."""
-    lines = [*_headline(report), *_attention(report), *_relations(report), *_reasons(report)]
+    lines = [*_headline(report), *_attention(report), *_absent(report), *_relations(report)]
+    lines += _reasons(report)
+    lines += to_paste(report)
     written = [*_capsules(report, path), f"Report: {path}"]
     return [*(clip(visible(line), MAX_WIDTH) for line in lines), *map(visible, written)]
+
+
+def to_paste(report: Report) -> list[str]:
+    """Return the lines of matrix.yaml that let models be observed whose inputs samebits cannot make."""
+    cells = [cell for row in report.rows for cell in row.cells]
+    pastes = {
+        skip.paste: cell.cell.model
+        for cell in reversed(cells)
+        if cell.judged is Verdict.NOT_OBSERVED
+        for skip in cell.skips
+        if skip.paste
+    }
+    lines = []
+    for text, model in reversed([*pastes.items()][-MAX_PASTES:]):
+        lines.append(f"Write below {model} in matrix.yaml, with its own shapes:")
+        lines += [f"  {line}" for line in text.splitlines()]
+    return lines
 
 
 def _capsules(report: Report, path: Path) -> list[str]:
@@ -57,9 +81,20 @@ def _attention(report: Report) -> list[str]:
     return [*lines, f"  … and {n_more:,} more"] if n_more > 0 else lines
 
 
+def _absent(report: Report) -> list[str]:
+    """Return a line for each model that no stack has: most likely a mistake in matrix.yaml."""
+    reasons = {
+        row.model: row.cells[-1].absent
+        for row in report.rows
+        if all(cell.judged is Verdict.ABSENT for cell in row.cells)
+    }
+    lines = [f"  {model} is absent from all stacks: {why}" for model, why in reasons.items()]
+    n_more = len(lines) - MAX_LINES
+    return [*lines[:MAX_LINES], f"  … and {n_more:,} more"] if n_more > 0 else lines
+
+
 def _relations(report: Report) -> list[str]:
-    line = broken_line(report)
-    return [line] if line else []
+    return [line for line in (broken_line(report), left_line(report)) if line]
 
 
 def _line(trouble: Trouble, report: Report) -> str:

@@ -82,4 +82,4 @@ def _evidence(result: CellResult, item: ItemComparison) -> list[str]:
     return lines
 
 
-_COMPUTED = {"hidden_states", "logits", "decode", "greedy"}
+_COMPUTED = {"hidden_states", "logits", "outputs", "decode", "greedy", "state"}

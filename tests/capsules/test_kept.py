@@ -191,7 +191,7 @@ def test_nor_is_a_reason_beside_a_job_that_was_lost(tmp_path, monkeypatch):
     benches = []
 
     async def lost(wanted):
-        benches[-1]._processes["4.48"].n_lost += 1
+        benches[-1]._processes["4.48", ()].n_lost += 1
         return await make(wanted)
 
     makers.make = lost

@@ -255,3 +255,26 @@ class Tensor:
 
     def tobytes(self):
         return self.data
+
+
+def test_a_class_of_a_package_is_imported_from_it():
+    wheels = {"my-models": "my_models-0.1-py3-none-any.whl"}
+    commit = "git+https://x.org/more@" + "a" * 40
+    packages = OLD.packages | {"my-models": "0.1", "more": commit}
+    installed = OLD._replace(packages=packages, wheels=wheels)
+    own = {
+        "model_class": "Mine",
+        "class_module": "my_models.modeling",
+        "modules": ("my_models", "my_models.more"),
+        "options": (("variant", "fp16"), ("num_labels", 3), ("add_pooling_layer", False)),
+    }
+    text = script(subject(**own), installed, expectation())
+    compile(text, "script", "exec")
+    assert "\nimport my_models  # registers the model\nimport my_models.more  #" in text
+    assert "\nfrom my_models.modeling import Mine\n" in text
+    assert " Mine.from_pretrained(" in text
+    assert "transformers.Mine" not in text
+    assert 'variant="fp16", num_labels=3, add_pooling_layer=False' in text
+    values = metadata(text)
+    assert {f"more @ {commit}", "my-models==0.1"} <= set(values["dependencies"])
+    assert values["tool"]["uv"]["sources"] == {"my-models": {"path": wheels["my-models"]}}

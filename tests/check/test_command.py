@@ -81,6 +81,31 @@ def test_the_options_reach_the_run(runner, folder):
     assert (folder / "out" / "report.md").is_file()
 
 
+def test_code_in_packages_reaches_the_run(runner, folder):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "pyproject.toml").touch()
+    code = (
+        "--package",
+        "my-models==1.2",
+        "--package",
+        str(folder / "mine"),
+        "--import",
+        "my_models",
+    )
+    main(folder, "llama", *code, "--class", "my_models.modeling:X", "--from", "5.2", "--to", "5.3")
+    (model,) = runner.matrix.models
+    assert model.packages == ("my-models==1.2", str(folder / "mine"))
+    assert (model.imports, model.model_class) == (("my_models",), "my_models.modeling:X")
+    # a command that is published names no folder of this machine
+    assert (
+        runner.order.command.startswith(
+            "samebits check llama --package my-models==1.2 --package …/mine --import my_models "
+            "--class my_models.modeling:X --from 5.2"
+        )
+        or "--package '…/mine'" in runner.order.command
+    )
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -89,6 +114,10 @@ def test_the_options_reach_the_run(runner, folder):
         (("llama", "--from", "4.60"), "there is no such release"),
         (("llama", "--dtypes", "fp33"), '--dtypes: "fp33" is not a dtype'),
         (("llama", "--devices", "gpu"), "--devices"),
+        (("llama", "--package", "./mine"), '--package: "./mine" does not exist'),
+        (("llama", "--package", "x", "--package", "torch"), '--package: "torch": every stack'),
+        (("llama", "--import", "my-models"), "such as my_models"),
+        (("llama", "--class", "a.b.C"), "write a.b:C"),
     ],
 )
 def test_a_mistake_ends_with_2_and_no_traceback(runner, folder, capsys, arguments, words):

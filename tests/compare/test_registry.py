@@ -33,8 +33,7 @@ def toy(tmp_path, monkeypatch):
     (unit,) = registry.discover([str(tmp_path / "toy_units")], "toy_units")
     every = tuple(sorted((*registry.units(), unit), key=lambda unit: unit.order))
     monkeypatch.setattr(registry, "units", lambda: every)
-    for module in ("samebits.compare.signals", "samebits.compare.stability"):
-        monkeypatch.setattr(sys.modules[module], "units", lambda: every)
+    monkeypatch.setattr(sys.modules["samebits.compare.stability"], "units", lambda: every)
     registry.signals_of_word.cache_clear()
     yield unit
     registry.signals_of_word.cache_clear()
@@ -58,14 +57,14 @@ def test_signals_have_one_place_each_in_the_flow_of_data():
     assert set(names) == {unit.name for unit in registry.units()} | EXPLANATORY
     assert names == (
         *("load", "config", "inputs", "weights", "buffers", "inv_freq"),
-        *("attention.kernel", "hidden_states", "logits", "decode", "greedy"),
+        *("attention.kernel", "hidden_states", "logits", "outputs", "decode", "greedy", "state"),
     )
 
 
 def test_a_phase_that_no_signal_needs_is_of_none():
     assert phases.signals_of("usage") == frozenset()
     assert phases.signals_of("forward short") == {
-        *("inputs", "hidden_states", "logits", "decode", "greedy")
+        *("inputs", "hidden_states", "logits", "outputs", "decode", "greedy")
     }
 
 

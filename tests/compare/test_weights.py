@@ -253,6 +253,37 @@ def test_a_derived_persistent_buffer_on_one_side_only_is_told(memory):
     assert judged(memory, loaded, separate(memory)).outcome == "differs"
 
 
+def test_a_derived_parameter_on_one_side_only_shows_in_what_is_computed_from_it(memory):
+    norm = separate(memory) | {"norm": weight(memory, np.ones(3, np.float32), origin="derived")}
+    found = judged(memory, norm, separate(memory))
+    assert (found.outcome, found.items[0].excused) == ("identical", True)
+    assert "a derived parameter that the other side does not have" in found.items[0].note
+    drawn = separate(memory) | {"norm": weight(memory, values(3), origin="reinitialised")}
+    assert judged(memory, drawn, separate(memory)).outcome == "differs"
+
+
+@pytest.mark.parametrize(
+    ("computed", "outcome"),
+    [
+        (np.arange(6), "identical"),
+        (np.arange(6).reshape(3, 2), "identical"),
+        (np.arange(6)[::-1], "differs"),
+        (np.arange(6, dtype=np.int32), "differs"),
+        (np.arange(7), "differs"),
+    ],
+)
+def test_a_saved_buffer_that_the_other_side_computes_in_another_shape(memory, computed, outcome):
+    table = weight(memory, np.arange(6).reshape(2, 3), "index", kind="buffer", stored=True)
+    plain = {"other.index": buffer(memory, computed)}
+    found = judged(
+        memory, separate(memory) | {"index": table}, separate(memory), buffers=({}, plain)
+    )
+    assert found.outcome == outcome
+    parameter = weight(memory, np.arange(6).reshape(2, 3), "index", stored=True)
+    held = separate(memory) | {"index": parameter}
+    assert judged(memory, held, separate(memory), buffers=({}, plain)).outcome == "differs"
+
+
 # No checkpoint to trace to
 
 

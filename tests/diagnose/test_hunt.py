@@ -23,6 +23,7 @@ from tests.support.builders import (
     values,
     weight,
     weights_signal,
+    with_outputs,
 )
 
 BATCH, HEADS, POSITIONS, WIDTH = 1, 4, 6, 16
@@ -407,3 +408,27 @@ def test_a_rotary_table_per_layer_is_the_same_as_one_for_all(memory):
     other = EvidenceSignal(prompts={"short": prompt.model_copy(update={"rotary": tables})})
     found = hunted(ran(memory), ran(memory, "5.x", evidence=other, **differing_end()), memory)
     assert found["rope's cos and sin"].status == "ruled out"
+
+
+def test_outputs_that_alone_differ_are_ruled_in_and_the_layers_out(memory):
+    reference = with_outputs(memory, ran(memory), pooler=values(1, 4, seed=9))
+    run = with_outputs(memory, ran(memory, "5.x"), pooler=values(1, 6, seed=9))
+    hunt = hunted(reference, run, memory)
+    assert hunt["other outputs"].status == "ruled in"
+    assert "[1, 4] in the reference, [1, 6] here" in hunt["other outputs"].what
+    assert (hunt["layers"].status, hunt["logits"].status) == ("ruled out", "ruled out")
+
+
+def test_outputs_that_follow_from_the_layers_are_not_ruled_in(memory):
+    reference = with_outputs(memory, ran(memory), pooler=values(1, 4, seed=9))
+    run = with_outputs(memory, ran(memory, "5.x", **differing_end()), pooler=values(1, 4, seed=8))
+    hunt = hunted(reference, run, memory)
+    assert hunt["other outputs"].status == "follows"
+    assert hunt["layers"].status == "ruled in"
+
+
+def test_outputs_that_are_the_same_are_ruled_out(memory):
+    pooler = values(1, 4, seed=9)
+    reference = with_outputs(memory, ran(memory), pooler=pooler)
+    run = with_outputs(memory, ran(memory, "5.x", **differing_end()), pooler=pooler)
+    assert hunted(reference, run, memory)["other outputs"].status == "ruled out"

@@ -1,6 +1,7 @@
 """Tests of the rules: each finds its defect and nothing else."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,12 @@ from samebits.records.code import ClassFact, CodeSignal, FunctionFact, Idiom, Im
 from samebits.records.crossing import Crossing
 from samebits.records.evidence import EvidenceSignal, PromptEvidence
 from samebits.records.finding import ROPE_TABLES, Step
-from samebits.records.ladder import Ladder
+from samebits.records.ladder import Ladder, LadderStep
 from samebits.records.made import MadeModel
 from samebits.records.provenance import IntegritySignal, Provenance, RoundTrip
 from samebits.records.relations import Distance, Relation, RelationsSignal
+from samebits.records.state import LeftBehind, StateSignal
+from samebits.records.subject import Subject
 from samebits.records.tokenizer import Answer, Encoded, TokenizerSignal
 from samebits.records.usage import UsageSignal
 from samebits.reports import rulebook
@@ -33,6 +36,7 @@ from tests.support.builders import (
     values,
     weight,
     weights_signal,
+    with_outputs,
 )
 
 OWN, LIBRARY = "modeling_tiny.py", "transformers/modeling_utils.py"
@@ -1006,6 +1010,79 @@ def test_rounding_of_a_coarser_dtype_is_not_seeing_the_first_sequence():
     way = signal.packed.ways[0]
     sees = [signal.packed.sees(way, dtype) for dtype in ("bfloat16", "float16", "float32")]
     assert sees == [False, False, True]
+
+
+LEFT = StateSignal(
+    prompt="short",
+    holds=False,
+    outputs=("logits",),
+    is_undone=True,
+    causes=(LeftBehind(name="model.rotary_emb.inv_freq", kind="buffer"),),
+    distance=Distance(n=8, n_differ=8, max_abs=6e-3, mean_abs=1e-3),
+)
+
+
+def with_state(state):
+    run = sound(Memory(), "5.2")
+    return run.model_copy(update={"signals": run.signals.model_copy(update={"state": state})})
+
+
+def test_state_that_changes_the_next_forward_is_named():
+    (finding,) = findings(Case(capture=with_state(LEFT)))
+    assert (finding.code, finding.where) == ("SB711", "model.rotary_emb.inv_freq")
+    assert "off by 0.006" in finding.evidence[0]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"holds": True, "outputs": ()},
+        {"repeats": False},
+        {"is_undone": False, "causes": ()},
+    ],
+)
+def test_state_is_not_named_without_proof_that_it_matters(changed):
+    assert not codes_of(with_state(LEFT.model_copy(update=changed)))
+
+
+POOLED, PROJECTED = values(1, 4, seed=50), values(1, 4, seed=51)
+
+
+def with_pooled(candidate, kind="diverged", signal="outputs", **changed):
+    """Return a case in which forward returns another pooled output; ``kind`` is the ladder's."""
+    memory = Memory()
+    reference = with_outputs(memory, sound(memory), pooler_output=POOLED)
+    run = with_outputs(memory, sound(memory, "5.x", **changed), pooler_output=candidate)
+    step = LadderStep(
+        signal=signal,
+        subject=Subject(prompt="short", tensor="pooler_output" if signal == "outputs" else ""),
+        own=2.0,
+        float32=2.0,
+        float64=2.0,
+        kind=kind,
+    )
+    signals = compare(reference, run, memory)
+    ladder = Ladder(kind=kind, rule="slope", reason="", steps=(step,))
+    return Case(run, reference=reference, signals=signals, ladder=ladder)
+
+
+def test_an_output_that_holds_something_else_is_named():
+    (finding,) = findings(with_pooled(PROJECTED))
+    assert (finding.code, finding.where) == ("SB912", "pooler_output")
+    assert finding.evidence == ("short · pooler_output: 2 → float64 2",)
+
+
+def test_an_output_of_another_shape_holds_something_else():
+    case = with_pooled(values(1, 6, seed=51))
+    (finding,) = findings(replace(case, ladder=case.ladder.model_copy(update={"steps": ()})))
+    assert (finding.code, finding.where) == ("SB912", "pooler_output")
+    assert "[1, 4] in the reference, [1, 6] here" in finding.evidence[0]
+
+
+def test_an_output_that_rounds_or_follows_from_logits_holds_nothing_else():
+    assert not findings(with_pooled(POOLED))
+    assert not findings(with_pooled(PROJECTED, kind="rounding"))
+    assert not findings(with_pooled(PROJECTED, signal="logits"))
 
 
 def test_codes_are_in_order_and_one_rule_each():

@@ -12,6 +12,7 @@ import transformers
 from samebits_probe.cell.phases import PHASES, discover
 from samebits_probe.cell.phases import forward as forward_phase
 from samebits_probe.cell.session import Session, seed_generators
+from samebits_probe.model import outputs
 from samebits_probe.model.inputs import Inputs
 from samebits_probe.model.tensor import Keeper, tensor_hash
 from torch._C import _len_torch_function_stack
@@ -55,18 +56,65 @@ def test_where_watching_the_layers_changes_the_logits_the_plain_ones_count():
     plain = model(torch.ones(1, 3, 4)).logits
     assert facts["logits"]["hash"] == tensor_hash(plain)
     assert (facts["hidden_states"], dtypes) == ([], {})
-    assert skips == [{"what": "hidden_states short", "reason": forward_phase.HOOKS_CHANGE_LOGITS}]
+    assert skips == [{"what": "hidden_states short", "reason": forward_phase.HOOKS_CHANGE_OUTPUTS}]
 
 
-def test_what_a_forward_gives_beside_the_logits_is_named_as_not_compared():
-    class Span(torch.nn.Module):
-        def forward(self, hidden_states):
-            both = {"start_logits": hidden_states, "end_logits": hidden_states * 2, "loss": None}
-            return transformers.utils.ModelOutput(both)
+class Span(torch.nn.Module):
+    """Returns two outputs; the second is another one where a hook watches, or at random."""
 
-    facts, skips, _ = forward(Span())
-    assert facts["logits"]["hash"] == tensor_hash(torch.ones(1, 3, 4))
-    assert skips == [{"what": "output end_logits", "reason": forward_phase.ONLY_LOGITS_COMPARED}]
+    def __init__(self, defect=""):
+        super().__init__()
+        self.defect, self.config = defect, SimpleNamespace()
+        self.layers = torch.nn.ModuleList([torch.nn.Identity()])
+
+    def forward(self, hidden_states):
+        hidden_states = self.layers[0](hidden_states)
+        factor = 2.0
+        if self.defect == "hooked" and self.layers[0]._forward_hooks:
+            factor = 3.0
+        if self.defect == "random":
+            factor = torch.rand(())
+        both = {"start_logits": hidden_states, "end_logits": hidden_states * factor, "loss": None}
+        return transformers.utils.ModelOutput(both)
+
+
+SPAN_FED = {"short": Inputs({"hidden_states": torch.ones(1, 3, 4)}, None, None)}
+
+
+def other_outputs(session):
+    return {
+        prompt: {name: ref["hash"] for name, ref in refs.items()}
+        for prompt, refs in session.signals["named"]["outputs"].items()
+    }
+
+
+def test_what_a_forward_gives_beside_the_logits_is_a_signal_of_its_own_in_each_run():
+    twice = {"short": {"end_logits": tensor_hash(torch.full((1, 3, 4), 2.0))}}
+    for run in "ab":
+        session = observed(Span(), SPAN_FED, run=run)
+        facts = session.signals["forward"]["short"]
+        assert facts["logits"]["hash"] == tensor_hash(torch.ones(1, 3, 4))
+        assert facts["logits_name"] == "start_logits"
+        assert other_outputs(session) == twice
+        assert session.skips == []
+
+
+def test_an_output_that_only_watching_changes_is_that_of_a_plain_forward():
+    session = observed(Span("hooked"), SPAN_FED)
+    assert other_outputs(session) == other_outputs(observed(Span(), SPAN_FED))
+    assert [skip["what"] for skip in session.skips] == ["hidden_states short"]
+
+
+def test_an_output_of_random_numbers_is_another_one_in_each_run():
+    runs = [other_outputs(observed(Span("random"), SPAN_FED, run=run)) for run in "ab"]
+    assert runs[0] != runs[1]
+
+
+def test_each_output_is_hashed_once():
+    hashed, compute = [], outputs.tensor_hash
+    outputs.tensor_hash = lambda tensor: hashed.append(tensor) or compute(tensor)
+    observed(Span(), SPAN_FED)
+    assert len(hashed) == 2 * 2  # two outputs of a plain and of a watched forward
 
 
 def drawn(run):

@@ -17,6 +17,7 @@ def chosen(model):
         "result": str(root / "record.json"),
         "store": {"root": str(root)},
         "model": model,
+        "places": {},
     }
     inputs.run(job)
     record = files.read_sealed(root / "record.json")

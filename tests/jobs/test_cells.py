@@ -125,7 +125,14 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
     process = Process()
     prompts = {"short": Prompt(text="a", length=3), "pair": Prompt(batch=(Prompt(length=2),))}
     model = model_spec(
-        hub="org/llama", revision="main", trust_remote_code=True, prompts=prompts, timeout=7.0
+        hub="org/llama",
+        revision="main",
+        trust_remote_code=True,
+        prompts=prompts,
+        timeout=7.0,
+        imports=("m",),
+        model_class="m:M",
+        load={"variant": "fp16"},
     )
     inputs = Inputs(record="/work/inputs.json", root="/work", digest="c" * 64)
     checkpoint = HUB.model_copy(update={"revision": "main", "inputs": inputs})
@@ -140,8 +147,13 @@ def test_a_job_says_all_that_a_probe_needs_and_is_json(bench):
         "source": "org/llama",
         "revision": "main",
         "trust_remote_code": True,
+        "imports": ["m"],
+        "model_class": "m:M",
+        "load": {"variant": "fp16"},
+        "logits": None,
         "greedy": 3,
         "relations": {"sweep": False, "samples": 0, "large": False},
+        "probes": [],
         "usage": True,
         "reloads": True,
         "large": False,

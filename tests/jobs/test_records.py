@@ -101,6 +101,7 @@ def test_another_key_at_any_depth_is_noticed():
 
 def test_prompts_are_sent_with_the_keys_that_were_given():
     source = {"source": "/c", "revision": None, "trust_remote_code": False}
+    source |= {"imports": [], "model_class": None, "load": {}, "logits": None}
     prompts = {"pair": {"batch": [{"length": 2}]}, "text": {"text": "a"}}
     form = TypeAdapter(records.PromptedModel)
     assert form.dump_python(form.validate_python(source | {"prompts": prompts}), mode="json") == (

@@ -45,6 +45,7 @@ from tests.support.builders import (
     values,
     weight,
     weights_signal,
+    with_outputs,
 )
 
 WEIGHT = values(4, 4, seed=1)
@@ -697,3 +698,18 @@ def test_a_part_that_stays_with_exact_tables_keeps_what_was_said(memory, pair):
     (_, found), _ = looked(memory, pair, files_of)
     assert found.verdict == "undecided"
     assert found.ladder.rule == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("candidate", "rule"),
+    [
+        ({"pooler": values(1, 6, seed=9)}, "shape"),
+        ({}, "missing output"),
+        ({"pooler": values(1, 4, seed=8)}, "nothing"),
+    ],
+)
+def test_an_output_of_another_shape_and_a_missing_one_need_no_rung(memory, candidate, rule):
+    reference = with_outputs(memory, sound(memory), pooler=values(1, 4, seed=9))
+    run = with_outputs(memory, sound(memory, "5.0"), **candidate)
+    judged = judgement(Evidence(compare(reference, run, memory)))
+    assert (judged.rule, judged.kind) == (rule, "undecided" if rule == "nothing" else "diverged")

@@ -35,6 +35,12 @@ def problems(text):
     return caught.value.problems
 
 
+def problems_in(folder, text):
+    with pytest.raises(MatrixError) as caught:
+        load.parse(yamltext.parse(text.encode()), folder / "matrix.yaml")
+    return [problem.removeprefix(f"{folder}/matrix.yaml:") for problem in caught.value.problems]
+
+
 def stack(id, transformers=None, torch="2.13.0"):
     return StackSpec(id=id, transformers=transformers or id, torch=torch, python="3.11")
 
@@ -236,11 +242,11 @@ MISTAKES = {
     "unknown key at the top": ("modles: {}\n", '1:1: unknown key "modles" at the top: did you mean "models"?'),
     "defaults at the top": (ONE_MODEL + "dtypes: [float32]\n", '2:1: unknown key "dtypes" at the top: write it under defaults:'),
     "unknown key in a model": ("models: {m: {build: llama, dtype: float32}}\n", '1:28: unknown key "dtype" in m: did you mean "dtypes"?'),
-    "name in a model": ("models: {m: {build: llama, name: n}}\n", '1:28: unknown key "name" in m: choose from "hub", "revision", "path", "patch", "build", "trust_remote_code", "group", "dtypes", "attention", "devices", "prompts", "greedy" …'),
+    "name in a model": ("models: {m: {build: llama, name: n}}\n", '1:28: unknown key "name" in m: choose from "hub", "revision", "path", "patch", "build", "class", "logits", "trust_remote_code", "group", "dtypes", "attention", "devices" …'),
     "unknown key in a stack": (ONE_MODEL + 'stacks: [{transformer: "5.2", transformers: "5.2"}]\n', '2:11: unknown key "transformer" in stacks: did you mean "transformers"?'),
     "unknown key in build": ("models: {m: {build: {architecture: t5, heads: x}}}\n", '1:40: unknown key "heads" in build: did you mean "head"?'),
     "unknown key in defaults": (ONE_MODEL + "defaults: {grady: 1}\n", '2:12: unknown key "grady" in defaults: did you mean "greedy"?'),
-    "source in defaults": (ONE_MODEL + "defaults: {hub: a/b}\n", '2:12: unknown key "hub" in defaults: choose from "dtypes", "attention", "devices", "prompts", "greedy", "relations", "crossings", "usage", "samples", "threads", "timeout", "budget"'),
+    "source in defaults": (ONE_MODEL + "defaults: {hub: a/b}\n", '2:12: unknown key "hub" in defaults: choose from "dtypes", "attention", "devices", "prompts", "greedy", "inputs", "relations", "crossings", "usage", "samples", "probes", "threads" …'),
     "unknown key in a prompt": (ONE_MODEL + "defaults: {prompts: {p: {txt: x, text: y}}}\n", '2:26: unknown key "txt" in p: did you mean "text"?'),
     "unknown key in a batch": (ONE_MODEL + "defaults: {prompts: {p: {batch: [{txt: x, text: y}]}}}\n", '2:35: unknown key "txt" in batch: did you mean "text"?'),
     "unknown key in a rule": (ONE_MODEL + "exclude: [{models: llama}]\n", '2:12: unknown key "models" in exclude: did you mean "model"?'),
@@ -333,6 +339,25 @@ MISTAKES = {
     "no list": (ONE_MODEL + "expected: {model: llama}\n", "2:1: expected: a mapping is not a list: write it in brackets, as in [a, b]"),
     "not a mapping": ("- a\n", "1:1: the file is not a mapping: start with models: and write the models under it"),
     "empty file": ("", "1:1: the file is empty: write models: and under it a model"),
+    "package by a URL": ("models: {m: {build: llama, packages: 'm @ https://x.org/m.whl'}}\n", '1:38: packages: "m @ https://x.org/m.whl" is a URL, whose content can change: write a version such as m==1.2, a folder such as ./m, or git+https://… and @ and the 40 digits of a commit'),
+    "package by a branch": ("models: {m: {build: llama, packages: ['m @ git+https://x.org/m@main']}}\n", '1:39: packages: "m @ git+https://x.org/m@main" is a URL, whose content can change: write a version such as m==1.2, a folder such as ./m, or git+https://… and @ and the 40 digits of a commit'),
+    "package of the stack": ("models: {m: {build: llama, packages: [x, torch>=2]}}\n", '1:42: packages: "torch>=2": every stack has its own torch, which packages of a model never change: remove this line, or change the stacks'),
+    "no package": ("models: {m: {build: llama, packages: '== 1'}}\n", '1:38: packages: "== 1" is not a requirement: write one such as my-models>=1.2, or a folder such as ./my-models'),
+    "no folder of a package": ("models: {m: {build: llama, packages: [./nowhere]}}\n", '1:39: packages: "./nowhere" does not exist: write it relative to the matrix file'),
+    "import with dashes": ("models: {m: {build: llama, import: my-models}}\n", '1:36: import: "my-models" is not the name of a module: write it as after import in Python, such as my_models'),
+    "import of a file": ("defaults: {import: [a, my/models.py]}\n" + ONE_MODEL, '1:24: import: "my/models.py" is not the name of a module: write it as after import in Python, such as my.models'),
+    "field name of import": ("models: {m: {build: llama, imports: a}}\n", '1:28: unknown key "imports" in m: did you mean "import"?'),
+    "class with a dot": ("models: {m: {build: llama, class: pkg.module.Name}}\n", '1:35: class: "pkg.module.Name" does not name a class in a module: write pkg.module:Name'),
+    "output in words": ("models: {m: {build: llama, logits: the pooler}}\n", '1:36: logits: "the pooler" is not the name of an output: write a name such as pooler_output, encoder.last_hidden_state, or 2[0] in a tuple'),
+    "class of all models": (ONE_MODEL + "defaults: {class: 'a:B'}\n", '2:12: unknown key "class" in defaults: choose from "dtypes", "attention", "devices", "prompts", "greedy", "inputs", "relations", "crossings", "usage", "samples", "probes", "threads" …'),
+    "dtype of from_pretrained": ("models: {m: {build: llama, load: {torch_dtype: bfloat16}}}\n", "1:48: torch_dtype: another key sets it: remove it here, and write beside load: dtypes: [bfloat16]"),
+    "revision of from_pretrained": ("models: {m: {hub: a/b, load: {revision: main}}}\n", "1:41: revision: another key sets it: remove it here, and write beside load: revision: main"),
+    "device of from_pretrained": ("models: {m: {hub: a/b, load: {device_map: auto}}}\n", "1:43: device_map: another key sets it: remove it here, and write beside load: devices: [cpu]"),
+    "state dict of from_pretrained": ("models: {m: {hub: a/b, load: {state_dict: {}}}}\n", "1:31: state_dict: it cannot be set, as the weights are those of the checkpoint: remove it"),
+    "infinite argument": ("models: {m: {hub: a/b, load: {x: [.inf]}}}\n", "1:31: x: a number that is not finite cannot be passed on: write another one"),
+    "attention twice": ("models: {m: {hub: a/b, attention: [eager], load: {attn_implementation: sdpa}}}\n", "1:72: attn_implementation: attention: is set, too, and chooses the same thing: remove one of the two"),
+    "attention twice by defaults": ("defaults: {load: {attn_implementation: sdpa}}\nmodels: {m: {hub: a/b, attention: [eager]}}\n", "1:40: attn_implementation: attention: is set, too, and chooses the same thing: remove one of the two"),
+    "subfolder of what is built": ("models: {m: {build: llama, load: {subfolder: a}}}\n", "1:46: subfolder: a checkpoint that is built has no subfolder: remove it"),
     "syntax": ("models: [\n", "2:1: this is not valid YAML: while parsing a flow node expected the node content, but found the end of the stream"),
 }  # fmt: skip
 
@@ -592,3 +617,49 @@ def test_a_setting_has_one_of_its_names():
     text = "stacks: [4.48]\nmodels: {a: {build: llama, invariants: true, relations: true}}\n"
     (problem,) = problems("version: 1\n" + text)
     assert "invariants: the former name of relations, which is set as well" in problem
+
+
+def test_code_in_packages():
+    text = """
+defaults: {packages: one, import: one, load: {output_router_logits: true}}
+models:
+  own: {hub: a/b, packages: [my-models>=1.2], import: [my_models, more.parts], class: "my.m:M",
+        load: {variant: fp16, num_labels: 3, add_pooling_layer: false, attn_implementation: sdpa}}
+  shared: {hub: a/c}
+"""
+    own, shared = read(text).models
+    assert own.packages == ("my-models>=1.2",)
+    assert own.imports == ("my_models", "more.parts")
+    assert own.model_class == "my.m:M"
+    assert own.load == {
+        "variant": "fp16",
+        "num_labels": 3,
+        "add_pooling_layer": False,
+        "attn_implementation": "sdpa",
+    }
+    assert (shared.packages, shared.imports, shared.model_class) == (("one",), ("one",), None)
+    assert shared.load == {"output_router_logits": True}
+
+
+def test_a_package_in_a_folder_needs_a_build_file(tmp_path):
+    text = "models: {m: {build: llama, packages: [./mine, ./one.txt]}}\n"
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (tmp_path / "one.txt").touch()
+    fault = (
+        '"./mine" contains no pyproject.toml: write the folder of a package that pip can install'
+    )
+    assert problems_in(tmp_path, text) == [f"1:39: packages: {fault}"]
+    (folder / "pyproject.toml").touch()
+    assert problems_in(tmp_path, text) == [
+        '1:47: packages: "./one.txt" is neither a folder nor a wheel: write one of them'
+    ]
+
+
+def test_a_subfolder_of_a_folder_is_part_of_the_path(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    text = "models: {m: {path: model, load: {subfolder: fp16}}}\n"
+    assert problems_in(tmp_path, text) == [
+        "1:45: subfolder: a folder is named whole: remove subfolder, and write path: model/fp16"
+    ]

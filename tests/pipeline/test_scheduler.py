@@ -12,9 +12,10 @@ from samebits.records.capture import Capture, Failure
 from samebits.records.ids import CellId
 from samebits.stacks import costs
 from samebits.stacks.costs import Finished
+from samebits.stacks.packages import PackagesError
 from tests.support.builders import model_spec
 from tests.support.fakes import Crossed, ended
-from tests.support.scheduler_bench import STACKS, Bench, probe, recipe, statuses
+from tests.support.scheduler_bench import STACKS, Bench, extended, probe, recipe, statuses
 
 
 def failures(runs):
@@ -487,3 +488,61 @@ def test_a_run_leaves_no_copies_of_remote_code(tmp_path):
     folders = asyncio.run(main())
     assert len(folders) == 3
     assert not any(folder.exists() for folder in folders)
+
+
+def with_packages(name="mine", **changed):
+    return model_spec(
+        name,
+        build=Recipe(architecture="of-a-package"),
+        packages=("my-models",),
+        imports=("my_models",),
+        **changed,
+    )
+
+
+def test_packages_run_beside_the_stack_in_a_process_of_their_own(tmp_path):
+    bench = Bench(tmp_path, recipe(), with_packages(), with_packages("twin"))
+    runs = bench.run()
+    assert list(statuses(runs).values()) == [COMPLETE] * 9
+    folders = {}
+    for (_, environment, _), process in zip(
+        bench.starter.started, bench.starter.processes, strict=True
+    ):
+        for job in process.jobs:
+            if job["kind"] == "cell":
+                cell = job["cell"]["model"], job["cell"]["stack"]
+                folders.setdefault(cell, set()).add(environment.get("SAMEBITS_PACKAGES"))
+    for stack in STACKS:
+        # the environment of a model without packages is that of the stack alone
+        assert folders["llama", stack] == {None}
+        assert folders["mine", stack] == folders["twin", stack] == {f"/packages/{stack}"}
+    assert len(bench.starter.started) == 2 * len(STACKS)
+    logs = [str(log) for _, _, log in bench.starter.started]
+    assert len(set(logs)) == len(logs)
+
+
+def test_the_oldest_stack_makes_what_a_package_registers(tmp_path):
+    bench = Bench(tmp_path, with_packages(model_class="my_models.modeling:Mine"))
+    bench.run()
+    ((stack, job),) = bench.jobs_of("build")
+    assert stack == "4.48"
+    assert (job["imports"], job["model_class"]) == (["my_models"], "my_models.modeling:Mine")
+
+
+@pytest.mark.parametrize(("contradicts", "status"), [(True, "absent"), (False, "failed")])
+def test_packages_that_are_not_installed_fail_no_other_cell(tmp_path, contradicts, status):
+    def extend(stack, python, packages):
+        if stack.id == "4.57":
+            msg = "its packages cannot be installed: Because …"
+            raise PackagesError(msg, contradicts=contradicts)
+        return extended(stack, python, packages)
+
+    bench = Bench(tmp_path, recipe(), with_packages(), extend=extend)
+    runs = bench.run()
+    ended = {cell: kinds for cell, kinds in statuses(runs).items() if kinds != COMPLETE}
+    assert ended == {"mine@4.57": [status] * 2}
+    (captures,) = (pair for pair in runs.values() if pair[0].status == status)
+    said = captures[0].absent if contradicts else captures[0].failure.message
+    assert said == "its packages cannot be installed: Because …"
+    assert contradicts or captures[0].failure.phase == "packages"
+    assert any("my-models" in reason for reason in bench.lab.dependencies.unrepeatable)

@@ -120,15 +120,16 @@ def test_what_forward_requires_is_fed_where_it_can_be_made():
 
 
 def test_what_cannot_be_made_is_named():
-    makes = "samebits makes token ids, pixel values and audio"
+    write = "write them under inputs: in matrix.yaml"
+    makes = f"samebits makes token ids, pixel values and audio: for others, {write}"
     assert reason("protein_embeddings special_tokens_mask return_dict", vocabulary=0) == (
         f"forward takes protein_embeddings, special_tokens_mask; {makes}"
     )
     assert reason("protein_embeddings! special_tokens_mask", vocabulary=0) == (
-        "forward takes protein_embeddings (required), which samebits cannot make"
+        f"forward takes protein_embeddings (required), which samebits cannot make: {write}"
     )
     assert reason("input_ids bbox!", TEXT) == (
-        "forward takes bbox (required), which samebits cannot make"
+        f"forward takes bbox (required), which samebits cannot make: {write}"
     )
     assert reason("protein_embeddings **", vocabulary=0).startswith("forward takes protein_emb")
     assert "any keyword" in reason("**", vocabulary=0)

@@ -29,6 +29,7 @@ AGES = {
     ("scheduler", "_remove_old"),
     ("build", "_is_old"),
     ("build", "_remove_leftovers"),
+    ("packages", "_is_old"),
 }
 """Functions that compare the age of a file with a week, or a day."""
 

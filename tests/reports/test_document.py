@@ -21,7 +21,7 @@ from samebits.records.comparison import (
 )
 from samebits.records.finding import Finding
 from samebits.records.ids import Variant, Verdict
-from samebits.records.report import ExpectedReport, StackReport
+from samebits.records.report import ExpectedReport, PackagesReport, StackReport
 from samebits.records.subject import Subject
 from samebits.reports import document, write
 from samebits.reports import json as reports_json
@@ -444,6 +444,20 @@ def test_entries_about_another_comparison_are_said_to_cover_nothing():
     assert "the entries compare them with: `llama/float32@5.9`." in text
 
 
+def test_summary_says_why_a_model_is_absent_from_all_stacks():
+    row = only_rows("falcon").rows[0]
+    absent = {"verdict": Verdict.ABSENT, "judged": Verdict.ABSENT, "absent": "no falcon here"}
+    cells = tuple(cell.model_copy(update=absent) for cell in row.cells)
+    report = only_rows("falcon").model_copy(
+        update={"rows": (row.model_copy(update={"cells": cells}),)}
+    )
+    line = "  falcon is absent from all stacks: no falcon here"
+    assert line in summary(report, Path("r.md"))
+    one_present = (row.cells[0], *cells[1:])
+    report = report.model_copy(update={"rows": (row.model_copy(update={"cells": one_present}),)})
+    assert line not in summary(report, Path("r.md"))
+
+
 def test_summary_names_a_dozen_rows_and_counts_the_others():
     report = many(only_rows("falcon"), 15)
     lines = summary(report, Path("r.md"))
@@ -848,7 +862,7 @@ def test_what_needs_attention_is_short_and_keeps_its_figures():
 def test_report_json_leaves_out_defaults_and_fits_its_schema():
     text = reports_json.render(sample_report())
     found = json.loads(text)
-    assert found["schema_version"] == 6
+    assert found["schema_version"] == 7
     assert found["hash_algorithm"] == "blake3"
     assert "expected" not in found["rows"][0]["cells"][0]
     assert "null" not in json.dumps(found["stacks"])
@@ -871,3 +885,27 @@ def test_largest_differences_of_many_prompts_are_folded():
     text = only(differing("logits", *items))
     assert "<summary>The largest differences between the logits, by prompt</summary>" in text
     assert text.count("The largest difference between the logits of") == 2
+
+
+def test_packages_of_models_are_shown_with_their_versions_or_why_there_are_none():
+    entries = (
+        PackagesReport(
+            models=("mine", "twin"),
+            stack="5.x",
+            listed=("my-models>=1",),
+            packages={"einops": "0.8", "my-models": "1.2"},
+            lock="locks/5.x/mine.txt",
+        ),
+        PackagesReport(
+            models=("mine", "twin"),
+            stack="4.48",
+            listed=("my-models>=1",),
+            failure="Because my-models needs <transformers>",
+        ),
+    )
+    text = rendered(sample_report().model_copy(update={"packages": entries}))
+    assert re.search(r"\| mine, twin +\| 5.x +\| my-models>=1 .*einops 0.8, my-models 1.2", text)
+    assert "(locks/5.x/mine.txt)" in text
+    assert re.search(r"\| mine, twin +\| 4.48 .*not installed", text)
+    assert "Because my-models needs <transformers>" in text
+    assert "Packages of models" not in rendered(sample_report())

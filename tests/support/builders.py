@@ -251,3 +251,10 @@ def model_spec(name="llama", **changed):
         "timeout": 10.0,
     }
     return ModelSpec(name=name, **(fields | source | changed))
+
+
+def with_outputs(memory, run, prompt="short", **outputs):
+    """Return a run whose forward over a prompt returns these tensors beside the logits."""
+    refs = {name: memory.put(array) for name, array in outputs.items()}
+    named = {**run.signals.named, "outputs": {prompt: refs}}
+    return run.model_copy(update={"signals": run.signals.model_copy(update={"named": named})})

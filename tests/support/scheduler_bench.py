@@ -4,6 +4,7 @@ import asyncio
 import json
 from pathlib import Path
 
+from samebits.base.digests import digest_of
 from samebits.base.errors import StackError
 from samebits.base.seal import sealed
 from samebits.matrix.plan import Selection, plan
@@ -11,6 +12,8 @@ from samebits.matrix.spec import Matrix, Recipe
 from samebits.pipeline.order import Order
 from samebits.pipeline.scheduler import Scheduler
 from samebits.records.ids import CellId
+from samebits.stacks.build import Stack
+from samebits.stacks.packages import Added, ExtendedStack
 from samebits.storage.store import Store
 from tests.support.builders import built_stack, capture, model_spec, stack_spec
 from tests.support.fakes import FakeStarter, choose_inputs, ended
@@ -69,6 +72,14 @@ class RecordedProgress:
         return [line for line in self.lines if line.startswith(word)]
 
 
+def extended(stack, python, packages):
+    """Return a stack with packages, as if they were installed."""
+    added = Added(lock="\n".join(packages), packages=dict.fromkeys(packages, "1.0"))
+    fields = {name: getattr(stack, name) for name in Stack.model_fields}
+    fields["lock_digest"] = digest_of([stack.lock_digest, packages])
+    return ExtendedStack(**fields, folder=f"/packages/{stack.id}", added=added)
+
+
 def probe(job):
     """Do what the probes do: write a checkpoint, inputs or a complete capture."""
     if job["kind"] == "build":
@@ -102,6 +113,7 @@ class Bench:
         exclude=(),
         slots=4,
         between=(),
+        extend=None,
         **asked,
     ):
         self.does = does or {}
@@ -130,6 +142,7 @@ class Bench:
             Order(jobs=slots, **asked),
             starter=self.start,
             builder=self.build,
+            extender=extend or extended,
         )
         self.lab = None
 

@@ -80,15 +80,20 @@ def load_model(session: Session) -> None:
 
 
 def fork_untouched(session: Session) -> None:
-    """Fork the children of the phases that need the model as no prompt has changed it; in run a."""
-    if not session.is_run_a:
-        return
-    reason = fork.refusal(session.source.device)
+    """Fork the children of the phases that need the model as no prompt has changed it.
+
+    Run b has only those that must agree in both runs.
+    """
     functions = {
         phase: function
         for phase in PHASES
-        if phase.untouched is not None and (function := phase.untouched(session)) is not None
+        if (session.is_run_a or phase.in_both_runs)
+        and phase.untouched is not None
+        and (function := phase.untouched(session)) is not None
     }
+    if not functions and not session.is_run_a:
+        return
+    reason = fork.refusal(session.source.device)
     for phase, function in functions.items():
         if not reason:
             session.fork_model(phase.name, function)

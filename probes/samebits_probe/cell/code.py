@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib
+import importlib.util
 import inspect
 import json
 import sys
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from samebits_probe.cell.idioms import idioms
 from samebits_probe.model import source as source_digest
-from samebits_probe.model.executed import REMOTE
-from samebits_probe.process import symbols
+from samebits_probe.process import own, symbols
+from samebits_probe.process.own import REMOTE
 from samebits_probe.process.paths import package_path
 
 if TYPE_CHECKING:
@@ -59,9 +60,8 @@ def of_source(source: Source) -> dict[str, Any]:
         "idioms": [],
         "reads_version": False,
     }
-    if not source.trust_remote_code:
-        return facts
-    for name, path in _code_files(source).items():
+    files = _code_files(source) if source.trust_remote_code else {}
+    for name, path in (files | _package_files()).items():
         data = path.read_bytes()
         facts["files"][name] = hashlib.sha256(data).hexdigest()
         try:
@@ -88,6 +88,32 @@ def _code_files(source: Source) -> dict[str, Path]:
         if file and Path(file).name not in {*names, "__init__.py"}:
             files[Path(file).name] = Path(file)
     return files
+
+
+def _package_files() -> dict[str, Path]:
+    """Return name -> path of the files of packages that the user names and the job imported.
+
+    Of a package whose import failed no module is left; then it is all of its files.
+    """
+    return {
+        package_path(str(path).replace("\\", "/")): path
+        for package in own.packages()
+        for path in _loaded_files(package) or _all_files(package)
+    }
+
+
+def _loaded_files(package: str) -> list[Path]:
+    names = [name for name in sys.modules if name.partition(".")[0] == package]
+    files = [getattr(sys.modules[name], "__file__", None) for name in sorted(names)]
+    return [Path(file) for file in files if file and file.endswith(".py")]
+
+
+def _all_files(package: str) -> list[Path]:
+    spec = importlib.util.find_spec(package)
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    if spec is not None and not folders and spec.origin and spec.origin.endswith(".py"):
+        return [Path(spec.origin)]
+    return [path for folder in folders for path in sorted(Path(folder).rglob("*.py"))]
 
 
 def _code_folder(source: Source) -> Path | None:

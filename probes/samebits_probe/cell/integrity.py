@@ -189,7 +189,7 @@ def _default_dtypes(load_facts: LoadFacts, stored: dict[str, int]) -> dict[str, 
     floats = {name for name in stored if "float" in name}
     if floats <= {"float32"} and config_dtype in {None, "float32"}:
         return None
-    arguments = load_facts.source.arguments()
+    arguments = load_facts.source.model_arguments()
     progress.loading(load_facts.source.where, "load without a dtype")
     model = type(load_facts.loaded.model).from_pretrained(load_facts.source.where, **arguments)
     return dict(Counter(dtype_name(parameter.dtype) for parameter in model.parameters()))
@@ -386,7 +386,7 @@ def _same_key(name: str, key: str, prefix: str) -> bool:
 
 def _checkpoint(source: model_load.Source) -> Checkpoint | None:
     try:
-        return Checkpoint.find(source.where, source.revision)
+        return Checkpoint.of(source)
     except NoCheckpoint:
         return None
 

@@ -27,5 +27,7 @@ class Phase(NamedTuple):
     model as it was loaded. ``observe`` then calls :meth:`Session.run_in_fork`."""
     without_fork: Callable[[Session, str], None] | None = None
     """Is called with the reason where this process cannot fork; None: the phase is skipped."""
+    in_both_runs: bool = False
+    """True if ``untouched`` is asked in run b, too."""
     needs_grad: bool = False
     """True if the phase controls gradients itself."""

@@ -71,7 +71,7 @@ def round_trip(
     drop_tensors(model)
     model_load.trim_heap(model)
     try:
-        saved = original.source._replace(where=str(folder), revision=None)
+        saved = original.source.at(str(folder))
         restored, info = model_load.from_pretrained(type(model), saved, SEED, "load what was saved")
     except Exception as error:  # noqa: BLE001  so is a model that cannot be loaded again
         return {"outcome": "load failed", "reason": _error_text(error)}

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from samebits_probe.model.inputs import tensors_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -46,11 +48,11 @@ class SelfCheck:
         self._lengths = sorted({1, *_lengths(getattr(model, "config", None))})
         self._passed: dict[Kind, float] = {}
 
-    def passed(self, kwargs: dict[str, torch.Tensor]) -> float | None:
+    def passed(self, kwargs: dict[str, Any]) -> float | None:
         """Return the seconds of a plain forward relative to a watched one; None if not checked."""
         return self._passed.get(self._kind(kwargs))
 
-    def record(self, kwargs: dict[str, torch.Tensor], share: float) -> None:
+    def record(self, kwargs: dict[str, Any], share: float) -> None:
         """Record that a watched forward gave the logits of the plain one, which took ``share``."""
         self._passed[self._kind(kwargs)] = share
 
@@ -58,7 +60,7 @@ class SelfCheck:
         """Record that a watched forward gave other logits than the plain one."""
         self.is_off = self.has_failed = True
 
-    def _kind(self, kwargs: dict[str, torch.Tensor]) -> Kind:
+    def _kind(self, kwargs: dict[str, Any]) -> Kind:
         return tuple(
             (
                 name,
@@ -68,7 +70,7 @@ class SelfCheck:
                 "mask" in name and bool((tensor == 0).any()),
                 bisect_right(self._lengths, tensor.shape[1]) if tensor.ndim > 1 else 0,
             )
-            for name, tensor in sorted(kwargs.items())
+            for name, tensor in sorted(tensors_of(kwargs).items())
         )
 
 

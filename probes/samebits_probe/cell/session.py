@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from samebits_probe.cell.phase import InFork
     from samebits_probe.model.inputs import Inputs
+    from samebits_probe.model.leftover import Leftover
     from samebits_probe.process.jobs import CellJob
 
 MAX_FRESH_MODEL_BYTES = 4 << 30
@@ -78,6 +79,8 @@ class Session:
     """One model on one stack in one run, and what has been observed of it."""
 
     loaded: load.Loaded
+    untouched: Leftover
+    """The model before its first prompt; in run a."""
 
     def __init__(self, job: CellJob, heap_fill: str = "") -> None:
         self.job = job
@@ -97,6 +100,8 @@ class Session:
         self.first_tokens: dict[str, dict[str, Any]] = {}
         """Prompt -> what the greedy decode saw of the first token after the prefill."""
         self.model_forks: dict[str, ModelInFork] = {}
+        self.probes_at_the_end = False
+        """True if the user's probes run in this process, after everything else."""
         self.started = time.perf_counter()
         self._heap_fill = heap_fill
         self._reloaded: dict[str, str] | None = None
@@ -121,9 +126,9 @@ class Session:
         with suppress(OSError):  # writing the complete capture will raise the same error
             write_capture(Path(self.job["capture"]), self.job, outcome, lasting=False)
 
-    def skip(self, what: str, reason: str, why: str = "plain") -> None:
+    def skip(self, what: str, reason: str, why: str = "plain", paste: str = "") -> None:
         """Record why something is not observed; ``why`` is a kind of samebits' Skip record."""
-        entry = {"what": what, "reason": reason}
+        entry = {"what": what, "reason": reason, **({"paste": paste} if paste else {})}
         self.skips.append(entry if why == "plain" else entry | {"why": why})
 
     def skip_broken_instrument(self, what: str, error: Exception) -> None:
@@ -137,21 +142,31 @@ class Session:
         self.skips[-1] |= {"tensor": name, "tensor_of": signal}
 
     def observe_tensors(
-        self, signal: str, tensors: dict[str, torch.Tensor], prompt: str = ""
+        self,
+        signal: str,
+        tensors: dict[str, torch.Tensor],
+        prompt: str = "",
+        hashes: dict[str, str] | None = None,
     ) -> None:
         """Record tensors of a signal by name: of a prompt, or with '' of the model as loaded.
 
         The name '' is that of the only tensor of a prompt. A tensor that has no plain bytes is
-        left out, with a skip.
+        left out, with a skip. ``hashes`` are those that are known, by name.
         """
-        refs = {name: self.tensor_ref(signal, name, tensor) for name, tensor in tensors.items()}
+        hashes = hashes or {}
+        refs = {
+            name: self.tensor_ref(signal, name, tensor, hashes.get(name, ""))
+            for name, tensor in tensors.items()
+        }
         recorded = self.signals.setdefault("named", {}).setdefault(signal, {})
         recorded.setdefault(prompt, {}).update({name: ref for name, ref in refs.items() if ref})
 
-    def tensor_ref(self, signal: str, name: str, tensor: torch.Tensor) -> dict[str, Any] | None:
+    def tensor_ref(
+        self, signal: str, name: str, tensor: torch.Tensor, digest: str = ""
+    ) -> dict[str, Any] | None:
         """Return the record of one tensor of a signal; None, with a skip, if it has no bytes."""
         try:
-            return self.keeper.ref(tensor)
+            return self.keeper.ref(tensor, digest=digest)
         except NotHashable as reason:
             self.skip_tensor(signal, name, reason)
             return None

@@ -19,7 +19,6 @@ from samebits_probe.process.failure import without_folders
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from samebits_probe.process.jobs import Prompt
 
 FIXED = "Hello world 12345 naïve"
 """A text with a capital, digits and a letter outside ASCII."""
@@ -36,7 +35,7 @@ _METHODS = (
 )
 
 
-def facts(source: load.Source, prompts: dict[str, Prompt]) -> dict[str, Any] | None:
+def facts(source: load.Source, prompts: dict[str, Any]) -> dict[str, Any] | None:
     """Return the facts about the tokenizer; None for a model without one."""
     tokenizer = load.load_tokenizer(source)
     if tokenizer is None:

@@ -10,6 +10,7 @@ import torch
 from samebits_probe.model import layers, load
 from samebits_probe.model.decode import GREEDY_LOGITS, forcing
 from samebits_probe.model.feed import Feed
+from samebits_probe.model.inputs import token_width
 from samebits_probe.model.tensor import Keeper, tensor_hash
 from samebits_probe.process import progress
 
@@ -115,7 +116,7 @@ class Bench(Generic[Task]):
         real_rows = self.inputs.real_rows
         if real_rows is None or self.question["what"] == "decode" or tensor.ndim < 3:
             return tensor
-        width = self.inputs.kwargs["input_ids"].shape[1]
+        width = token_width(self.inputs.kwargs)
         if tensor.shape[:2] != (len(real_rows), width):
             return tensor
         return torch.cat([tensor[row, start:stop] for row, (start, stop) in enumerate(real_rows)])

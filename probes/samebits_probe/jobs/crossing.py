@@ -336,9 +336,7 @@ def _logits(model: Any, feed: Feed) -> tuple[torch.Tensor | None, str]:
 def crossing(original: Original, folder: str) -> dict[str, Any]:
     """Return the fields of a Crossing for the model saved in ``folder``."""
     try:
-        saved = observe_reseeded(
-            original.source._replace(where=folder, revision=None), original.feed
-        )
+        saved = observe_reseeded(original.source.at(folder), original.feed)
     except Unknown as reason:
         return {"outcome": "load failed", "reason": str(reason)}
     except PhaseFailed as failed:

@@ -1,7 +1,7 @@
 """The job that chooses the inputs of a model's cells, from the model's signature and config.
 
-Expects a job: model (source, revision, trust_remote_code, prompts), stack, store (root) and result
-(a path). Loads the config and the class, but no weights. Writes the file that
+Expects a job: model (source, revision, trust_remote_code, prompts), places (positions in matrix.yaml
+of what the user gives), stack, store (root) and result (a path). Loads the config and the class, but no weights. Writes the file that
 samebits/records/inputs.py reads, completely or not at all. The bytes of the tensors are in the
 store by hash, where every job of the model finds them (model.feed).
 
@@ -13,19 +13,20 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 
-from samebits_probe.model import choice, inputs, load
+from samebits_probe.model import choice, given, inputs, load
 from samebits_probe.model.choice import DoesNotApply
+from samebits_probe.model.declared import is_set
 from samebits_probe.model.tensor import Keeper
 from samebits_probe.process import files, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, phase
 from samebits_probe.process.hashing import ALGORITHM
 
 if TYPE_CHECKING:
-    from samebits_probe.process.jobs import InputsJob, Prompt, Variant
+    from samebits_probe.process.jobs import InputSet, InputsJob, Prompt, Variant
 
 FORMAT_VERSION = 2
 # History of FORMAT_VERSION:
@@ -97,18 +98,31 @@ class Chooser:
     def facts(self) -> Fact:
         """Return the inputs of every prompt, and of a crossing."""
         length = max(1, min(inputs.past_window(self.tokens), _MAX_CROSSING_LENGTH))
-        prompts = self.job["model"]["prompts"].items()
+        prompts = {n: self._fact_of(n, p) for n, p in self.job["model"]["prompts"].items()}
+        sets = [fact for fact in prompts.values() if "constants" in fact]
+        crossing = self._fact_of("crossing", {"length": length})
         return {
             "model_class": self.model_class.__name__,
-            "prompts": {name: self._fact_of(name, prompt) for name, prompt in prompts},
-            "crossing": self._fact_of("crossing", {"length": length}),
+            "prompts": prompts,
+            # what the user gives is fed where samebits can make nothing
+            "crossing": sets[0] if sets and "reason" in crossing else crossing,
         }
 
-    def _fact_of(self, name: str, prompt: Prompt) -> Fact:
+    def _fact_of(self, name: str, prompt: Prompt | InputSet) -> Fact:
         try:
-            return self._chosen(name, prompt)
+            if is_set(prompt):
+                return self._given(name, cast("InputSet", prompt))
+            return self._chosen(name, cast("Prompt", prompt))
         except DoesNotApply as reason:
-            return {"reason": str(reason), "why": reason.why}
+            paste = {"paste": reason.paste} if reason.paste else {}
+            return {"reason": str(reason), "why": reason.why, **paste}
+
+    def _given(self, name: str, prompt: InputSet) -> Fact:
+        """Return the inputs of a set of the user's; see :func:`given.make`."""
+        places = self.job["places"].get(name, {})
+        made = given.make(name, dict(prompt), self.config, self.signature, places)
+        facts = {"tensors": self._refs(made.tensors), "constants": made.constants}
+        return facts | {"real_rows": made.real_rows()}
 
     def _chosen(self, name: str, prompt: Prompt) -> Fact:
         """Return the inputs of one prompt.
@@ -124,6 +138,8 @@ class Chooser:
         if batch and not self.signature.takes(choice.MASK):
             msg = f"forward takes no {choice.MASK}, so that a padded batch has no meaning"
             raise DoesNotApply(msg)
+        if choice.takes_choices(self.model_class.__name__):
+            return {"tensors": self._refs(self._choices(name, prompt))}
         rows = self._rows(name, prompt, ends=choice.PIXELS in arguments)
         tensors: dict[str, torch.Tensor] = {}
         fact: Fact = {}
@@ -171,6 +187,19 @@ class Chooser:
         if any("text" in row for row in rows):
             return Rows(rows, None)
         return Rows(rows, max(len(row["ids"]) for row in rows))
+
+    def _choices(self, name: str, prompt: Prompt) -> dict[str, torch.Tensor]:
+        """Return seeded ids of several choices for each row, [rows, choices, length], and a mask."""
+        rows = prompt.get("batch") or [prompt]
+        past = inputs.past_window(self.tokens)
+        lengths = [
+            past if row.get("length") == "past-window" else row.get("length") for row in rows
+        ]
+        if not all(lengths):
+            msg = "several choices are made of seeded token ids: give the prompt a length"
+            raise DoesNotApply(msg)
+        numbers = [int(length or 0) for length in lengths]
+        return inputs.choices(name, numbers, self.tokens)
 
     def _row(self, name: str, prompt: Prompt, *, ends: bool) -> Fact:
         length = prompt.get("length")

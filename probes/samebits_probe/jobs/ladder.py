@@ -15,8 +15,8 @@ still makes the cache, the mask and the positions.
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack, contextmanager, nullcontext
-from functools import cached_property
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +30,15 @@ from samebits_probe.model import (
     heap,
     layers,
     load,
+    outputs,
     precision,
+    probing,
     raised,
 )
 from samebits_probe.model.feed import Feed
-from samebits_probe.model.tensor import Keeper
-from samebits_probe.process import files, memory, progress, threads
+from samebits_probe.model.inputs import in_dtype, may_repeat_rows, n_rows, tensors_of
+from samebits_probe.model.tensor import Keeper, NotHashable
+from samebits_probe.process import files, fork, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, without_folders
 from samebits_probe.process.hashing import ALGORITHM
 
@@ -43,9 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from samebits_probe.model.inputs import Inputs
-    from samebits_probe.process.jobs import LadderJob
+    from samebits_probe.process.jobs import LadderJob, ProbeFile
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 _COPY_LIMIT = 4 << 30
 """Bytes of a promoted copy above which it shares the large parameters of its model."""
 _REASON_LENGTH = 300
@@ -208,10 +211,40 @@ class Ladder:
         """Return the results of a copy in ``dtype``, in which the code also gets only ``dtype``."""
         twin = self._copy(dtype)
         native = getattr(torch, self.source.dtype)
-        rung = self._rung(twin, precision.arithmetic_in(dtype, native), dtype)
+        probes = self._probes(twin, dtype)
+        rung = _with_probes(self._rung(twin, precision.arithmetic_in(dtype, native), dtype), probes)
         with torch.no_grad(), precision.arithmetic_in(dtype, native):
             chaotic = dtype == torch.float64 and self._chaotic(twin)
         return _empty_rung(determinism.CHAOTIC) if chaotic else rung
+
+    def _probes(self, model: Any, dtype: torch.dtype) -> list[Facts]:
+        """Return what the user's probes return on a copy as it was made, each in a child."""
+        native = getattr(torch, self.source.dtype)
+        given = probing.Given(
+            self.loaded,
+            self.source,
+            model,
+            lambda: {name: dict(inputs.kwargs) for name, inputs in self._prompts(dtype)},
+        )
+
+        def run(file: ProbeFile, function: str) -> Facts:
+            watch = Watch(dtype)
+            with torch.no_grad(), precision.arithmetic_in(dtype, native), watch:
+                parts = probing.results(file, function, given)
+            refs = {path: self.keeper.ref(tensor) for path, tensor in parts.tensors.items()}
+            return {"tensors": refs, "facts": parts.facts, "leaks": sorted(watch.leaks)}
+
+        answers: list[Facts] = []
+        for file in self.job["ladder"]["probe_files"]:
+            for function in file["functions"]:
+                answer: Facts = {"file": file["name"], "refused": {}}
+                with _refusal_noted(answer["refused"], probing.phase_of(file, function)):
+                    probing.begin(file, function, given, _WATCHED_COST)
+                    if reason := fork.refusal(self.source.device):
+                        raise fork.NoAnswer(reason)
+                    answer |= fork.run_in_fork(partial(run, file, function))
+                answers.append(answer)
+        return answers
 
     def _has_no_room(self, slots: int) -> bool:
         """Return True if a copy in float64 is above the limit, or takes more memory than is free."""
@@ -276,35 +309,41 @@ class Ladder:
         native = getattr(torch, self.source.dtype)
         feed = Feed(self.job["model"], native, self.source.device)
         for name, inputs in feed.all(self.loaded.tokenizer):
-            kwargs = inputs.kwargs
-            if dtype is not None:
-                kwargs = {k: v.to(dtype) if v.is_floating_point() else v for k, v in kwargs.items()}
-            yield name, inputs._replace(kwargs=kwargs)
+            yield name, inputs._replace(kwargs=in_dtype(inputs.kwargs, dtype))
 
     def _forward(
         self, model: Any, name: str, inputs: Inputs, watch: Watch, *, twice: bool
     ) -> Facts:
         watch.choices = []
+        twice = twice and may_repeat_rows(inputs.kwargs)
         kwargs = _each_row_twice(inputs.kwargs) if twice else inputs.kwargs
         with (
-            layers.recorded(model) as outputs,
+            layers.recorded(model) as layer_outputs,
             progress.forward(kwargs, f"forward {name}", times=_WATCHED_COST, plain=True),
         ):
             result = model(**kwargs)
         choices, watch.choices = watch.choices, None
-        logits = layers.logits_of(result)
-        rows = next(iter(inputs.kwargs.values())).shape[0]
+        logits, others = layers.logits_of(result), outputs.without_logits(result)
+        rows = n_rows(inputs.kwargs)
         if twice:
             logits = _second_half(logits, rows)
-            outputs = [(name, _second_half(tensor, rows)) for name, tensor in outputs]
+            layer_outputs = [(name, _second_half(tensor, rows)) for name, tensor in layer_outputs]
+            others = {name: _second_half(tensor, rows) for name, tensor in others.items()}
         with precision.real_dtypes():
-            return self._refs(logits, outputs, choices or [])
+            return self._refs(logits, layer_outputs, others, choices or [])
 
-    def _refs(self, logits: Any, outputs: list[layers.LayerOutput], choices: Any) -> Facts:
+    def _refs(
+        self,
+        logits: Any,
+        layer_outputs: list[layers.LayerOutput],
+        others: dict[str, torch.Tensor],
+        choices: Any,
+    ) -> Facts:
         return {
             "logits": None if logits is None else self.keeper.ref(logits),
+            "outputs": self._output_refs(others),
             "hidden_states": [
-                {"name": name, "ref": self.keeper.ref(tensor)} for name, tensor in outputs
+                {"name": name, "ref": self.keeper.ref(tensor)} for name, tensor in layer_outputs
             ],
             "choices": [
                 {
@@ -317,6 +356,13 @@ class Ladder:
             ],
         }
 
+    def _output_refs(self, others: dict[str, torch.Tensor]) -> Facts:
+        refs = {}
+        for name, tensor in others.items():
+            with suppress(NotHashable):
+                refs[name] = self.keeper.ref(tensor)
+        return refs
+
     def _decode(
         self,
         model: Any,
@@ -328,7 +374,7 @@ class Ladder:
     ) -> Facts:
         """Return the logits of every step by row, [steps, vocabulary], with forced tokens."""
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
-        rows = next(iter(kwargs.values())).shape[0]
+        rows, twice = n_rows(kwargs), twice and may_repeat_rows(kwargs)
         names = [name if rows == 1 else f"{name}[{row}]" for row in range(rows)]
         ids = [self.job["ladder"]["forced"].get(row, []) for row in names]
         if not all(ids):
@@ -378,10 +424,23 @@ def _empty_rung(refused: str = "") -> Facts:
     return {
         "forward": {},
         "decode": {},
+        "probes": {},
         "refused": {"model": refused} if refused else {},
         "leaks": [],
         "seconds": 0.0,
     }
+
+
+def _with_probes(rung: Facts, answers: list[Facts]) -> Facts:
+    """Return a rung with what probes returned on it, by the name of their file."""
+    leaks = {*rung["leaks"], *(leak for answer in answers for leak in answer.get("leaks", ()))}
+    probes: dict[str, Facts] = {}
+    for answer in answers:
+        rung["refused"] |= answer["refused"]
+        parts = probes.setdefault(answer["file"], {"tensors": {}, "facts": {}})
+        for kind, by_name in parts.items():
+            by_name.update(answer.get(kind, {}))
+    return rung | {"probes": probes, "leaks": sorted(leaks)}
 
 
 @contextmanager
@@ -394,9 +453,9 @@ def _refusal_noted(refused: dict[str, str], what: str) -> Iterator[None]:
         refused[what] = f"{type(error).__name__}: {text}"[:_REASON_LENGTH]
 
 
-def _each_row_twice(kwargs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _each_row_twice(kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return the inputs with their rows repeated once."""
-    return {name: torch.cat([tensor, tensor]) for name, tensor in kwargs.items()}
+    return kwargs | {n: torch.cat([tensor, tensor]) for n, tensor in tensors_of(kwargs).items()}
 
 
 def _second_half(tensor: torch.Tensor, rows: int) -> torch.Tensor:

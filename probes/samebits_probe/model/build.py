@@ -34,6 +34,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file
 
+from samebits_probe.model import packages
 from samebits_probe.process import files as sealed_files
 from samebits_probe.process import progress
 from samebits_probe.process.hashing import ALGORITHM, file_hash
@@ -52,10 +53,28 @@ HEADS = {
     "causal-lm": "AutoModelForCausalLM",
     "masked-lm": "AutoModelForMaskedLM",
     "seq2seq-lm": "AutoModelForSeq2SeqLM",
+    "sequence-classification": "AutoModelForSequenceClassification",
+    "token-classification": "AutoModelForTokenClassification",
+    "question-answering": "AutoModelForQuestionAnswering",
+    "multiple-choice": "AutoModelForMultipleChoice",
+    "next-sentence": "AutoModelForNextSentencePrediction",
+    "pretraining": "AutoModelForPreTraining",
+    "text-encoding": "AutoModelForTextEncoding",
     "image-classification": "AutoModelForImageClassification",
+    "masked-image": "AutoModelForMaskedImageModeling",
+    "semantic-segmentation": "AutoModelForSemanticSegmentation",
+    "depth-estimation": "AutoModelForDepthEstimation",
+    "object-detection": "AutoModelForObjectDetection",
+    "backbone": "AutoBackbone",
+    "audio-classification": "AutoModelForAudioClassification",
+    "audio-frame-classification": "AutoModelForAudioFrameClassification",
+    "audio-xvector": "AutoModelForAudioXVector",
     "ctc": "AutoModelForCTC",
+    "speech-seq2seq": "AutoModelForSpeechSeq2Seq",
+    "image-text-to-text": "AutoModelForImageTextToText",
     "base": "AutoModel",
 }
+"""Head of a recipe -> the Auto class that makes its model."""
 GENERATES = ("causal-lm", "seq2seq-lm")
 
 ALIGNMENT = 64
@@ -137,7 +156,8 @@ def build(job: BuildJob, out_dir: str) -> dict[str, Any]:
     """Make the checkpoint of ``job["recipe"]`` in ``out_dir`` and return its summary."""
     progress.begin("build")
     recipe, out = job["recipe"], Path(out_dir)
-    model = _constructed_model(recipe)
+    packages.import_all(job.get("imports", ()))
+    model = _constructed_model(recipe, job.get("model_class"))
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
@@ -148,9 +168,19 @@ def build(job: BuildJob, out_dir: str) -> dict[str, Any]:
     return summary
 
 
-def _constructed_model(recipe: Recipe) -> torch.nn.Module:
+def _constructed_class(model_class: Any, recipe: Recipe) -> torch.nn.Module:
+    """Return the model of a class that the user names, which no Auto class need know."""
+    config = model_class.config_class(**copy.deepcopy(recipe["config"]))
+    torch.manual_seed(recipe["seed"])
+    model: torch.nn.Module = model_class(config).to(torch.float32).eval()
+    return model
+
+
+def _constructed_model(recipe: Recipe, model_class: str | None) -> torch.nn.Module:
     """Return the model of the head as the stack initialises it."""
     architecture, auto = recipe["architecture"], getattr(transformers, HEADS[recipe["head"]])
+    if model_class is not None:
+        return _constructed_class(packages.named_class(model_class), recipe)
     if architecture not in transformers.CONFIG_MAPPING:
         raise UnknownArchitectureError(
             _unknown_message(f"does not know the architecture {architecture}")
@@ -173,7 +203,11 @@ def _unknown_message(what: str) -> str:
 def _write(model: torch.nn.Module, recipe: Recipe, folder: Path) -> dict[str, Any]:
     tensors, constants = save_seeded(model, folder, recipe["seed"], recipe["gain"])
     files = {path.name: file_hash(path) for path in sorted(folder.iterdir())}
-    summary = _summary(recipe, tensors, constants) | {"files": files} | _check(recipe, folder)
+    summary = (
+        _summary(recipe, tensors, constants)
+        | {"files": files}
+        | _check(recipe, folder, type(model))
+    )
     sealed_files.write_sealed(folder / "checkpoint.json", dict(sorted(summary.items())))
     return summary
 
@@ -374,15 +408,14 @@ def _summary(
     }
 
 
-def _check(recipe: Recipe, folder: Path) -> dict[str, Any]:
+def _check(recipe: Recipe, folder: Path, model_class: Any) -> dict[str, Any]:
     """Load the checkpoint in this stack, and return how much its outputs vary.
 
     A failure is only recorded: other stacks may load the checkpoint, and this stack's cell will
     fail with the traceback.
     """
     try:
-        auto = getattr(transformers, HEADS[recipe["head"]])
-        model = auto.from_pretrained(folder, torch_dtype=torch.float32).eval()
+        model = model_class.from_pretrained(folder, torch_dtype=torch.float32).eval()
         with torch.no_grad():
             facts = {"logits_std": _logits_std(model, recipe["seed"]), "distinct_greedy": None}
             if recipe["head"] in GENERATES:

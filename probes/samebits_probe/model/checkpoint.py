@@ -21,6 +21,8 @@ from samebits_probe.model.tensor import dtype_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from samebits_probe.model.load import Source
+
 MAPPED = 64 << 20
 """Bytes read from a file after which its pages in memory are released."""
 
@@ -61,7 +63,19 @@ class Refused(Exception):  # noqa: N818  it is the files that are wrong
     """A checkpoint that must not be loaded; the message is the reason."""
 
 
-def refuse_code(source: str) -> None:
+def _layouts(variant: str) -> tuple[tuple[str, bool], ...]:
+    """Return names of weights files and whether they are an index; with a variant's name in them."""
+    if not variant:
+        return _LAYOUTS
+    return tuple((_with_variant(name, variant), sharded) for name, sharded in _LAYOUTS)
+
+
+def _with_variant(name: str, variant: str) -> str:
+    stem, ending = name.rsplit(".", 1)
+    return f"{stem}.{variant}.{ending}"
+
+
+def refuse_code(source: str, variant: str = "") -> None:
     """Refuse a folder whose pickle holds more than weights.
 
     transformers 4.48 to 5.23 does not run it either, but 4.48 reports a possible TensorFlow file.
@@ -70,12 +84,12 @@ def refuse_code(source: str) -> None:
         Refused: it would run code.
 
     """
-    present = (name for name, _ in _LAYOUTS if (Path(source) / name).is_file())
+    present = (name for name, _ in _layouts(variant) if (Path(source) / name).is_file())
     name = next(present, "")
     if not name.startswith("pytorch_model"):
         return
     try:
-        Checkpoint.find(source, None)
+        Checkpoint.find(source, None, variant=variant)
     except pickle.UnpicklingError as error:
         lines = [line.strip() for line in str(error).splitlines()]
         reason = next((line for line in lines if line.startswith(_TORCH_REASON_STARTS)), lines[0])
@@ -83,14 +97,14 @@ def refuse_code(source: str) -> None:
         raise Refused(msg) from error
 
 
-def refuse_outside(source: str) -> None:
+def refuse_outside(source: str, variant: str = "") -> None:
     """Refuse a folder whose index names files outside of it: transformers would read them.
 
     Raises:
         Refused: the index names such a file.
 
     """
-    for name, sharded in _LAYOUTS:
+    for name, sharded in _layouts(variant):
         path = Path(source) / name
         if not sharded or not path.is_file():
             continue
@@ -115,23 +129,34 @@ class Checkpoint:
                 self._file_of[name] = file
 
     @classmethod
-    def find(cls, source: str, revision: str | None) -> Checkpoint:
+    def of(cls, source: Source) -> Checkpoint:
+        """Return the checkpoint that a source loads. Raises NoCheckpoint as :meth:`find` does."""
+        where, folder = source.where, source.subfolder
+        return cls.find(where, source.revision, folder=folder, variant=source.weights_variant)
+
+    @classmethod
+    def find(
+        cls, source: str, revision: str | None, *, folder: str = "", variant: str = ""
+    ) -> Checkpoint:
         """Return the checkpoint of a folder or of a hub id that is in the local cache.
+
+        ``folder`` is one inside the source, ``variant`` the name as in model.fp16.safetensors.
 
         Raises:
             NoCheckpoint: neither safetensors nor a pickled state dict is there.
 
         """
-        for name, sharded in _LAYOUTS:
-            path = _located(source, name, revision)
+        prefix = f"{folder}/" if folder else ""
+        for name, sharded in _layouts(variant):
+            path = _located(source, f"{prefix}{name}", revision)
             if path is None:
                 continue
             if not sharded:
                 return cls([path])
             shards = sorted(set(json.loads(path.read_text("utf-8"))["weight_map"].values()))
-            located = [_located(source, shard, revision) for shard in shards]
+            located = [_located(source, f"{prefix}{shard}", revision) for shard in shards]
             return cls([file for file in located if file is not None])
-        expected = ", ".join(name for name, _ in _LAYOUTS)
+        expected = ", ".join(f"{prefix}{name}" for name, _ in _layouts(variant))
         msg = f"none of {expected} in {source}"
         raise NoCheckpoint(msg)
 

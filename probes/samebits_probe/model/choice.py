@@ -1,6 +1,6 @@
 """Choice of a model's inputs: which arguments of forward to pass, from its signature and config.
 
-This module uses neither torch nor names of classes. A signature and a config are plain data, so
+This module uses no torch, and the name of a class only where nothing else tells. A signature and a config are plain data, so
 that tests of the host can cover the rules.
 """
 
@@ -23,7 +23,8 @@ VALUES = (PIXELS, "input_features", "input_values")
 """Arguments for seeded numbers: an image, the features of a sound, or a sound."""
 MAIN_INPUTS = (TOKENS, *VALUES)
 """Main inputs that samebits can make, in order of preference."""
-SUPPORTED_INPUTS = "samebits makes token ids, pixel values and audio"
+WRITE = "write them under inputs: in matrix.yaml"
+SUPPORTED_INPUTS = f"samebits makes token ids, pixel values and audio: for others, {WRITE}"
 
 NO_DATA = frozenset(
     {
@@ -56,6 +57,8 @@ _PLACEHOLDER = re.compile(r"(image|img|video|vision|audio|speech)\w*_token\w*_(i
 _QUERIES = "num_query_tokens"
 """Config field of a query transformer: the number of image tokens among the token ids."""
 _MAX_LISTED_NAMES = 6
+_WIDTHS = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim", "width")
+"""Config fields for the size of a vector."""
 
 
 class DoesNotApply(Exception):  # noqa: N818  "this model takes no such prompt" is a result
@@ -63,12 +66,18 @@ class DoesNotApply(Exception):  # noqa: N818  "this model takes no such prompt" 
 
     why: SkipKind = "plain"
     """As samebits/records/capture.py's Skip has it."""
+    paste: str = ""
+    """What to write below the model in matrix.yaml, if that helps."""
 
 
 class NotFed(DoesNotApply):
     """samebits cannot make inputs for the model, or its forward refuses them; with the reason."""
 
     why: SkipKind = "inputs"
+
+    def __init__(self, reason: str, paste: str = "") -> None:
+        super().__init__(reason)
+        self.paste = paste
 
 
 class Parameter(NamedTuple):
@@ -81,6 +90,29 @@ class Parameter(NamedTuple):
     def described(self) -> str:
         """Return the name, with the annotation if there is one."""
         return f"{self.name}: {self.annotation}" if self.annotation else self.name
+
+
+def written(parameter: Parameter, width: str = "hidden_size") -> str:
+    """Return how matrix.yaml may declare a parameter, as a proposal: from its name and annotation.
+
+    ``width`` is the size of a vector: a field of the config, or a number.
+    """
+    name, annotation = parameter.name.lower(), parameter.annotation
+    if "mask" in name:
+        return "{shape: [1, 12], mask: ones}"
+    if re.search(r"\bbool\b", annotation):
+        return "false"
+    if re.search(r"\b(int|float)\b", annotation) and "Tensor" not in annotation:
+        return "1"
+    if "LongTensor" in annotation or "IntTensor" in annotation or re.search(r"(^|_)ids?$", name):
+        return "{shape: [1, 12], dtype: int64, high: 2}"
+    return f"{{shape: [1, 12, {width}], dtype: float32}}"
+
+
+def lines_for(parameters: Iterable[Parameter], width: str = "hidden_size") -> str:
+    """Return what to write below a model in matrix.yaml to give it ``parameters``."""
+    declared = [f"      {p.name}: {written(p, width)}" for p in parameters]
+    return "\n".join(["inputs:", "  mine:", "    arguments:", *declared])
 
 
 class Signature(NamedTuple):
@@ -117,8 +149,18 @@ class Traits(NamedTuple):
     text_and_image: bool = False
     """True if the config describes both a text part and an image part."""
     text_and_audio: bool = False
+    width: str = "hidden_size"
+    """The size of a vector, for a proposal: a field of the config, or a number."""
     placeholders: tuple[str, ...] = ()
     """Config fields of placeholder tokens for an image or a sound among the token ids."""
+
+
+def takes_choices(class_name: str) -> bool:
+    """Return True for a class that takes several choices per row, [batch, choices, length].
+
+    Its signature is that of a class that takes one: only the name tells.
+    """
+    return class_name.endswith("ForMultipleChoice")
 
 
 def signature_of(forward: Callable[..., Any]) -> Signature:
@@ -161,6 +203,7 @@ def traits_of(config: Mapping[str, Any], *, main: str, vocabulary: int, generate
         generates=generates,
         text_and_image=(has_text and has_image) or flat,
         text_and_audio=has_text and isinstance(config.get("audio_config"), dict),
+        width=next((name for name in _WIDTHS if isinstance(config.get(name), int)), "16"),
         placeholders=tuple(placeholders),
     )
 
@@ -190,7 +233,7 @@ def arguments(signature: Signature, traits: Traits) -> tuple[str, ...]:
         else:
             missing.append(parameter)
     if missing:
-        raise NotFed(_required_reason(missing))
+        raise _required(missing, traits)
     if traits.placeholders and TOKENS in chosen and set(chosen) & set(VALUES):
         value = next(name for name in chosen if name in VALUES)
         msg = (
@@ -213,26 +256,28 @@ def _main_argument(signature: Signature, traits: Traits) -> str:
         return listed[0]
     if signature.takes_any and main in MAIN_INPUTS and (main != TOKENS or traits.vocabulary):
         return main
-    raise NotFed(_unsupported_reason(signature))
+    raise _unsupported(signature, traits)
 
 
-def _unsupported_reason(signature: Signature) -> str:
+def _unsupported(signature: Signature, traits: Traits) -> NotFed:
     """Return the reason why samebits can make no input of a signature."""
     data = [p for p in signature.parameters if p.required or p.name not in NO_DATA]
     required = [p for p in data if p.required]
     if required:
-        return _required_reason(required)
-    names = [parameter.name for parameter in data]
+        return _required(required, traits)
+    names = [parameter.described() for parameter in data]
     remainder = (
         f" and {len(names) - _MAX_LISTED_NAMES} more" if len(names) > _MAX_LISTED_NAMES else ""
     )
     listed = ", ".join(names[:_MAX_LISTED_NAMES]) or "any keyword, without a list"
-    return f"forward takes {listed}{remainder}; {SUPPORTED_INPUTS}"
+    reason = f"forward takes {listed}{remainder}; {SUPPORTED_INPUTS}"
+    return NotFed(reason, lines_for(data[:_MAX_LISTED_NAMES], traits.width) if data else "")
 
 
-def _required_reason(parameters: list[Parameter]) -> str:
+def _required(parameters: list[Parameter], traits: Traits) -> NotFed:
     listed = ", ".join(parameter.described() for parameter in parameters)
-    return f"forward takes {listed} (required), which samebits cannot make"
+    reason = f"forward takes {listed} (required), which samebits cannot make: {WRITE}"
+    return NotFed(reason, lines_for(parameters, traits.width))
 
 
 def _two_part_arguments(signature: Signature, traits: Traits, main: str) -> Iterable[str]:

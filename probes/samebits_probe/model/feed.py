@@ -65,7 +65,9 @@ class Feed:
 
     def _inputs(self, record: Fact, tokenizer: Any) -> Inputs:
         if record.get("reason"):
-            raise (NotFed if record["why"] == NotFed.why else DoesNotApply)(record["reason"])
+            if record["why"] == NotFed.why:
+                raise NotFed(record["reason"], record.get("paste", ""))
+            raise DoesNotApply(record["reason"])
         tensors = {name: stored(self._tensors, ref) for name, ref in record["tensors"].items()}
         real_rows, text = record.get("real_rows"), record.get("text")
         if record.get("rows"):
@@ -76,7 +78,8 @@ class Feed:
                 tensors[choice.DECODER] = tensors[choice.DECODER][:, :length].contiguous()
             tensors, real_rows = padded.kwargs | tensors, padded.real_rows
         kwargs = {name: self._on_device(tensor) for name, tensor in tensors.items()}
-        return Inputs(kwargs, real_rows, text)
+        constants = record.get("constants")
+        return Inputs(kwargs | (constants or {}), real_rows, text, constants is not None)
 
     def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.is_floating_point():

@@ -26,14 +26,19 @@ _MAX_LENGTH = 4096
 _PLAIN_LENGTH = 40
 """Length of a past-window prompt for a model without a window."""
 DECODER_LENGTH = 7
+N_CHOICES = 3
+"""Choices for a multiple-choice model: another number than that of the rows of a usual batch."""
 
 
 class Inputs(NamedTuple):
     """Keyword arguments of forward, the positions without padding, and the source text."""
 
-    kwargs: dict[str, torch.Tensor]
+    kwargs: dict[str, Any]
+    """Tensors; of an input set constants, too."""
     real_rows: list[list[int]] | None
     text: str | None
+    is_set: bool = False
+    """True for an input set of the user's."""
 
 
 def text_config(config: Any) -> Any:
@@ -113,6 +118,17 @@ def padded(rows: list[list[int]], pad: int, *, masked: bool) -> Inputs:
     return Inputs(kwargs, real_rows, None)
 
 
+def choices(name: str, lengths: list[int], config: Any) -> dict[str, torch.Tensor]:
+    """Return ids and mask of :data:`N_CHOICES` choices per row, [rows, choices, length]."""
+    rows = [
+        seeded_ids(f"{name}[{i}]:choice {n}", length, config)
+        for i, length in enumerate(lengths)
+        for n in range(N_CHOICES)
+    ]
+    kwargs = padded(rows, pad_id(config), masked=True).kwargs
+    return {key: tensor.reshape(len(lengths), N_CHOICES, -1) for key, tensor in kwargs.items()}
+
+
 def pad_id(config: Any) -> int:
     """Return the id that pads the rows of a batch."""
     pad = getattr(config, "pad_token_id", None)
@@ -133,18 +149,63 @@ def decoder_length(width: int) -> int:
 
 def values(name: str, argument: str, config: Any, rows: int = 1) -> torch.Tensor:
     """Return seeded float32 numbers in [-1, 1) for an image or a sound."""
-    shape = (rows, *_shape(argument, config))
+    return seeded_numbers(name, argument, (rows, *_shape(argument, config)))
+
+
+def seeded_numbers(name: str, argument: str, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return float32 numbers in [-1, 1) that depend on the two names and the shape alone."""
     count = 1
     for n in shape:
         count *= n
-    words = bytearray()
-    block = 0
-    while len(words) < 4 * count:
-        words += hashlib.sha256(f"{name}:{argument}:{block}".encode()).digest()
-        block += 1
+    words = hash_words(f"{name}:{argument}", 4 * count)
     numbers = torch.frombuffer(words, dtype=torch.int32)[:count]
     # 24 bits over a power of two: exact in float32 on every machine
     return ((numbers >> 8).to(torch.float32) / float(1 << 23)).reshape(shape)
+
+
+def hash_words(name: str, n_bytes: int) -> bytearray:
+    """Return at least ``n_bytes`` bytes that depend on a name alone."""
+    words = bytearray()
+    block = 0
+    while len(words) < n_bytes:
+        words += hashlib.sha256(f"{name}:{block}".encode()).digest()
+        block += 1
+    return words
+
+
+def in_dtype(kwargs: dict[str, Any], dtype: torch.dtype | None) -> dict[str, Any]:
+    """Return arguments of forward with floating-point tensors in ``dtype``; None: as they are."""
+    if dtype is None:
+        return kwargs
+    return {
+        name: value.to(dtype) if torch.is_tensor(value) and value.is_floating_point() else value
+        for name, value in kwargs.items()
+    }
+
+
+def tensors_of(kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Return the arguments of forward that are tensors."""
+    return {name: value for name, value in kwargs.items() if torch.is_tensor(value)}
+
+
+def n_rows(kwargs: dict[str, Any]) -> int:
+    """Return the number of rows of the first tensor; 1 for one without dimensions."""
+    first = next(iter(tensors_of(kwargs).values()))
+    return int(first.shape[0]) if first.ndim else 1
+
+
+def may_repeat_rows(kwargs: dict[str, Any]) -> bool:
+    """Return True if all tensors have the same number of rows, so that a batch can be repeated."""
+    tensors = tensors_of(kwargs).values()
+    return all(tensor.ndim and tensor.shape[0] == n_rows(kwargs) for tensor in tensors)
+
+
+def token_width(kwargs: dict[str, Any]) -> int:
+    """Return the length of the token axis that the padding is in."""
+    for name in ("input_ids", "attention_mask"):
+        if name in kwargs and kwargs[name].ndim > 1:
+            return int(kwargs[name].shape[1])
+    return 0
 
 
 def _shape(argument: str, config: Any) -> tuple[int, ...]:

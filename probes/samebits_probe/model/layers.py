@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from samebits_probe.model import outputs
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -127,8 +129,7 @@ def first_tensor(output: Any) -> torch.Tensor | None:
 
 def logits_of(output: Any) -> torch.Tensor | None:
     """Return a model's logits, or the first tensor of a model without a head."""
-    logits = getattr(output, "logits", None)
-    return logits if logits is not None else first_tensor(output)
+    return outputs.logits_of(output)
 
 
 _ROTARY = re.compile(r"Rotary|RoPE|Rope(?![a-z])")

@@ -43,6 +43,26 @@ class _Value(NamedTuple):
     copy: torch.Tensor | None = None
 
 
+class Change(NamedTuple):
+    """One value that is not as it was."""
+
+    name: str
+    """Such as ``model.rotary_emb.inv_freq`` or ``model.layers.0.lengths[1]``."""
+    kind: str
+    """``buffer``, ``parameter``, ``attribute`` or ``cache``."""
+    place: int
+    """Number of its holder."""
+    key: Any
+
+
+class _Holder(NamedTuple):
+    """A container of values, how their names begin, and what they are."""
+
+    values: dict[Any, Any] | list[Any]
+    prefix: str
+    kind: str
+
+
 class Leftover:
     """A model's modules and the random generators as they are now, to be compared and restored.
 
@@ -51,9 +71,10 @@ class Leftover:
     """
 
     def __init__(self, model: torch.nn.Module) -> None:
+        self._held = list(_holders(model))
         self._holders = [
-            (holder, {key: _as_now(value) for key, value in _items(holder)})
-            for holder in _holders(model)
+            (held.values, {key: _as_now(value) for key, value in _items(held.values)})
+            for held in self._held
         ]
         self._generators = _generators()
 
@@ -62,6 +83,20 @@ class Leftover:
         return any(_changes(*pair) for pair in self._holders) or not _are_equal(
             self._generators, _generators()
         )
+
+    def changes(self) -> list[Change]:
+        """Return every value of a module that is new, gone or another one, buffers first."""
+        found = [
+            Change(_value_name(self._held[place], key), self._held[place].kind, place, key)
+            for place, (holder, values) in enumerate(self._holders)
+            for key in _changes(holder, values)
+        ]
+        return sorted(found, key=lambda change: _KINDS.index(change.kind))
+
+    def undo(self, change: Change) -> None:
+        """Give one value back as it was."""
+        holder, values = self._holders[change.place]
+        _put_back(holder, change.key, values.get(change.key))
 
     def restore(self) -> None:
         """Give the modules and the generators their former values back."""
@@ -73,16 +108,33 @@ class Leftover:
         torch.set_rng_state(self._generators.torch)
 
 
-def _holders(model: torch.nn.Module) -> Iterator[dict[Any, Any] | list[Any]]:
+_KINDS = ("buffer", "parameter", "cache", "attribute")
+_OF_MODULE = {"_buffers": "buffer", "_parameters": "parameter"}
+
+
+def _holders(model: torch.nn.Module) -> Iterator[_Holder]:
     """Yield the attributes of every module, and every container and object among them, once."""
     yielded: set[int] = set()
-    for module in model.modules():
-        yield vars(module)
+    for path, module in model.named_modules():
+        yield _Holder(vars(module), path, "attribute")
         for name, value in vars(module).items():
             inner = None if name in _OF_TORCH else _inner(value)
             if inner is not None and id(inner) not in yielded:
                 yielded.add(id(inner))
-                yield inner
+                yield _inner_holder(inner, value, path, name)
+
+
+def _inner_holder(inner: dict[Any, Any] | list[Any], value: Any, path: str, name: str) -> _Holder:
+    if name in _OF_MODULE:
+        return _Holder(inner, path, _OF_MODULE[name])
+    kind = "cache" if "Cache" in type(value).__name__ else "attribute"
+    return _Holder(inner, f"{path}.{name}" if path else name, kind)
+
+
+def _value_name(held: _Holder, key: Any) -> str:
+    if isinstance(key, int):
+        return f"{held.prefix}[{key}]"
+    return f"{held.prefix}.{key}" if held.prefix else str(key)
 
 
 def _inner(value: Any) -> dict[Any, Any] | list[Any] | None:

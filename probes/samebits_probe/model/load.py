@@ -7,6 +7,7 @@ exception is a failure of its phase.
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import logging
 import math
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 import transformers
 
-from samebits_probe.model import forks, heap, meta
+from samebits_probe.model import forks, heap, meta, outputs, packages
 from samebits_probe.model.checkpoint import refuse_code, refuse_outside
 from samebits_probe.model.choice import DECODER, signature_of
 from samebits_probe.model.tensor import dtype_name
@@ -27,11 +28,12 @@ from samebits_probe.process import progress
 from samebits_probe.process.failure import Unknown, phase, without_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Self
 
     from samebits_probe.process import jobs
 
+_PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
 _GENERATES = "causal-lm or seq2seq-lm"
@@ -46,6 +48,11 @@ _HEADS = (
     ("ForCTC", "ctc"),
 )
 
+
+_OF_FILES = frozenset({"subfolder", "variant", "use_safetensors"})
+"""Options that say which files to read."""
+_NOT_OF_CONFIG = frozenset({"attn_implementation", "ignore_mismatched_sizes", *_OF_FILES})
+"""Options of the model alone."""
 
 _MIN_BYTES_TO_TRIM = 64 << 20
 """Bytes of parameters from which on trimming the heap is worth its time."""
@@ -70,6 +77,14 @@ class Source(NamedTuple):
     dtype: str
     attention: str
     device: str
+    imports: tuple[str, ...] = ()
+    """Modules to import before the load."""
+    model_class: str | None = None
+    """The class as ``package.module:Name``."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """Further arguments of from_pretrained, by name."""
+    logits: str | None = None
+    """Name of the output that plays the part of the logits."""
 
     @classmethod
     def of(cls, model: jobs.ModelSource, variant: jobs.Variant) -> Self:
@@ -81,14 +96,71 @@ class Source(NamedTuple):
             dtype=variant["dtype"],
             attention=variant["attention"],
             device=variant["device"],
+            imports=tuple(model.get("imports", ())),
+            model_class=model.get("model_class"),
+            options=tuple(model.get("load", {}).items()),
+            logits=model.get("logits"),
         )
+
+    def at(self, folder: str) -> Source:
+        """Return the source for a copy that was saved in a folder, with the same options.
+
+        ``save_pretrained`` writes neither a subfolder nor the files of a variant.
+        """
+        options = tuple(item for item in self.options if item[0] not in _OF_FILES)
+        return self._replace(where=folder, revision=None, options=options)
+
+    @property
+    def subfolder(self) -> str:
+        """The folder in the source that holds config and weights; '' for the source itself."""
+        return str(dict(self.options).get("subfolder") or "")
+
+    @property
+    def weights_variant(self) -> str:
+        """The name in the files of the weights, as in model.fp16.safetensors; '' without one."""
+        return str(dict(self.options).get("variant") or "")
+
+    def config_arguments(self) -> dict[str, Any]:
+        """Return the keyword arguments of the config, some of which are values of its fields."""
+        options = {name: value for name, value in self.options if name not in _NOT_OF_CONFIG}
+        return options | self.arguments()
+
+    def model_arguments(self, config: Any = None) -> dict[str, Any]:
+        """Return the keyword arguments of the model; with a config, those that it does not hold."""
+        options = dict(self.options)
+        if config is not None:
+            options = {name: v for name, v in options.items() if not _is_field(config, name)}
+        arguments = copy.deepcopy(options) | self.arguments()
+        if self.attention != "default":
+            arguments["attn_implementation"] = self.attention
+        return arguments
+
+    def constructor_arguments(self, model_class: Any, config: Any) -> dict[str, Any]:
+        """Return the options that the constructor of the class takes, such as add_pooling_layer."""
+        parameters = inspect.signature(model_class.__init__).parameters
+        arguments = {
+            name: value
+            for name, value in self.options
+            if name in parameters and not _is_field(config, name)
+        }
+        if "attn_implementation" in dict(self.options):
+            arguments["attn_implementation"] = dict(self.options)["attn_implementation"]
+        if self.attention != "default":
+            arguments["attn_implementation"] = self.attention
+        return copy.deepcopy(arguments)
 
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments that config, model and tokenizer share."""
         arguments: dict[str, Any] = {"trust_remote_code": self.trust_remote_code}
         if self.revision is not None:
             arguments["revision"] = self.revision
+        if self.subfolder:
+            arguments["subfolder"] = self.subfolder
         return arguments
+
+
+def _is_field(config: Any, name: str) -> bool:
+    return name != "attn_implementation" and hasattr(config, name)
 
 
 def load(source: Source, seed: int = 0) -> Loaded:
@@ -124,6 +196,7 @@ def load_model(source: Source, seed: int = 0) -> Loaded:
     progress.loaded(model)
     facts = {
         "model_class": type(model).__name__,
+        "class_module": packages.module_of(type(model)),
         **forks.loading_info(info),
         "messages": [m.replace(source.where, "<checkpoint>") for m in messages],
         "requested_dtype": source.dtype,
@@ -143,12 +216,29 @@ def load_config(source: Source) -> Any:
         PhaseFailed: config raised.
 
     """
-    _require_known_architecture(source)
+    packages.import_all(source.imports)
+    outputs.use_as_logits(source.logits)
+    config_class = config_class_of(source)
+    if config_class is transformers.AutoConfig:
+        _require_known_architecture(source)
     with phase("files"):
-        refuse_outside(source.where)
-        refuse_code(source.where)
+        refuse_outside(source.where, source.weights_variant)
+        refuse_code(source.where, source.weights_variant)
     with phase("config"):
-        return transformers.AutoConfig.from_pretrained(source.where, **source.arguments())
+        return config_class.from_pretrained(source.where, **source.config_arguments())
+
+
+def config_class_of(source: Source) -> Any:
+    """Return the config class of the class that the user names; without one, AutoConfig.
+
+    Raises:
+        PhaseFailed: the module or the class does not exist.
+
+    """
+    if source.model_class is None:
+        return transformers.AutoConfig
+    model_class = packages.named_class(source.model_class)
+    return getattr(model_class, "config_class", None) or transformers.AutoConfig
 
 
 def from_pretrained(
@@ -159,9 +249,7 @@ def from_pretrained(
     ``what`` names the load in the progress of the job.
     """
     progress.loading(source.where, what)
-    arguments = source.arguments() | {forks.dtype_keyword(): getattr(torch, source.dtype)}
-    if source.attention != "default":
-        arguments["attn_implementation"] = source.attention
+    arguments = source.model_arguments() | {forks.dtype_keyword(): getattr(torch, source.dtype)}
     torch.manual_seed(seed)
     model, info = model_class.from_pretrained(source.where, output_loading_info=True, **arguments)
     trim_heap(model)
@@ -189,10 +277,9 @@ def loaded_with(
     loaded: Loaded, source: Source, options: dict[str, Any], fields: dict[str, Any]
 ) -> Any:
     """Return the model loaded once more, with other options and other values of config fields."""
-    arguments = source.arguments() | {forks.dtype_keyword(): getattr(torch, source.dtype)}
-    if source.attention != "default":
-        arguments["attn_implementation"] = source.attention
     config = copy.deepcopy(loaded.config)
+    arguments = source.model_arguments(config)
+    arguments |= {forks.dtype_keyword(): getattr(torch, source.dtype)}
     for path, value in fields.items():
         *inner, name = path.split(".")
         owner = config
@@ -230,9 +317,8 @@ def fresh_buffers(model: Any, config: Any, source: Source) -> dict[str, torch.Te
 
 
 def _from_config(model_class: Any, config: Any, source: Source) -> Any:
-    arguments: dict[str, Any] = {forks.dtype_keyword(): getattr(torch, source.dtype)}
-    if source.attention != "default":
-        arguments["attn_implementation"] = source.attention
+    arguments = source.constructor_arguments(model_class, config)
+    arguments |= {forks.dtype_keyword(): getattr(torch, source.dtype)}
     torch.manual_seed(1)
     default_dtype = torch.get_default_dtype()
     try:
@@ -320,7 +406,7 @@ def _unsupported_attention_is_unknown() -> Iterator[None]:
 
 def _require_known_architecture(source: Source) -> None:
     """Raise Unknown for a local checkpoint whose architecture this release does not have."""
-    path = Path(source.where) / "config.json"
+    path = Path(source.where) / source.subfolder / "config.json"
     if not path.exists():
         return
     with phase("config"):
@@ -338,21 +424,45 @@ def _require_known_architecture(source: Source) -> None:
 
 
 def _model_class(config: Any, source: Source) -> Any:
-    """Return the class to load with: the remote code's auto class, or the one in the config."""
+    """Return the class to load with.
+
+    It is the one that the user names, else the remote code's of the first architecture, else the first of the
+    config's architectures, which a package may have registered.
+    """
+    if source.model_class is not None:
+        return packages.named_class(source.model_class)
     auto_map = getattr(config, "auto_map", None) or {}
-    if source.trust_remote_code and auto_map:
-        names = [name for name in auto_map if name.startswith("AutoModel")]
-        preferred = "AutoModelForCausalLM"
-        chosen = preferred if preferred in names else next(iter(names), "AutoModel")
-        return getattr(transformers, chosen)
     names = getattr(config, "architectures", None) or []
+    if source.trust_remote_code and auto_map:
+        return getattr(transformers, auto_class_of(auto_map, names))
+    if (registered := packages.registered_class(config, next(iter(names), None))) is not None:
+        return registered
     if not names:
         return transformers.AutoModel
     model_class = getattr(transformers, names[0], None)
     if model_class is None:
         msg = f"transformers {transformers.__version__} has no class {names[0]}"
+        if source.imports:
+            msg += f", and {', '.join(source.imports)} registers none of that name for the config"
         raise Unknown(msg)
     return model_class
+
+
+def auto_class_of(auto_map: dict[str, Any], architectures: Iterable[str]) -> str:
+    """Return the name of the Auto class to load remote code with.
+
+    It is the one that maps to the class that saved the checkpoint. Any other class would give the
+    head of the checkpoint up, or a head random weights.
+    """
+    classes = {
+        name: str(reference).rpartition(".")[2]
+        for name, reference in auto_map.items()
+        if name.startswith("AutoModel")
+    }
+    saved_by = next((name for name in architectures if name in classes.values()), None)
+    names = [name for name in classes if saved_by is None or classes[name] == saved_by]
+    preferred = "AutoModelForCausalLM"
+    return preferred if preferred in names else next(iter(names), "AutoModel")
 
 
 def class_of(config: Any, source: Source) -> Any:
@@ -399,6 +509,14 @@ def load_tokenizer(source: Source) -> Any:
         if folder.is_dir():
             raise
         return None  # a hub model without a tokenizer gets token ids
+
+
+def load_processor(source: Source) -> Any:
+    """Return the processor of images or sounds; None for a folder without the file of one."""
+    folder = Path(source.where)
+    if folder.is_dir() and not any((folder / name).exists() for name in _PROCESSOR_FILES):
+        return None
+    return transformers.AutoProcessor.from_pretrained(source.where, **source.arguments())
 
 
 def _parameter_dtypes(model: torch.nn.Module) -> dict[str, int]:

@@ -13,7 +13,15 @@ import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from samebits_probe.model.choice import DECODER, NO_DATA, PIXELS, TOKENS, NotFed
+from samebits_probe.model.choice import (
+    DECODER,
+    NO_DATA,
+    PIXELS,
+    TOKENS,
+    NotFed,
+    lines_for,
+    signature_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -53,7 +61,10 @@ def refusals(forward: Any, inputs: Mapping[str, Any], *, whole: bool = True) -> 
         if missing := missing_input(forward, inputs, error):
             first = str(error).strip().partition("\n")[0]
             msg = f"forward needs {missing}, which samebits did not pass: {first}"
-            raise NotFed(msg) from error
+            parameters = [
+                p for p in signature_of(forward).parameters if p.name in missing.split(", ")
+            ]
+            raise NotFed(msg, lines_for(parameters)) from error
         raise
 
 

@@ -199,9 +199,12 @@ class Keeper:
         self.limit = limit
         self.wanted = frozenset(wanted)
 
-    def ref(self, tensor: torch.Tensor, *, keep: bool = True) -> Ref:
-        """Return the reference of ``tensor`` for a capture, and store the values if needed."""
-        digest = tensor_hash(tensor)
+    def ref(self, tensor: torch.Tensor, *, keep: bool = True, digest: str = "") -> Ref:
+        """Return the reference of ``tensor`` for a capture, and store the values if needed.
+
+        ``digest`` is its hash, if that is known.
+        """
+        digest = digest or tensor_hash(tensor)
         nbytes = tensor.numel() * tensor.element_size()
         stored = is_plain(tensor) and ((keep and nbytes <= self.limit) or digest in self.wanted)
         if stored:

@@ -6,7 +6,7 @@ import traceback
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from samebits_probe.process import symbols
+from samebits_probe.process import own, symbols
 from samebits_probe.process.folders import without_folders
 from samebits_probe.process.paths import package_path
 
@@ -48,10 +48,10 @@ def describe(name: str, error: BaseException) -> dict[str, Any]:
             "line": frame.lineno or 0,
             "function": frame.name,
             "code": frame.line or "",
-            "own": "/transformers_modules/" in frame.filename.replace("\\", "/"),
+            "own": own.is_own_file(frame.filename.replace("\\", "/")),
         }
         for frame in traceback.extract_tb(error.__traceback__)
-        if "/probes/" not in frame.filename.replace("\\", "/")
+        if not _is_of_samebits(frame.filename.replace("\\", "/"))
     ]
     error_class = type(error)
     return {
@@ -64,6 +64,13 @@ def describe(name: str, error: BaseException) -> dict[str, Any]:
         "frames": frames,
         "symbols": _looked_up_symbols(error),
     }
+
+
+def _is_of_samebits(path: str) -> bool:
+    """Return True for frames of the probes, and of the import system between them and a package."""
+    return (
+        "/probes/" in path or path.startswith("<frozen importlib") or "/importlib/__init__" in path
+    )
 
 
 def _looked_up_symbols(error: BaseException) -> list[dict[str, Any]]:

@@ -34,6 +34,26 @@ class Prompt(TypedDict, total=False):
     batch: list[Prompt]
 
 
+class Argument(TypedDict, total=False):
+    """One declared argument of forward, with the keys that were given."""
+
+    shape: list[int | str]
+    dtype: str
+    low: float | str
+    high: float | str
+    mask: list[str]
+    value: Any
+
+
+class InputSet(TypedDict, total=False):
+    """An input set, with the keys that were given."""
+
+    file: str
+    function: str
+    trust: bool
+    arguments: dict[str, Argument]
+
+
 class Inputs(TypedDict):
     """Where the inputs are, or why there are none."""
 
@@ -67,6 +87,10 @@ class ModelSource(TypedDict):
     source: str
     revision: str | None
     trust_remote_code: bool
+    imports: list[str]
+    model_class: str | None
+    load: dict[str, Any]
+    logits: str | None
 
 
 class FedModel(ModelSource):
@@ -78,13 +102,13 @@ class FedModel(ModelSource):
 class PromptedModel(ModelSource):
     """A model whose inputs are to be chosen."""
 
-    prompts: dict[str, Prompt]
+    prompts: dict[str, Prompt | InputSet]
 
 
 class CellModel(FedModel):
     """The model of a cell."""
 
-    prompts: dict[str, Prompt]
+    prompts: dict[str, Prompt | InputSet]
 
 
 class RelationOptions(TypedDict):
@@ -95,6 +119,15 @@ class RelationOptions(TypedDict):
     large: bool
 
 
+class ProbeFile(TypedDict):
+    """A file of the user's with probes."""
+
+    name: str
+    source: str
+    functions: list[str]
+    verdict: bool
+
+
 class ObservedModel(CellModel):
     """The model of a cell, and what to observe of it."""
 
@@ -103,6 +136,7 @@ class ObservedModel(CellModel):
     usage: bool
     reloads: bool
     large: bool
+    probes: list[ProbeFile]
 
 
 class JobKeys(TypedDict):
@@ -137,6 +171,8 @@ class BuildJob(JobKeys):
 
     kind: Literal["build"]
     recipe: Recipe
+    imports: list[str]
+    model_class: str | None
     out: str
 
 
@@ -171,6 +207,7 @@ class InputsJob(JobKeys):
     result: str
     store: JobStore
     model: PromptedModel
+    places: dict[str, dict[str, str]]
 
 
 class JobOfCell(JobKeys):
@@ -212,6 +249,8 @@ class Rungs(TypedDict):
     own_decodes: list[str] | None
     is_whole: bool
     tables: bool
+    probes: list[str]
+    probe_files: list[ProbeFile]
     result: str
 
 

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 
-from samebits_probe.model import determinism, forks
+from samebits_probe.model import choice, determinism, forks
 from samebits_probe.model.choice import DoesNotApply
 from samebits_probe.model.distance import broken, distance, gaps, pooled, precision, same_bytes
 from samebits_probe.model.precision import Leaks
 from samebits_probe.model.tensor import dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import without_folders
-from samebits_probe.relations import greedy, prefix, rope, tokens
+from samebits_probe.relations import greedy, prefix, rope, rows, tokens
 from samebits_probe.relations.cases import RELATIONS, Case, Relation, Span, lengths, longest
 from samebits_probe.relations.ways import COPY_LIMIT, Subject, Walk, Way
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from samebits_probe.model import small
     from samebits_probe.process.jobs import RelationOptions
@@ -68,18 +68,56 @@ def too_large(size: int, job_options: RelationOptions) -> str:
     )
 
 
-def observe(model: Any, head: str, config: Any, job_options: RelationOptions) -> Facts:
-    """Try every relation on ``model``; ``job_options`` may request sweep and samples."""
+def observe(
+    model: Any,
+    head: str,
+    config: Any,
+    job_options: RelationOptions,
+    prompts: Iterable[tuple[str, Facts]] = (),
+) -> Facts:
+    """Try every relation on ``model``; ``job_options`` may request sweep and samples.
+
+    A model that takes no tokens is tried with forward's arguments for ``prompts``.
+    """
     started = time.perf_counter()
-    main_input = getattr(model, "main_input_name", "input_ids")
-    if main_input in {"input_ids", "inputs_embeds"}:
+    reason = _refuses_tokens(model)
+    signal = _untried(reason)
+    if not reason:
         try:
             signal = _try_all(Subject(model, head, config), job_options)
-        except DoesNotApply as reason:  # no token ids can be made
-            signal = _untried(str(reason))
-    else:
-        signal = _untried(f"the model takes {main_input}, not tokens")
+        except DoesNotApply as no_tokens:  # no token ids can be made
+            reason = str(no_tokens)
+            signal = _untried(reason)
+    if reason:
+        signal |= _relations_of_rows(model, prompts, reason)
     return signal | {"seconds": round(time.perf_counter() - started, 4)}
+
+
+def _relations_of_rows(model: Any, prompts: Iterable[tuple[str, Facts]], reason: str) -> Facts:
+    """Return the relations of rows, and all others as not tried for a reason."""
+    answer = rows.observe(model, prompts)
+    tried = {relation["relation"] for relation in answer.relations}
+    inapplicable = {skip["relation"]: skip for skip in _untried(reason)["inapplicable"]}
+    inapplicable |= {skip["relation"]: skip for skip in answer.inapplicable}
+    return {
+        "relations": answer.relations,
+        "inapplicable": [skip for name, skip in inapplicable.items() if name not in tried],
+        "no_float64": answer.no_float64,
+    }
+
+
+def _refuses_tokens(model: Any) -> str:
+    """Return why forward cannot be called with token ids alone; '' if it may be."""
+    main_input = getattr(model, "main_input_name", "input_ids")
+    if main_input not in {"input_ids", "inputs_embeds"}:
+        return f"the model takes {main_input}, not tokens"
+    signature = choice.signature_of(model.forward)
+    if not signature.takes(choice.TOKENS):
+        return f"forward takes no {choice.TOKENS}, and relations are tried on token ids"
+    fed = {choice.TOKENS, choice.DECODER, choice.MASK}
+    needs = [p.name for p in signature.parameters if p.required and p.name not in fed]
+    listed = ", ".join(needs)
+    return f"forward needs {listed}, and relations are tried on token ids" if needs else ""
 
 
 def of_made_model(made: small.Made, job_options: RelationOptions) -> Facts:

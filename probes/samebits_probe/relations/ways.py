@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from samebits_probe.model import forks, layers, precision
+from samebits_probe.model import forks, layers, outputs, precision
 from samebits_probe.model.inputs import seeded_ids, text_config
 from samebits_probe.process import progress
 from samebits_probe.relations.state import Snapshot
@@ -167,13 +167,13 @@ class Subject:
             if self.encoder_decoder:
                 kwargs |= self._encoder_arguments(way)
             cost = 20 if self.float64 else 4
-            with self._recorder.recording() as outputs, progress.forward(kwargs, times=cost):
+            with self._recorder.recording() as recorded, progress.forward(kwargs, times=cost):
                 result = self.model(**kwargs)
-        logits = layers.logits_of(result)
+        logits = outputs.usual_logits_of(result)  # those have a row for each token
         assert logits is not None
         cache_after = self._cache_after(result, cache) if way.cached and self.keyword else None
         shape = (len(way.rows), stop - start)
-        layer_outputs = {name: t for name, t in outputs if t.shape[:2] == shape}
+        layer_outputs = {name: t for name, t in recorded if t.shape[:2] == shape}
         return Step(logits.detach().clone(), layer_outputs, cache_after)
 
     def _cache_after(self, result: Any, cache: Any) -> Any:
@@ -221,8 +221,8 @@ class Subject:
         """Return the encoder's outputs and mask; its input depends on each row's second token."""
         seconds = tuple(row[1:2] for row in way.rows)
         key = ("encoded", seconds, way.encoder_pad)
-        outputs, mask = self.memoized(key, lambda: self._encode(seconds, way.encoder_pad))
-        return {"encoder_outputs": copy.copy(outputs), "attention_mask": mask}
+        encoded, mask = self.memoized(key, lambda: self._encode(seconds, way.encoder_pad))
+        return {"encoder_outputs": copy.copy(encoded), "attention_mask": mask}
 
     def _encode(self, seconds: tuple[Ids, ...], n_pads: int) -> tuple[Any, torch.Tensor]:
         rows = [seeded_ids(f"{_SEED} encoder {s}", _ENCODER_LENGTH, self.text) for s in seconds]

@@ -22,6 +22,7 @@ import torch
 from samebits_probe.model import heap, layers, load, precision
 from samebits_probe.model.decode import GREEDY
 from samebits_probe.model.feed import Feed
+from samebits_probe.model.inputs import in_dtype, n_rows
 from samebits_probe.model.tensor import Keeper, NotHashable
 from samebits_probe.process import files, memory, progress, threads
 from samebits_probe.process.failure import PhaseFailed, Unknown, describe, phase
@@ -159,9 +160,7 @@ class Traced:
         dtype = getattr(torch, self.source.dtype)
         feed = Feed(self.job["model"], dtype, self.source.device)
         for name, inputs in feed.all(self.loaded.tokenizer):
-            kwargs = inputs.kwargs
-            if self._in_float64:
-                kwargs = {k: v.double() if v.is_floating_point() else v for k, v in kwargs.items()}
+            kwargs = in_dtype(inputs.kwargs, torch.float64 if self._in_float64 else None)
             yield name, inputs._replace(kwargs=kwargs)
 
     def _run(self, inputs: Inputs, trace: Trace | None) -> list[torch.Tensor]:
@@ -184,7 +183,7 @@ class Traced:
         kwargs = {k: v for k, v in inputs.kwargs.items() if k != "decoder_input_ids"}
         name = self.job["trace"]["prompt"]
         forced = self.job["trace"]["forced"]
-        rows = next(iter(kwargs.values())).shape[0]
+        rows = n_rows(kwargs)
         ids = [forced[name if rows == 1 else f"{name}[{row}]"] for row in range(rows)]
         forcing = _Forced(ids, self.job["trace"]["steps"], trace)
         steps = self.job["trace"]["steps"]

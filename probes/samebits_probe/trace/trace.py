@@ -20,8 +20,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from samebits_probe.model import layers, source
-from samebits_probe.model.executed import REMOTE, own_name
+from samebits_probe.model.executed import own_name
 from samebits_probe.model.tensor import dtype_name
+from samebits_probe.process.own import REMOTE, is_own
 from samebits_probe.process.paths import package_path
 from samebits_probe.trace.values import Values
 
@@ -427,7 +428,7 @@ class _Frames:
 
     def _add_function(self, code: CodeType, module: str) -> int | None:
         package = module.partition(".")[0]
-        if package not in {"transformers", REMOTE} or code.co_name.startswith("<"):
+        if not (package == "transformers" or is_own(package)) or code.co_name.startswith("<"):
             return None
         file = package_path(code.co_filename.replace("\\", "/"))
         self.functions.append(
@@ -436,7 +437,7 @@ class _Frames:
                 "name": str(getattr(code, "co_qualname", code.co_name)),
                 "file": file.rpartition("/")[2] if package == REMOTE else file,
                 "line": code.co_firstlineno,
-                "own": package == REMOTE,
+                "own": is_own(package),
                 "digest": source.of_code(code),
             }
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from samebits.diagnose.everywhere import is_everywhere
+from samebits.records.ids import Verdict
 from samebits.reports.cell.cause import causes_of
 from samebits.reports.cell.changes import changes
 from samebits.reports.cell.failure import failure_places
@@ -89,6 +90,7 @@ def _outcome(
             _first_difference(cell),
             expectation(shared.cells, expected),
             _failure(shared, story),
+            _to_paste(cell),
             _rest_line(cell),
             _unstable(cell),
             _per_stack(shared, story, causes_of),
@@ -154,6 +156,15 @@ def _first_difference(cell: CellResult) -> Markdown:
     if cell.first is None:
         return EMPTY
     return fill("**Differs first:** {}", rounded_ulp(cell.first.what))
+
+
+def _to_paste(cell: CellResult) -> Markdown:
+    """Return the lines of matrix.yaml that would let the cell be observed."""
+    lines = dict.fromkeys(skip.paste for skip in cell.skips if skip.paste)
+    if cell.judged is not Verdict.NOT_OBSERVED or not lines:
+        return EMPTY
+    title = fill("To observe its forward, write below the model, with its own shapes:")
+    return page([title, *(fence(text) for text in lines)])
 
 
 def _failure(shared: Shared, story: Story) -> Markdown:

@@ -39,7 +39,10 @@ RULE_WORDS: dict[Rule, str] = {
     "dtype policy": "a cast of stored tensors between dtypes, then the change with precision",
     "self-noise": "the noise of each side, because there is no float64",
     "choice": "the scores of a discrete choice",
+    "missing output": "the names of the outputs",
+    "state": "a forward that depends on those before it",
     "tokens": "the margin of the tokens",
+    "probe": "what a probe of one's own returned",
     "nothing": "nothing: the ladder is inconclusive",
 }
 """Rule -> what it decides by."""
@@ -59,7 +62,7 @@ def ladder_of(cell: CellResult) -> Markdown:
         [
             fill("**{}**, decided by {}: {}.", *_judgement(ladder)),
             _worse(ladder),
-            _steps(cell, ladder),
+            _steps(cell, ladder.steps),
             _alignment(ladder),
             _tokens(ladder),
             bullets(map(_flip, ladder.flips)),
@@ -110,13 +113,18 @@ def _alignment(ladder: Ladder) -> Markdown:
     )
 
 
-def _steps(cell: CellResult, ladder: Ladder) -> Markdown:
-    if not ladder.steps:
+def informing_steps_of(cell: CellResult) -> Markdown:
+    """Return the tensors of the user's probes that only inform, on the ladder."""
+    return _steps(cell, cell.informing_steps)
+
+
+def _steps(cell: CellResult, steps: tuple[LadderStep, ...]) -> Markdown:
+    if not steps:
         return EMPTY
-    noisy = any(step.noise is not None for step in ladder.steps)
+    noisy = any(step.noise is not None for step in steps)
     own_dtype = cell.cell.variant.dtype
     columns = [name for name in NUMBER_HEADERS if _is_shown(name, own_dtype, noisy=noisy)]
-    rows = [_step(step, columns) for step in ladder.steps]
+    rows = [_step(step, columns) for step in steps]
     headers = [
         "prompt",
         "tensor",
@@ -143,7 +151,13 @@ def _step(step: LadderStep, columns: list[str]) -> list[str]:
         "own noise": _size(step.noise),
     }
     cells = [figures[name] for name in columns]
-    return [code(step.prompt), code(step.what), *cells, KIND_WORDS[step.kind], step.note]
+    return [
+        code(step.prompt or step.signal),
+        code(step.what),
+        *cells,
+        KIND_WORDS[step.kind],
+        step.note,
+    ]
 
 
 def _size(value: float | None) -> str:

@@ -73,10 +73,11 @@ def _signal(signal: SignalComparison) -> list[str]:
 
 def tensor_tables(cell: CellResult) -> Markdown:
     """Return a table of tensors for every signal that is not identical."""
-    return page(_signal_items(signal) for signal in cell.signals if signal.outcome != "identical")
+    return page(signal_items(signal) for signal in cell.signals if signal.outcome != "identical")
 
 
-def _signal_items(signal: SignalComparison) -> Markdown:
+def signal_items(signal: SignalComparison) -> Markdown:
+    """Return the table of what differs in one signal."""
     if signal.signal == "hidden_states":
         return _layers(signal.items)
     differing = [item for item in signal.items if item.outcome != "identical"]

@@ -12,7 +12,13 @@ from samebits.text.numbers import count, plural
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from samebits.records.report import CheckpointReport, MachineReport, Report, StackReport
+    from samebits.records.report import (
+        CheckpointReport,
+        MachineReport,
+        PackagesReport,
+        Report,
+        StackReport,
+    )
 
 NOT_INSTALLED = Markdown("-")
 
@@ -27,6 +33,7 @@ def stacks(report: Report) -> Markdown:
             table(headers, map(_stack, report.stacks), right=("packages",)),
             *(_failure(stack) for stack in report.stacks if stack.failure),
             _packages(built),
+            _model_packages(report),
         ]
     )
 
@@ -72,6 +79,38 @@ def _packages(built: list[StackReport]) -> Markdown:
             details(all_packages, _versions(built, names)),
         ]
     )
+
+
+def _model_packages(report: Report) -> Markdown:
+    """Return what was installed for models, beside the stacks."""
+    if not report.packages:
+        return EMPTY
+    headers = ["models", "stack", "packages as listed", "installed beside the stack", "lock"]
+    rows = [
+        [
+            ", ".join(entry.models),
+            entry.stack,
+            ", ".join(entry.listed),
+            _installed(entry),
+            link("lock", entry.lock) if entry.lock else EMPTY,
+        ]
+        for entry in report.packages
+    ]
+    title = titled("Packages of models, which other models' environments do not have")
+    failed = [entry for entry in report.packages if entry.failure]
+    return page([page([title, table(headers, rows)]), *map(_not_installed, failed)])
+
+
+def _installed(entry: PackagesReport) -> str:
+    if entry.failure:
+        return "not installed"
+    return ", ".join(f"{name} {version}" for name, version in entry.packages.items()) or "nothing"
+
+
+def _not_installed(entry: PackagesReport) -> Markdown:
+    listed, models = ", ".join(entry.listed), ", ".join(entry.models)
+    title = fill("**{} for {} on {}:**", listed, models, entry.stack)
+    return page([title, fence(entry.failure or "")])
 
 
 def _versions(built: list[StackReport], names: list[str]) -> Markdown:

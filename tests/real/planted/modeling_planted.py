@@ -8,6 +8,7 @@ import torch
 import transformers
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import CausalLMOutput
+from transformers.utils import ModelOutput
 
 NEW = int(transformers.__version__.split(".")[0]) >= 5
 
@@ -100,7 +101,35 @@ class PlantedForCausalLM(PreTrainedModel):
             hidden = hidden + (time.time_ns() % 1_000_003) * 1e-6
         if NEW and defect == "pad rows" and attention_mask is not None:
             hidden = hidden + (1 - attention_mask)[..., None] * 7.0
+        if defect.startswith("two outputs"):
+            return self.two_outputs(hidden, defect.removeprefix("two outputs "))
+        if defect.startswith("keeps"):
+            hidden = hidden + self.kept(len(input_ids), defect)
         return CausalLMOutput(logits=self.head(hidden))
+
+    def two_outputs(self, hidden, kind):
+        """Return logits, a pooled vector and, inside another output, the last hidden state."""
+        pooled = hidden[:, 0].tanh()
+        if NEW and kind == "doubled":
+            pooled = pooled * 2
+        if NEW and kind == "rounded":
+            pooled = (hidden[:, 0] / 3 * 3).tanh()
+        inner = ModelOutput(last_hidden_state=hidden)
+        if NEW and kind == "gone":
+            return ModelOutput(logits=self.head(hidden), encoder=inner)
+        if NEW and kind == "renamed":
+            return ModelOutput(logits=self.head(hidden), encoder=inner, pooler_output=pooled)
+        if NEW and kind == "added":
+            more = pooled + 1
+            return ModelOutput(logits=self.head(hidden), encoder=inner, pooled=pooled, more=more)
+        return ModelOutput(logits=self.head(hidden), encoder=inner, pooled=pooled)
+
+    def kept(self, n_rows, defect):
+        """Return what the last batch of several rows has left; 0 unless ``defect`` keeps it."""
+        if n_rows > 1:
+            self.last_rows = n_rows
+        is_read = defect == "keeps state everywhere" or (NEW and defect == "keeps state")
+        return getattr(self, "last_rows", 0) / 8 if is_read and n_rows == 1 else 0
 
     @classmethod
     def from_pretrained(cls, *args, **kwargs):

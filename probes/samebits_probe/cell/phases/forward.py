@@ -1,4 +1,4 @@
-"""Phase ``forward``: inputs, the output of every layer, logits and the attention that ran."""
+"""Phase ``forward``: inputs, the output of every layer, all outputs and the attention that ran."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
-
 from samebits_probe.cell.phase import Phase
 from samebits_probe.cell.selfcheck import SelfCheck
 from samebits_probe.cell.session import seed_generators
-from samebits_probe.model import attention, layers
+from samebits_probe.model import attention, layers, outputs
 from samebits_probe.model.choice import DoesNotApply, NotFed
 from samebits_probe.model.executed import Executed
+from samebits_probe.model.inputs import tensors_of, token_width
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.model.refusal import refusals
-from samebits_probe.model.tensor import NotHashable, Ref, dtype_name, tensor_hash
+from samebits_probe.model.tensor import NotHashable, Ref, dtype_name
 from samebits_probe.process import progress
 from samebits_probe.process.failure import phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import torch
+
     from samebits_probe.cell.session import Session
     from samebits_probe.model.inputs import Inputs
     from samebits_probe.model.tensor import Keeper
 
-HOOKS_CHANGE_LOGITS = (
-    "a forward without hooks on the layers gives different logits than one with hooks: either "
+OUTPUTS = "outputs"
+"""Signal of the tensors that a forward returns besides the logits."""
+HOOKS_CHANGE_OUTPUTS = (
+    "a forward without hooks on the layers gives different outputs than one with hooks: either "
     "watching changes the result, or every forward gives another one"
 )
-ONLY_LOGITS_COMPARED = "of a forward's outputs only the logits, or the first tensor, are compared"
 
 
 class _Layer(NamedTuple):
@@ -46,13 +48,31 @@ class _Layer(NamedTuple):
         return self.content if isinstance(self.content, dict) else keeper.ref(self.content)
 
 
+class _Outputs:
+    """What a forward returned: its tensors by name, their hashes, and which of them are the logits.
+
+    The hashes are computed at once, as the next forward may write to the same memory.
+    """
+
+    def __init__(self, result: Any) -> None:
+        self.tensors = outputs.tensors(result)
+        self.logits = layers.logits_of(result)
+        self.logits_name = outputs.name_of(result, self.logits)
+        self.hashes = outputs.hashes(self.tensors)
+
+    def without_tensors(self) -> _Outputs:
+        """Return this with the hashes only, which frees the memory of the tensors."""
+        self.tensors, self.logits = {}, None
+        return self
+
+
 class _Begun:
     """What a session had recorded when the phase began, and the model as it was then."""
 
     def __init__(self, session: Session) -> None:
         self._counts = len(session.skips), len(session.failures)
         self._dtypes = dict(session.signals["load"]["activation_dtypes"])
-        self._leftover = Leftover(session.loaded.model)
+        self._leftover = session.untouched
 
     def restore(self, session: Session) -> None:
         """Forget everything that the phase has recorded, and what its forwards left."""
@@ -74,6 +94,8 @@ def observe(session: Session) -> None:
     forwards of the same kind of inputs give the same logits. Where one does not, all prompts are
     run anew: with hooks, plainly, and watched.
     """
+    if session.is_run_a:
+        session.untouched = Leftover(session.loaded.model)
     check = _self_check(session)
     begun = None if check is None else _Begun(session)
     _observe_prompts(session, check)
@@ -92,6 +114,7 @@ def _self_check(session: Session) -> SelfCheck | None:
 
 def _observe_prompts(session: Session, check: SelfCheck | None) -> None:
     session.signals["forward"] = {}
+    session.signals.get("named", {}).pop(OUTPUTS, None)
     seed_generators(session.job["run"])
     for name in session.job["model"]["prompts"]:
         phase_name = f"forward {name}"
@@ -100,7 +123,7 @@ def _observe_prompts(session: Session, check: SelfCheck | None) -> None:
             try:
                 _observe_prompt(session, name, session.inputs(name), check)
             except NotFed as reason:
-                session.skip(f"forward {name}", str(reason), why="inputs")
+                session.skip(f"forward {name}", str(reason), why="inputs", paste=reason.paste)
             except DoesNotApply as reason:
                 session.skip(f"prompt {name}", str(reason))
         if check is not None and check.has_failed:
@@ -110,8 +133,8 @@ def _observe_prompts(session: Session, check: SelfCheck | None) -> None:
 def _observe_prompt(session: Session, name: str, inputs: Inputs, check: SelfCheck | None) -> None:
     if session.is_short:
         # where watching changes the logits, they differ from run a's, and the full run follows
-        result, outputs = _hooked(session, inputs)
-        _record(session, name, inputs, result, outputs)
+        result, layer_outputs = _hooked(session, inputs)
+        _record(session, name, inputs, _Outputs(result), layer_outputs)
         return
     if check is None or check.is_off:
         _observe_apart(session, name, inputs)
@@ -126,17 +149,17 @@ def _observe_apart(session: Session, name: str, inputs: Inputs) -> None:
     The logits are those without hooks. A hook can change the path: torch's TransformerEncoderLayer
     takes its fast path only without. The observed layers are then not those of the logits.
     """
-    hooked, outputs = _hooked(session, inputs)
+    result, layer_outputs = _hooked(session, inputs)
     # hashed now, as the next forward may write to the same memory
-    digest = _digest(hooked)
+    hooked = _Outputs(result)
     with progress.forward(inputs.kwargs, "plain", plain=True):
-        result = session.loaded.model(**inputs.kwargs)
-    is_same = digest == _digest(result)
-    _record(session, name, inputs, result, outputs if is_same else [])
+        plain = _Outputs(session.loaded.model(**inputs.kwargs))
+    is_same = hooked.hashes == plain.hashes
+    _record(session, name, inputs, plain, layer_outputs if is_same else [])
     if not is_same:
-        session.skip(f"hidden_states {name}", HOOKS_CHANGE_LOGITS)
+        session.skip(f"hidden_states {name}", HOOKS_CHANGE_OUTPUTS)
     if session.is_run_a:
-        _observe_attention(session, name, inputs)
+        _observe_attention(session, name, inputs, plain)
 
 
 def _hooked(session: Session, inputs: Inputs) -> tuple[Any, list[_Layer]]:
@@ -144,37 +167,40 @@ def _hooked(session: Session, inputs: Inputs) -> tuple[Any, list[_Layer]]:
     model = session.loaded.model
     with (
         refusals(model.forward, inputs.kwargs),
-        _taken_layers(session) as outputs,
+        _taken_layers(session) as layer_outputs,
         progress.forward(inputs.kwargs, "layers watched", times=2),
     ):
-        return model(**inputs.kwargs), outputs
+        return model(**inputs.kwargs), layer_outputs
 
 
 def _record(
-    session: Session, name: str, inputs: Inputs, result: Any, outputs: list[_Layer]
+    session: Session, name: str, inputs: Inputs, result: _Outputs, layer_outputs: list[_Layer]
 ) -> None:
     """Record what a prompt's forward was fed and what it returned."""
-    logits = layers.logits_of(result)
-    # a short run only agrees or not
-    for unobserved in [] if session.is_short else _other_tensors(result, logits):
-        if all(skip["what"] != f"output {unobserved}" for skip in session.skips):
-            session.skip(f"output {unobserved}", ONLY_LOGITS_COMPARED)
-    session.signals["forward"][name] = _facts(session, inputs, logits, outputs)
+    session.signals["forward"][name] = _facts(session, inputs, result, layer_outputs)
+    others = {path: tensor for path, tensor in result.tensors.items() if path != result.logits_name}
+    if others:
+        session.observe_tensors(OUTPUTS, others, name, result.hashes)
 
 
 def _facts(
-    session: Session, inputs: Inputs, logits: torch.Tensor | None, outputs: list[_Layer]
+    session: Session, inputs: Inputs, result: _Outputs, layer_outputs: list[_Layer]
 ) -> dict[str, Any]:
     keeper = session.keeper
     dtypes: dict[str, int] = session.signals["load"]["activation_dtypes"]
-    for layer in outputs:
+    for layer in layer_outputs:
         dtypes[layer.dtype] = dtypes.get(layer.dtype, 0) + 1
-    width = inputs.kwargs["input_ids"].shape[1] if inputs.real_rows else None
+    width = token_width(inputs.kwargs) if inputs.real_rows else None
+    logits, digest = result.logits, result.hashes.get(result.logits_name, "")
+    tensors = tensors_of(inputs.kwargs)
+    constants = {key: value for key, value in inputs.kwargs.items() if key not in tensors}
     return {
-        "inputs": {key: keeper.ref(value) for key, value in inputs.kwargs.items()},
+        "inputs": {key: keeper.ref(value) for key, value in tensors.items()},
+        **({"constants": constants} if inputs.is_set else {}),
         "text": inputs.text,
         "real_rows": inputs.real_rows,
-        "logits": None if logits is None else keeper.ref(logits),
+        "logits": None if logits is None else keeper.ref(logits, digest=digest),
+        "logits_name": result.logits_name,
         "logits_padded": logits is not None and _has_padded_axis(logits.shape, width),
         "hidden_states": [
             {
@@ -182,7 +208,7 @@ def _facts(
                 "ref": layer.ref(keeper),
                 "padded": _has_padded_axis(layer.shape, width),
             }
-            for layer in outputs
+            for layer in layer_outputs
         ],
     }
 
@@ -190,7 +216,7 @@ def _facts(
 @contextmanager
 def _taken_layers(session: Session) -> Iterator[list[_Layer]]:
     """Take the output of each layer as it is computed: a hash if it is not stored, else a copy."""
-    keeper, outputs = session.keeper, list[_Layer]()
+    keeper, layer_outputs = session.keeper, list[_Layer]()
 
     def take(name: str, tensor: torch.Tensor) -> None:
         content: torch.Tensor | Ref | None = None
@@ -199,33 +225,34 @@ def _taken_layers(session: Session) -> Iterator[list[_Layer]]:
                 content = keeper.ref(tensor)
         if content is None:
             content = tensor.detach().clone()
-        outputs.append(_Layer(name, dtype_name(tensor.dtype), tensor.shape, content))
+        layer_outputs.append(_Layer(name, dtype_name(tensor.dtype), tensor.shape, content))
 
     with layers.passed_to(session.loaded.model, take):
-        yield outputs
+        yield layer_outputs
 
 
 class _Run(NamedTuple):
-    """One forward: its result, the hash of its logits and its seconds."""
+    """One forward: what it returned, and its seconds."""
 
-    result: Any
-    digest: str | None
+    result: _Outputs
     seconds: float
 
 
 def _observe_together(session: Session, name: str, inputs: Inputs, check: SelfCheck) -> bool:
     """Run a prompt once with all instruments; plainly as well if that may give other logits.
 
-    It may if no prompt of its kind was run plainly, or if the forward leaves something in the
+    It may if no prompt of its kind was run plainly, if the inputs are the user's, or if the forward leaves something in the
     model. Returns False, with nothing recorded, if each is to be run by itself.
     """
-    before, share = Leftover(session.loaded.model), check.passed(inputs.kwargs)
+    before = Leftover(session.loaded.model)
+    # the values of what a user gives can choose another path, not only its kind
+    share = None if inputs.is_set else check.passed(inputs.kwargs)
     signal = session.signals.get("evidence", {"skips": {}})
     reasons = dict(signal["skips"])
     try:
         plain = _plain(session, inputs) if share is None else None
         between = before if plain is None else Leftover(session.loaded.model)
-        watched, outputs, calls = _watched(session, name, inputs)
+        watched, layer_outputs, calls = _watched(session, name, inputs)
         if plain is None and before.has_changed():
             between = Leftover(session.loaded.model)
             plain = _plain(session, inputs)
@@ -235,7 +262,8 @@ def _observe_together(session: Session, name: str, inputs: Inputs, check: SelfCh
         return False
     if plain is not None:
         # what a second forward leaves, a third one may find
-        if watched.digest is None or watched.digest != plain.digest or between.has_changed():
+        hashes = watched.result.hashes
+        if not hashes or hashes != plain.result.hashes or between.has_changed():
             check.fail()
             return False
         check.record(inputs.kwargs, min(1.0, plain.seconds / watched.seconds))
@@ -243,7 +271,7 @@ def _observe_together(session: Session, name: str, inputs: Inputs, check: SelfCh
         progress.estimated(inputs.kwargs, (share or 1.0) * watched.seconds)
     session.signals["attention"]["calls"][name] = calls
     session.effect = "none"
-    _record(session, name, inputs, watched.result, outputs)
+    _record(session, name, inputs, watched.result, layer_outputs)
     return True
 
 
@@ -254,7 +282,7 @@ def _plain(session: Session, inputs: Inputs) -> _Run:
         result = session.loaded.model(**inputs.kwargs)
     seconds = time.perf_counter() - started
     # hashed now, as the next forward may write to the same memory
-    return _Run(None, _digest(result), seconds)
+    return _Run(_Outputs(result).without_tensors(), seconds)
 
 
 def _watched(
@@ -263,13 +291,13 @@ def _watched(
     """Run a prompt with all instruments, and return its layers and attention calls, too."""
     started = time.perf_counter()
     with (
-        _taken_layers(session) as outputs,
+        _taken_layers(session) as layer_outputs,
         _watched_attention(session, name) as calls,
         progress.forward(inputs.kwargs, "watched", times=10),
     ):
         result = session.loaded.model(**inputs.kwargs)
     seconds = time.perf_counter() - started
-    return _Run(result, _digest(result), seconds), outputs, calls
+    return _Run(_Outputs(result), seconds), layer_outputs, calls
 
 
 @contextmanager
@@ -285,12 +313,7 @@ def _watched_attention(session: Session, name: str) -> Iterator[list[dict[str, A
         yield watch.calls
 
 
-def _digest(result: Any) -> str | None:
-    logits = layers.logits_of(result)
-    return None if logits is None else tensor_hash(logits)
-
-
-def _observe_attention(session: Session, name: str, inputs: Inputs) -> None:
+def _observe_attention(session: Session, name: str, inputs: Inputs, plain: _Outputs) -> None:
     """Watch the same forward once more, and record whether watching changed its bits."""
     try:
         with (
@@ -302,10 +325,10 @@ def _observe_attention(session: Session, name: str, inputs: Inputs) -> None:
         session.skip_broken_instrument(f"attention.kernel {name}", error)
         return
     session.signals["attention"]["calls"][name] = calls
-    digest, plain = _digest(result), session.signals["forward"][name]["logits"]
-    if digest is None or plain is None:
+    watched = _Outputs(result)
+    if not watched.hashes or not plain.hashes:
         return
-    unchanged = digest == plain["hash"] and session.effect != "changed the bits"
+    unchanged = watched.hashes == plain.hashes and session.effect != "changed the bits"
     session.effect = "none" if unchanged else "changed the bits"
 
 
@@ -329,21 +352,6 @@ def _recorded_functions(session: Session) -> Iterator[None]:
         yield
     with session.instrument("code: executed"):
         signal["executed"] = executed.functions()
-
-
-def _other_tensors(result: Any, logits: torch.Tensor | None) -> list[str]:
-    """Return the names of a forward's output tensors other than the compared one.
-
-    An encoder's last hidden state is left out, as it is among the layers.
-    """
-    outputs = result.items() if hasattr(result, "items") else ()
-    return [
-        name
-        for name, value in outputs
-        if isinstance(value, torch.Tensor)
-        and value is not logits
-        and name not in {"loss", "encoder_last_hidden_state"}
-    ]
 
 
 def _has_padded_axis(shape: torch.Size, width: int | None) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from samebits_probe.cell.phase import Phase
 from samebits_probe.model import decode
-from samebits_probe.model.choice import DoesNotApply, NotFed
+from samebits_probe.model.choice import TOKENS, DoesNotApply, NotFed
 from samebits_probe.model.leftover import Leftover
 from samebits_probe.model.refusal import refusals
 from samebits_probe.model.tensor import tensor_hash
@@ -19,7 +20,7 @@ START = 2
 """Steps that a short run decodes: the second is the first that reads the cache."""
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from samebits_probe.cell.session import Session
     from samebits_probe.model.inputs import Inputs
@@ -46,7 +47,12 @@ def observe(session: Session) -> None:
         session.begin(phase_name)
         with session.recorded_failures(phase_name), phase(phase_name):
             try:
-                facts.update(_generate(session, name, session.inputs(name), steps, tokens))
+                inputs = session.inputs(name)
+                if reason := _not_decoded(inputs):
+                    session.skip(phase_name, reason)
+                    continue
+                with _unused_skipped(session, phase_name, inputs):
+                    facts.update(_generate(session, name, inputs, steps, tokens))
             except NotFed as reason:
                 session.skip(f"greedy {name}", str(reason), why="inputs")
             except DoesNotApply:
@@ -60,6 +66,24 @@ def _generates(session: Session) -> bool:
     """
     can_generate = getattr(session.loaded.model, "can_generate", lambda: False)
     return session.loaded.head in {"causal-lm", "seq2seq-lm"} and bool(can_generate())
+
+
+def _not_decoded(inputs: Inputs) -> str:
+    """Return why generate() cannot start from a set of the user's; '' if it can."""
+    if not inputs.is_set or TOKENS in inputs.kwargs:
+        return ""
+    return f"the inputs have no {TOKENS}, which generate() continues"
+
+
+@contextmanager
+def _unused_skipped(session: Session, what: str, inputs: Inputs) -> Iterator[None]:
+    """Skip the decode of a set of the user's with arguments that forward takes, not generate()."""
+    try:
+        yield
+    except ValueError as error:
+        if not inputs.is_set or "`model_kwargs`" not in str(error):
+            raise
+        session.skip(what, f"generate() refuses the inputs: {str(error).partition(' (')[0]}")
 
 
 class _FirstTokens:

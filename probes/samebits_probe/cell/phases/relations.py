@@ -11,6 +11,8 @@ from samebits_probe.model import load, small
 from samebits_probe.relations import relations
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from samebits_probe.cell.session import Session
     from samebits_probe.process.jobs import RelationOptions
 
@@ -56,8 +58,16 @@ def _of_model_itself(session: Session, options: RelationOptions) -> None:
     with session.instrument("relations"):
         model = _untouched_model(session)
         session.signals["relations"] = relations.observe(
-            model, session.loaded.head, model.config, options
+            model, session.loaded.head, model.config, options, _prompts(session)
         )
+
+
+def _prompts(session: Session) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield forward's arguments for every input set, or for the first prompt if there is none."""
+    prompts = session.prompts()
+    sets = [name for name, inputs in prompts.items() if inputs.is_set]
+    for name in sets or list(prompts)[:1]:
+        yield name, prompts[name].kwargs
 
 
 def _untouched_model(session: Session) -> Any:

@@ -38,7 +38,7 @@ def observe_weights(session: Session) -> None:
         return
     with phase("trace weights"):
         try:
-            checkpoint = Checkpoint.find(session.source.where, session.source.revision)
+            checkpoint = Checkpoint.of(session.source)
         except NoCheckpoint as reason:
             checkpoint = None
             session.skip("weights: origin", str(reason))

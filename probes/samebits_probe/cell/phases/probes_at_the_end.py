@@ -1,0 +1,43 @@
+"""Phase ``probes at the end``: the user's probes in this process, where no child can be forked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from samebits_probe.cell.phase import Phase
+from samebits_probe.cell.phases import probes
+from samebits_probe.model import load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from samebits_probe.cell.session import Session
+    from samebits_probe.process.jobs import ProbeFile
+
+
+def observe(session: Session) -> None:
+    """Run the probes on a newly loaded model, as prompts may have changed the first."""
+    if not session.probes_at_the_end:
+        return
+    counts = any(file["verdict"] for file in probes.ordered(session))
+    session.begin("probe" if counts else probes.NAME)
+    with session.instrument(probes.NAME):
+        model = _untouched_model(session)
+        seconds = session.seconds_left
+        session.signals[probes.NAME] = probes.answers(session, model, seconds, _here)
+
+
+def _here(_: ProbeFile, __: str, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    return run()
+
+
+def _untouched_model(session: Session) -> Any:
+    """Return a newly loaded model; the first one, with a skip, if there is no memory for it."""
+    if reason := session.too_large() or session.no_room(1):
+        session.skip("probes: model loaded anew", reason, "cost")
+        return session.loaded.model
+    model, _ = load.from_pretrained(type(session.loaded.model), session.source, seed=0)
+    return model
+
+
+PHASE = Phase("probes at the end", 100, observe)

@@ -1,0 +1,114 @@
+"""Model classes that packages bring: imports that register them, and a class named by the user."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+from typing import TYPE_CHECKING, Any
+
+import transformers
+
+from samebits_probe.process import own
+from samebits_probe.process.failure import phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_MAX_LISTED = 8
+
+
+def import_all(modules: Iterable[str]) -> None:
+    """Import modules that register models with the Auto classes; a second time does nothing.
+
+    Raises:
+        PhaseFailed: an import raised, in phase ``import`` and the name of the module.
+
+    """
+    for name in modules:
+        own.add(name)
+        with phase(f"import {name}"):
+            if _is_missing(name):
+                raise ModuleNotFoundError(_missing_text(name), name=name)
+            importlib.import_module(name)
+
+
+def named_class(text: str) -> Any:
+    """Return the class ``package.module:Name``.
+
+    Raises:
+        PhaseFailed: there is no such class, or it is none that loads checkpoints.
+
+    """
+    module_name, _, name = text.partition(":")
+    import_all([module_name])
+    with phase("import"):
+        module = sys.modules[module_name]
+        found = getattr(module, name, None)
+        if not isinstance(found, type):
+            raise AttributeError(_no_class_text(module, name))  # noqa: TRY004  a missing name
+        if not hasattr(found, "from_pretrained"):
+            msg = (
+                f"{name} of {module_name} has no from_pretrained: name a class that derives from "
+                "PreTrainedModel, after class: in matrix.yaml"
+            )
+            raise TypeError(msg)
+        return found
+
+
+def registered_class(config: Any, name: str | None) -> Any:
+    """Return the class that a package registered for a config with an Auto class, or None.
+
+    Of several, that with ``name``, which is the first of the config's ``architectures``. Without a
+    name, or if none has it, the first one: AutoModelForCausalLM before AutoModel, the others after.
+    """
+    classes = list(_registered(type(config)))
+    named = [c for c in classes if c.__name__ == name]
+    return next(iter([*named, *classes]), None) if named or name is None else None
+
+
+def module_of(model_class: type) -> str:
+    """Return the module of a class that a package brings; '' for any other class."""
+    module = model_class.__module__
+    return module if module.partition(".")[0] in own.packages() else ""
+
+
+def _registered(config_class: type) -> Iterator[Any]:
+    autos = [name for name in dir(transformers) if name.startswith("AutoModel")]
+    first = ["AutoModelForCausalLM", "AutoModel"]
+    for auto in [*first, *(name for name in autos if name not in first)]:
+        mapping = getattr(getattr(transformers, auto, None), "_model_mapping", None)
+        classes = getattr(mapping, "_extra_content", {}).get(config_class, ())
+        yield from classes if isinstance(classes, (tuple, list)) else (classes,)
+
+
+def _is_missing(name: str) -> bool:
+    """Return True if there is no such module; an exception of a package above it is not that."""
+    if name in sys.modules:
+        return False
+    parent = name.rpartition(".")[0]
+    if parent and _is_missing(parent):
+        return True
+    try:
+        return importlib.util.find_spec(name) is None
+    except ValueError:  # a module without a spec
+        return False
+
+
+def _missing_text(name: str) -> str:
+    installed = own.installed_modules()
+    near = difflib.get_close_matches(name, installed, 1, 0.5)
+    if near:
+        return f"no module {name!r} in this stack; did you mean {near[0]!r}?"
+    if installed:
+        listed = ", ".join(installed[:_MAX_LISTED])
+        return f"no module {name!r} in this stack; the model's packages have {listed}"
+    return f"no module {name!r} in this stack: name its package after packages: in matrix.yaml"
+
+
+def _no_class_text(module: Any, name: str) -> str:
+    classes = [key for key, value in vars(module).items() if isinstance(value, type)]
+    near = difflib.get_close_matches(name, classes, 1, 0.5)
+    hint = f"; did you mean {near[0]}?" if near else f": it has {', '.join(classes[:_MAX_LISTED])}"
+    return f"{module.__name__} has no class {name}{hint}"

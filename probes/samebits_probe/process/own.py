@@ -1,0 +1,70 @@
+"""Which modules hold the model's own code: copies of remote code, and packages that the user names."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+REMOTE = "transformers_modules"
+"""Package to which transformers copies the code of a checkpoint."""
+FOLDER = "SAMEBITS_PACKAGES"
+"""Variable with the folder of the packages of a model, beside those of the stack."""
+
+_names: set[str] = set()
+
+
+def add(package: str) -> None:
+    """Count a package, by its top-level name, as the model's own code from now on."""
+    _names.add(package.partition(".")[0])
+
+
+def packages() -> tuple[str, ...]:
+    """Return the top-level names of the packages that were added, in order."""
+    return tuple(sorted(_names))
+
+
+def is_own(module: str) -> bool:
+    """Return True if a module, by its full name, holds the model's own code."""
+    package = module.partition(".")[0]
+    return package == REMOTE or package in _names
+
+
+def is_own_file(path: str) -> bool:
+    """Return True if a source file, with slashes, holds the model's own code."""
+    if f"/{REMOTE}/" in path:
+        return True
+    return any(path.startswith(f"{root}/") or path == f"{root}.py" for root in _roots())
+
+
+def _roots() -> list[str]:
+    """Return the paths of the added packages, without an ending."""
+    folders = [folder for folder in sys.path if folder]
+    return [
+        str(Path(folder, name)).replace("\\", "/")
+        for name in _names
+        for folder in folders
+        if Path(folder, name).is_dir() or Path(folder, f"{name}.py").is_file()
+    ][: 4 * len(_names)]
+
+
+def use_packages() -> None:
+    """Put the folder of the model's packages at the end of the path, if there is one.
+
+    At the end, so that no module of it can stand in for one of the stack.
+    """
+    folder = os.environ.get(FOLDER)
+    if folder and folder not in sys.path:
+        sys.path.append(folder)
+
+
+def installed_modules() -> list[str]:
+    """Return the names of the modules in the folder of the model's packages; [] without one."""
+    folder = Path(os.environ.get(FOLDER) or os.devnull)
+    if not folder.is_dir():
+        return []
+    return sorted(
+        path.stem
+        for path in folder.iterdir()
+        if path.stem.isidentifier() and (path.is_dir() or path.suffix == ".py")
+    )

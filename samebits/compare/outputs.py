@@ -1,0 +1,124 @@
+"""Comparison of the tensors that a forward returns besides the logits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from samebits.compare.forwards import forwards_or_item, output_item
+from samebits.compare.outcome import signal_comparison
+from samebits.compare.pair import union
+from samebits.compare.tensors import unpaired
+from samebits.records.comparison import ItemComparison
+from samebits.records.subject import Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from samebits.compare.forwards import Forwards
+    from samebits.compare.pair import Pair
+    from samebits.records.capture import Capture
+    from samebits.records.comparison import SignalComparison
+    from samebits.records.tensor import TensorRef
+
+NAME = "outputs"
+GONE = "the forward of the reference returns it, and the one here does not"
+ADDED = "the forward of the reference does not return it"
+RENAMED = "the same bytes under another name"
+
+Refs = dict[str, "TensorRef"]
+
+
+class OutputPair(NamedTuple):
+    """One output on both sides; a side is None if its forward does not return it."""
+
+    subject: Subject
+    reference: TensorRef | None
+    candidate: TensorRef | None
+
+
+def outputs(pair: Pair) -> SignalComparison | None:
+    """Compare the outputs, prompt by prompt; None if both sides return the logits alone."""
+    prompts = union(named(pair.reference), named(pair.candidate))
+    items = [item for prompt in prompts for item in _prompt_items(pair, prompt)]
+    return signal_comparison(NAME, items) if items else None
+
+
+def named(capture: Capture) -> dict[str, Refs]:
+    """Return prompt -> name -> output, without the logits."""
+    return capture.signals.named.get(NAME, {})
+
+
+def output_pairs(reference: Capture, candidate: Capture, prompt: str) -> list[OutputPair]:
+    """Return the outputs of both forwards over a prompt, by name.
+
+    An output whose name only the reference has is that of another name here, if only this side has
+    that name and the bytes are the same.
+    """
+    first, second = named(reference).get(prompt, {}), named(candidate).get(prompt, {})
+    renamed = _renamed(first, second)
+    pairs = []
+    for name, ref in first.items():
+        counterpart = renamed.get(name, "")
+        subject = Subject(prompt=prompt, tensor=name, counterpart=counterpart)
+        pairs.append(OutputPair(subject, ref, second.get(counterpart or name)))
+    added = [name for name in second if name not in first and name not in renamed.values()]
+    return [
+        *pairs,
+        *(OutputPair(Subject(prompt=prompt, tensor=name), None, second[name]) for name in added),
+    ]
+
+
+def _renamed(first: Refs, second: Refs) -> dict[str, str]:
+    """Return the name in the reference -> that of the same bytes in the candidate."""
+    renamed: dict[str, str] = {}
+    for name, ref in first.items():
+        if name in second:
+            continue
+        same = (
+            other
+            for other, candidate in second.items()
+            if candidate.hash == ref.hash and other not in first and other not in renamed.values()
+        )
+        if (counterpart := next(same, "")) and ref.numel:
+            renamed[name] = counterpart
+    return renamed
+
+
+def _prompt_items(pair: Pair, prompt: str) -> Iterator[ItemComparison]:
+    forwards = forwards_or_item(pair, NAME, prompt)
+    if isinstance(forwards, ItemComparison):
+        yield forwards
+        return
+    unreadable = [*_unreadable(pair.reference), *_unreadable(pair.candidate)]
+    for subject, reference, candidate in output_pairs(pair.reference, pair.candidate, prompt):
+        if reference is None or candidate is None:
+            yield _one_sided(subject, reference, candidate, unreadable)
+        else:
+            yield _both(pair, subject, forwards, reference, candidate)
+
+
+def _both(
+    pair: Pair, subject: Subject, forwards: Forwards, reference: TensorRef, candidate: TensorRef
+) -> ItemComparison:
+    item = output_item(pair, subject, forwards, reference, candidate)
+    return item.model_copy(update={"note": RENAMED}) if subject.counterpart else item
+
+
+def _one_sided(
+    subject: Subject,
+    reference: TensorRef | None,
+    candidate: TensorRef | None,
+    unreadable: list[str],
+) -> ItemComparison:
+    """Return the item of an output that one side lacks: one that is gone differs, a new one not."""
+    if subject.tensor in unreadable:
+        note = "on one side it has no plain bytes"
+        return ItemComparison(subject=subject, outcome="not compared", note=note, excused=True)
+    is_new = reference is None
+    note = ADDED if is_new else GONE
+    return unpaired(subject, reference, candidate, note, excused=is_new)
+
+
+def _unreadable(capture: Capture) -> list[str]:
+    """Return the names of outputs that have no plain bytes."""
+    return [skip.tensor for skip in capture.skips if skip.tensor_of == NAME]

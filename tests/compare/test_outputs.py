@@ -1,0 +1,204 @@
+"""Signal outputs: what a forward returns besides the logits, by name, bytes and padding."""
+
+import numpy as np
+import pytest
+
+from samebits.compare.outputs import ADDED, GONE, RENAMED
+from samebits.compare.registry import units
+from samebits.compare.signals import compare
+from samebits.compare.stability import agrees, disagreements
+from samebits.diagnose.verdict import result
+from samebits.records.capture import Skip
+from tests.support.builders import (
+    Memory,
+    capture,
+    cell_id,
+    forward,
+    nudged,
+    sound,
+    values,
+    with_outputs,
+)
+
+POOLED, HEADS = values(1, 4, seed=50), values(1, 6, 3, seed=51)
+
+
+@pytest.fixture
+def memory():
+    return Memory()
+
+
+def pair_of(memory, reference, candidate):
+    return (
+        with_outputs(memory, sound(memory), **reference),
+        with_outputs(memory, sound(memory, "5.0"), **candidate),
+    )
+
+
+def outputs_of(memory, reference, candidate):
+    signals = compare(*pair_of(memory, reference, candidate), memory)
+    (signal,) = [signal for signal in signals if signal.signal == "outputs"]
+    return signal
+
+
+def verdict_of(memory, reference, candidate):
+    references, candidates = zip(
+        *(pair_of(memory, reference, candidate) for _ in "ab"), strict=True
+    )
+    b = {"run": "b"}
+    return result(
+        cell_id("5.0"),
+        (candidates[0], candidates[1].model_copy(update=b)),
+        (references[0], references[1].model_copy(update=b)),
+        memory,
+    )
+
+
+def test_models_that_return_the_logits_alone_have_no_such_signal(memory):
+    signals = compare(sound(memory), sound(memory, "5.0"), memory)
+    assert "outputs" not in [signal.signal for signal in signals]
+    assert "outputs" in [unit.name for unit in units()]
+
+
+def test_equal_outputs_are_identical(memory):
+    signal = outputs_of(memory, {"pooler_output": POOLED}, {"pooler_output": POOLED})
+    assert (signal.outcome, signal.n_items) == ("identical", 1)
+
+
+def test_one_element_of_one_output_makes_the_cell_differ(memory):
+    same, other = {"pooler_output": POOLED, "heads": HEADS}, nudged(HEADS, 0, 2, 1)
+    signal = outputs_of(memory, same, {"pooler_output": POOLED, "heads": other})
+    assert (signal.outcome, signal.n_items, signal.n_differ) == ("differs", 2, 1)
+    (item,) = signal.items
+    assert (item.name, item.metrics.n_differ) == ("short · heads", 1)
+    judged = verdict_of(memory, same, {"pooler_output": POOLED, "heads": other})
+    assert (judged.verdict, judged.first.signal) == ("undecided", "outputs")
+    assert "short · heads" in judged.first.what
+    assert judged.figure.startswith("outputs ")
+    assert verdict_of(memory, same, same).verdict == "identical"
+
+
+def test_an_output_that_is_gone_is_no_pass(memory):
+    both = {"pooler_output": POOLED, "heads": HEADS}
+    signal = outputs_of(memory, both, {"heads": HEADS})
+    (item,) = signal.items
+    assert (item.outcome, item.note, item.excused) == ("only in reference", GONE, False)
+    assert signal.outcome == "differs"
+    assert verdict_of(memory, both, {"heads": HEADS}).verdict == "undecided"
+
+
+def test_that_all_outputs_are_gone_is_no_pass(memory):
+    reference = with_outputs(memory, sound(memory), pooler_output=POOLED)
+    (signal,) = [
+        signal
+        for signal in compare(reference, sound(memory, "5.0"), memory)
+        if signal.signal == "outputs"
+    ]
+    assert signal.outcome == "differs"
+
+
+def test_an_output_that_is_new_is_noted(memory):
+    both = {"pooler_output": POOLED, "heads": HEADS}
+    signal = outputs_of(memory, {"heads": HEADS}, both)
+    (item,) = signal.items
+    assert (item.outcome, item.note, item.excused) == ("only here", ADDED, True)
+    assert signal.outcome == "identical"
+    assert verdict_of(memory, {"heads": HEADS}, both).verdict == "identical"
+
+
+def test_new_outputs_alone_are_no_comparison_and_no_failure(memory):
+    candidate = with_outputs(memory, sound(memory, "5.0"), pooler_output=POOLED)
+    (signal,) = [
+        signal for signal in compare(sound(memory), candidate, memory) if signal.signal == "outputs"
+    ]
+    assert (signal.outcome, signal.excused) == ("not compared", True)
+
+
+def test_the_same_bytes_under_a_new_name_are_noted(memory):
+    signal = outputs_of(memory, {"pooled": POOLED}, {"pooler_output": POOLED})
+    (item,) = signal.items
+    assert (signal.outcome, item.note) == ("identical", RENAMED)
+    assert item.name == "short · pooled → pooler_output"
+
+
+def test_other_bytes_under_a_new_name_are_one_gone_and_one_new(memory):
+    signal = outputs_of(memory, {"pooled": POOLED}, {"pooler_output": POOLED + 1})
+    assert [item.outcome for item in signal.items] == ["only in reference", "only here"]
+    assert signal.outcome == "differs"
+
+
+def test_an_output_is_not_found_again_in_one_that_was_there_before(memory):
+    """Two outputs of equal bytes, of which one is gone: it is gone."""
+    signal = outputs_of(memory, {"one": POOLED, "two": POOLED}, {"one": POOLED})
+    assert [(i.name, i.outcome) for i in signal.items] == [("short · two", "only in reference")]
+
+
+def test_two_names_of_the_same_bytes_are_found_again_in_two_new_ones_only(memory):
+    equal = {"one": POOLED, "two": POOLED}
+    assert outputs_of(memory, equal, {"a": POOLED, "b": POOLED}).outcome == "identical"
+    assert outputs_of(memory, equal, {"a": POOLED}).outcome == "differs"
+
+
+def padded(memory, stack, array):
+    ids = [[0, 0, 1, 2, 3, 4], [1, 2, 3, 4, 5, 6]]
+    facts = forward(memory, ids=ids, logits=values(2, 6, 8), real_rows=((2, 6), (0, 6)))
+    return with_outputs(memory, capture(stack, forward={"short": facts}), heads=array)
+
+
+def test_padding_of_an_output_does_not_count(memory):
+    array = values(2, 6, 3, seed=52)
+    outcomes = [
+        signal.outcome
+        for index in [(0, 1, 2), (0, 2, 2)]
+        for signal in compare(
+            padded(memory, "4.48", array), padded(memory, "5.0", nudged(array, *index)), memory
+        )
+        if signal.signal == "outputs"
+    ]
+    assert outcomes == ["identical", "differs"]
+
+
+def test_an_output_of_scores_by_row_has_no_padding(memory):
+    array = values(2, 3, seed=53)
+    (signal,) = [
+        signal
+        for signal in compare(
+            padded(memory, "4.48", array), padded(memory, "5.0", nudged(array, 0, 1)), memory
+        )
+        if signal.signal == "outputs"
+    ]
+    assert signal.outcome == "differs"
+
+
+def test_both_runs_of_a_cell_must_agree_on_every_output(memory):
+    a = with_outputs(memory, sound(memory), heads=HEADS)
+    b = with_outputs(memory, sound(memory, run="b"), heads=nudged(HEADS, 0, 0, 0))
+    assert disagreements(a, a.model_copy(update={"run": "b"})) == ()
+    assert [str(d) for d in disagreements(a, b)] == ["outputs short · heads"]
+
+
+def test_a_short_run_agrees_only_if_it_has_every_output(memory):
+    whole = sound(memory)
+    whole = whole.model_copy(update={"signals": whole.signals.model_copy(update={"greedy": None})})
+    a, short = with_outputs(memory, whole, heads=HEADS), {"run": "b", "extent": "short"}
+    lacks, short = whole.model_copy(update=short), a.model_copy(update=short)
+    assert agrees(short, a)
+    assert not agrees(lacks, a)
+
+
+def test_an_output_without_bytes_on_one_side_is_not_called_gone(memory):
+    reference, candidate = pair_of(memory, {"pooled": POOLED, "heads": HEADS}, {"heads": HEADS})
+    skip = Skip(what="tensor outputs pooled", reason="meta", tensor="pooled", tensor_of="outputs")
+    candidate = candidate.model_copy(update={"skips": (skip,)})
+    (signal,) = [s for s in compare(reference, candidate, memory) if s.signal == "outputs"]
+    assert (signal.outcome, signal.items[0].outcome) == ("identical", "not compared")
+
+
+def test_outputs_after_other_inputs_are_not_compared(memory):
+    runs = []
+    for stack, first in (("4.48", 1), ("5.0", 2)):
+        facts = forward(memory, ids=[[first, 2, 3]], logits=values(1, 3, 8))
+        run = capture(stack, forward={"short": facts})
+        runs.append(with_outputs(memory, run, heads=HEADS + np.float32(first)))
+    (signal,) = [s for s in compare(*runs, memory) if s.signal == "outputs"]
+    assert (signal.outcome, signal.excused) == ("not compared", True)

@@ -1,0 +1,289 @@
+"""model.packages: imports that register classes, a class by name, and arguments of from_pretrained."""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import feeding
+import torch
+import transformers
+from samebits_probe.cell import code
+from samebits_probe.model import build, load
+from samebits_probe.model.checkpoint import Checkpoint
+from samebits_probe.model.feed import Feed
+from samebits_probe.process import own
+from samebits_probe.process.failure import PhaseFailed, Unknown
+
+# here, for all forked children at once
+IMPORTED = (
+    transformers.AutoModelForCausalLM,
+    transformers.BertModel,
+    transformers.GenerationMixin,
+    transformers.LlamaForCausalLM,
+)
+HEALTHY = Path(__file__).parents[1] / "custom" / "healthy"
+REGISTERING = """
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+from .configuration_tiny import TinyConfig
+from .modeling_tiny import TinyForCausalLM, TinyModel
+AutoConfig.register("tiny_custom", TinyConfig)
+AutoModel.register(TinyConfig, TinyModel)
+AutoModelForCausalLM.register(TinyConfig, TinyForCausalLM)
+"""
+
+
+def package(text=REGISTERING, name="own_models"):
+    """Put a package with the model of tests/custom on the path."""
+    root = Path(tempfile.mkdtemp()) / "site-packages"  # as a stack has it
+    (root / name).mkdir(parents=True)
+    for file in HEALTHY.glob("*.py"):
+        shutil.copy(file, root / name)
+    (root / name / "__init__.py").write_text(text)
+    sys.path.append(str(root))
+    return name
+
+
+def checkpoint(**fields):
+    folder = Path(tempfile.mkdtemp())
+    shutil.copy(HEALTHY / "model.safetensors", folder)
+    config = json.loads((HEALTHY / "config.json").read_text())
+    del config["auto_map"]
+    (folder / "config.json").write_text(json.dumps(config | fields))
+    return folder
+
+
+def source(folder, **changed):
+    model = {"source": str(folder), "trust_remote_code": False, **changed}
+    return load.Source.of(model, {"dtype": "float32", "attention": "default", "device": "cpu"})
+
+
+def failure_of(**changed):
+    try:
+        load.load_model(source(checkpoint(), **changed))
+    except PhaseFailed as failed:
+        return failed.failure
+    raise AssertionError
+
+
+def test_without_its_package_a_model_is_unknown():
+    try:
+        load.load_model(source(checkpoint()))
+    except Unknown as reason:
+        assert "does not know model_type 'tiny_custom'" in str(reason)
+    else:
+        raise AssertionError
+
+
+def test_an_import_registers_the_class_of_the_architectures():
+    loaded = load.load_model(source(checkpoint(), imports=[package()]))
+    assert type(loaded.model).__module__ == "own_models.modeling_tiny"
+    assert (loaded.facts["model_class"], loaded.head) == ("TinyForCausalLM", "causal-lm")
+    assert loaded.facts["class_module"] == "own_models.modeling_tiny"
+    assert loaded.facts["missing_keys"] == []
+
+
+def test_a_class_of_transformers_has_no_module_of_a_package():
+    loaded = load.load_model(
+        source(checkpoint(), imports=[package()], model_class="own_models.modeling_tiny:TinyModel")
+    )
+    assert type(loaded.model).__name__ == "TinyModel"
+    folder = Path(tempfile.mkdtemp())
+    config = transformers.LlamaConfig(
+        vocab_size=9, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2
+    )
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    assert load.load_model(source(folder)).facts["class_module"] == ""
+
+
+def test_an_architecture_that_nothing_registers_is_unknown():
+    text = REGISTERING.replace("AutoModelForCausalLM.register(TinyConfig, TinyForCausalLM)", "")
+    try:
+        load.load_model(source(checkpoint(), imports=[package(text)]))
+    except Unknown as reason:
+        assert "own_models registers none of that name" in str(reason)
+    else:
+        raise AssertionError
+
+
+def test_a_class_needs_no_auto_class():
+    name = package("")
+    loaded = load.load_model(
+        source(checkpoint(), model_class=f"{name}.modeling_tiny:TinyForCausalLM")
+    )
+    assert type(loaded.config).__name__ == "TinyConfig"
+    assert type(loaded.model).__name__ == "TinyForCausalLM"
+    assert code.of_source(source(checkpoint()))["files"].keys() == {
+        f"{name}/__init__.py",
+        f"{name}/configuration_tiny.py",
+        f"{name}/modeling_tiny.py",
+    }
+
+
+def test_the_code_of_a_package_is_read_and_that_of_others_is_not():
+    package()
+    assert code.of_source(source(checkpoint()))["files"] == {}
+    stock = source(checkpoint(), imports=["own_models"])
+    load.load_model(stock)
+    facts = code.of_source(stock)
+    assert "own_models/modeling_tiny.py" in facts["files"]
+    assert not any(name.startswith("transformers/") for name in facts["files"])
+    assert "TinyModel" in {c["name"] for c in facts["classes"]}
+
+
+def test_a_failing_import_is_a_failure_with_the_frames_of_the_package():
+    name = package("import json\nfrom transformers.utils import NoSuchName\n")
+    failure = failure_of(imports=[name])
+    assert (failure["phase"], failure["type"]) == (f"import {name}", "ImportError")
+    assert [(f["file"], f["line"], f["own"]) for f in failure["frames"]] == [
+        (failure["frames"][0]["file"], 2, True)
+    ]
+    assert failure["symbols"][0]["name"] == "NoSuchName"
+    # no module is left, so the code is read from the files of the package
+    facts = code.of_source(source(checkpoint()))
+    assert [i["symbol"]["name"] for i in facts["imports"] if not i["symbol"]["found"]] == [
+        "NoSuchName"
+    ]
+
+
+def test_a_module_that_is_not_there_is_named_with_the_nearest():
+    package()
+    os.environ[own.FOLDER] = sys.path[-1]
+    failure = failure_of(imports=["own_model"])
+    assert failure["type"] == "ModuleNotFoundError"
+    assert "did you mean 'own_models'?" in failure["message"]
+
+
+def test_a_class_that_is_not_there_is_named_with_the_nearest():
+    package("")
+    failure = failure_of(model_class="own_models.modeling_tiny:TinyForCausalLm")
+    assert "did you mean TinyForCausalLM?" in failure["message"]
+    failure = failure_of(model_class="own_models.modeling_tiny:nn")
+    assert failure["phase"] == "import"
+    failure = failure_of(model_class="own_models.modeling_tiny:TinyMLP")
+    assert "no from_pretrained" in failure["message"]
+
+
+def test_a_recipe_may_be_of_a_class_in_a_package():
+    name = package()
+    recipe = {
+        "architecture": "tiny_custom",
+        "config": {},
+        "head": "causal-lm",
+        "seed": 1,
+        "gain": 1.0,
+    }
+    for job in (
+        {"recipe": recipe, "imports": [name]},
+        {"recipe": recipe, "imports": [], "model_class": f"{name}.modeling_tiny:TinyForCausalLM"},
+    ):
+        out = Path(tempfile.mkdtemp()) / "made"
+        assert build.build(job, str(out))["check_failure"] is None
+        loaded = load.load_model(source(out, imports=[name]))
+        assert type(loaded.model).__name__ == "TinyForCausalLM"
+
+
+def bert(folder, **fields):
+    config = transformers.BertConfig(
+        vocab_size=40,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=32,
+        **fields,
+    )
+    torch.manual_seed(0)
+    model = transformers.BertModel(config)
+    model.save_pretrained(folder)
+    return model
+
+
+def test_arguments_reach_config_model_and_fresh_twin():
+    folder = Path(tempfile.mkdtemp())
+    bert(folder)
+    asked = source(folder, load={"add_pooling_layer": False, "hidden_dropout_prob": 0.25})
+    loaded = load.load_model(asked)
+    assert loaded.model.pooler is None
+    assert loaded.model.config.hidden_dropout_prob == loaded.config.hidden_dropout_prob == 0.25
+    twin = load.fresh_twin(loaded.model, loaded.config, asked)
+    assert twin.keys() == {
+        *dict(loaded.model.named_parameters()),
+        *dict(loaded.model.named_buffers()),
+    }
+    again = load.loaded_with(loaded, asked, {"attn_implementation": "eager"}, {})
+    assert again.pooler is None
+    assert again.config._attn_implementation == "eager"
+    plain = load.load_model(source(folder))
+    assert plain.model.pooler is not None
+
+
+def test_a_variant_s_files_are_those_that_are_traced_and_not_of_a_saved_copy():
+    folder = Path(tempfile.mkdtemp())
+    model = bert(folder)
+    (folder / "model.safetensors").rename(folder / "model.half.safetensors")
+    asked = source(folder, load={"variant": "half"})
+    loaded = load.load_model(asked)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(loaded.model.state_dict()[name], tensor)
+    assert "embeddings.word_embeddings.weight" in Checkpoint.of(asked)
+    copy = Path(tempfile.mkdtemp())
+    loaded.model.save_pretrained(copy)
+    load.load_model(asked.at(str(copy)))
+
+
+def test_several_choices_are_fed_and_taken():
+    folder = Path(tempfile.mkdtemp())
+    bert(folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["architectures"] = ["BertForMultipleChoice"]
+    (folder / "config.json").write_text(json.dumps(config))
+    prompts = {
+        "short": {"length": 5},
+        "padded": {"batch": [{"length": 3}, {"length": 6}]},
+        "text": {"text": "a"},
+    }
+    chosen = feeding.chosen({"source": str(folder), "trust_remote_code": False, "prompts": prompts})
+    record = feeding.record_of(chosen)["prompts"]
+    assert record["short"]["tensors"]["input_ids"]["shape"] == [1, 3, 5]
+    assert record["padded"]["tensors"]["attention_mask"]["shape"] == [2, 3, 6]
+    assert "give the prompt a length" in record["text"]["reason"]
+    fed = Feed(chosen, torch.float32, "cpu")
+    model = load.load_model(source(folder)).model
+    rows = fed.inputs("padded", None).kwargs
+    assert not torch.equal(rows["input_ids"][:, 0], rows["input_ids"][:, 1])
+    with torch.no_grad():
+        logits = model(**rows).logits
+    assert logits.shape == (2, 3)
+
+
+def test_the_path_of_a_stack_s_process_ends_with_the_packages():
+    os.environ[own.FOLDER] = "/some/packages"
+    own.use_packages()
+    own.use_packages()
+    assert sys.path.count("/some/packages") == 1
+    assert sys.path[-1] == "/some/packages"
+
+
+def test_remote_code_is_loaded_by_the_auto_class_of_the_class_that_saved_it():
+    auto_map = {
+        "AutoConfig": "configuration_tiny.TinyConfig",
+        "AutoModel": "modeling_tiny.TinyModel",
+        "AutoModelForCausalLM": "modeling_tiny.TinyForCausalLM",
+        "AutoModelForSequenceClassification": "a/b--modeling_tiny.TinyForSequenceClassification",
+    }
+    cases = {
+        "TinyModel": "AutoModel",
+        "TinyForCausalLM": "AutoModelForCausalLM",
+        "TinyForSequenceClassification": "AutoModelForSequenceClassification",
+        "Unknown": "AutoModelForCausalLM",
+    }
+    for architecture, auto_class in cases.items():
+        assert load.auto_class_of(auto_map, [architecture]) == auto_class
+    del auto_map["AutoModelForCausalLM"]
+    assert load.auto_class_of(auto_map, []) == "AutoModel"
+    assert load.auto_class_of({"AutoConfig": "a.B"}, ["Other"]) == "AutoModel"
+    same = dict.fromkeys(("AutoModel", "AutoModelForCausalLM"), "modeling_tiny.TinyForCausalLM")
+    assert load.auto_class_of(same, ["TinyForCausalLM"]) == "AutoModelForCausalLM"

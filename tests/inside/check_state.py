@@ -1,0 +1,213 @@
+"""Phase state: the first prompt gives its bytes again, or what was left behind is named."""
+
+import tempfile
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import torch
+from samebits_probe.cell.phases import forward as forward_phase
+from samebits_probe.cell.phases import state as state_phase
+from samebits_probe.cell.session import Session
+from samebits_probe.model.inputs import Inputs
+from samebits_probe.model.tensor import Keeper
+from transformers import LlamaConfig, LlamaForCausalLM
+
+
+class Keeping(torch.nn.Module):
+    """Leaves what ``kind`` says behind, in forwards of more than three positions."""
+
+    def __init__(self, kind):
+        super().__init__()
+        torch.manual_seed(1)
+        self.kind, self.lengths, self.hits, self.unused = kind, [], 0, 0
+        self.memory, self.config = SimpleNamespace(n=0), SimpleNamespace()
+        self.hidden = [[0]]
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(4, 4)])
+        self.register_buffer("scale", torch.ones(1), persistent=False)
+
+    def forward(self, hidden_states):
+        x, is_long = self.layers[0](hidden_states), hidden_states.shape[1] > 3
+        self.unused += is_long  # changes nothing that is computed
+        if is_long:
+            self.leave()
+        if self.kind == "random":
+            x = x + torch.rand(())
+        factor = self.scale + self.hits + len(self.lengths) + self.memory.n + self.hidden[0][0]
+        two = {"logits": x, "pooled": x.sum(1) * factor}
+        if self.kind != "pooled only":
+            two["logits"] = x * factor
+        return two
+
+    def leave(self):
+        if self.kind in ("buffer", "pooled only"):
+            self.scale = torch.full((1,), 2.0)
+        elif self.kind == "attribute":
+            self.hits += 1
+        elif self.kind == "list":
+            self.lengths.append(1)
+        elif self.kind == "object":
+            self.memory.n += 1
+        elif self.kind == "deep":
+            self.hidden[0][0] += 1
+        elif self.kind == "weight":
+            self.layers[0].weight.data.add_(1)
+        elif self.kind == "raises":
+            del self.scale
+
+
+def fed(n):
+    values = torch.randn(1, n, 4, generator=torch.Generator().manual_seed(n))
+    return Inputs({"hidden_states": values}, None, None)
+
+
+FED = {"short": fed(3), "long": fed(9)}
+
+
+def session_of(model, prompts=FED, *, run="a", limit=1 << 20):
+    session = Session.__new__(Session)
+    session.job = {"run": run, "model": {"prompts": prompts}}
+    session.loaded = SimpleNamespace(model=model)
+    session.source = SimpleNamespace(attention="default")
+    session.skips, session.failures = [], []
+    session.signals = {"load": {"activation_dtypes": {}}, "code": {}}
+    session.keeper = Keeper(tempfile.mkdtemp(), limit, [])
+    session.effect, session.is_apart = "not checked", False
+    session.begin, session.inputs = lambda phase: None, lambda name: prompts[name]
+    session.no_time = lambda n: ""
+    return session
+
+
+def observed(kind, between=lambda model: None, **options):
+    model = Keeping(kind)
+    session = session_of(model, **options)
+    with torch.no_grad():
+        forward_phase.observe(session)
+        between(model)
+        state_phase.observe(session)
+    return session, model
+
+
+def causes(session):
+    return [(left["kind"], left["name"]) for left in session.signals["state"]["causes"]]
+
+
+def test_a_model_that_leaves_nothing_that_matters_gives_its_bytes_again():
+    session, model = observed("nothing")
+    facts = session.signals["state"]
+    assert (facts["prompt"], facts["holds"], facts["outputs"]) == ("short", True, [])
+    assert model.unused > 0
+    assert (session.skips, session.failures) == ([], [])
+
+
+NAMED = {
+    "buffer": ("buffer", "scale"),
+    "attribute": ("attribute", "hits"),
+    "list": ("attribute", "lengths[0]"),
+    "object": ("attribute", "memory.n"),
+}
+
+
+def test_what_is_left_behind_is_named():
+    for kind, cause in NAMED.items():
+        session, _ = observed(kind)
+        facts = session.signals["state"]
+        assert (facts["holds"], facts["is_undone"]) == (False, True), kind
+        assert cause in causes(session), kind
+        assert facts["outputs"] == ["pooled", "logits"]
+        assert facts["distance"]["max_abs"] > 0
+        # of a list with several new items none alone brings the bytes back
+        assert (("attribute", "unused") in causes(session)) == (kind == "list"), kind
+
+
+def test_one_cause_is_enough_where_others_changed_too():
+    session, _ = observed("buffer")
+    assert causes(session) == [("buffer", "scale")]
+    assert {"name": "unused", "kind": "attribute"} in session.signals["state"]["changes"]
+
+
+def test_an_output_besides_the_logits_shows_it_alone():
+    session, _ = observed("pooled only")
+    facts = session.signals["state"]
+    assert (facts["holds"], facts["outputs"], facts["is_undone"]) == (False, ["pooled"], True)
+    assert facts["distance"]["n_differ"] == 0
+
+
+def test_where_the_logits_are_not_stored_the_distance_is_that_of_the_restored_model():
+    stored, _ = observed("buffer")
+    absent, _ = observed("buffer", limit=0)
+    assert not absent.signals["forward"]["short"]["logits"]["stored"]
+    assert absent.signals["state"]["distance"] == stored.signals["state"]["distance"]
+
+
+def test_what_cannot_be_undone_is_not_claimed():
+    for kind in ("deep", "weight"):
+        session, _ = observed(kind)
+        facts = session.signals["state"]
+        assert (facts["holds"], facts["is_undone"], facts["causes"]) == (False, False, []), kind
+
+
+def test_a_model_that_draws_is_not_accused():
+    session, _ = observed("random")
+    facts = session.signals["state"]
+    assert (facts["holds"], facts["repeats"]) == (False, False)
+    assert "causes" not in facts
+
+
+def test_what_generate_leaves_is_seen_and_stays_for_later_phases():
+    session, model = observed(
+        "nothing", lambda model: setattr(model, "scale", torch.full((1,), 3.0))
+    )
+    assert causes(session) == [("buffer", "scale")]
+    assert float(model.scale) == 3.0
+
+
+def test_a_second_time_that_raises_is_a_failure_of_its_phase():
+    session, _ = observed("raises", prompts={"short": fed(2)}, between=lambda m: m.leave())
+    assert [failure["phase"] for failure in session.failures] == ["state short"]
+    assert "state" not in session.signals
+
+
+def test_run_b_does_not_ask_it():
+    session, _ = observed("buffer", run="b")
+    assert "state" not in session.signals
+
+
+def test_without_time_it_is_left_out_with_the_reason():
+    session = session_of(Keeping("buffer"))
+    session.no_time = lambda n: "no time"
+    with torch.no_grad():
+        forward_phase.observe(session)
+        state_phase.observe(session)
+    assert session.skips == [{"what": "state short", "reason": "no time", "why": "cost"}]
+
+
+@contextmanager
+def quiet():
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    yield
+
+
+def test_a_real_rope_that_is_reset_leaves_nothing():
+    with quiet():
+        torch.manual_seed(0)
+        config = LlamaConfig(
+            vocab_size=64,
+            hidden_size=32,
+            intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=64,
+            pad_token_id=0,
+        )
+        model = LlamaForCausalLM(config).eval()
+    ids = torch.arange(5)[None]
+    session = session_of(model, {"short": Inputs({"input_ids": ids}, None, None)})
+    with torch.no_grad():
+        forward_phase.observe(session)
+        model.generate(input_ids=ids, max_new_tokens=40, do_sample=False)
+        state_phase.observe(session)
+    assert session.signals["state"]["holds"]
+    assert "named" not in session.signals  # a cache is no output

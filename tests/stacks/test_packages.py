@@ -1,0 +1,200 @@
+"""Packages of models beside a stack, with a fake uv: locks, folders, contents and contradictions."""
+
+import shutil
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from samebits.base.filestate import Dependencies
+from samebits.records.record import read_record
+from samebits.stacks.packages import Added, PackageBuilder, PackagesError
+from tests.support.builders import built_stack
+
+STACK = built_stack("4.48", "llama", python="/stack/bin/python")
+CONTRADICTION = """\
+  \x1b[31m\u00d7\x1b[0m No solution found when resolving dependencies:
+  ╰─▶ Because my-models==1.2 depends on transformers>=5 and
+      transformers==4.48.3, we can conclude that my-models==1.2 cannot be used.
+"""
+
+
+class Uv:
+    """Replaces uv: resolves to ``lock``, makes wheels and installs one module per line."""
+
+    def __init__(self, lock="my-models==1.2\neinops==0.8\ntorch==2.13.0\n"):
+        self.lock = lock
+        self.calls = []
+        self.failing = {}
+
+    def __call__(self, command, text, env):
+        what = next(word for word in command if word in ("compile", "build", "install"))
+        self.calls.append((what, command, text))
+        if what in self.failing:
+            return CompletedProcess(command, 1, "", self.failing[what])
+        return CompletedProcess(command, 0, getattr(self, what)(command, text), "")
+
+    def compile(self, command, text):
+        constraints = Path(command[command.index("--constraints") + 1]).read_text("utf-8")
+        assert constraints.splitlines() == [f"{n}=={v}" for n, v in sorted(STACK.packages.items())]
+        return self.lock
+
+    def build(self, command, text):
+        folder, source = Path(command[-2]), Path(command[-1])
+        version = (source / "pyproject.toml").read_text("utf-8")
+        (folder / f"{source.name}-{version}-py3-none-any.whl").touch()
+        return ""
+
+    def install(self, command, text):
+        folder = Path(command[command.index("--target") + 1])
+        for line in text.splitlines():
+            (folder / f"{line.split()[0].partition('==')[0]}.py").touch()
+        return ""
+
+    @property
+    def names(self):
+        return [what for what, *_ in self.calls]
+
+
+@pytest.fixture
+def uv():
+    return Uv()
+
+
+def builder(folder, uv, **options):
+    options = {"dependencies": Dependencies(), **options}
+    return PackageBuilder(folder / "work", folder, {"PATH": "/bin"}, run=uv, **options)
+
+
+def extend(folder, uv, *packages, **options):
+    return builder(folder, uv, **options).extend(STACK, "3.11", packages)
+
+
+def source(folder, version="0.1"):
+    (folder / "mine" / "src").mkdir(parents=True, exist_ok=True)
+    (folder / "mine" / "pyproject.toml").write_text(version)
+    (folder / "mine" / "src" / "code.py").write_text("x = 1\n")
+    return "./mine"
+
+
+def test_only_what_the_stack_lacks_is_installed(tmp_path, uv):
+    extended = extend(tmp_path, uv, "my-models>=1.2")
+    assert uv.names == ["compile", "install"]
+    assert uv.calls[0][2] == "my-models>=1.2"
+    assert extended.added.packages == {"my-models": "1.2", "einops": "0.8"}
+    assert sorted(path.name for path in Path(extended.folder).iterdir()) == [
+        "einops.py",
+        "my-models.py",
+    ]
+    assert "--no-deps" in uv.calls[1][1]
+    assert extended.packages == {**STACK.packages, "my-models": "1.2", "einops": "0.8"}
+    assert (extended.id, extended.python) == (STACK.id, STACK.python)
+    assert extended.lock.startswith(STACK.lock.rstrip())
+
+
+def test_the_second_time_nothing_runs(tmp_path, uv):
+    first = extend(tmp_path, uv, "my-models>=1.2")
+    uv.calls.clear()
+    assert extend(tmp_path, uv, "my-models>=1.2") == first
+    assert uv.calls == []
+
+
+def test_results_follow_from_the_packages(tmp_path, uv):
+    digests = {STACK.lock_digest, extend(tmp_path, uv, "my-models").lock_digest}
+    uv.lock = "my-models==1.3\n"
+    digests.add(extend(tmp_path, uv, "my-models", upgrade=True).lock_digest)
+    assert len(digests) == 3
+
+
+def test_a_torn_folder_is_installed_again(tmp_path, uv):
+    extended = extend(tmp_path, uv, "my-models")
+    stamp = Path(extended.folder).parent / "samebits-packages.json"
+    stamp.write_text(stamp.read_text("utf-8")[:30], "utf-8")
+    shutil.rmtree(extended.folder)
+    extend(tmp_path, uv, "my-models")
+    assert uv.names == ["compile", "install", "install"]
+    assert read_record(stamp, Added) == extended.added
+    assert Path(extended.folder, "einops.py").exists()
+
+
+def test_a_folder_is_built_once_for_each_content(tmp_path, uv):
+    package = source(tmp_path)
+    uv.lock = "mine @ file:///elsewhere/mine-0.1-py3-none-any.whl\n"
+    first = extend(tmp_path, uv, package)
+    (tmp_path / "mine" / "build").mkdir()
+    (tmp_path / "mine" / "src" / "__pycache__").mkdir()
+    assert extend(tmp_path, uv, package) == first
+    assert uv.names == ["build", "compile", "install"]
+    (tmp_path / "mine" / "src" / "code.py").write_text("x = 2\n")
+    second = extend(tmp_path, uv, package)
+    assert uv.names == ["build", "compile", "install"] * 2
+    assert first.lock_digest != second.lock_digest
+    assert second.added.packages == {"mine": "0.1"}
+    assert second.added.local == ("mine",)
+    assert Path(second.wheels["mine"]).name == "mine-0.1-py3-none-any.whl"
+    # what is installed is the wheel that was built now; the lock names no folder of this machine
+    assert uv.calls[-1][2] == f"mine @ {Path(second.wheels['mine']).as_uri()}"
+    assert "file:" not in second.lock
+
+
+def test_a_change_of_the_source_is_noticed_by_the_next_run(tmp_path, uv):
+    dependencies = Dependencies()
+    uv.lock = "mine @ file:///elsewhere/mine-0.1-py3-none-any.whl\n"
+    extend(tmp_path, uv, source(tmp_path), dependencies=dependencies)
+    assert str(tmp_path / "mine" / "src" / "code.py") in dependencies.files
+    assert str(tmp_path / "mine" / "src") in dependencies.files
+
+
+def test_a_wheel_is_taken_as_it_is(tmp_path, uv):
+    (tmp_path / "mine-0.2-py3-none-any.whl").write_bytes(b"wheel")
+    uv.lock = "mine @ file:///elsewhere\n"
+    extended = extend(tmp_path, uv, "./mine-0.2-py3-none-any.whl")
+    assert uv.names == ["compile", "install"]
+    assert extended.added.packages == {"mine": "0.2"}
+
+
+def test_a_contradiction_is_a_result_in_plain_words(tmp_path, uv):
+    uv.failing["compile"] = CONTRADICTION
+    with pytest.raises(PackagesError) as caught:
+        extend(tmp_path, uv, "my-models")
+    assert caught.value.contradicts
+    assert str(caught.value).startswith(
+        "its packages cannot be installed beside transformers 4.48.0 and the other packages of "
+        "stack 4.48: Because my-models==1.2 depends on transformers>=5 and transformers==4.48.3, "
+        "we can conclude that my-models==1.2 cannot be used. "
+        "Write versions that both accept".replace("4.48.0", STACK.transformers)
+    )
+
+
+def test_of_a_long_contradiction_the_newest_versions_are_named(tmp_path, uv):
+    steps = [
+        f"And because mine=={n} depends on numpy<{n}, mine=={n} cannot be used." for n in range(9)
+    ]
+    uv.failing["compile"] = CONTRADICTION.partition("Because")[0] + "Because " + " ".join(steps)
+    with pytest.raises(PackagesError) as caught:
+        extend(tmp_path, uv, "my-models")
+    assert "mine==8" in str(caught.value)
+    assert "mine==5" in str(caught.value)
+    assert "mine==4" not in str(caught.value)
+
+
+@pytest.mark.parametrize("step", ["build", "compile", "install"])
+def test_any_other_failure_is_no_result(tmp_path, uv, step):
+    uv.lock = "mine @ file:///elsewhere\n"
+    uv.failing[step] = "error: Failed to fetch: https://index/simple/"
+    with pytest.raises(PackagesError) as caught:
+        extend(tmp_path, uv, source(tmp_path))
+    assert not caught.value.contradicts
+    assert "Failed to fetch" in str(caught.value)
+    assert "check the network" in str(caught.value)
+    uv.failing.clear()  # nothing is left that breaks the next run
+    assert extend(tmp_path, uv, "./mine").added.packages == {"mine": "0.1"}
+
+
+def test_an_old_lock_serves_without_a_network(tmp_path, uv):
+    first = extend(tmp_path, uv, "my-models")
+    uv.failing["compile"] = "error: Failed to fetch"
+    assert extend(tmp_path, uv, "my-models", max_age=-1.0) == first
+    uv.failing["compile"] = CONTRADICTION
+    with pytest.raises(PackagesError):
+        extend(tmp_path, uv, "my-models", max_age=-1.0)
