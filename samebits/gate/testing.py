@@ -73,6 +73,7 @@ class TestSession:
             platform=sys.platform,
             cpu=_cpu(),
             cpu_capability="",
+            gpus=_gpus(),
         )
 
     def project(self) -> Project:
@@ -290,6 +291,18 @@ def _fail(message: str) -> None:
     __tracebackhide__ = True
     text = f"samebits: {message}"
     raise AssertionError(text)
+
+
+def _gpus() -> tuple[str, ...]:
+    """Return the names of NVIDIA's GPUs, as probes/samebits_probe/process/environment.py does."""
+    names: list[str] = []
+    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        try:
+            lines = path.read_text("utf-8", "replace").splitlines()
+        except OSError:
+            continue
+        names += [line.partition(":")[2].strip() for line in lines if line.startswith("Model:")]
+    return tuple(names)
 
 
 def _cpu() -> str:

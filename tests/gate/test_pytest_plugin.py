@@ -113,12 +113,10 @@ def test_a_part_of_the_tests_makes_nothing_unused(project):
 
 
 def test_two_tensors_of_one_name(project):
-    project.replace(
-        "def test_other", "    samebits.tensor('scores', np.arange(2))\n\n    def test_other"
-    )
-    assert "'scores' is the name of two tensors" in project.run(
-        "--samebits-update", failed=1, passed=1
-    )
+    again = "    samebits.tensor('scores', np.arange(2))\n\ndef test_other"
+    project.replace("\ndef test_other", again)
+    out = project.run("--samebits-update", failed=1, passed=1)
+    assert "'scores' is the name of two tensors" in out
 
 
 def of_another_machine(project):
