@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from samebits.compare.describe import figure, some
 from samebits.compare.outcome import ran_forward
 from samebits.compare.pair import ended, reason
-from samebits.compare.phases import exception_key, explains, incomplete_at, signals_of
+from samebits.compare.phases import (
+    exception_key,
+    explains,
+    failures,
+    incomplete_at,
+    signals_of,
+)
 from samebits.compare.probes import new_failures
 from samebits.compare.signals import changes, compare, informing
 from samebits.diagnose.alone import (
@@ -249,23 +255,24 @@ def _too_little_compared(signals: tuple[SignalComparison, ...]) -> bool:
 def _has_no_forward(
     signals: tuple[SignalComparison, ...], state: CellState, reference_state: CellState
 ) -> bool:
-    """Return True if no forward was compared, but not because of an exception or an early end."""
-    if (
-        ran_forward(signals)
-        or state.unfinished is not None
-        or reference_state.unfinished is not None
-    ):
-        return False
-    return not any(
-        "logits" in signals_of(f.phase) for f in (*state.failures, *reference_state.failures)
-    )
+    """Return True if no forward was compared, and no run ended early.
+
+    An exception of this cell alone makes it fail all the same. If each side raises the same one,
+    equal weights do not show that the releases compute the same.
+    """
+    ended_early = state.unfinished is not None or reference_state.unfinished is not None
+    return not ended_early and not ran_forward(signals)
 
 
 def _unobserved_result(
     cell_result: CellResult, reference: Capture, candidate: Capture
 ) -> CellResult:
     """Return the result of a cell without a compared forward, with the rest that was compared."""
-    missing_reason = _missing_inputs_reason(candidate) or reason(candidate, "logits")
+    missing_reason = (
+        _missing_inputs_reason(candidate)
+        or _raised_reason(candidate)
+        or reason(candidate, "logits")
+    )
     if not missing_reason:
         missing_reason = (
             f"{_missing_inputs_reason(reference) or reason(reference, 'logits')}, in the reference"
@@ -278,6 +285,13 @@ def _unobserved_result(
         "headline": headline,
     }
     return cell_result.model_copy(update=update)
+
+
+def _raised_reason(capture: Capture) -> str:
+    """Return the exception of a run's first forward in words; '' if none raised."""
+    raised = (f for f in failures(capture) if "logits" in signals_of(f.phase))
+    failure = next(raised, None)
+    return failure_line(failure) if failure is not None else ""
 
 
 def _missing_inputs_reason(capture: Capture) -> str:
@@ -357,10 +371,10 @@ def _run_notes(state: CellState, runs: Runs, cell_result: CellResult) -> Iterato
         ):
             others.setdefault(exception_key(failure)[1:], []).append(failure)
     headline_key = exception_key(cell_result.failure)[1:] if cell_result.failure is not None else ()
-    for what, failures in others.items():
-        phases = some(failure.phase for failure in failures)
-        short = failures[0].in_short
-        text = "the same" if what == headline_key else f"{failures[0].type}: {short}"
+    for what, alike in others.items():
+        phases = some(failure.phase for failure in alike)
+        short = alike[0].in_short
+        text = "the same" if what == headline_key else f"{alike[0].type}: {short}"
         yield f"also raised in other phases: {phases}: {text}"
 
 

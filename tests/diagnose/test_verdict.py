@@ -189,6 +189,20 @@ def test_a_signal_that_is_gone_fails_unless_a_reason_is_given(memory, signal):
     assert any("not asked for" in note for note in told.notes)
 
 
+def test_a_forward_that_raises_on_both_sides_is_not_observed(memory):
+    raised = Failure(phase="forward short", type="ValueError", message="too many", traceback="")
+
+    def raising(stack="5.0"):
+        pair = runs(memory, stack, forward=None, greedy=None)
+        return [run.model_copy(update={"failures": (raised,)}) for run in pair]
+
+    found = verdict_on(memory, *raising(), reference=raising("4.48"))
+    assert (found.verdict, found.rest) == (Verdict.NOT_OBSERVED, Verdict.IDENTICAL)
+    assert "too many" in found.headline
+    alone = verdict_on(memory, *raising())
+    assert alone.verdict == Verdict.FAILED
+
+
 def test_nothing_compared_is_never_identical_whatever_the_reasons(memory):
     skips = dict.fromkeys(("weights", "buffers", "inv_freq", "forward", "greedy"), "not asked for")
     empty = [capture("5.0", run=run, skips=skips) for run in "ab"]

@@ -1,0 +1,69 @@
+"""Every head by task, as custom code of a checkpoint: a planted head is found, its twin is not."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.real.conftest import NEW, OLD
+
+CODE = Path(__file__).parent / "planted" / "modeling_heads.py"
+HEADS = {
+    "PlantedForSequenceClassification": ("AutoModelForSequenceClassification", "logits"),
+    "PlantedForTokenClassification": ("AutoModelForTokenClassification", "logits"),
+    "PlantedForQuestionAnswering": ("AutoModelForQuestionAnswering", "logits"),
+    "PlantedForMultipleChoice": ("AutoModelForMultipleChoice", "logits"),
+    "PlantedModel": ("AutoModel", "outputs"),
+}
+"""Class -> its Auto class, and the signal in which the planted twin differs."""
+SAVE = """
+import sys, torch
+folder, heads = sys.argv[1], dict(part.split("=") for part in sys.argv[2:])
+sys.path.insert(0, folder)
+import modeling_heads
+for name, auto_class in heads.items():
+    torch.manual_seed(0)
+    model_class = getattr(modeling_heads, name)
+    for plant in (False, True):
+        config = modeling_heads.HeadsConfig(plant=plant, vocab_size=99, hidden_size=32,
+            intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+            max_position_embeddings=64, num_labels=2 if "Question" in name else 3)
+        model = model_class(config)
+        # as checkpoints have it that serve several tasks
+        config.auto_map = {"AutoConfig": "modeling_heads.HeadsConfig"} | {
+            auto: f"modeling_heads.{other}" for other, auto in heads.items()}
+        model.save_pretrained(f"{folder}/{name}{'-planted' * plant}")
+"""
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory, stacks, run_in):
+    folder = tmp_path_factory.mktemp("heads")
+    shutil.copy(CODE, folder)
+    heads = [f"{name}={auto_class}" for name, (auto_class, _) in HEADS.items()]
+    subprocess.run([stacks[OLD].python, "-c", SAVE, folder, *heads], check=True)
+    lines = [f'stacks: ["{OLD}", "{NEW}"]', "defaults: {usage: false, crossings: false}", "models:"]
+    for name in HEADS:
+        for twin in (name, f"{name}-planted"):
+            shutil.copy(CODE, folder / twin)
+            lines.append(f"  {twin}: {{path: {twin}, trust_remote_code: true}}")
+    (folder / "matrix.yaml").write_text("\n".join(lines))
+    report = run_in(folder)
+    return {(c.cell.model, c.cell.stack): c for row in report.rows for c in row.cells}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_clean_head_is_not_accused(cells, name):
+    cell = cells[name, NEW]
+    assert cell.verdict in {"identical", "rounding"}, cell.headline
+    assert "logits" not in [s.signal for s in cell.signals if s.outcome == "not compared"]
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_planted_head_is_found_where_it_shows(cells, name):
+    cell = cells[f"{name}-planted", NEW]
+    assert cell.verdict == "diverged", cell.headline
+    differing = {s.signal for s in cell.signals if s.outcome == "differs"}
+    assert HEADS[name][1] in differing
+    assert "weights" not in differing
