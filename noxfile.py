@@ -106,7 +106,9 @@ def browser(session: nox.Session) -> None:
     """Test report.html in Chromium, which is installed if absent; keep screenshots of it."""
     install(session, "browser")
     if not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))):
-        session.run("apt-get", "install", "-y", "--no-install-recommends", "chromium", external=True)
+        session.run(
+            "apt-get", "install", "-y", "--no-install-recommends", "chromium", external=True
+        )
     session.run("pytest", "tests/browser", *session.posargs)
 
 

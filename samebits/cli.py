@@ -1,7 +1,8 @@
 """The command line: ``matrix`` runs cells and writes the report, ``probe`` only runs them.
 
 ``check`` runs one model without a file, ``init`` writes the file, ``lint`` reads code, ``plot`` draws
-a chart of a report.
+a chart of a report. ``record`` keeps bits in samebits.lock, and ``verify`` compares the project's
+environment with it.
 
 Exit codes: 0, every comparison is identical, rounding, absent or expected; 1, something fails;
 2, a mistake in matrix.yaml or on the command line; 3, nothing fails, but something was not finished
@@ -31,6 +32,7 @@ from samebits.base.filestate import Dependencies
 from samebits.base.redaction import Redaction
 from samebits.check import command as check
 from samebits.check import init
+from samebits.gate import command as gate
 from samebits.lint import command as lint_command
 from samebits.matrix.plan import DEFAULT_MATRIX, Selection, command_line, shown_path
 from samebits.pipeline.order import Order
@@ -75,6 +77,8 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[int, list
         return 0, list(map(spoken.text, plot.write_chart(options)))
     if options.command == "check":
         return _checked(options, environ, spoken)
+    if options.command in ("record", "verify"):
+        return _gated(options, environ, spoken)
     order, dependencies = _order(options), Dependencies()
     reports = _report_folder(options)
     if reports is not None:
@@ -157,6 +161,21 @@ def _checked(
     return report.exit_code, list(
         map(spoken.text, screen(report, written.markdown, prepared.places))
     )
+
+
+def _gated(
+    options: argparse.Namespace, environ: Mapping[str, str], spoken: TerminalText
+) -> tuple[int, list[str]]:
+    """Write samebits.lock, or compare the project's environment with it."""
+
+    def say(line: str) -> None:
+        spoken.say(line, sys.stderr)
+
+    if options.command == "record":
+        return _run_async(gate.run_record(options, environ, say)), []
+    file = Redaction(environ).record(_run_async(gate.run_verify(options, environ, say)))
+    lines = gate.printed(file, options.format)
+    return file.exit_code, lines if options.format == "json" else list(map(spoken.text, lines))
 
 
 def _report_folder(options: argparse.Namespace) -> Path | None:
@@ -337,13 +356,35 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
     init.add_arguments(init_command)
     plot_command = commands.add_parser("plot", help=plot.HELP, description=_PLOT_HELP)
     _add_plot(plot_command)
+    record = commands.add_parser(
+        "record",
+        help="keep the bits of models in samebits.lock",
+        description=gate.RECORD_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verify = commands.add_parser(
+        "verify",
+        help="compare the project's environment with samebits.lock",
+        description=gate.VERIFY_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    gate.add_arguments(record, verify)
     # __main__ runs this command itself, without what is imported here
     commands.add_parser("lint", help=lint_command.HELP, add_help=False)
     for command in (matrix, probe):
         _add_filters(command)
     for command in (matrix, probe, check_command):
         _add_options(command)
-    for command in (parser, matrix, probe, check_command, init_command, plot_command):
+    for command in (
+        parser,
+        matrix,
+        probe,
+        check_command,
+        init_command,
+        plot_command,
+        record,
+        verify,
+    ):
         command.spoken = spoken
     for command, default in ((matrix, "reports/latest"), (check_command, "reports/check/NAME")):
         command.add_argument(
@@ -371,6 +412,7 @@ def _parser(spoken: TerminalText) -> tuple[_Parser, dict[str, _Parser]]:
         "init": init_command,
         "plot": plot_command,
     }
+    by_name |= {"record": record, "verify": verify}
     return parser, by_name
 
 
