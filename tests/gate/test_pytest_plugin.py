@@ -110,7 +110,9 @@ def test_a_part_of_the_tests_makes_nothing_unused(project):
     project.run("--samebits-update", passed=2)
     project.replace("def test_other", "def test_renamed")
     for words in (("-k", "scores"), ("test_bits.py::test_scores",)):
-        assert "unused in samebits.lock" not in project.run(*words, passed=1, deselected=int(words[0] == "-k"))
+        assert "unused in samebits.lock" not in project.run(
+            *words, passed=1, deselected=int(words[0] == "-k")
+        )
 
 
 def test_two_tensors_of_one_name(project):

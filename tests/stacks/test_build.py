@@ -458,17 +458,18 @@ def test_two_runs_that_install_the_packages_at_once_agree(tmp_path, uv):
     assert not list((tmp_path / "stacks").glob("*.tmp"))
 
 
-LOCK = "torch==2.13.0\ntransformers==4.57.6\n"
+RECORDED_LOCK = "torch==2.13.0\ntransformers==4.57.6\n"
 
 
 def test_a_recorded_environment_is_built_without_being_resolved(tmp_path, uv):
-    stack = builder(tmp_path, uv).rebuild("recorded", LOCK, "3.11")
+    uv.lock = RECORDED_LOCK
+    stack = builder(tmp_path, uv).rebuild("recorded", RECORDED_LOCK, "3.11")
     assert "compile" not in uv.names
-    assert (stack.id, stack.lock, stack.transformers) == ("recorded", LOCK, "4.57.6")
+    assert (stack.id, stack.lock, stack.transformers) == ("recorded", RECORDED_LOCK, "4.57.6")
     uv.calls.clear()
-    assert builder(tmp_path, uv).rebuild("recorded", LOCK, "3.11") == stack
+    assert builder(tmp_path, uv).rebuild("recorded", RECORDED_LOCK, "3.11") == stack
     assert uv.names == []
-    assert builder(tmp_path, uv).rebuild("recorded", LOCK, "3.12").python != stack.python
+    assert builder(tmp_path, uv).rebuild("recorded", RECORDED_LOCK, "3.12").python != stack.python
 
 
 def test_the_probes_packages_of_a_users_interpreter_lie_elsewhere(tmp_path, uv):
