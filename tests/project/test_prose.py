@@ -73,6 +73,14 @@ ALLOWED: dict[tuple[str, str], str] = {
         r"re.compile('(?<=\\btransformers )v?\\d+(?:\\.\\w+)+|(?<=\\btorch )v?\\d+(?:\\.\\w+)+')",
     ): "messages of transformers and torch",
     (
+        "stacks/packages.py",
+        "(text[start.start():] if start else text).split('. ')",
+    ): "uv's explanation",
+    (
+        "stacks/packages.py",
+        "'. '.join(sentences[-_MAX_SENTENCES:]).removeprefix('And because ')",
+    ): "as above",
+    (
         "compare/phases.py",
         r"re.compile('\\bline \\d+\\b')",
     ): "messages of Python",
