@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from samebits.records.band import Band
 from samebits.reports import document
 from samebits.reports.html import site
 from tests.support.sample_report import sample_report
@@ -17,6 +18,17 @@ api = pytest.importorskip(
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\x1b[31m"
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 SHOTS = Path(os.environ.get("SAMEBITS_SCREENSHOTS", "reports/screenshots"))
+
+
+def with_bands(report):
+    """Return a report whose first row has a band for each stack, as a run with --releases has."""
+    first, *others = report.rows
+    bands = tuple(
+        Band(stacks=(cell.cell.stack,), does=letter)
+        for cell, letter in zip(first.cells, "ABCDEFGH", strict=False)
+    )
+    row = first.model_copy(update={"bands": bands})
+    return report.model_copy(update={"rows": (row, *others)})
 
 
 def put(files, folder):
@@ -85,7 +97,7 @@ def watched(chromium):
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     """Return the folder of the sample report."""
-    report = sample_report()
+    report = with_bands(sample_report())
     documents = document.render(report)
     folder = put(site.folder(report, documents), tmp_path_factory.mktemp("report"))
     return put(documents, folder)

@@ -377,3 +377,28 @@ def test_anchors_are_fragments_as_they_are_and_do_not_collide():
 )
 def test_only_web_addresses_become_links(text, address):
     assert web_address(text) == address
+
+
+def test_an_upgrade_goes_to_the_last_stack_that_was_built():
+    report = sample_report()
+    assert report.stacks[-1].failure
+    first, last = upgrade.default_pair(report)
+    assert (first, last) == (report.reference, report.stacks[-2].id)
+    only = report.model_copy(update={"stacks": (report.stacks[0], report.stacks[-1])})
+    assert upgrade.default_pair(only) is None
+
+
+def test_bits_that_differ_in_padding_alone_are_no_change():
+    report = sample_report()
+    row = row_of(report, Verdict.REFERENCE, Verdict.IDENTICAL, letters="AB")
+    ids = [cell.cell.stack for cell in row.cells]
+    shown = upgrade.upgrade(report.model_copy(update={"rows": (row,)}), *ids[:2])
+    assert shown.changes == ()
+
+
+def test_scripts_of_a_single_file_are_not_changed_but_for_what_would_end_them():
+    text = site._inline("vendor/vega.min.js")
+    assert "</script" not in text.casefold()
+    assert "<!--" not in text
+    source = (site._ASSETS / "vendor/vega.min.js").read_text("utf-8")
+    assert text.replace("<\\/script", "</script").replace("<\\!--", "<!--") == source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -255,7 +256,12 @@ def _nonce(report: Report) -> str:
 def _inline(name: str) -> Markup:
     """Return a file of ours as the content of a tag that it cannot end."""
     text = (_ASSETS / name).read_text("utf-8")
-    return Markup(text.replace("</", r"<\/") if name.endswith(".js") else text)
+    return Markup(_ENDS_SCRIPT.sub(r"<\\", text) if name.endswith(".js") else text)
+
+
+_ENDS_SCRIPT = re.compile(r"<(?=/script|!--)", re.IGNORECASE)
+"""What would end an inline script or hide its end. It stands in texts, where ``\\`` changes nothing;
+``</`` alone also begins what a pattern looks for: ``/</g``."""
 
 
 def _writable(text: str) -> str:

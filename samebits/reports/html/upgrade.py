@@ -142,8 +142,8 @@ def pairs(report: Report) -> list[tuple[str, str]]:
 
 
 def default_pair(report: Report) -> tuple[str, str] | None:
-    """Return the reference of the report and the newest stack; None for a single stack."""
-    stacks = [stack.id for stack in report.stacks]
+    """Return the reference of the report and the last stack that was built; None for one stack."""
+    stacks = [stack.id for stack in report.stacks if not stack.failure]
     if len(stacks) < 2:
         return None
     first = report.reference if report.reference in stacks[:-1] else stacks[0]
@@ -247,6 +247,8 @@ def _broken(before: CellResult, after: CellResult) -> str:
 
 def _moved(row: Row, before: CellResult, after: CellResult) -> tuple[str, CellResult, str]:
     """Return the change between two cells with different bits, by what is known of each."""
+    if {_judged(before), _judged(after)} <= _AS_REFERENCE:
+        return "", after, ""  # they differ in padding alone, which no verdict depends on
     if _judged(before) in _AS_REFERENCE:
         return _judged(after).value, after, ""
     if _judged(after) in _AS_REFERENCE:
