@@ -258,7 +258,7 @@ def home_of(report, folder):
         f"{site.ASSETS}/{name}": (site._ASSETS / name).read_bytes()
         for name in (*site.STYLES, *site.TABLE_SCRIPTS, *site.SCRIPTS)
     }
-    return put({first.path: site.in_folder(first, report, addresses), **assets}, folder)
+    return put({first.path: site.in_folder(first, site.nonce(report), addresses), **assets}, folder)
 
 
 def test_a_report_of_157_models_opens_within_a_second(watched, tmp_path):

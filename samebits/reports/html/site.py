@@ -67,9 +67,9 @@ def folder(report: Report, documents: Collection[str]) -> dict[str, str | bytes]
         f"{ASSETS}/{name}": (_ASSETS / name).read_bytes()
         for name in (*STYLES, *TABLE_SCRIPTS, *CHART_SCRIPTS, *SCRIPTS, *LICENCES)
     }
-    addresses = Addresses(is_single=False)
+    addresses, mark = Addresses(is_single=False), nonce(report)
     for page in pages(report, addresses, documents):
-        files[page.path] = in_folder(page, report, addresses)
+        files[page.path] = in_folder(page, mark, addresses)
     return files
 
 
@@ -84,7 +84,7 @@ def single(report: Report, documents: Collection[str]) -> dict[str, str | bytes]
             pages=parts,
             part=addresses.part,
             title=_title(report),
-            nonce=_nonce(report),
+            nonce=nonce(report),
             styles=[_inline(name) for name in STYLES],
             scripts=[_inline(name) for name in (*TABLE_SCRIPTS, *CHART_SCRIPTS, *SCRIPTS)],
             licences=[(_ASSETS / name).read_text("utf-8") for name in LICENCES],
@@ -93,8 +93,8 @@ def single(report: Report, documents: Collection[str]) -> dict[str, str | bytes]
     return {HOME: _writable(text)}
 
 
-def in_folder(page: Page, report: Report, addresses: Addresses) -> str:
-    """Return the text of a page as a file of its own."""
+def in_folder(page: Page, mark: str, addresses: Addresses) -> str:
+    """Return the text of a page as a file of its own; ``mark`` is the report's nonce."""
 
     def asset(name: str) -> str:
         return addresses.file(page.path, f"{ASSETS}/{name}")
@@ -105,7 +105,7 @@ def in_folder(page: Page, report: Report, addresses: Addresses) -> str:
         .render(
             page=page,
             title=page.title,
-            nonce=_nonce(report),
+            nonce=mark,
             styles=[asset(name) for name in STYLES],
             scripts=[asset(name) for name in (*page.scripts, *SCRIPTS)],
         )
@@ -241,7 +241,7 @@ def _title(report: Report) -> str:
     return f"samebits: {visible(report.matrix)} {ANSWERS.get(report.exit_code, DEFAULT_ANSWER)}"
 
 
-def _nonce(report: Report) -> str:
+def nonce(report: Report) -> str:
     """Return what marks our own scripts and styles for the page's Content-Security-Policy.
 
     It depends on the whole result, so that a text from a model cannot contain it.
