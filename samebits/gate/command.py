@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pydantic import ValidationError
-
 from samebits.base.errors import SamebitsError, nearest, shown
+from samebits.check.command import option_values
 from samebits.check.model import ModelError, read_model
 from samebits.diagnose.exit_code import FAIL, INCOMPLETE, PASS
 from samebits.gate.bench import Bench
@@ -33,7 +32,6 @@ from samebits.gate.lockfile import (
 from samebits.gate.model import named_specs, recorded_spec
 from samebits.gate.recorder import record
 from samebits.gate.verifier import Verifier
-from samebits.matrix.spec import Settings
 from samebits.records.lock import LockFile
 from samebits.records.verification import VerificationFile
 from samebits.stacks.places import cache_folder
@@ -199,7 +197,7 @@ async def run_record(
 
 def _to_record(options: argparse.Namespace, lock: LockFile) -> tuple[list[ModelSpec], set[str]]:
     """Return the models to record, and the entries to remove."""
-    lists = {name: _values(name, getattr(options, name)) for name in _VARIANTS}
+    lists = {name: option_values(name, getattr(options, name)) for name in _VARIANTS}
     names, models = [], []
     for word in options.models:
         entries = matching(word, lock)
@@ -330,16 +328,6 @@ def _named_entries(words: Sequence[str], lock: LockFile, path: Path) -> list[str
             raise UsageError(msg)
         names |= dict.fromkeys(entries)
     return list(names)
-
-
-def _values(name: str, text: str) -> tuple[str, ...]:
-    values = tuple(item.strip() for item in text.split(",") if item.strip())
-    try:
-        Settings.model_validate({name: values} if values else {})
-    except ValidationError as error:
-        msg = f"--{name}: {error.errors()[0]['msg']}"
-        raise UsageError(msg) from error
-    return values
 
 
 def _bench(

@@ -228,7 +228,7 @@ class StackBuilder:
         if not self._upgrade:
             self._dependencies.file(path)
             cached = _kept_lock(path)
-            if cached is not None and not self._is_old(path):
+            if cached is not None and not is_old(path, self._max_age):
                 return cached
         command = [uv_program(), "pip", "compile", "-", "--quiet", "--no-header"]
         command += ["--no-annotate", "--python-version", python]
@@ -244,9 +244,6 @@ class StackBuilder:
         replace(path, seal.sealed_lines(lock))
         self._dependencies.file(path)
         return lock
-
-    def _is_old(self, path: Path) -> bool:
-        return self._max_age is not None and time.time() - path.stat().st_mtime > self._max_age
 
     def _resolution_digest(self, requirement_lines: list[str], python: str) -> str:
         links = self._environ.get("UV_FIND_LINKS", "")
@@ -429,6 +426,11 @@ def _remove_leftovers(folder: Path) -> None:
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < cutoff:
                 shutil.rmtree(path, ignore_errors=True)
+
+
+def is_old(lock: Path, max_age: float | None) -> bool:
+    """Return True if a lock was written more than ``max_age`` seconds ago; None: never too old."""
+    return max_age is not None and time.time() - lock.stat().st_mtime > max_age
 
 
 def _kept_lock(path: Path) -> str | None:

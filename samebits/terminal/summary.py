@@ -75,10 +75,7 @@ def _headline(report: Report) -> list[str]:
 
 
 def _attention(report: Report) -> list[str]:
-    all_troubles = troubles(report)
-    lines = [_line(trouble, report) for trouble in all_troubles[:MAX_LINES]]
-    n_more = len(all_troubles) - MAX_LINES
-    return [*lines, f"  … and {n_more:,} more"] if n_more > 0 else lines
+    return _first([_line(trouble, report) for trouble in troubles(report)])
 
 
 def _absent(report: Report) -> list[str]:
@@ -88,7 +85,11 @@ def _absent(report: Report) -> list[str]:
         for row in report.rows
         if all(cell.judged is Verdict.ABSENT for cell in row.cells)
     }
-    lines = [f"  {model} is absent from all stacks: {why}" for model, why in reasons.items()]
+    return _first([f"  {model} is absent from all stacks: {why}" for model, why in reasons.items()])
+
+
+def _first(lines: list[str]) -> list[str]:
+    """Return the first lines, and how many more there are."""
     n_more = len(lines) - MAX_LINES
     return [*lines[:MAX_LINES], f"  … and {n_more:,} more"] if n_more > 0 else lines
 
