@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _SESSION = pytest.StashKey["TestSession"]()
 _TESTS = pytest.StashKey["_Tests"]()
-_TOLD = "samebits"
+_OUTPUT = "samebits"
 """Key of what a worker of xdist tells the process that started it."""
 _COMPLETE = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
 
@@ -100,9 +100,9 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     if hasattr(config, "workeroutput"):
         if _SESSION in config.stash:
-            config.workeroutput[_TOLD] = config.stash[_SESSION].as_json()
+            config.workeroutput[_OUTPUT] = config.stash[_SESSION].as_json()
         if not config.stash[_TESTS].complete:
-            config.workeroutput[f"{_TOLD}-incomplete"] = True
+            config.workeroutput[f"{_OUTPUT}-incomplete"] = True
         return
     _finish(config, exitstatus)
 
@@ -124,11 +124,11 @@ def _files(tests: set[str]) -> set[str]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:  # noqa: ANN401, ARG001  of xdist
     """Take what a worker of xdist used and recorded."""
-    told = getattr(node, "workeroutput", None) or {}
-    if told.get(f"{_TOLD}-incomplete"):
+    output = getattr(node, "workeroutput", None) or {}
+    if output.get(f"{_OUTPUT}-incomplete"):
         node.config.stash[_TESTS].complete = False
-    if _TOLD in told:
-        _session(node.config).add(told[_TOLD])
+    if _OUTPUT in output:
+        _session(node.config).add(output[_OUTPUT])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:  # noqa: ANN401

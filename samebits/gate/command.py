@@ -133,7 +133,7 @@ def add_arguments(record: argparse.ArgumentParser, verify: argparse.ArgumentPars
         )
 
 
-def project(
+def read_project(
     lock: Path, python: Path | None, environ: Mapping[str, str], *, own: bool = False
 ) -> Project:
     """Return the project of a lock; with ``own`` its interpreter is the running one.
@@ -143,10 +143,10 @@ def project(
 
     """
     folder = lock.absolute().parent
-    found = Path(sys.executable) if own else find_interpreter(python, folder, environ)
+    interpreter = Path(sys.executable) if own else find_interpreter(python, folder, environ)
     work = folder / WORK
     root = work if work.is_dir() else cache_folder(environ) / "gate"
-    return Project(lock, found, read_interpreter(found), root)
+    return Project(lock, interpreter, read_interpreter(interpreter), root)
 
 
 async def run_record(
@@ -164,13 +164,13 @@ async def run_record(
     """
     lock = read_lock(options.lock) if options.lock.exists() or options.update else LockFile()
     specs, removed = _to_record(options, lock)
-    found = project(options.lock, options.python, environ)
-    say(f"{found.python}: {_versions(found.installed)}")
+    project = read_project(options.lock, options.python, environ)
+    say(f"{project.python}: {_versions(project.installed)}")
     entries: list[Entry] = []
     if specs:
-        async with _bench(found, environ, specs, kernels) as bench:
-            side = bench.current(_stack(found), found.installed.python)
-            entries = await record(specs, _folder(found), side, found.installed, bench)
+        async with _bench(project, environ, specs, kernels) as bench:
+            side = bench.current(_stack(project), project.installed.python)
+            entries = await record(specs, _folder(project), side, project.installed, bench)
     changes = [Change(name, lock.models[name], None) for name in sorted(removed)]
     changes += [Change(e.name, lock.models.get(e.name), e.model) for e in entries]
     for change in changes:
@@ -261,15 +261,22 @@ async def run_verify(
     started = time.monotonic()
     lock = read_lock(options.lock)
     names = _named_entries(options.models, lock, options.lock)
-    found = project(options.lock, options.python, environ)
-    say(f"{found.python}: {_versions(found.installed)}")
+    project = read_project(options.lock, options.python, environ)
+    say(f"{project.python}: {_versions(project.installed)}")
     return await verify_entries(
-        found, lock, names, environ, rebuilds=options.rebuild, say=say, kernels=kernels, at=started
+        project,
+        lock,
+        names,
+        environ,
+        rebuilds=options.rebuild,
+        say=say,
+        kernels=kernels,
+        at=started,
     )
 
 
 async def verify_entries(
-    found: Project,
+    project: Project,
     lock: LockFile,
     names: Sequence[str],
     environ: Mapping[str, str],
@@ -282,16 +289,16 @@ async def verify_entries(
     """Return the results of some entries in the environment of a project."""
     started = time.monotonic() if at is None else at
     needs_hub = any(lock.models[name].hub for name in names)
-    async with Bench(found.root, environ, needs_hub=needs_hub, kernels=kernels) as bench:
-        side = bench.current(_stack(found), found.installed.python)
+    async with Bench(project.root, environ, needs_hub=needs_hub, kernels=kernels) as bench:
+        side = bench.current(_stack(project), project.installed.python)
         verifier = Verifier(
-            lock, _folder(found), side, found.installed, bench, rebuilds=rebuilds, say=say
+            lock, _folder(project), side, project.installed, bench, rebuilds=rebuilds, say=say
         )
         models = await verifier.verify(names)
         assert verifier.machine is not None
         return VerificationFile(
-            lock=found.lock.name,
-            environment=environment_of(found.installed),
+            lock=project.lock.name,
+            environment=environment_of(project.installed),
             machine=verifier.machine,
             models=models,
             seconds=round(time.monotonic() - started, 1),
@@ -331,21 +338,21 @@ def _named_entries(words: Sequence[str], lock: LockFile, path: Path) -> list[str
 
 
 def _bench(
-    found: Project,
+    project: Project,
     environ: Mapping[str, str],
     specs: Sequence[ModelSpec],
     kernels: Mapping[str, str] | None,
 ) -> Bench:
     needs_hub = any(spec.hub for spec in specs)
-    return Bench(found.root, environ, needs_hub=needs_hub, kernels=kernels)
+    return Bench(project.root, environ, needs_hub=needs_hub, kernels=kernels)
 
 
-def _stack(found: Project) -> Stack:
-    return stack_of(found.python, environment_of(found.installed))
+def _stack(project: Project) -> Stack:
+    return stack_of(project.python, environment_of(project.installed))
 
 
-def _folder(found: Project) -> Path:
-    return found.lock.absolute().parent
+def _folder(project: Project) -> Path:
+    return project.lock.absolute().parent
 
 
 def _versions(installed: Installed) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from samebits.base.digests import machine_fingerprint
 from samebits.check.model import read_model
 from samebits.gate.bench import Bench
-from samebits.gate.command import Project, matching, project, verify_entries
+from samebits.gate.command import Project, matching, read_project, verify_entries
 from samebits.gate.interpreter import environment_of, stack_of
 from samebits.gate.lockfile import (
     machine_key,
@@ -79,7 +79,7 @@ class TestSession:
     def project(self) -> Project:
         """Return the environment that runs the tests."""
         if self._project is None:
-            self._project = project(self.path, None, os.environ, own=True)
+            self._project = read_project(self.path, None, os.environ, own=True)
         return self._project
 
     def as_json(self) -> dict[str, Any]:
@@ -93,12 +93,12 @@ class TestSession:
             ],
         }
 
-    def add(self, told: Mapping[str, Any]) -> None:
+    def add(self, output: Mapping[str, Any]) -> None:
         """Add what a worker used and recorded."""
-        self.used |= {(test, name) for test, name in told["used"]}
-        for test, name, tensor in told["tensors"]:
+        self.used |= {(test, name) for test, name in output["used"]}
+        for test, name, tensor in output["tensors"]:
             self.tensors[test, name] = RecordedTensor.model_validate(tensor)
-        self.entries += [_entry(*parts) for parts in told["entries"]]
+        self.entries += [_entry(*parts) for parts in output["entries"]]
 
     def write(self, unused: Collection[TensorKey] = ()) -> bool:
         """Write the lock if it changes; return whether it did."""
@@ -265,7 +265,7 @@ async def _recorded(
     session: TestSession, word: str, names: list[str], trusts_code: bool | None
 ) -> list[Entry]:
     """Return new entries of a model: those that the lock has, or one of the default variant."""
-    found = session.project()
+    project = session.project()
     folder = session.path.absolute().parent
     specs: list[ModelSpec] = [
         recorded_spec(name, session.lock.models[name], folder) for name in names
@@ -275,10 +275,10 @@ async def _recorded(
         model = read_model(str(in_folder) if in_folder.is_dir() else word)
         specs = named_specs(model, trusts_code=trusts_code)
     needs_hub = any(spec.hub for spec in specs)
-    async with Bench(found.root, os.environ, needs_hub=needs_hub) as bench:
-        stack = stack_of(found.python, environment_of(found.installed))
-        side = bench.current(stack, found.installed.python)
-        return await record(specs, folder, side, found.installed, bench)
+    async with Bench(project.root, os.environ, needs_hub=needs_hub) as bench:
+        stack = stack_of(project.python, environment_of(project.installed))
+        side = bench.current(stack, project.installed.python)
+        return await record(specs, folder, side, project.installed, bench)
 
 
 def _in_thread(work: Any) -> Any:  # noqa: ANN401
